@@ -1,0 +1,77 @@
+"""Raw features of one image: what must not leave the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Float32, UInt8
+
+from veil.errors import InputError
+from veil.geometry.camera import Camera
+from veil.space import Space
+
+# COLMAP stores a unit SIFT descriptor as round(512 x), clipped to 255.
+U8_STEP = 1.0 / 512.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Features:
+    """Keypoints (pixels, origin at the top-left corner of the upright image) with their descriptors.
+
+    `descriptors` are uint8 for SIFT (COLMAP's 512-step quantization) or float32 of unit length.
+    `image_digest` identifies the picture itself (BLAKE2b of its pixels, or of the features where only they were
+    imported): the ledger and the memoized release hang on it.
+    Raises InputError if shapes disagree, anything is not finite, or a float descriptor is not of unit length.
+    """
+
+    keypoints: Float32[np.ndarray, "features 2"]
+    descriptors: UInt8[np.ndarray, "features dim"] | Float32[np.ndarray, "features dim"]
+    space: Space
+    camera: Camera
+    image_digest: bytes
+    scales: Float32[np.ndarray, "features"] | None = None
+    orientations: Float32[np.ndarray, "features"] | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.keypoints)
+        if self.keypoints.shape != (count, 2) or self.descriptors.shape != (count, self.space.dim):
+            raise InputError(
+                f"features need keypoints (N, 2) and descriptors (N, {self.space.dim}), "
+                f"got {self.keypoints.shape} and {self.descriptors.shape}"
+            )
+        if not np.isfinite(self.keypoints).all():
+            raise InputError("keypoints contain NaN or infinity; extract the image again or drop those rows")
+        if len(self.image_digest) != 32:
+            raise InputError(f"image_digest must be 32 bytes, got {len(self.image_digest)}")
+        if self.descriptors.dtype == np.uint8:
+            self._require_nonzero()
+        else:
+            self._require_unit()
+
+    def _require_nonzero(self) -> None:
+        empty = np.flatnonzero(~self.descriptors.any(axis=1))
+        if empty.size:
+            raise InputError(f"{empty.size} descriptors are all zero (first: row {empty[0]}); drop them before import")
+
+    def _require_unit(self) -> None:
+        lengths = np.linalg.norm(self.descriptors.astype(np.float64), axis=1)
+        wrong = np.flatnonzero(~(np.abs(lengths - 1) < 1e-3))  # also catches NaN
+        if wrong.size:
+            raise InputError(
+                f"{wrong.size} descriptors are not finite and of unit length (first: row {wrong[0]}, "
+                f"length {lengths[wrong[0]]:.4g}); normalize them before import"
+            )
+
+    def __len__(self) -> int:
+        return len(self.keypoints)
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the descriptors lie on an 8-bit grid, which the lattice attack exploits (traps D14)."""
+        return self.descriptors.dtype == np.uint8
+
+
+def unit_length(vectors: Float[np.ndarray, "*batch dim"]) -> Float[np.ndarray, "*batch dim"]:
+    """Scale each row to unit Euclidean length; rows must not be zero."""
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)

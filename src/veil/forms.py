@@ -1,0 +1,108 @@
+"""Forms: what may exist outside the device, each with its guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Float64
+
+from veil.errors import InputError
+from veil.guarantee import Guarantee, NoProof
+from veil.space import Space
+
+PUBLIC_POINTS = NoProof(
+    reason="Raw descriptors: anyone who holds them can invert them into images of the scene. Publish only public scenes."
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Points:
+    """Unlifted descriptors of a map that its owner chose to make public; never part of a wire message."""
+
+    vectors: Float32[np.ndarray, "features dim"]
+    space: Space
+    guarantee: Guarantee = PUBLIC_POINTS
+
+    def __post_init__(self) -> None:
+        _require_shape(self.vectors, (len(self.vectors), self.space.dim), "vectors")
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def take(self, rows: np.ndarray) -> Points:
+        """The form restricted to `rows` (indices or a mask)."""
+        return Points(vectors=self.vectors[rows], space=self.space, guarantee=self.guarantee)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subspaces:
+    """Affine subspaces D = origin + span(basis rows) in canonical form (traps D7).
+
+    `origin` is the point of D nearest to zero, `basis` has orthonormal rows; both follow from D and from chance that
+    is independent of the descriptor inside. `releasable` is False for what a seeded study made: such forms cannot be
+    put on the wire.
+    """
+
+    origin: Float32[np.ndarray, "features dim"]
+    basis: Float32[np.ndarray, "features m dim"]
+    space: Space
+    guarantee: Guarantee
+    profile: str
+    releasable: bool
+
+    def __post_init__(self) -> None:
+        count, dim = len(self.origin), self.space.dim
+        _require_shape(self.origin, (count, dim), "origin")
+        if self.basis.ndim != 3 or self.basis.shape[0] != count or self.basis.shape[2] != dim:
+            raise InputError(f"basis must be ({count}, m, {dim}), got {self.basis.shape}")
+        if not 1 <= self.m < dim:
+            raise InputError(f"a subspace of dimension m={self.m} hides nothing or everything in {dim}-D; use 1..{dim - 1}")
+
+    def __len__(self) -> int:
+        return len(self.origin)
+
+    @property
+    def m(self) -> int:
+        """Dimension of every subspace."""
+        return self.basis.shape[1]
+
+    def take(self, rows: np.ndarray) -> Subspaces:
+        """The form restricted to `rows` (indices or a mask)."""
+        return Subspaces(
+            origin=self.origin[rows],
+            basis=self.basis[rows],
+            space=self.space,
+            guarantee=self.guarantee,
+            profile=self.profile,
+            releasable=self.releasable,
+        )
+
+
+Form = Points | Subspaces
+
+
+def canonical(
+    origin: Float64[np.ndarray, "features dim"], basis: Float64[np.ndarray, "features m dim"]
+) -> tuple[Float64[np.ndarray, "features dim"], Float64[np.ndarray, "features m dim"]]:
+    """Orthonormal basis of the same span and the point of D nearest to zero, in float64 (traps D1, D7).
+
+    The basis is the QR factor of what comes in, so its rotation is whatever chance put into `basis`.
+    Raises InputError if a basis is rank deficient.
+    """
+    if not (np.isfinite(origin).all() and np.isfinite(basis).all()):
+        raise InputError("a subspace contains NaN or infinity")
+    q, r = np.linalg.qr(np.swapaxes(basis, 1, 2))
+    diagonal = np.abs(np.diagonal(r, axis1=1, axis2=2))
+    if diagonal.size and not (diagonal.min(axis=1) > 1e-9 * np.maximum(diagonal.max(axis=1), 1e-300)).all():
+        raise InputError("a subspace has linearly dependent directions; the feature that made it has duplicate decoys")
+    orthonormal = np.swapaxes(q, 1, 2)
+    nearest = origin
+    for _ in range(2):  # the second pass removes what rounding left of the first
+        nearest = nearest - np.einsum("fm,fmn->fn", np.einsum("fmn,fn->fm", orthonormal, nearest), orthonormal)
+    return nearest, np.ascontiguousarray(orthonormal)
+
+
+def _require_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
+    if array.shape != shape:
+        raise InputError(f"{name} must have shape {shape}, got {array.shape}")

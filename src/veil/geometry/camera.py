@@ -1,0 +1,79 @@
+"""A pinhole camera with COLMAP's distortion models; pixel origin at the image's top-left corner."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from veil.errors import InputError, RangeError
+
+# COLMAP's model name -> number of parameters, in COLMAP's order. Models whose focal length veil cannot read are absent.
+MODELS = {
+    "SIMPLE_PINHOLE": 3,
+    "PINHOLE": 4,
+    "SIMPLE_RADIAL": 4,
+    "RADIAL": 5,
+    "OPENCV": 8,
+    "OPENCV_FISHEYE": 8,
+    "FULL_OPENCV": 12,
+    "SIMPLE_RADIAL_FISHEYE": 4,
+    "RADIAL_FISHEYE": 5,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Camera:
+    """Intrinsics in pixels: `params` as COLMAP orders them for `model` (focal length first).
+
+    `focal_is_known` tells whether the focal length was measured or read from EXIF; otherwise it is a guess
+    (1.2 times the longer side) that mapping may refine.
+    Raises RangeError for unknown models, wrong counts, sizes outside 1..65535 px, or numbers that are not finite.
+    """
+
+    model: str
+    width_px: int
+    height_px: int
+    params: tuple[float, ...]
+    focal_is_known: bool = True
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise RangeError(f"camera model {self.model!r} is not supported; use one of {', '.join(MODELS)}")
+        if len(self.params) != MODELS[self.model]:
+            raise RangeError(f"{self.model} takes {MODELS[self.model]} parameters, got {len(self.params)}")
+        if not (1 <= self.width_px <= 65535 and 1 <= self.height_px <= 65535):
+            raise RangeError(f"image size must be 1..65535 px a side, got {self.width_px}x{self.height_px}")
+        if not all(math.isfinite(p) for p in self.params) or not self.params[0] > 0:
+            raise RangeError(f"camera parameters must be finite with a positive focal length, got {self.params!r}")
+
+    @property
+    def focal_px(self) -> float:
+        """Focal length along x, pixels."""
+        return self.params[0]
+
+    @property
+    def long_side_px(self) -> int:
+        """The longer image side, pixels."""
+        return max(self.width_px, self.height_px)
+
+
+def guessed(width_px: int, height_px: int, *, focal_px: float | None = None) -> Camera:
+    """A SIMPLE_RADIAL camera without distortion; without `focal_px`, COLMAP's guess of 1.2 times the longer side."""
+    focal = 1.2 * max(width_px, height_px) if focal_px is None else float(focal_px)
+    return Camera(
+        model="SIMPLE_RADIAL",
+        width_px=width_px,
+        height_px=height_px,
+        params=(focal, width_px / 2, height_px / 2, 0.0),
+        focal_is_known=focal_px is not None,
+    )
+
+
+def parse(text: str, width_px: int, height_px: int) -> Camera:
+    """Read `MODEL,p1,p2,...` as the command line writes a camera. Raises InputError with the expected form."""
+    model, *numbers = text.split(",")
+    try:
+        params = tuple(float(number) for number in numbers)
+    except ValueError:
+        raise InputError(f"camera {text!r} is not of the form MODEL,p1,p2,... with COLMAP's model names") from None
+    return Camera(model=model.strip().upper(), width_px=width_px, height_px=height_px, params=params)

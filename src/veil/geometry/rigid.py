@@ -1,0 +1,40 @@
+"""Rigid motions named by where they lead: `b_from_a` takes coordinates of frame a to frame b."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rigid:
+    """x_b = rotation @ x_a + translation; for `cam_from_world`, x right, y down, z forward."""
+
+    rotation: Float64[np.ndarray, "3 3"]
+    translation: Float64[np.ndarray, "3"]
+
+    def inverse(self) -> Rigid:
+        """a_from_b."""
+        return Rigid(rotation=self.rotation.T.copy(), translation=-self.rotation.T @ self.translation)
+
+    def __matmul__(self, other: Rigid) -> Rigid:
+        """c_from_a = c_from_b @ b_from_a."""
+        return Rigid(
+            rotation=self.rotation @ other.rotation,
+            translation=self.rotation @ other.translation + self.translation,
+        )
+
+    @property
+    def center(self) -> Float64[np.ndarray, "3"]:
+        """Origin of frame b in coordinates of a: the camera center in the world for `cam_from_world`."""
+        return -self.rotation.T @ self.translation
+
+
+def rotation_angle_deg(rotation: Float64[np.ndarray, "3 3"]) -> float:
+    """Angle of a rotation in degrees, accurate near 0 (the arc cosine of the trace is not)."""
+    sine = float(np.linalg.norm(rotation - rotation.T)) / (2 * math.sqrt(2))
+    cosine = (float(np.trace(rotation)) - 1) / 2
+    return math.degrees(math.atan2(sine, cosine))

@@ -1,0 +1,235 @@
+"""The numeric doors: distances of two sets of features, and the only place that chooses how to compute them.
+
+A set is (origin (N, dim), basis (N, m, dim) or None); without a basis its members are points.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Float64, Int64
+
+from veil.errors import InputError, RangeError
+from veil.kernels import cpu, reference, refine
+
+Backend = Literal["auto", "reference", "numpy"]
+Set = tuple[Float[np.ndarray, "features dim"], Float[np.ndarray, "features m dim"] | None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NearestTwo:
+    """For every left feature its nearest and second nearest right feature, and the reverse; distances in float64.
+
+    Where the other side has a single feature, the second distance is infinite and its index -1.
+    """
+
+    right_of_left: Int64[np.ndarray, "left 2"]
+    left_distance: Float64[np.ndarray, "left 2"]
+    left_of_right: Int64[np.ndarray, "right 2"]
+    right_distance: Float64[np.ndarray, "right 2"]
+
+
+def resolve(backend: Backend) -> Literal["reference", "numpy"]:
+    """The backend that will serve; never another one than was named."""
+    if backend == "auto":
+        return "numpy"
+    if backend not in ("reference", "numpy"):
+        raise RangeError(f"backend must be 'auto', 'reference' or 'numpy', got {backend!r}")
+    return backend
+
+
+def distances(left: Set, right: Set, *, backend: Backend = "auto") -> Float64[np.ndarray, "left right"]:
+    """All distances; pairs nearer than 0.01 are re-evaluated in float64 residual form (traps D4)."""
+    _check(left, right)
+    if resolve(backend) == "reference":
+        return _reference(left, right)
+    squared = np.empty((len(left[0]), len(right[0])))
+    for row, column, tile in _tiles(left, right):
+        squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
+    result = np.sqrt(squared)
+    rows, columns = np.nonzero(squared < 1e-4)
+    result[rows, columns] = _exact(left, right, rows, columns)
+    return result
+
+
+def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> NearestTwo:
+    """Nearest and second nearest in both directions without the full matrix; reported distances are float64."""
+    _check(left, right)
+    if resolve(backend) == "reference":
+        matrix = _reference(left, right)
+        rows, row_values = _two_smallest(matrix)
+        columns, column_values = _two_smallest(matrix.T)
+        return NearestTwo(
+            right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values
+        )
+    rows, columns = _sweep(left, right, threads)
+    right_of_left, left_distance = _refined(left, right, rows, transpose=False)
+    left_of_right, right_distance = _refined(left, right, columns, transpose=True)
+    return NearestTwo(
+        right_of_left=right_of_left,
+        left_distance=left_distance,
+        left_of_right=left_of_right,
+        right_distance=right_distance,
+    )
+
+
+def _check(left: Set, right: Set) -> None:
+    for name, (origin, basis) in (("left", left), ("right", right)):
+        if origin.ndim != 2 or (basis is not None and (basis.ndim != 3 or basis.shape[::2] != origin.shape)):
+            shapes = origin.shape, None if basis is None else basis.shape
+            raise InputError(f"the {name} set needs an origin (N, dim) and a basis (N, m, dim), got {shapes}")
+    if left[0].shape[1] != right[0].shape[1]:
+        raise InputError(f"descriptor lengths differ: {left[0].shape[1]} and {right[0].shape[1]}")
+
+
+def _reference(left: Set, right: Set) -> Float64[np.ndarray, "left right"]:
+    if left[1] is None and right[1] is None:
+        return reference.point_to_point(left[0], right[0])
+    if left[1] is None:
+        return reference.point_to_subspace(left[0], (right[0], right[1]))  # type: ignore[arg-type]
+    if right[1] is None:
+        return reference.point_to_subspace(right[0], (left[0], left[1])).T
+    return reference.subspace_to_subspace((left[0], left[1]), (right[0], right[1]))
+
+
+def _tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
+    """Squared-distance tiles from the cheapest formulation: planes, complement or LAPACK (traps D5)."""
+    m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
+    dim = left[0].shape[1]
+    if min(m, n) == 0 and 2 * max(m, n) >= dim:
+        return _complement_tiles(left, right)
+    if min(m, n) > cpu.PLANE_M_MAX:
+        return _pairwise_tiles(left, right)
+    return _plane_tiles(left, right)
+
+
+def _plane_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
+    center = _center(left, right)
+    a, b = cpu.pack(*left, center), cpu.pack(*right, center)
+    if a.m <= b.m:
+        yield from cpu.squared_tiles(a, b)
+    else:  # the side of smaller dimension is the one left after elimination
+        for row, column, tile in cpu.squared_tiles(b, a):
+            yield column, row, tile.T
+
+
+def _center(left: Set, right: Set) -> Float64[np.ndarray, "dim"]:
+    return 0.5 * (left[0].mean(axis=0, dtype=np.float64) + right[0].mean(axis=0, dtype=np.float64))
+
+
+def _complement_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
+    """Point to subspace by projection on the complement (Dusmanu et al. 2021, Eq. 17-18)."""
+    if left[1] is not None:
+        for row, column, tile in _complement_tiles(right, left):
+            yield column, row, tile.T
+        return
+    points, (origin, basis) = left[0].astype(np.float64), right
+    assert basis is not None
+    for column in range(len(origin)):
+        complement = np.linalg.svd(basis[column].astype(np.float64), full_matrices=True)[2][basis.shape[1] :]
+        projected = (points - origin[column]) @ complement.T
+        yield 0, column, (projected**2).sum(axis=1, keepdims=True)
+
+
+def _pairwise_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
+    """Large m on both sides: residual form in float64, a row of pairs at a time."""
+    columns = np.arange(len(right[0]))
+    for row in range(len(left[0])):
+        yield row, 0, _exact(left, right, np.full_like(columns, row), columns)[None] ** 2
+
+
+def _sweep(left: Set, right: Set, threads: int) -> tuple[_Best, _Best]:
+    """Row and column bests over all tiles; row blocks are shared out among threads."""
+    blocks = np.array_split(np.arange(len(left[0])), max(1, min(threads, len(left[0]) // 64)))
+    with ThreadPoolExecutor(max_workers=len(blocks)) as pool:
+        parts = list(pool.map(lambda block: _sweep_block(left, right, block), blocks))
+    rows = _Best(np.concatenate([p[0].value for p in parts]), np.concatenate([p[0].index for p in parts]))
+    columns = parts[0][1]
+    for _, part in parts[1:]:
+        columns = columns.merged(part.value, part.index)
+    return rows, columns
+
+
+def _sweep_block(left: Set, right: Set, block: np.ndarray) -> tuple[_Best, _Best]:
+    first = int(block[0])
+    part: Set = (left[0][block], None if left[1] is None else left[1][block])
+    rows, columns = _Best.empty(len(block)), _Best.empty(len(right[0]))
+    for row, column, tile in _tiles(part, right):
+        row_slice = slice(row, row + tile.shape[0])
+        column_slice = slice(column, column + tile.shape[1])
+        index, value = _two_smallest(tile)
+        rows.absorb(row_slice, value, np.where(index >= 0, index + column, -1))
+        index, value = _two_smallest(tile.T)
+        columns.absorb(column_slice, value, np.where(index >= 0, index + row + first, -1))
+    return rows, columns
+
+
+class _Best:
+    """Running two smallest values with their indices; ties keep the smaller index."""
+
+    def __init__(self, value: np.ndarray, index: np.ndarray) -> None:
+        self.value, self.index = value, index
+
+    @staticmethod
+    def empty(count: int) -> _Best:
+        return _Best(np.full((count, 2), np.inf), np.full((count, 2), -1, dtype=np.int64))
+
+    def merged(self, value: np.ndarray, index: np.ndarray) -> _Best:
+        values = np.concatenate([self.value, value], axis=1)
+        indices = np.concatenate([self.index, index], axis=1)
+        order = np.lexsort((indices, values), axis=1)[:, :2]
+        return _Best(np.take_along_axis(values, order, axis=1), np.take_along_axis(indices, order, axis=1))
+
+    def absorb(self, where: slice, value: np.ndarray, index: np.ndarray) -> None:
+        best = _Best(self.value[where], self.index[where]).merged(value, index)
+        self.value[where], self.index[where] = best.value, best.index
+
+
+def _two_smallest(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices and values of the two smallest entries of each row; (-1, inf) pads a single column."""
+    rows = np.arange(len(matrix))
+    first = matrix.argmin(axis=1)
+    best = matrix[rows, first].astype(np.float64)
+    if matrix.shape[1] == 1:
+        index = np.stack([first, np.full_like(first, -1)], axis=1)
+        return index, np.stack([best, np.full_like(best, np.inf)], axis=1)
+    rest = matrix.copy()
+    rest[rows, first] = np.inf
+    second = rest.argmin(axis=1)
+    return np.stack([first, second], axis=1), np.stack([best, rest[rows, second].astype(np.float64)], axis=1)
+
+
+def _refined(left: Set, right: Set, best: _Best, *, transpose: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Re-evaluate winners and runners-up in float64 and put them in order."""
+    index = best.index
+    distance = np.full(index.shape, np.inf)
+    ours, which = np.nonzero(index >= 0)
+    theirs = index[ours, which]
+    pair = (theirs, ours) if transpose else (ours, theirs)
+    distance[ours, which] = _exact(left, right, *pair)
+    order = np.lexsort((index, distance), axis=1)
+    return np.take_along_axis(index, order, axis=1), np.take_along_axis(distance, order, axis=1)
+
+
+def _exact(left: Set, right: Set, rows: np.ndarray, columns: np.ndarray) -> Float64[np.ndarray, "pairs"]:
+    """Float64 residual distances of the listed pairs, in chunks that bound memory."""
+    chunk = 2048
+    parts = [
+        _exact_chunk(left, right, rows[start : start + chunk], columns[start : start + chunk])
+        for start in range(0, len(rows), chunk)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _exact_chunk(left: Set, right: Set, rows: np.ndarray, columns: np.ndarray) -> Float64[np.ndarray, "pairs"]:
+    if left[1] is None and right[1] is None:
+        return refine.point_pairs(left[0][rows], right[0][columns])
+    if left[1] is None:
+        assert right[1] is not None
+        return refine.point_subspace_pairs(left[0][rows], right[0][columns], right[1][columns])
+    if right[1] is None:
+        return refine.point_subspace_pairs(right[0][columns], left[0][rows], left[1][rows])
+    return refine.subspace_pairs(left[0][rows], left[1][rows], right[0][columns], right[1][columns])

@@ -1,0 +1,53 @@
+"""The space that descriptors live in: two descriptors are compared only if their spaces are equal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from veil.errors import RangeError, SpaceError
+
+Normalization = Literal["L2", "L1_ROOT"]
+NORMALIZATIONS: tuple[Normalization, ...] = ("L2", "L1_ROOT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """A descriptor's kind, its normalization (traps D12), and the public projection applied to it, if any.
+
+    `codebook` is the SHA-256 (hex) of the codebook whose PCA was applied, or "" for the descriptor's own space.
+    `dither_steps` is the width, in steps of 1/512, of the uniform dither added before normalization; it is part
+    of the space because it moves the mean of every descriptor.
+    """
+
+    descriptor: str
+    normalization: Normalization
+    dim: int
+    codebook: str = ""
+    dither_steps: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.descriptor.isascii() and self.descriptor.isprintable() and 1 <= len(self.descriptor) <= 32):
+            raise RangeError(f"descriptor name must be 1 to 32 printable ASCII characters, got {self.descriptor!r}")
+        if self.normalization not in NORMALIZATIONS:
+            raise RangeError(f"normalization must be one of {NORMALIZATIONS}, got {self.normalization!r}")
+        if not 2 <= self.dim <= 4096:
+            raise RangeError(f"dim must be between 2 and 4096, got {self.dim!r}")
+        if not 0 <= self.dither_steps <= 64:
+            raise RangeError(f"dither_steps must be between 0 and 64, got {self.dither_steps!r}")
+        if self.codebook and not (len(self.codebook) == 64 and set(self.codebook) <= set("0123456789abcdef")):
+            raise RangeError(f"codebook must be a SHA-256 in hex or empty, got {self.codebook!r}")
+
+    def __str__(self) -> str:
+        projected = f", codebook {self.codebook[:12]}" if self.codebook else ""
+        dithered = f", dither {self.dither_steps:g}" if self.dither_steps else ""
+        return f"{self.descriptor} {self.normalization} {self.dim}-D{projected}{dithered}"
+
+
+def require_same(a: Space, b: Space) -> None:
+    """Raise SpaceError unless `a` equals `b`; distances across spaces are meaningless numbers."""
+    if a != b:
+        raise SpaceError(
+            f"cannot compare descriptors of different spaces: [{a}] and [{b}]; "
+            "extract and privatize both sides with the same descriptor, normalization, codebook and profile"
+        )
