@@ -230,5 +230,6 @@ def spherical_kmeans(
             max_points_per_centroid=2**31 - 1,
         )
         step.train(vectors, init_centroids=centroids)
-        centroids = step.centroids / np.linalg.norm(step.centroids, axis=1, keepdims=True)
+        found = np.asarray(step.centroids, dtype=np.float32)
+        centroids = found / np.linalg.norm(found, axis=1, keepdims=True)
         yield centroids

@@ -106,3 +106,25 @@ def canonical(
 def _require_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
     if array.shape != shape:
         raise InputError(f"{name} must have shape {shape}, got {array.shape}")
+
+
+_BY_PROFILE = {
+    "paper": (
+        "Lifting to affine subspaces is an obfuscation without proof. The paper's lifting of 8-bit descriptors such as "
+        "SIFT is broken: structural attacks recover the descriptors exactly, from the subspaces alone."
+    ),
+    "hardened": (
+        "Lifting to affine subspaces is an obfuscation without proof. The hardened profile stops the known exact "
+        "recoveries, but a share of descriptors is still approximated by nearest-neighbor attacks, decoys from a "
+        "public pool are identified, and two different releases of one view intersect in the descriptors."
+    ),
+}
+
+
+def lifted_guarantee(profile: str) -> NoProof:
+    """What is known to break subspaces made with `profile`."""
+    return NoProof(
+        reason=_BY_PROFILE.get(profile, "Lifting to affine subspaces is an obfuscation without proof.")
+        + " Keypoint positions, their number, the image size and the intrinsics are sent in clear, and descriptors "
+        "that match a map can be estimated by whoever matches them."
+    )

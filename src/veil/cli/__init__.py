@@ -1,1 +1,61 @@
-""""""
+"""argv -> calls; prints; exit codes. No mathematics."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from veil import __version__
+from veil.errors import VeilError
+
+EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE = 0, 1, 2, 3
+
+DESCRIPTION = """\
+veil lets cameras localize and map through a server that cannot see what they saw.
+
+What leaves the device are affine subspaces that contain each descriptor among decoys. This is an obfuscation
+without proof: `veil inspect` says what a release contains and what it does not protect.
+"""
+
+EXAMPLES = """\
+examples:
+  veil demo                                    the whole path on bundled photographs, with a report
+  veil extract photos/ -o features.h5          features that stay on the device
+  veil privatize features.h5 -o upload/        what may leave it
+  veil map upload/ -o map/                     on the server: a map from private uploads
+  veil localize map/ upload/3f2a....veil       on the server: a pose, or a reason why there is none
+
+exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no pose was found
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if not hasattr(arguments, "run"):
+        parser.print_help()
+        return EXIT_USAGE
+    try:
+        return int(arguments.run(arguments))
+    except VeilError as error:
+        print(f"veil: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except BrokenPipeError:
+        return EXIT_OK
+    except KeyboardInterrupt:
+        print("veil: interrupted; nothing was left half-written", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    from veil.cli import client, codebook, demo, evaluate, inspect, server
+
+    parser = argparse.ArgumentParser(
+        prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"veil {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for module in (client, codebook, server, inspect, evaluate, demo):
+        module.register(commands)
+    return parser

@@ -65,9 +65,9 @@ def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: in
         return NearestTwo(
             right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values
         )
-    rows, columns = _sweep(left, right, threads)
-    right_of_left, left_distance = _refined(left, right, rows, transpose=False)
-    left_of_right, right_distance = _refined(left, right, columns, transpose=True)
+    row_best, column_best = _sweep(left, right, threads)
+    right_of_left, left_distance = _refined(left, right, row_best, transpose=False)
+    left_of_right, right_distance = _refined(left, right, column_best, transpose=True)
     return NearestTwo(
         right_of_left=right_of_left,
         left_distance=left_distance,

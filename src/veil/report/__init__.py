@@ -1,1 +1,1 @@
-""""""
+"""Findings -> one HTML page, figures, JSON."""

@@ -1,0 +1,7 @@
+"""`python -m veil.cli`."""
+
+import sys
+
+from veil.cli import main
+
+sys.exit(main())

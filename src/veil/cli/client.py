@@ -1,0 +1,212 @@
+"""`veil extract` and `veil privatize`: the commands of the device."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from veil import chance
+from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, write_json
+from veil.codebook import Codebook
+from veil.errors import InputError
+from veil.extract import EXTRACTORS, extract
+from veil.extract.sift import MAX_FEATURES, SiftOptions
+from veil.features import Features
+from veil.files.atomic import write_bytes
+from veil.files.client import Entry, Ledger, home, load_secret
+from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
+from veil.files.features import read_colmap_database, read_features, write_features
+from veil.files.pictures import find_pictures, read_picture
+from veil.files.weights import load_network
+from veil.geometry.camera import parse
+from veil.privatize.profile import STRATEGIES, Profile, hardened, paper
+from veil.privatize.release import privatize, pseudonym
+from veil.space import Space
+from veil.wire.codec import encode
+
+EXTRACT_EXAMPLES = """\
+  veil extract photos/ -o features.h5
+  veil extract photos/ -o features.h5 --camera SIMPLE_RADIAL,1288.6,343,512,-0.0336
+  veil extract photos/ -o features.h5 --descriptor hardtfeat      a learned descriptor on the same keypoints
+  veil extract database.db -o features.h5 --normalization L1_ROOT features of a COLMAP database
+  veil extract feats-superpoint.h5 -o features.h5 --imported superpoint:256   features in hloc's layout
+"""
+PRIVATIZE_EXAMPLES = """\
+  veil privatize features.h5 -o upload/                           the hardened profile
+  veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
+  veil privatize features.h5 -o upload/ --profile paper --m 4     what the paper describes; broken for SIFT
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the commands."""
+    _register_extract(commands)
+    _register_privatize(commands)
+
+
+def _register_extract(commands) -> None:  # type: ignore[no-untyped-def]
+    parser = add_command(
+        commands,
+        "extract",
+        "photographs -> raw features (stay on the device)",
+        "Extract features, or import those of a COLMAP database (.db) or of hloc (.h5). Keypoint (0, 0) is the\n"
+        "top-left corner of the upright image. The result can be inverted into images: do not upload it.",
+        EXTRACT_EXAMPLES,
+    )
+    parser.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, a COLMAP .db, or an hloc .h5")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="features to write (.h5)")
+    parser.add_argument("--descriptor", choices=EXTRACTORS, default="sift", help="default sift")
+    parser.add_argument("--normalization", choices=("L2", "L1_ROOT"), default=None, help="of SIFT (default L2)")
+    parser.add_argument("--max-features", type=int, default=MAX_FEATURES, help="per image (default %(default)s)")
+    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default 0)")
+    parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs, COLMAP's models")
+    parser.add_argument("--imported", metavar="NAME[:DIM]", help="what the descriptors of an .h5 of another tool are")
+    add_json(parser)
+    parser.set_defaults(run=_extract)
+
+
+def _register_privatize(commands) -> None:  # type: ignore[no-untyped-def]
+    parser = add_command(
+        commands,
+        "privatize",
+        "raw features -> uploads that may leave the device",
+        "Lift every descriptor to an affine subspace that also contains decoys, shuffle, and write one message an\n"
+        "image. The same image gives the same message under the client's secret (kept in $VEIL_HOME), and a ledger\n"
+        "refuses a second, different release. An obfuscation without proof: see `veil inspect`.",
+        PRIVATIZE_EXAMPLES,
+    )
+    parser.add_argument("features", type=Path, help="a file that `veil extract` wrote")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the .veil messages")
+    parser.add_argument("--profile", choices=("hardened", "paper"), default="hardened", help="default hardened")
+    parser.add_argument("--m", type=int, default=None, help="subspace dimension (paper profile only; default 4)")
+    parser.add_argument("--lifting", choices=STRATEGIES, default=None, help="paper profile only (default sub-hybrid)")
+    parser.add_argument("--codebook", type=Path, metavar="FILE", help="default: the bundled SIFT codebook")
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="decoy pool; default: the bundled, public one")
+    parser.add_argument("--fresh", action="store_true", help="draw afresh instead of repeating the memoized release")
+    parser.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
+    add_json(parser)
+    parser.set_defaults(run=_privatize)
+
+
+def _extract(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    features = dict(_gather(arguments))
+    write_features(arguments.output, sorted(features.items()))
+    total = sum(len(item) for item in features.values())
+    write_json(
+        arguments.json,
+        {"images": [{"name": name, "features": len(f), "space": str(f.space)} for name, f in sorted(features.items())]},
+    )
+    report(arguments.output, f"{total} raw features of {len(features)} images (do not upload this file)")
+    return 0
+
+
+def _gather(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
+    first = arguments.input[0]
+    if len(arguments.input) == 1 and first.suffix == ".db":
+        space = Space(descriptor="sift", normalization=_said_normalization(arguments), dim=128)
+        yield from progress(read_colmap_database(first, space=space), "importing")
+    elif len(arguments.input) == 1 and first.suffix in (".h5", ".hdf5"):
+        yield from progress(read_features(first, space=_imported_space(arguments)), "importing")
+    else:
+        yield from _from_photographs(arguments)
+
+
+def _from_photographs(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
+    options = SiftOptions(
+        max_features=arguments.max_features,
+        normalization=arguments.normalization or "L2",
+        first_octave=arguments.first_octave,
+    )
+    network = load_network(arguments.descriptor)
+    paths = [(path, root) for root in arguments.input for path in find_pictures(root)]
+    for path, root in progress(paths, "extracting"):
+        name = path.name if root.is_file() else path.relative_to(root).as_posix()
+        picture = read_picture(path)
+        if arguments.camera:
+            camera = parse(arguments.camera, picture.camera.width_px, picture.camera.height_px)
+            picture = read_picture(path, camera=camera)
+        try:
+            yield name, extract(picture, arguments.descriptor, options, network)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+
+def _said_normalization(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
+    if arguments.normalization is None:
+        raise InputError(
+            "a COLMAP database does not say how its SIFT was normalized; say --normalization L1_ROOT "
+            "(COLMAP's default) or L2"
+        )
+    return arguments.normalization
+
+
+def _imported_space(arguments: argparse.Namespace) -> Space | None:
+    if arguments.imported is None:
+        return None
+    name, _, dim = arguments.imported.partition(":")
+    if not (dim or "128").isdigit():
+        raise InputError(f"--imported takes NAME or NAME:DIM, got {arguments.imported!r}")
+    return Space(descriptor=name, normalization=arguments.normalization or "L2", dim=int(dim or 128))
+
+
+def chosen_profile(arguments: argparse.Namespace, *, quantized: bool) -> Profile:
+    """The profile that --profile, --m and --lifting ask for."""
+    if arguments.profile == "paper":
+        return paper(arguments.m if arguments.m is not None else 4, arguments.lifting or "sub-hybrid")
+    if arguments.m is not None or arguments.lifting is not None:
+        raise InputError("--m and --lifting belong to --profile paper; the hardened profile is fixed")
+    return hardened(quantized=quantized)
+
+
+def _privatize(arguments: argparse.Namespace) -> int:
+    codebook = read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook()
+    secret = load_secret(home())
+    ledger = Ledger(home())
+    source = chance.fresh() if arguments.fresh else chance.memoized(secret)
+    rows = []
+    profile = None
+    for name, features in progress(read_features(arguments.features), "privatizing"):
+        profile = chosen_profile(arguments, quantized=features.is_quantized)
+        decoys = _decoys(arguments, profile, codebook)
+        release = privatize(features, profile=profile, codebook=codebook, decoys=decoys, chance=source)
+        message = encode(release.upload, dtype=profile.dtype)
+        alias = pseudonym(secret, features.image_digest)
+        entry = Entry(
+            image_digest=features.image_digest.hex(),
+            released_as=alias,
+            name=name,
+            parameters=f"{profile.name} {profile.strategy} m={profile.m} decoys={decoys.digest[:12]}",
+            features=len(features),
+            message_digest=hashlib.sha256(message).hexdigest(),
+            fresh=arguments.fresh,
+        )
+        ledger.record(entry, allow_second=arguments.allow_second_release)
+        write_bytes(arguments.output / f"{alias}.veil", message)
+        rows.append({"name": name, "file": f"{alias}.veil", "features": len(features), "bytes": len(message)})
+    write_json(arguments.json, {"profile": profile.name if profile else None, "releases": rows})
+    _tell(arguments, profile, rows)
+    return 0
+
+
+def _decoys(arguments: argparse.Namespace, profile: Profile, codebook: Codebook) -> Codebook:
+    if arguments.decoys:
+        return read_codebook(arguments.decoys)
+    return codebook if profile.decoys == "centroids" else bundled_decoys()
+
+
+def _tell(arguments: argparse.Namespace, profile: Profile | None, rows: list[dict]) -> None:
+    for row in rows:
+        print(f"{row['name']:40} -> {row['file']}  {row['features']} features, {row['bytes'] / 1e3:.0f} kB")
+    report(arguments.output, f"{len(rows)} messages; which is which stands only in {home() / 'ledger.sqlite'}")
+    if profile is None:
+        return
+    for warning in profile.warnings():
+        print(f"warning: {warning}")
+    if profile.decoys == "descriptors" and not arguments.decoys:
+        print(
+            "note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors; build your "
+            "own with `veil codebook build --decoys` and give it with --decoys"
+        )

@@ -1,0 +1,91 @@
+"""What all commands share: their parsers, progress bars, JSON for machines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from veil.files.atomic import write_text
+
+Item = TypeVar("Item")
+Commands = Any  # argparse keeps the type of its subparsers private
+
+
+def add_command(commands: Commands, name: str, summary: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """A subcommand with its examples in --help."""
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """--json FILE."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON ('-': standard output)")
+
+
+def write_json(path: Path | None, value: object) -> None:
+    """Write `value` where --json asks; numbers that JSON lacks become null."""
+    if path is None:
+        return
+    text = json.dumps(_finite(value), indent=2) + "\n"
+    if str(path) == "-":
+        sys.stdout.write(text)
+    else:
+        write_text(path, text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def progress(items: Iterable[Item], what: str, total: int | None = None) -> Iterable[Item]:
+    """A progress bar on standard error, silent where that is not a terminal."""
+    return tqdm(items, desc=what, total=total, unit="", file=sys.stderr, disable=None, leave=False)
+
+
+class Bar:
+    """A progress callback `bar(done, total)` for algorithms that must not print."""
+
+    def __init__(self, what: str) -> None:
+        self._bar = tqdm(desc=what, file=sys.stderr, disable=None, leave=False)
+
+    def __call__(self, done: int, total: int) -> None:
+        self._bar.total = total
+        self._bar.update(done - self._bar.n)
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+
+def quiet_colmap() -> None:
+    """Keep COLMAP's own log out of the terminal; its failures reach the user as veil's errors."""
+    import pycolmap
+
+    pycolmap.logging.minloglevel = 3
+    logging.getLogger("PIL").setLevel(logging.WARNING)
+
+
+def report(path: Path, what: str) -> None:
+    """Say where something went."""
+    print(f"wrote {what} to {path}")

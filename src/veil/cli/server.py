@@ -1,0 +1,243 @@
+"""`veil match`, `veil map` and `veil localize`: the commands of the server."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from veil.cli.common import Bar, add_command, add_json, quiet_colmap, report, write_json
+from veil.codebook import Codebook
+from veil.errors import InputError, WireError
+from veil.features import Features, unit_length
+from veil.files.atomic import read_bytes
+from veil.files.codebooks import bundled_codebook, read_codebook
+from veil.files.features import read_features
+from veil.files.maps import read_map, write_map
+from veil.forms import Points, Subspaces
+from veil.localize import Localization, LocalizeOptions, NoPose, localize
+from veil.mapping import MapImage, NoMap, build_map
+from veil.match import MatchOptions, match, match_pairs
+from veil.match.neighbors import distance_name
+from veil.match.pairs import all_pairs
+from veil.match.ratio import calibrated
+from veil.wire.codec import decode
+
+MATCH_EXAMPLES = """\
+  veil match upload/1a....veil upload/9c....veil
+  veil match a.veil b.veil --ratio auto --json matches.json
+"""
+MAP_EXAMPLES = """\
+  veil map upload/ -o map/            a private map from messages of `veil privatize`
+  veil map features.h5 -o map/        a public map from raw features
+"""
+LOCALIZE_EXAMPLES = """\
+  veil localize map/ upload/3f2a....veil
+  veil localize map/ queries/*.veil --json poses.json
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the commands."""
+    parser = add_command(
+        commands, "match", "match two uploads", "Mutual nearest neighbors of two messages.", MATCH_EXAMPLES
+    )
+    parser.add_argument("left", type=Path, help="a .veil message")
+    parser.add_argument("right", type=Path, help="another one")
+    _add_matching(parser)
+    add_json(parser)
+    parser.set_defaults(run=_match)
+
+    parser = add_command(
+        commands,
+        "map",
+        "uploads or raw features -> a map",
+        "Match all pairs, verify, reconstruct with COLMAP. The map is a COLMAP model with released descriptors beside.",
+        MAP_EXAMPLES,
+    )
+    parser.add_argument("input", type=Path, help="folder of .veil messages, or raw features (.h5)")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="map to write")
+    parser.add_argument("--seed", type=int, default=0, help="of RANSAC and mapping (default 0)")
+    _add_matching(parser)
+    add_json(parser)
+    parser.set_defaults(run=_map)
+
+    parser = add_command(
+        commands,
+        "localize",
+        "upload + map -> a pose, or a reason why there is none",
+        "Estimate the pose of each query. A pose is returned only if chance cannot explain its inliers; otherwise the\n"
+        "reason is printed and the exit code is 3.",
+        LOCALIZE_EXAMPLES,
+    )
+    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote")
+    parser.add_argument("queries", type=Path, nargs="+", help=".veil messages, or raw features (.h5)")
+    parser.add_argument("--codebook", type=Path, metavar="FILE", help="of the queries; default: the bundled one")
+    parser.add_argument("--max-error", type=float, default=8.0, metavar="PX", help="inlier threshold (default 8)")
+    parser.add_argument("--seed", type=int, default=0, help="of RANSAC (default 0)")
+    _add_matching(parser)
+    add_json(parser)
+    parser.set_defaults(run=_localize)
+
+
+def _add_matching(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ratio", default="none", metavar="R", help="ratio test: none (default), auto, or a number")
+    parser.add_argument("--workers", type=int, default=2, help="image pairs at a time (default 2)")
+
+
+def _options(arguments: argparse.Namespace, left, right) -> MatchOptions:  # type: ignore[no-untyped-def]
+    if arguments.ratio == "none":
+        return MatchOptions()
+    if arguments.ratio == "auto":
+        return MatchOptions(max_ratio=calibrated(left, right))
+    try:
+        return MatchOptions(max_ratio=float(arguments.ratio))
+    except ValueError as error:
+        raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {arguments.ratio!r} ({error})") from None
+
+
+def raw_points(features: Features) -> Points:
+    """Raw features as the public form of a map."""
+    vectors = unit_length(features.descriptors.astype(np.float64)).astype(np.float32)
+    return Points(vectors=vectors, space=features.space)
+
+
+def load_images(path: Path) -> dict[str, MapImage]:
+    """All images of a folder of messages, of one message, or of a file of raw features."""
+    if path.is_dir():
+        files = sorted(path.glob("*.veil"))
+        if not files:
+            raise InputError(f"{path} holds no .veil messages; make some with `veil privatize`")
+    else:
+        files = [path]
+    images: dict[str, MapImage] = {}
+    for file in files:
+        if file.suffix in (".h5", ".hdf5"):
+            for name, raw in read_features(file):
+                images[name] = MapImage(camera=raw.camera, keypoints=raw.keypoints, form=raw_points(raw))
+        else:
+            try:
+                upload = decode(read_bytes(file))
+            except WireError as error:
+                raise WireError(f"{file}: {error}") from None
+            images[file.stem] = MapImage(camera=upload.camera, keypoints=upload.keypoints, form=upload.form)
+    return images
+
+
+def _match(arguments: argparse.Namespace) -> int:
+    left, right = (next(iter(load_images(path).values())) for path in (arguments.left, arguments.right))
+    options = _options(arguments, left.form, right.form)
+    found = match(left.form, right.form, options)
+    print(f"{len(found)} mutual nearest neighbors of {len(left.form)} and {len(right.form)} features, {found_by(left, right)}")
+    write_json(
+        arguments.json,
+        {"distance": found_by(left, right), "matches": found.indices.tolist(), "distances": found.distances.tolist()},
+    )
+    return 0
+
+
+def found_by(left: MapImage, right: MapImage) -> str:
+    """The distance that compares the two."""
+    return distance_name(left.form, right.form)
+
+
+def _map(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    images = load_images(arguments.input)
+    names = sorted(images)
+    if len(names) < 2:
+        raise InputError(f"a map needs at least two images, {arguments.input} holds {len(names)}")
+    options = _options(arguments, images[names[0]].form, images[names[1]].form)
+    forms = {name: image.form for name, image in images.items()}
+    with Bar("matching") as bar:
+        matches = match_pairs(forms, all_pairs(names), options=options, workers=arguments.workers, progress=bar)
+    with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, Bar("mapping") as bar:
+        scene = build_map(images, matches, workdir=Path(workdir), progress=bar)
+    if isinstance(scene, NoMap):
+        raise InputError(f"no map: {scene.reason}")
+    write_map(arguments.output, scene)
+    facts = {
+        "images": len(images),
+        "registered": len(scene.images),
+        "points": len(scene.points),
+        "observations": scene.observation_count,
+        "mean_reprojection_error_px": scene.mean_reprojection_error_px,
+        "public": scene.is_public,
+    }
+    write_json(arguments.json, facts)
+    print(
+        f"{facts['registered']} of {facts['images']} images, {facts['points']} points, "
+        f"{scene.mean_reprojection_error_px:.2f} px mean reprojection error"
+    )
+    report(arguments.output, "the public map" if scene.is_public else "the private map")
+    return 0
+
+
+def query_codebook(path: Path | None, query, scene) -> Codebook | None:  # type: ignore[no-untyped-def]
+    """The codebook that brings a public map into the query's space, where one is needed."""
+    if path is not None:
+        return read_codebook(path)
+    if not scene.is_public or query.space == scene.space or not isinstance(query, Subspaces):
+        return None
+    book = bundled_codebook()
+    if book.digest != query.space.codebook:
+        raise InputError(
+            f"the query was privatized with codebook {query.space.codebook[:12] or '(none)'}, the bundled one is "
+            f"{book.digest[:12]}; give it with --codebook"
+        )
+    return book
+
+
+def _localize(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    scene = read_map(arguments.map)
+    map_form = next(iter(scene.images.values())).form
+    rows = []
+    for path in arguments.queries:
+        for name, query in load_images(path).items():
+            options = LocalizeOptions(
+                max_error_px=arguments.max_error,
+                matching=_options(arguments, query.form, map_form),
+                workers=arguments.workers,
+                seed=arguments.seed,
+            )
+            start = time.perf_counter()
+            codebook = query_codebook(arguments.codebook, query.form, scene)
+            with Bar("matching") as bar:
+                found = localize(
+                    query.camera, query.keypoints, query.form, scene, codebook=codebook, options=options, progress=bar
+                )
+            rows.append(_row(name, found, time.perf_counter() - start))
+            _print_pose(name, found)
+    write_json(arguments.json, {"queries": rows})
+    return 0 if all(row["status"] == "localized" for row in rows) else 3
+
+
+def _row(name: str, found: Localization | NoPose, seconds: float) -> dict:
+    if isinstance(found, NoPose):
+        return {"name": name, "status": "no pose", "reason": found.reason, "seconds": seconds}
+    return {
+        "name": name,
+        "status": "localized",
+        "cam_from_world": {
+            "rotation": found.cam_from_world.rotation.tolist(),
+            "translation": found.cam_from_world.translation.tolist(),
+        },
+        "camera_center": found.cam_from_world.center.tolist(),
+        "covariance": None if found.covariance is None else found.covariance.tolist(),
+        "inliers": found.inliers,
+        "correspondences": found.correspondences,
+        "log10_nfa": found.log10_nfa,
+        "seconds": seconds,
+    }
+
+
+def _print_pose(name: str, found: Localization | NoPose) -> None:
+    if isinstance(found, NoPose):
+        print(f"{name}: no pose: {found.reason}")
+        return
+    center = " ".join(f"{value:.4f}" for value in found.cam_from_world.center)
+    print(f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches")

@@ -1,0 +1,178 @@
+"""Mean matching accuracy on image sequences with homographies: the protocol of Dusmanu et al. 2021, Fig. 2.
+
+The first image of each sequence is matched with every other one by mutual nearest neighbors; a match is right at t px
+if the homography takes its first keypoint to within t px of the second (D2-Net, CVPR 2019). MMA is the mean over
+pairs of the share of right matches; a pair without matches counts as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float64
+from threadpoolctl import threadpool_limits
+
+from veil.chance import Chance
+from veil.codebook import Codebook
+from veil.features import Features, unit_length
+from veil.forms import Form, Points
+from veil.match import MatchOptions, match
+from veil.match.ratio import best_ratio
+from veil.privatize.profile import STRATEGIES, Profile, Strategy, hardened, paper
+from veil.privatize.subspace import lift
+
+THRESHOLDS_PX = tuple(range(1, 11))
+RIGHT_PX = 3
+Distance = Literal["point", "p2s", "s2s"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImageSequence:
+    """Features of a sequence; `homographies[k]` maps pixels of image 0 to image k + 1, pixel centers at integers."""
+
+    name: str
+    features: tuple[Features, ...]
+    homographies: tuple[Float64[np.ndarray, "3 3"], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One curve of the figure; `profile` None is the raw baseline."""
+
+    profile: Profile | None
+    distance: Distance
+
+    @property
+    def label(self) -> str:
+        """Profile, lifting, dimension and distance in one line."""
+        if self.profile is None:
+            return "raw"
+        return f"{self.profile.name} {self.profile.strategy} m={self.profile.m} {self.distance}"
+
+
+@dataclass(kw_only=True)
+class Row:
+    """What one case reached; `ratios` and `right` hold every match for calibration."""
+
+    case: Case
+    accuracy: list[Float64[np.ndarray, "thresholds"]] = field(default_factory=list)
+    matches: list[int] = field(default_factory=list)
+    ratios: list[np.ndarray] = field(default_factory=list)
+    right: list[np.ndarray] = field(default_factory=list)
+    collisions: int = 0
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        profile = self.case.profile
+        mean = np.mean(self.accuracy, axis=0)
+        return {
+            "lifting": profile.strategy if profile else "none",
+            "profile": profile.name if profile else "raw",
+            "m": profile.m if profile else 0,
+            "distance": self.case.distance,
+            "pairs": len(self.matches),
+            "matches": float(np.mean(self.matches)),
+            "mma": {str(t): float(value) for t, value in zip(THRESHOLDS_PX, mean, strict=True)},
+            "same_slice_pairs": self.collisions,
+        }
+
+    def ratio(self) -> float | None:
+        """The calibrated ratio, or None where matches are all right or all wrong."""
+        ratios, right = np.concatenate(self.ratios), np.concatenate(self.right)
+        return best_ratio(ratios, right) if right.any() and not right.all() else None
+
+
+def real_decoys(m: int, strategy: Strategy = "sub-hybrid") -> Profile:
+    """The paper's lifting with real descriptors for decoys instead of centroids."""
+    return Profile(name="real", strategy=strategy, m=m, decoys="descriptors")
+
+
+def default_cases(dims: Sequence[int], subspace_dims: Sequence[int]) -> list[Case]:
+    """Raw, hardened, every strategy and dimension of the paper, and real decoys; s2s at `subspace_dims` only."""
+    cases = [Case(profile=None, distance="point")]
+    cases += [Case(profile=hardened(quantized=True), distance=distance) for distance in ("p2s", "s2s")]
+    for strategy in STRATEGIES:
+        cases += [Case(profile=paper(m, strategy), distance="p2s") for m in dims]
+        cases += [Case(profile=paper(m, strategy), distance="s2s") for m in subspace_dims]
+    cases += [Case(profile=real_decoys(m), distance="p2s") for m in dims]
+    cases += [Case(profile=real_decoys(m), distance="s2s") for m in subspace_dims]
+    return cases
+
+
+def evaluate(
+    sequences: Sequence[ImageSequence],
+    cases: Sequence[Case],
+    *,
+    codebook: Codebook,
+    decoys: Codebook,
+    chance: Chance,
+    workers: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Row]:
+    """One row a case, in order. `decoys` is the pool of real descriptors, `codebook` has the centroids and the PCA."""
+    rows = [Row(case=case) for case in cases]
+    books = codebook, decoys
+    total = len(sequences) * len(rows)
+    with threadpool_limits(1), ThreadPoolExecutor(max_workers=workers) as pool:
+        for s, sequence in enumerate(sequences):
+            forms: dict[Profile | None, list[tuple[Form, int | None]]] = {}
+            for r, row in enumerate(rows):
+                profile = row.case.profile
+                for needed in (None, profile):
+                    if needed not in forms:
+                        forms[needed] = list(pool.map(lambda f, p=needed: _form(f, p, books, chance), sequence.features))
+                _run(row, sequence, forms[None], forms[profile], codebook, pool)
+                if progress is not None:
+                    progress(s * len(rows) + r + 1, total)
+    return rows
+
+
+def _form(
+    features: Features, profile: Profile | None, books: tuple[Codebook, Codebook], chance: Chance
+) -> tuple[Form, int | None]:
+    if profile is None:
+        vectors = unit_length(features.descriptors.astype(np.float64)).astype(np.float32)
+        return Points(vectors=vectors, space=features.space), None
+    codebook, pool = books
+    decoys = pool if profile.decoys == "descriptors" else codebook
+    lifted = lift(features, profile=profile, codebook=codebook, decoys=decoys, chance=chance)
+    return lifted.form, lifted.slice_index
+
+
+def _run(
+    row: Row,
+    sequence: ImageSequence,
+    raw: list[tuple[Form, int | None]],
+    lifted: list[tuple[Form, int | None]],
+    codebook: Codebook,
+    pool: ThreadPoolExecutor,
+) -> None:
+    """Reference image raw (point, p2s) or lifted (s2s), every other image as the case says."""
+    reference, reference_slice = lifted[0] if row.case.distance == "s2s" else raw[0]
+    others = lifted[1:]
+    if isinstance(reference, Points):
+        reference = codebook.into_space(reference, others[0][0].space)
+    found = list(pool.map(lambda other: match(reference, other[0], MatchOptions()), others))
+    for k, matches in enumerate(found):
+        errors = transfer_errors(sequence, k, matches.indices)
+        row.accuracy.append(np.array([(errors <= t).mean() if len(errors) else 0.0 for t in THRESHOLDS_PX]))
+        row.matches.append(len(matches))
+        row.ratios.append(matches.ratios)
+        row.right.append(errors <= RIGHT_PX)
+        row.collisions += reference_slice is not None and reference_slice == others[k][1]
+
+
+def transfer_errors(sequence: ImageSequence, k: int, indices: np.ndarray) -> Float64[np.ndarray, "matches"]:
+    """Pixel distance between H x and x' of each match of image 0 with image k + 1; infinite at the horizon."""
+    # Keypoints have their origin at the corner, homographies at the center of the first pixel.
+    left = sequence.features[0].keypoints[indices[:, 0]].astype(np.float64) - 0.5
+    right = sequence.features[k + 1].keypoints[indices[:, 1]].astype(np.float64) - 0.5
+    homogeneous = np.hstack([left, np.ones((len(left), 1))]) @ sequence.homographies[k].T
+    depth = homogeneous[:, 2:]
+    visible = depth[:, 0] * np.sign(sequence.homographies[k][2, 2]) > 1e-12
+    projected = homogeneous[:, :2] / np.where(visible[:, None], depth, 1.0)
+    return np.where(visible, np.linalg.norm(projected - right, axis=1), np.inf)

@@ -1,0 +1,80 @@
+"""A decoded photograph: upright gray pixels, its identity, and the camera that its metadata tells."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import UInt8
+
+from veil.errors import InputError
+from veil.geometry.camera import Camera, guessed
+
+# EXIF 2.3 tags of the Exif IFD.
+_FOCAL_LENGTH_MM, _FOCAL_35MM = 0x920A, 0xA405
+_PLANE_X_RESOLUTION, _PLANE_Y_RESOLUTION, _PLANE_UNIT, _PIXEL_WIDTH = 0xA20E, 0xA20F, 0xA210, 0xA002
+_MM_PER_UNIT = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
+_FULL_FRAME_DIAGONAL_MM = math.hypot(36.0, 24.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Picture:
+    """An upright 8-bit gray image (rows, columns) with its camera; `digest` identifies its pixels, not its file."""
+
+    gray: UInt8[np.ndarray, "height width"]
+    camera: Camera
+    digest: bytes
+
+
+def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object], camera: Camera | None) -> Picture:
+    """A picture from upright pixels and the Exif IFD; `camera`, if given, overrides what the metadata says.
+
+    Raises InputError if the image is too small to hold a feature or the camera is for another size.
+    """
+    height, width = rgb.shape[:2]
+    if min(height, width) < 16:
+        raise InputError(f"the image is {width}x{height} px; features need at least 16 px a side")
+    if camera is not None and (camera.width_px, camera.height_px) != (width, height):
+        raise InputError(
+            f"the camera is for {camera.width_px}x{camera.height_px} px but the upright image has {width}x{height}"
+        )
+    # ITU-R 601 luma, rounded: what every image library calls gray.
+    gray = (rgb.astype(np.float32) @ np.array([0.299, 0.587, 0.114], dtype=np.float32) + 0.5).astype(np.uint8)
+    digest = hashlib.blake2b(f"{width}x{height}|".encode() + rgb.tobytes(), digest_size=32).digest()
+    if camera is None:
+        camera = guessed(width, height, focal_px=focal_from_exif(exif, width, height))
+    return Picture(gray=gray, camera=camera, digest=digest)
+
+
+def focal_from_exif(exif: Mapping[int, object], width_px: int, height_px: int) -> float | None:
+    """Focal length in pixels, or None where the metadata is missing or absurd.
+
+    The 35-mm equivalent relates diagonals (CIPA DCG-001); otherwise the sensor's resolution converts millimeters.
+    """
+    equivalent_mm = _number(exif.get(_FOCAL_35MM))
+    if equivalent_mm is not None:
+        return _plausible(equivalent_mm / _FULL_FRAME_DIAGONAL_MM * math.hypot(width_px, height_px), width_px, height_px)
+    focal_mm = _number(exif.get(_FOCAL_LENGTH_MM))
+    resolution = _number(exif.get(_PLANE_X_RESOLUTION))
+    unit_mm = _MM_PER_UNIT.get(int(_number(exif.get(_PLANE_UNIT)) or 2))
+    if focal_mm is None or resolution is None or unit_mm is None:
+        return None
+    original_width = _number(exif.get(_PIXEL_WIDTH)) or max(width_px, height_px)
+    scale = max(width_px, height_px) / max(original_width, 1.0)
+    return _plausible(focal_mm / unit_mm * resolution * scale, width_px, height_px)
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, ZeroDivisionError):
+        return None
+    return number if math.isfinite(number) and number > 0 else None
+
+
+def _plausible(focal_px: float, width_px: int, height_px: int) -> float | None:
+    """COLMAP's range: between a tenth of and ten times the longer side."""
+    return focal_px if 0.1 <= focal_px / max(width_px, height_px) <= 10 else None

@@ -1,0 +1,146 @@
+"""What stays on the client's disk: the secret behind memoized releases, and the ledger of what was released."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from veil.chance import Secret
+from veil.errors import FileFormatError, InputError, ReleaseRefused
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS releases (
+    image_digest TEXT NOT NULL, released_as TEXT NOT NULL, name TEXT NOT NULL, parameters TEXT NOT NULL,
+    features INTEGER NOT NULL, message_digest TEXT NOT NULL, fresh INTEGER NOT NULL, released_at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_image ON releases (image_digest);
+"""
+
+
+def home() -> Path:
+    """Where the secret and the ledger live: $VEIL_HOME, or the platform's folder for application data."""
+    named = os.environ.get("VEIL_HOME")
+    return Path(named) if named else Path(platformdirs.user_data_dir("veil", appauthor=False))
+
+
+def load_secret(folder: Path) -> Secret:
+    """The client's secret, made on first use and readable by its owner only. Raises FileFormatError if damaged."""
+    path = folder / "secret"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _read_secret(path)
+    with os.fdopen(handle, "wb") as stream:
+        secret = Secret.generate()
+        stream.write(secret.key)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return secret
+
+
+def _read_secret(path: Path) -> Secret:
+    for _ in range(50):  # another process may be between creating and writing the file
+        key = path.read_bytes()
+        if key:
+            break
+        time.sleep(0.02)
+    try:
+        return Secret(key)
+    except InputError as error:
+        raise FileFormatError(f"{path}: {error}; restore it from a backup, or start over with a new VEIL_HOME") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of the ledger."""
+
+    image_digest: str
+    released_as: str
+    name: str
+    parameters: str
+    features: int
+    message_digest: str
+    fresh: bool
+    released_at: float = 0.0
+
+
+class Ledger:
+    """What was released of what; SQLite, so it survives crashes and serves several processes at once."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path = folder / "ledger.sqlite"
+        with self._connected() as connection:
+            connection.executescript(_SCHEMA)
+
+    def record(self, entry: Entry, *, allow_second: bool = False) -> bool:
+        """Enter a release before its message is written; returns False if exactly this release is entered already.
+
+        Raises ReleaseRefused if another release of the same image was entered and `allow_second` is not set: two
+        different subspaces through one descriptor meet in it (traps D15). Check and entry are one transaction.
+        """
+        with self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            rows = connection.execute(
+                "SELECT parameters, message_digest FROM releases WHERE image_digest = ?", (entry.image_digest,)
+            ).fetchall()
+            if (entry.parameters, entry.message_digest) in rows:
+                return False
+            if rows and not allow_second:
+                raise ReleaseRefused(
+                    f"{entry.name} was already released with other choices ({rows[0][0]}); two different releases of "
+                    "one image give its descriptors away where they intersect. Release it with the same choices, or "
+                    "pass --allow-second-release if you accept that"
+                )
+            connection.execute(
+                "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    entry.image_digest,
+                    entry.released_as,
+                    entry.name,
+                    entry.parameters,
+                    entry.features,
+                    entry.message_digest,
+                    entry.fresh,
+                    time.time(),
+                ),
+            )
+        return True
+
+    def entries(self) -> list[Entry]:
+        """All lines, oldest first."""
+        with self._connected() as connection:
+            rows = connection.execute("SELECT * FROM releases ORDER BY released_at").fetchall()
+        return [
+            Entry(
+                image_digest=row[0],
+                released_as=row[1],
+                name=row[2],
+                parameters=row[3],
+                features=row[4],
+                message_digest=row[5],
+                fresh=bool(row[6]),
+                released_at=row[7],
+            )
+            for row in rows
+        ]
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = sqlite3.connect(self.path, timeout=30)
+            try:
+                with connection:
+                    yield connection
+            finally:
+                connection.close()
+        except sqlite3.DatabaseError as error:
+            raise FileFormatError(f"the ledger {self.path} cannot be used ({error}); restore it from a backup") from None

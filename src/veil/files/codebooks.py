@@ -1,0 +1,94 @@
+"""Codebooks as .npz files that carry their own hash, and the small ones that ship with the package."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import numpy as np
+
+from veil.codebook import Codebook, Pca, Provenance
+from veil.errors import FileFormatError, InputError
+from veil.files.atomic import replacing
+
+FORMAT = 1
+
+
+def write_codebook(path: Path, book: Codebook) -> None:
+    """Write `book` with its hash, at once or not at all."""
+    header = {
+        "format": FORMAT,
+        "kind": book.kind,
+        "descriptor": book.descriptor,
+        "normalization": book.normalization,
+        "slices": book.slices,
+        "dither_steps": book.dither_steps,
+        "digest": book.digest,
+        "source": book.provenance.source,
+        "license": book.provenance.license,
+        "image_count": book.provenance.image_count,
+        "descriptor_count": book.provenance.descriptor_count,
+    }
+    digests = np.frombuffer(bytes.fromhex("".join(book.provenance.image_digests)), dtype=np.uint8).reshape(-1, 8)
+    arrays = {"words": book.stored, "image_digests": digests}
+    if book.pca is not None:
+        arrays |= {"pca_mean": book.pca.mean, "pca_axes": book.pca.axes}
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
+
+
+def read_codebook(path: Path) -> Codebook:
+    """Read and verify. Raises FileFormatError if the file is damaged, foreign, or its hash does not match."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            header = json.loads(archive["header"].tobytes())
+            book = _assemble(header, archive)
+    except FileNotFoundError:
+        raise FileFormatError(f"there is no codebook {path}; build one with `veil codebook build`") from None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, InputError) as error:
+        raise FileFormatError(f"{path} is not a veil codebook or is damaged ({error})") from None
+    if book.digest != header.get("digest"):
+        raise FileFormatError(f"{path}: the stored hash does not match the contents; get the file again")
+    return book
+
+
+def _assemble(header: dict, archive) -> Codebook:  # type: ignore[no-untyped-def]
+    if header.get("format") != FORMAT:
+        raise ValueError(f"format {header.get('format')!r}, this veil reads {FORMAT}")
+    pca = None
+    if "pca_axes" in archive:
+        pca = Pca(mean=archive["pca_mean"], axes=archive["pca_axes"])
+    return Codebook(
+        kind=header["kind"],
+        descriptor=header["descriptor"],
+        normalization=header["normalization"],
+        stored=archive["words"],
+        slices=int(header["slices"]),
+        pca=pca,
+        dither_steps=float(header["dither_steps"]),
+        provenance=Provenance(
+            source=header["source"],
+            license=header["license"],
+            image_count=int(header["image_count"]),
+            descriptor_count=int(header["descriptor_count"]),
+            image_digests=tuple(row.tobytes().hex() for row in archive["image_digests"]),
+        ),
+    )
+
+
+def bundled_codebook() -> Codebook:
+    """The public SIFT (L2) centroids with the PCA of the hardened profile."""
+    return _bundled("codebook-sift-l2.npz")
+
+
+def bundled_decoys() -> Codebook:
+    """The public pool of real SIFT (L2) descriptors; being public, it lets anyone identify the decoys."""
+    return _bundled("decoys-sift-l2.npz")
+
+
+def _bundled(name: str) -> Codebook:
+    with as_file(files("veil") / "data" / name) as path:
+        return read_codebook(path)

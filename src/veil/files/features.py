@@ -1,0 +1,228 @@
+"""Raw features on the client's disk: HDF5 in hloc's layout, and COLMAP databases that others filled."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from veil.errors import FileFormatError, InputError, VeilError
+from veil.features import U8_STEP, Features
+from veil.files.atomic import replacing
+from veil.geometry.camera import MODELS, Camera, guessed
+from veil.space import NORMALIZATIONS, Space
+
+# hloc puts pixel centers at integers, COLMAP and veil at halves.
+_HLOC_ORIGIN = np.float32(0.5)
+_ATTRIBUTES = ("veil_descriptor", "veil_normalization", "veil_camera_model")
+
+
+def write_features(path: Path, features: Sequence[tuple[str, Features]]) -> None:
+    """One group an image: keypoints (N, 2), descriptors (dim, N), image_size, as hloc writes; veil's facts beside.
+
+    Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`.
+    """
+    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+        for name, item in features:
+            group = file.create_group(name)
+            group["keypoints"] = item.keypoints - _HLOC_ORIGIN
+            group["image_size"] = np.array([item.camera.width_px, item.camera.height_px])
+            if item.is_quantized:
+                group["descriptors_u8"] = item.descriptors
+                unit = item.descriptors.astype(np.float32)
+                unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+                group["descriptors"] = unit.T
+            else:
+                group["descriptors"] = item.descriptors.T
+            for key, values in (("scales", item.scales), ("orientations", item.orientations)):
+                if values is not None:
+                    group[key] = values
+            group.attrs["veil_descriptor"] = item.space.descriptor
+            group.attrs["veil_normalization"] = item.space.normalization
+            group.attrs["veil_camera_model"] = item.camera.model
+            group.attrs["veil_camera_params"] = np.array(item.camera.params)
+            group.attrs["veil_focal_is_known"] = item.camera.focal_is_known
+            group.attrs["veil_image_digest"] = item.image_digest.hex()
+
+
+def read_features(
+    path: Path, *, space: Space | None = None, cameras: dict[str, Camera] | None = None
+) -> Iterator[tuple[str, Features]]:
+    """All images of an HDF5 file in hloc's layout, by name.
+
+    `space` says what the descriptors are where the file does not (files of other tools); `cameras` likewise, by image.
+    Raises FileFormatError for anything else than such a file.
+    """
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise FileFormatError(f"{path} is not an HDF5 file of features ({error})") from None
+    with file:
+        names = _image_names(file)
+        if not names:
+            raise FileFormatError(f"{path} holds no group with `keypoints` and `descriptors`; is it hloc's layout?")
+        for name in names:
+            try:
+                yield name, _read_group(name, file[name], space, cameras or {})
+            except VeilError as error:
+                raise type(error)(f"{path}, image {name!r}: {error}") from None
+            except (OSError, KeyError, TypeError, ValueError) as error:
+                raise FileFormatError(f"{path}, image {name!r}: damaged or not hloc's layout ({error})") from None
+
+
+def _image_names(file: h5py.File) -> list[str]:
+    names: list[str] = []
+
+    def visit(name: str, item: object) -> None:
+        if isinstance(item, h5py.Group) and "keypoints" in item and "descriptors" in item:
+            names.append(name)
+
+    file.visititems(visit)
+    return sorted(names)
+
+
+def _read_group(name: str, group: h5py.Group, space: Space | None, cameras: dict[str, Camera]) -> Features:
+    keypoints = np.ascontiguousarray(np.asarray(group["keypoints"], dtype=np.float32)[:, :2] + _HLOC_ORIGIN)
+    stored = np.asarray(group["descriptors_u8"]) if "descriptors_u8" in group else np.asarray(group["descriptors"]).T
+    own = all(key in group.attrs for key in _ATTRIBUTES)
+    if own:
+        space = Space(
+            descriptor=str(group.attrs["veil_descriptor"]),
+            normalization=_normalization(str(group.attrs["veil_normalization"])),
+            dim=stored.shape[1],
+        )
+    if space is None:
+        raise InputError("the file does not say what its descriptors are; say it, for example --descriptor sift:L2")
+    if stored.shape != (len(keypoints), space.dim):
+        raise InputError(f"expected descriptors ({space.dim}, {len(keypoints)}), got {stored.T.shape}")
+    descriptors = stored if stored.dtype == np.uint8 else _as_stored(stored.astype(np.float32), space)
+    camera = _camera_from_attributes(group) if own else cameras.get(name) or _camera_from_size(group)
+    return Features(
+        keypoints=keypoints,
+        descriptors=descriptors,
+        space=space,
+        camera=camera,
+        image_digest=_stored_digest(group) or features_digest(keypoints, descriptors),
+        scales=np.asarray(group["scales"], dtype=np.float32) if "scales" in group else None,
+        orientations=np.asarray(group["orientations"], dtype=np.float32) if "orientations" in group else None,
+    )
+
+
+def _as_stored(descriptors: np.ndarray, space: Space) -> np.ndarray:
+    """8-bit SIFT that another tool stored as floats becomes 8 bits again, so that it is treated as what it is."""
+    if space.descriptor != "sift":
+        return np.ascontiguousarray(descriptors)
+    steps = descriptors / U8_STEP if descriptors.max(initial=0) <= 1.0 else descriptors
+    if not np.isfinite(steps).all():
+        raise InputError("descriptors contain NaN or infinity")
+    lengths = np.linalg.norm(steps, axis=1)
+    if not (lengths > 0).all():
+        raise InputError("some SIFT descriptors are all zero; drop them before import")
+    return np.clip(np.round(steps * (512.0 / lengths)[:, None]), 0, 255).astype(np.uint8)
+
+
+def _normalization(text: str):  # type: ignore[no-untyped-def]
+    if text not in NORMALIZATIONS:
+        raise InputError(f"normalization must be one of {NORMALIZATIONS}, got {text!r}")
+    return text
+
+
+def _camera_from_attributes(group: h5py.Group) -> Camera:
+    width, height = (int(side) for side in group["image_size"])
+    return Camera(
+        model=str(group.attrs["veil_camera_model"]),
+        width_px=width,
+        height_px=height,
+        params=tuple(float(value) for value in group.attrs["veil_camera_params"]),
+        focal_is_known=bool(group.attrs["veil_focal_is_known"]),
+    )
+
+
+def _camera_from_size(group: h5py.Group) -> Camera:
+    if "image_size" not in group:
+        raise InputError("the file has no `image_size`, so the camera is unknown; give the photographs or a camera")
+    width, height = (int(side) for side in group["image_size"])
+    return guessed(width, height)
+
+
+def _stored_digest(group: h5py.Group) -> bytes | None:
+    text = group.attrs.get("veil_image_digest")
+    try:
+        return bytes.fromhex(str(text)) if text is not None else None
+    except ValueError:
+        raise InputError("the stored image digest is damaged; extract again") from None
+
+
+def features_digest(keypoints: np.ndarray, descriptors: np.ndarray) -> bytes:
+    """The identity of an image of which only features are known: independent of their order."""
+    rows = sorted(hashlib.blake2b(k.tobytes() + d.tobytes()).digest() for k, d in zip(keypoints, descriptors, strict=True))
+    return hashlib.blake2b(b"features|" + b"".join(rows), digest_size=32).digest()
+
+
+def read_colmap_database(path: Path, *, space: Space) -> Iterator[tuple[str, Features]]:
+    """All images of a COLMAP database that have keypoints and 8-bit descriptors, with their cameras.
+
+    COLMAP's database does not say how its SIFT was normalized (L1_ROOT by default): `space` does.
+    """
+    import pycolmap
+
+    if not path.is_file():
+        raise FileFormatError(f"there is no COLMAP database {path}")
+    try:
+        database = pycolmap.Database.open(path)
+        images = database.read_all_images()
+    except (RuntimeError, ValueError) as error:
+        raise FileFormatError(f"{path} is not a COLMAP database ({error})") from None
+    try:
+        for image in images:
+            if database.num_keypoints_for_image(image.image_id) == 0:
+                continue
+            camera = _from_colmap(database.read_camera(image.camera_id))
+            table = np.asarray(database.read_keypoints(image.image_id), dtype=np.float32)
+            stored = np.asarray(database.read_descriptors(image.image_id).data)
+            if stored.dtype != np.uint8 or stored.shape != (len(table), space.dim):
+                raise FileFormatError(
+                    f"{path}, image {image.name!r}: expected 8-bit descriptors ({len(table)}, {space.dim}), "
+                    f"got {stored.dtype} {stored.shape}"
+                )
+            yield image.name, _from_table(table, stored, space, camera)
+    finally:
+        database.close()
+
+
+def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Camera) -> Features:
+    """COLMAP's columns: x, y, then scale and orientation, or the affine shape a11 a12 a21 a22 (traps, sfm)."""
+    lively = stored.any(axis=1)
+    table, stored = table[lively], np.ascontiguousarray(stored[lively])
+    scales = orientations = None
+    if table.shape[1] == 4:
+        scales, orientations = table[:, 2].copy(), table[:, 3].copy()
+    elif table.shape[1] == 6:
+        scales = 0.5 * (np.hypot(table[:, 2], table[:, 4]) + np.hypot(table[:, 3], table[:, 5]))
+        orientations = np.arctan2(table[:, 4], table[:, 2])
+    keypoints = np.ascontiguousarray(table[:, :2])
+    return Features(
+        keypoints=keypoints,
+        descriptors=stored,
+        space=space,
+        camera=camera,
+        image_digest=features_digest(keypoints, stored),
+        scales=scales,
+        orientations=orientations,
+    )
+
+
+def _from_colmap(camera) -> Camera:  # type: ignore[no-untyped-def]
+    model = camera.model_name if hasattr(camera, "model_name") else camera.model.name
+    if model not in MODELS:
+        raise InputError(f"camera model {model} is not supported; convert the database to one of {', '.join(MODELS)}")
+    return Camera(
+        model=model,
+        width_px=camera.width,
+        height_px=camera.height,
+        params=tuple(float(value) for value in camera.params),
+        focal_is_known=bool(camera.has_prior_focal_length),
+    )

@@ -1,0 +1,169 @@
+"""Maps on disk: a model in COLMAP's own format, and the released descriptors of its points beside it.
+
+A map is a folder with `sparse/` (cameras, rigs, frames, images, points3D: opens in COLMAP and pycolmap) and
+`descriptors.h5` (per image: which 2D point, which form). Nothing else, and no photograph.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from veil.errors import FileFormatError, InputError, VeilError
+from veil.forms import Form, Points, Subspaces, canonical, lifted_guarantee
+from veil.geometry.rigid import Rigid
+from veil.mapping.points import as_colmap, from_colmap, rigid_from_colmap
+from veil.scene import MappedImage, Scene
+from veil.space import Space
+
+FORMAT = 1
+
+
+def write_map(folder: Path, scene: Scene) -> None:
+    """Write `scene` to a new folder, at once or not at all. Raises InputError if the folder already holds something."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists and is not empty; choose another name or remove it")
+    with _new_folder(folder) as temporary:
+        sparse = temporary / "sparse"
+        sparse.mkdir()
+        _reconstruction(scene).write(sparse)
+        with h5py.File(temporary / "descriptors.h5", "w") as file:
+            file.attrs["veil_map_format"] = FORMAT
+            _write_space(file, scene.space)
+            for name, image in scene.images.items():
+                _write_form(file.create_group(name), image.form)
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        yield temporary
+        if folder.exists():
+            folder.rmdir()
+        temporary.chmod(0o755)
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _reconstruction(scene: Scene) -> Any:
+    """The scene as pycolmap's Reconstruction; the i-th 2D point of an image is the i-th row of its form."""
+    import pycolmap
+
+    model = pycolmap.Reconstruction()
+    tracks: list[list[tuple[int, int]]] = [[] for _ in scene.points]
+    for index, (name, image) in enumerate(scene.images.items(), start=1):
+        camera = as_colmap(image.camera)
+        camera.camera_id = index
+        model.add_camera_with_trivial_rig(camera)
+        item = pycolmap.Image(name=name, camera_id=index, image_id=index)
+        item.points2D = pycolmap.Point2DList([pycolmap.Point2D(xy) for xy in image.keypoints.astype(np.float64)])
+        model.add_image_with_trivial_frame(item, _as_colmap_rigid(image.cam_from_world))
+        for row, point in enumerate(image.point_rows):
+            tracks[point].append((index, row))
+    for xyz, seen in zip(scene.points, tracks, strict=True):
+        track = pycolmap.Track()
+        for image_id, row in seen:
+            track.add_element(image_id, row)
+        model.add_point3D(xyz, track, np.zeros(3, dtype=np.uint8))
+    model.update_point_3d_errors()
+    return model
+
+
+def _as_colmap_rigid(rigid: Rigid) -> Any:
+    import pycolmap
+
+    return pycolmap.Rigid3d(np.hstack([rigid.rotation, rigid.translation[:, None]]))
+
+
+def read_map(folder: Path) -> Scene:
+    """Read a map that `write_map` wrote. Raises FileFormatError if a part is missing or they do not belong together."""
+    import pycolmap
+
+    if not (folder / "sparse").is_dir() or not (folder / "descriptors.h5").is_file():
+        raise FileFormatError(f"{folder} is not a veil map: it needs `sparse/` and `descriptors.h5`; run `veil map`")
+    try:
+        model = pycolmap.Reconstruction(folder / "sparse")
+        with h5py.File(folder / "descriptors.h5", "r") as file:
+            if file.attrs.get("veil_map_format") != FORMAT:
+                raise FileFormatError(f"{folder}: map format {file.attrs.get('veil_map_format')!r} is not supported")
+            return _assemble(model, file, _read_space(file))
+    except VeilError as error:
+        raise FileFormatError(f"{folder}: {error}") from None
+    except (OSError, KeyError, ValueError, RuntimeError, IndexError, TypeError) as error:
+        raise FileFormatError(f"{folder} is damaged ({error}); build the map again") from None
+
+
+def _assemble(model: Any, file: h5py.File, space: Space) -> Scene:
+    point_ids = sorted(model.points3D)
+    row_of = {point_id: row for row, point_id in enumerate(point_ids)}
+    images = {}
+    for image_id in sorted(model.reg_image_ids()):
+        image = model.images[image_id]
+        images[image.name] = MappedImage(
+            name=image.name,
+            camera=from_colmap(model.cameras[image.camera_id]),
+            cam_from_world=rigid_from_colmap(image.cam_from_world()),
+            keypoints=np.array([p.xy for p in image.points2D], dtype=np.float32).reshape(-1, 2),
+            point_rows=np.array([row_of[p.point3D_id] for p in image.points2D], dtype=np.int64),
+            form=_read_form(file[image.name], space),
+        )
+    return Scene(
+        images=images,
+        points=np.array([model.points3D[i].xyz for i in point_ids], dtype=np.float64).reshape(-1, 3),
+        mean_reprojection_error_px=float(model.compute_mean_reprojection_error()),
+    )
+
+
+def _write_form(group: h5py.Group, form: Form) -> None:
+    if isinstance(form, Points):
+        group["vectors"] = form.vectors
+        return
+    group.attrs["profile"] = form.profile
+    group["origin"] = form.origin
+    group["basis"] = form.basis
+
+
+def _read_form(group: h5py.Group, space: Space) -> Form:
+    if "vectors" in group:
+        vectors = np.asarray(group["vectors"], dtype=np.float32)
+        if not np.isfinite(vectors).all():
+            raise FileFormatError("descriptors contain NaN or infinity")
+        return Points(vectors=vectors, space=space)
+    origin, basis = canonical(np.asarray(group["origin"], dtype=np.float64), np.asarray(group["basis"], dtype=np.float64))
+    profile = str(group.attrs["profile"])
+    return Subspaces(
+        origin=origin.astype(np.float32),
+        basis=basis.astype(np.float32),
+        space=space,
+        guarantee=lifted_guarantee(profile),
+        profile=profile,
+        releasable=True,
+    )
+
+
+def _write_space(file: h5py.File, space: Space) -> None:
+    file.attrs["descriptor"] = space.descriptor
+    file.attrs["normalization"] = space.normalization
+    file.attrs["dim"] = space.dim
+    file.attrs["codebook"] = space.codebook
+    file.attrs["dither_steps"] = space.dither_steps
+
+
+def _read_space(file: h5py.File) -> Space:
+    return Space(
+        descriptor=str(file.attrs["descriptor"]),
+        normalization=str(file.attrs["normalization"]),  # type: ignore[arg-type]  # Space checks it
+        dim=int(file.attrs["dim"]),
+        codebook=str(file.attrs["codebook"]),
+        dither_steps=float(file.attrs["dither_steps"]),
+    )

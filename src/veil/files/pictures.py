@@ -1,0 +1,66 @@
+"""Photographs from disk: any common format, upright, with what EXIF says of the focal length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import ExifTags, Image, ImageOps
+
+from veil.errors import FileFormatError, InputError
+from veil.extract.picture import Picture, picture
+from veil.geometry.camera import Camera
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".gif", ".jp2"}
+
+
+def find_pictures(folder: Path) -> list[Path]:
+    """All photographs below `folder` (or `folder` itself if it is one), sorted. Raises InputError if there are none."""
+    if folder.is_file():
+        return [folder]
+    if not folder.is_dir():
+        raise InputError(f"there is no file or folder {folder}")
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not found:
+        raise InputError(f"no photographs in {folder}; looked for {', '.join(sorted(SUFFIXES))}")
+    return found
+
+
+def read_picture(path: Path, *, camera: Camera | None = None) -> Picture:
+    """Decode one photograph, turned upright by its EXIF orientation. Raises FileFormatError if it cannot be decoded."""
+    rgb, exif = _decode(path)
+    try:
+        return picture(rgb, exif, camera)
+    except InputError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def read_rgb(path: Path) -> np.ndarray:
+    """Upright 8-bit RGB pixels (height, width, 3)."""
+    return _decode(path)[0]
+
+
+def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
+    try:
+        with Image.open(path) as image:
+            exif = dict(image.getexif().get_ifd(ExifTags.IFD.Exif))
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I") or upright.mode == "F":
+                upright = Image.fromarray(_to_eight_bits(np.asarray(upright, dtype=np.float64)))
+            if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
+                upright = Image.alpha_composite(
+                    Image.new("RGBA", upright.size, (255, 255, 255, 255)), upright.convert("RGBA")
+                )
+            return np.asarray(upright.convert("RGB")), exif
+    except FileNotFoundError:
+        raise FileFormatError(f"there is no photograph {path}") from None
+    except Image.DecompressionBombError as error:
+        raise FileFormatError(f"{path} is too large to decode safely: {error}; shrink it first") from None
+    except (OSError, ValueError, SyntaxError) as error:
+        raise FileFormatError(f"{path} cannot be decoded as a photograph ({error}); convert it to JPEG or PNG") from None
+
+
+def _to_eight_bits(values: np.ndarray) -> np.ndarray:
+    """16- and 32-bit images scaled by their type's range when they use it, else by their own maximum."""
+    top = 65535.0 if 255 < values.max(initial=0) <= 65535 else max(float(values.max(initial=0)), 1.0)
+    return np.clip(values * (255.0 / top) + 0.5, 0, 255).astype(np.uint8)

@@ -1,0 +1,206 @@
+"""Point structure-from-motion through COLMAP, from matches of raw or private features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from veil.errors import InputError
+from veil.forms import Form
+from veil.geometry.camera import Camera
+from veil.geometry.rigid import Rigid
+from veil.match.neighbors import Matches
+from veil.scene import MappedImage, Scene
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MapImage:
+    """One image to map: what an upload holds, or a public image's raw descriptors."""
+
+    camera: Camera
+    keypoints: Float32[np.ndarray, "features 2"]
+    form: Form
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapOptions:
+    """`share_camera` maps all images of equal intrinsics with one camera; `refine_focal` only touches guessed ones."""
+
+    share_camera: bool = True
+    refine_focal: bool = True
+    min_model_images: int = 3
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class NoMap:
+    """No map could be built, and why."""
+
+    reason: str
+
+
+def build_map(
+    images: Mapping[str, MapImage],
+    matches: Mapping[tuple[str, str], Matches],
+    *,
+    workdir: Path,
+    options: MapOptions | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Scene | NoMap:
+    """Verify matches geometrically, reconstruct incrementally, keep the model with most images.
+
+    `workdir` is an empty folder that receives `database.db` and `sparse/` in COLMAP's formats; both hold released
+    data only. Raises InputError if there are fewer than two images.
+    """
+    import pycolmap
+
+    options = options or MapOptions()
+    if len(images) < 2:
+        raise InputError(f"a map needs at least two images, got {len(images)}")
+    names = sorted(images)
+    database_path = workdir / "database.db"
+    image_ids = _fill_database(database_path, names, images, matches, options)
+    # COLMAP seeds its threads' generators with seed + thread, so that one thread is what repeats.
+    pycolmap.set_random_seed(options.seed)
+    verification = pycolmap.TwoViewGeometryOptions()
+    verification.ransac.random_seed = options.seed
+    pycolmap.geometric_verification(database_path, two_view_geometry_options=verification)
+    registered = 0
+
+    def on_image() -> None:
+        nonlocal registered
+        registered += 1
+        if progress is not None:
+            progress(min(registered + 2, len(images)), len(images))
+
+    (workdir / "sparse").mkdir()
+    models = pycolmap.incremental_mapping(
+        database_path, workdir, workdir / "sparse", options=_pipeline(images, options), next_image_callback=on_image
+    )
+    if not models:
+        return NoMap("no two images gave enough matches for a start; take photographs with more overlap, or a smaller m")
+    best = max(models.values(), key=lambda model: (model.num_reg_images(), model.num_points3D()))
+    return _scene(best, {image_id: name for name, image_id in image_ids.items()}, images)
+
+
+def _pipeline(images: Mapping[str, MapImage], options: MapOptions) -> Any:
+    import pycolmap
+
+    pipeline = pycolmap.IncrementalPipelineOptions()
+    pipeline.extract_colors = False  # there are no photographs here
+    pipeline.min_model_size = min(options.min_model_images, len(images))
+    pipeline.random_seed = options.seed
+    pipeline.multiple_models = len(images) > options.min_model_images
+    guessed = any(not image.camera.focal_is_known for image in images.values())
+    pipeline.ba_refine_focal_length = options.refine_focal and guessed
+    pipeline.ba_refine_extra_params = options.refine_focal and guessed
+    return pipeline
+
+
+def _fill_database(
+    path: Path,
+    names: Sequence[str],
+    images: Mapping[str, MapImage],
+    matches: Mapping[tuple[str, str], Matches],
+    options: MapOptions,
+) -> dict[str, int]:
+    import pycolmap
+
+    database = pycolmap.Database.open(path)
+    try:
+        cameras: dict[Camera, int] = {}
+        image_ids = {}
+        for name in names:
+            image = images[name]
+            if image.camera not in cameras or not options.share_camera:
+                cameras[image.camera] = _write_camera(database, image.camera)
+            image_ids[name] = _write_image(database, name, cameras[image.camera])
+            database.write_keypoints(image_ids[name], image.keypoints)
+        for (a, b), found in matches.items():
+            if len(found):
+                database.write_matches(image_ids[a], image_ids[b], found.indices.astype(np.uint32))
+    finally:
+        database.close()
+    return image_ids
+
+
+def _write_camera(database: Any, camera: Camera) -> int:
+    import pycolmap
+
+    model = as_colmap(camera)
+    camera_id = database.write_camera(model)
+    model.camera_id = camera_id
+    rig = pycolmap.Rig(rig_id=camera_id)
+    rig.add_ref_sensor(model.sensor_id)
+    database.write_rig(rig, use_rig_id=True)
+    return camera_id
+
+
+def _write_image(database: Any, name: str, camera_id: int) -> int:
+    import pycolmap
+
+    image = pycolmap.Image(name=name, camera_id=camera_id)
+    image_id = database.write_image(image)
+    image.image_id = image_id
+    frame = pycolmap.Frame(frame_id=image_id, rig_id=camera_id)
+    frame.add_data_id(image.data_id)
+    database.write_frame(frame, use_frame_id=True)
+    return image_id
+
+
+def as_colmap(camera: Camera) -> Any:
+    """The camera as pycolmap's object."""
+    import pycolmap
+
+    return pycolmap.Camera(
+        model=camera.model,
+        width=camera.width_px,
+        height=camera.height_px,
+        params=list(camera.params),
+        has_prior_focal_length=camera.focal_is_known,
+    )
+
+
+def from_colmap(camera: Any) -> Camera:
+    """pycolmap's camera as ours; a mapped camera counts as known."""
+    return Camera(
+        model=camera.model_name if hasattr(camera, "model_name") else camera.model.name,
+        width_px=camera.width,
+        height_px=camera.height,
+        params=tuple(float(value) for value in camera.params),
+    )
+
+
+def rigid_from_colmap(cam_from_world: Any) -> Rigid:
+    """pycolmap's Rigid3d as ours."""
+    matrix = np.asarray(cam_from_world.matrix(), dtype=np.float64)
+    return Rigid(rotation=matrix[:, :3].copy(), translation=matrix[:, 3].copy())
+
+
+def _scene(model: Any, names: Mapping[int, str], images: Mapping[str, MapImage]) -> Scene:
+    point_ids = sorted(model.points3D)
+    row_of = {point_id: row for row, point_id in enumerate(point_ids)}
+    mapped = {}
+    for image_id in model.reg_image_ids():
+        image = model.images[image_id]
+        seen = [(i, row_of[p.point3D_id]) for i, p in enumerate(image.points2D) if p.has_point3D()]
+        rows = np.array([i for i, _ in seen], dtype=np.int64)
+        source = images[names[image_id]]
+        mapped[names[image_id]] = MappedImage(
+            name=names[image_id],
+            camera=from_colmap(model.cameras[image.camera_id]),
+            cam_from_world=rigid_from_colmap(image.cam_from_world()),
+            keypoints=source.keypoints[rows],
+            point_rows=np.array([row for _, row in seen], dtype=np.int64),
+            form=source.form.take(rows),
+        )
+    return Scene(
+        images=mapped,
+        points=np.array([model.points3D[point_id].xyz for point_id in point_ids], dtype=np.float64).reshape(-1, 3),
+        mean_reprojection_error_px=float(model.compute_mean_reprojection_error()),
+    )

@@ -1,0 +1,73 @@
+"""A map: cameras, images with poses, points, and which released feature observes which point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+
+from veil.errors import InputError
+from veil.forms import Form, Points
+from veil.geometry.camera import Camera
+from veil.geometry.rigid import Rigid
+from veil.space import Space
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MappedImage:
+    """One registered image: only its features that observe a point are kept.
+
+    `point_rows[i]` is the row in `Scene.points` that feature i observes.
+    """
+
+    name: str
+    camera: Camera
+    cam_from_world: Rigid
+    keypoints: Float32[np.ndarray, "features 2"]
+    point_rows: Int64[np.ndarray, "features"]
+    form: Form
+
+    def __post_init__(self) -> None:
+        if not len(self.keypoints) == len(self.point_rows) == len(self.form):
+            raise InputError(
+                f"image {self.name!r}: {len(self.keypoints)} positions, {len(self.point_rows)} observations and "
+                f"{len(self.form)} descriptors do not belong together"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scene:
+    """World coordinates of arbitrary scale unless the images' poses were metric."""
+
+    images: Mapping[str, MappedImage]
+    points: Float64[np.ndarray, "points 3"]
+    mean_reprojection_error_px: float
+
+    def __post_init__(self) -> None:
+        if not self.images or len(self.points) == 0:
+            raise InputError("a map needs at least one image and one point")
+        if not np.isfinite(self.points).all():
+            raise InputError("a map's points must be finite")
+
+    @property
+    def space(self) -> Space:
+        """The space of the map's descriptors."""
+        return next(iter(self.images.values())).form.space
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the descriptors are raw, so that queries match by point-to-subspace distance."""
+        return isinstance(next(iter(self.images.values())).form, Points)
+
+    @property
+    def observation_count(self) -> int:
+        """Observations of all images together."""
+        return sum(len(image.keypoints) for image in self.images.values())
+
+    @property
+    def extent(self) -> float:
+        """Diagonal of the box that holds the middle 90 % of the points along each axis, world units."""
+        low, high = np.percentile(self.points, [5, 95], axis=0)
+        return float(np.linalg.norm(high - low))

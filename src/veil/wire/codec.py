@@ -1,0 +1,197 @@
+"""Messages as bytes, version 1 (docs/reference/wire.md): every length is checked before anything is allocated."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from veil.errors import InputError, WireError
+from veil.forms import Subspaces, canonical, lifted_guarantee
+from veil.geometry.camera import MODELS, Camera
+from veil.space import NORMALIZATIONS, Space
+from veil.wire.message import Upload
+
+MAGIC = b"VEIL"
+VERSION = 1
+CHECKSUM_BYTES = 16
+MAX_FEATURES = 1 << 17
+Dtype = Literal["float16", "float32"]
+
+# magic, version, kind, item bytes, camera model, flags, normalization, width, height, features, dim, m,
+# dither steps, descriptor, profile, codebook digest
+_HEAD = struct.Struct("<4sBBBBBBHHIHHf32s16s32s")
+_KIND_SUBSPACES = 1
+_FOCAL_KNOWN = 1
+_MODEL_NAMES = tuple(MODELS)
+_ITEM_BYTES: dict[Dtype, int] = {"float16": 2, "float32": 4}
+_CHUNK = 256
+
+
+def encode(upload: Upload, *, dtype: Dtype) -> bytes:
+    """The message of `upload`. Raises WireError for a form that a seeded study made, InputError if it does not fit."""
+    form, camera = upload.form, upload.camera
+    if not form.releasable:
+        raise WireError("this form was drawn from a seeded study and must not be released; privatize with a secret")
+    if len(form) > MAX_FEATURES:
+        raise InputError(f"an upload holds at most {MAX_FEATURES} features, got {len(form)}; extract fewer")
+    head = _HEAD.pack(
+        MAGIC,
+        VERSION,
+        _KIND_SUBSPACES,
+        _ITEM_BYTES[dtype],
+        _MODEL_NAMES.index(camera.model),
+        _FOCAL_KNOWN * camera.focal_is_known,
+        NORMALIZATIONS.index(form.space.normalization),
+        camera.width_px,
+        camera.height_px,
+        len(form),
+        form.space.dim,
+        form.m,
+        form.space.dither_steps,
+        form.space.descriptor.encode("ascii"),
+        form.profile.encode("ascii"),
+        bytes.fromhex(form.space.codebook) if form.space.codebook else bytes(32),
+    )
+    item = np.dtype(dtype).newbyteorder("<")
+    body = b"".join(
+        [
+            head,
+            np.asarray(camera.params, dtype="<f8").tobytes(),
+            np.ascontiguousarray(upload.keypoints, dtype="<f4").tobytes(),
+            form.origin.astype(item).tobytes(),
+            form.basis.astype(item).tobytes(),
+        ]
+    )
+    return body + _checksum(body)
+
+
+def decode(message: bytes) -> Upload:
+    """Read a message. Raises WireError for anything that `encode` would not have written.
+
+    Memory stays proportional to len(message): sizes are compared with the length before the payload is touched.
+    """
+    head = _read_head(message)
+    camera, space = _interpret(message, head)
+    item = np.dtype("<f2" if head.item_bytes == 2 else "<f4")
+    offset = head.payload_offset
+    keypoints = np.frombuffer(message, "<f4", 2 * head.features, offset).reshape(head.features, 2)
+    offset += keypoints.nbytes
+    origin = np.frombuffer(message, item, head.features * head.dim, offset).reshape(head.features, head.dim)
+    offset += origin.nbytes
+    basis = np.frombuffer(message, item, head.features * head.m * head.dim, offset).reshape(head.features, head.m, head.dim)
+    profile = _text(head.profile, "profile")
+    try:
+        origin, basis = _canonical_chunks(origin, basis)
+        form = Subspaces(
+            origin=origin,
+            basis=basis,
+            space=space,
+            guarantee=lifted_guarantee(profile),
+            profile=profile,
+            releasable=True,
+        )
+        return Upload(camera=camera, keypoints=keypoints.astype(np.float32), form=form)
+    except InputError as error:
+        raise WireError(f"the message holds impossible values: {error}") from None
+
+
+class _Head(NamedTuple):
+    """The fixed part of a message, field by field as `_HEAD` packs it."""
+
+    magic: bytes
+    version: int
+    kind: int
+    item_bytes: int
+    model: int
+    flags: int
+    normalization: int
+    width_px: int
+    height_px: int
+    features: int
+    dim: int
+    m: int
+    dither_steps: float
+    descriptor: bytes
+    profile: bytes
+    codebook: bytes
+
+    @property
+    def payload_offset(self) -> int:
+        return _HEAD.size + 8 * MODELS[_MODEL_NAMES[self.model]]
+
+    @property
+    def message_bytes(self) -> int:
+        floats = self.features * self.dim * (self.m + 1)
+        return self.payload_offset + 8 * self.features + self.item_bytes * floats + CHECKSUM_BYTES
+
+
+def _read_head(message: bytes) -> _Head:
+    if len(message) < _HEAD.size + CHECKSUM_BYTES:
+        raise WireError(f"the message is truncated: {len(message)} bytes are less than a header")
+    head = _Head(*_HEAD.unpack_from(message))
+    if head.magic != MAGIC:
+        raise WireError("this is not a veil message; give a file that `veil privatize` wrote")
+    if head.version != VERSION:
+        raise WireError(f"message version {head.version} is not supported (this veil reads {VERSION}); update veil")
+    if head.kind != _KIND_SUBSPACES or head.item_bytes not in (2, 4) or head.model >= len(_MODEL_NAMES):
+        raise WireError("the header names a kind, precision or camera model that does not exist")
+    if head.flags & ~_FOCAL_KNOWN or head.normalization >= len(NORMALIZATIONS):
+        raise WireError("the header holds an unknown flag or normalization")
+    if not (1 <= head.features <= MAX_FEATURES and 1 <= head.m < head.dim):
+        raise WireError(f"the header asks for {head.features} subspaces of dimension {head.m} in {head.dim}-D")
+    if len(message) != head.message_bytes:
+        raise WireError(
+            f"the message has {len(message)} bytes but its header asks for {head.message_bytes}; transfer it again"
+        )
+    if _checksum(memoryview(message)[:-CHECKSUM_BYTES]) != message[-CHECKSUM_BYTES:]:
+        raise WireError("the checksum does not match: the message was damaged; transfer it again")
+    return head
+
+
+def _interpret(message: bytes, head: _Head) -> tuple[Camera, Space]:
+    model = _MODEL_NAMES[head.model]
+    try:
+        space = Space(
+            descriptor=_text(head.descriptor, "descriptor"),
+            normalization=NORMALIZATIONS[head.normalization],
+            dim=head.dim,
+            codebook=head.codebook.hex() if any(head.codebook) else "",
+            dither_steps=head.dither_steps,
+        )
+        camera = Camera(
+            model=model,
+            width_px=head.width_px,
+            height_px=head.height_px,
+            params=struct.unpack_from(f"<{MODELS[model]}d", message, _HEAD.size),
+            focal_is_known=bool(head.flags & _FOCAL_KNOWN),
+        )
+    except InputError as error:
+        raise WireError(f"the header holds impossible values: {error}") from None
+    return camera, space
+
+
+def _canonical_chunks(origin: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Orthonormal again in float64 after the wire's rounding, a few features at a time."""
+    origins = np.empty(origin.shape, dtype=np.float32)
+    bases = np.empty(basis.shape, dtype=np.float32)
+    for start in range(0, len(origin), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        o, b = canonical(origin[part].astype(np.float64), basis[part].astype(np.float64))
+        if not (np.abs(o) < 1e3).all():
+            raise WireError("an origin lies far outside the space of descriptors")
+        origins[part], bases[part] = o, b
+    return origins, bases
+
+
+def _text(field: bytes, name: str) -> str:
+    text = field.rstrip(b"\0")
+    if not text.isascii() or not text or not text.decode("ascii").isprintable():
+        raise WireError(f"the {name} name is not printable ASCII")
+    return text.decode("ascii")
+
+
+def _checksum(body: bytes | memoryview) -> bytes:
+    return hashlib.blake2b(body, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest()

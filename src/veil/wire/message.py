@@ -1,0 +1,30 @@
+"""Everything that may leave the device: an upload has no field for anything else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32
+
+from veil.errors import InputError
+from veil.forms import Subspaces
+from veil.geometry.camera import Camera
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Upload:
+    """One image as the server sees it: intrinsics, shuffled keypoint positions (pixels), and a released form."""
+
+    camera: Camera
+    keypoints: Float32[np.ndarray, "features 2"]
+    form: Subspaces
+
+    def __post_init__(self) -> None:
+        if self.keypoints.shape != (len(self.form), 2):
+            raise InputError(f"an upload needs one position a feature, got {self.keypoints.shape} for {len(self.form)}")
+        if not np.isfinite(self.keypoints).all():
+            raise InputError("keypoint positions contain NaN or infinity")
+
+    def __len__(self) -> int:
+        return len(self.form)
