@@ -1,1 +1,1 @@
-""""""
+"""Attacks: each sees only what an attacker sees."""

@@ -137,8 +137,7 @@ def _from_photographs(arguments: argparse.Namespace) -> Iterator[tuple[str, Feat
 def _said_normalization(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
     if arguments.normalization is None:
         raise InputError(
-            "a COLMAP database does not say how its SIFT was normalized; say --normalization L1_ROOT "
-            "(COLMAP's default) or L2"
+            "a COLMAP database does not say how its SIFT was normalized; say --normalization L1_ROOT (COLMAP's default) or L2"
         )
     return arguments.normalization
 

@@ -1,5 +1,179 @@
-"""`veil demo`."""
+"""`veil demo`: the whole path on bundled photographs, and a page that tells what happened."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from veil import chance
+from veil.attacks.repeat import intersect
+from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, write_json
+from veil.evaluate.localization import Outcome, Query, Study, Variant, demo_variants, run
+from veil.extract.sift import SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.atomic import write_text
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.examples import Example, lund_door, other_place
+from veil.files.pictures import find_pictures, read_picture, read_rgb
+from veil.privatize.profile import paper
+from veil.privatize.public import publish
+from veil.privatize.subspace import lift
+from veil.report.demo import page
+
+EXAMPLES = """\
+  veil demo
+  veil demo -o /tmp/veil-demo --json demo.json
+  veil demo --strangers other-photos/         also try photographs of another place: all should be refused
+"""
+HELD_OUT = ("DSC_0003.jpg", "DSC_0006.jpg", "DSC_0010.jpg")
+REPEAT_M, REPEAT_FEATURES, REPEAT_TOLERANCE = 4, 200, 1e-4
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add the command."""
+    parser = add_command(
+        commands,
+        "demo",
+        "the whole path on bundled photographs",
+        "Map nine photographs of a portal, hold three out, localize these raw and through private forms, and write a\n"
+        "page with the errors, the uploads, pictures of the matches and a plain statement of what is not protected.",
+        EXAMPLES,
+    )
+    parser.add_argument("-o", "--output", type=Path, default=Path("veil-demo"), metavar="FOLDER", help="default veil-demo")
+    parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of another place, to be refused")
+    parser.add_argument("--max-features", type=int, default=1536, help="per image (default %(default)s)")
+    parser.add_argument("--workers", type=int, default=2, help="image pairs at a time (default 2)")
+    add_json(parser)
+    parser.set_defaults(run=_demo)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Material:
+    """The demo's photographs as features, and where each picture lies."""
+
+    example: Example
+    features: dict[str, Features]
+    strangers: dict[str, Features]
+    paths: dict[str, Path]
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    start = time.perf_counter()
+    with _material(arguments) as material, tempfile.TemporaryDirectory(prefix="veil-demo-") as workdir:
+        study = Study(
+            mapped={name: item for name, item in material.features.items() if name not in HELD_OUT},
+            references=material.example.poses,
+            codebook=bundled_codebook(),
+            decoys=bundled_decoys(),
+            # A secret of its own: the demo releases photographs under many profiles, which a client must never do.
+            chance=chance.memoized(chance.Secret.generate()),
+            workdir=Path(workdir),
+            workers=arguments.workers,
+        )
+        outcomes, strangers = _outcomes(study, material)
+        extent = _extent(material.example)
+        html = page(
+            outcomes,
+            strangers,
+            extent=extent,
+            read_rgb=lambda name: read_rgb(material.paths[name]),
+            repeat=_repeat(study, material.features[HELD_OUT[0]]),
+            seconds=time.perf_counter() - start,
+        )
+    write_text(arguments.output / "report.html", html)
+    records = {"queries": [o.as_json() for o in outcomes], "strangers": [o.as_json() for o in strangers]}
+    write_json(arguments.json, records)
+    if str(arguments.json) != "-":
+        _print(outcomes, strangers, extent)
+        report(arguments.output / "report.html", "the report")
+    return 0
+
+
+@contextmanager
+def _material(arguments: argparse.Namespace) -> Iterator[_Material]:
+    options = SiftOptions(max_features=arguments.max_features)
+    with lund_door() as example, other_place() as elsewhere:
+        ours = find_pictures(example.folder)
+        theirs = [elsewhere, *(find_pictures(arguments.strangers) if arguments.strangers else [])]
+        features, strangers = {}, {}
+        for path in progress([*ours, *theirs], "extracting"):
+            if path in theirs:
+                strangers[path.name] = extract_sift(read_picture(path), options)
+            else:
+                features[path.name] = extract_sift(read_picture(path, camera=example.camera), options)
+        paths = {path.name: path for path in (*ours, *theirs)}
+        yield _Material(example=example, features=features, strangers=strangers, paths=paths)
+
+
+def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Outcome]]:
+    queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
+    others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
+    variants = demo_variants()
+    with tqdm(total=len(variants) * (len(queries) + len(others)), desc="demo", disable=None, leave=False) as bar:
+        done = []
+        for outcome in run(study, [*queries, *others], variants, progress=bar.set_description):
+            bar.update()
+            done.append(outcome)
+    return [o for o in done if o.query.reference is not None], [o for o in done if o.query.reference is None]
+
+
+def _extent(example: Example) -> float:
+    """Diagonal of the box around the reference cameras: the only scale that the reference fixes."""
+    centers = np.array([pose.center for pose in example.poses.values()])
+    return float(np.linalg.norm(centers.max(axis=0) - centers.min(axis=0)))
+
+
+def _repeat(study: Study, features: Features) -> dict:
+    """Release the same features twice, afresh and memoized, and count what the two releases together give away."""
+    profile = paper(REPEAT_M, "sub-hybrid")
+    few = _first(features, REPEAT_FEATURES)
+    truth = publish(few).vectors.astype(np.float64)
+    counts = {}
+    for kind in ("fresh", "memoized"):
+        sources = (chance.fresh(), chance.fresh()) if kind == "fresh" else (study.chance, study.chance)
+        forms = [lift(few, profile=profile, codebook=study.codebook, decoys=study.codebook, chance=s).form for s in sources]
+        found = intersect(forms)
+        counts[kind] = int((np.linalg.norm(found.points - truth, axis=1) < REPEAT_TOLERANCE).sum())
+    return {
+        "features": len(few),
+        "m": REPEAT_M,
+        "tolerance": f"{REPEAT_TOLERANCE:g}",
+        "recovered_fresh": counts["fresh"],
+        "recovered_memoized": counts["memoized"],
+    }
+
+
+def _first(features: Features, count: int) -> Features:
+    return Features(
+        keypoints=features.keypoints[:count],
+        descriptors=features.descriptors[:count],
+        space=features.space,
+        camera=features.camera,
+        image_digest=features.image_digest,
+    )
+
+
+def _print(outcomes: list[Outcome], strangers: list[Outcome], extent: float) -> None:
+    print(
+        f"{'what was sent, and to which map':32} {'localized':>9} {'pos. error':>10} {'rot. error':>10} {'upload':>8} refused"
+    )
+    variants: list[Variant] = list(dict.fromkeys(outcome.variant for outcome in outcomes))
+    for variant in variants:
+        mine = [o.as_json() for o in outcomes if o.variant == variant]
+        others = [o.as_json() for o in strangers if o.variant == variant]
+        found = [row for row in mine if row["status"] == "localized"]
+        position = f"{100 * np.median([r['position_error'] for r in found]) / extent:.2f} %" if found else "none"
+        turn = f"{np.median([r['rotation_error_deg'] for r in found]):.2f} deg" if found else "none"
+        upload = f"{np.median([r['upload_bytes'] for r in mine]) / 1e3:.0f} kB"
+        refused = f"{sum(row['status'] == 'no pose' for row in others)} of {len(others)}"
+        print(f"{variant.label:32} {f'{len(found)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>8} {refused}")
+    print("Lifting is an obfuscation without proof; the report says what it does not protect.")

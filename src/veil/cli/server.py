@@ -7,23 +7,21 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
 from veil.cli.common import Bar, add_command, add_json, quiet_colmap, report, write_json
 from veil.codebook import Codebook
 from veil.errors import InputError, WireError
-from veil.features import Features, unit_length
 from veil.files.atomic import read_bytes
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.features import read_features
 from veil.files.maps import read_map, write_map
-from veil.forms import Points, Subspaces
+from veil.forms import Subspaces
 from veil.localize import Localization, LocalizeOptions, NoPose, localize
 from veil.mapping import MapImage, NoMap, build_map
 from veil.match import MatchOptions, match, match_pairs
 from veil.match.neighbors import distance_name
 from veil.match.pairs import all_pairs
 from veil.match.ratio import calibrated
+from veil.privatize.public import publish
 from veil.wire.codec import decode
 
 MATCH_EXAMPLES = """\
@@ -42,9 +40,7 @@ LOCALIZE_EXAMPLES = """\
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add the commands."""
-    parser = add_command(
-        commands, "match", "match two uploads", "Mutual nearest neighbors of two messages.", MATCH_EXAMPLES
-    )
+    parser = add_command(commands, "match", "match two uploads", "Mutual nearest neighbors of two messages.", MATCH_EXAMPLES)
     parser.add_argument("left", type=Path, help="a .veil message")
     parser.add_argument("right", type=Path, help="another one")
     _add_matching(parser)
@@ -99,12 +95,6 @@ def _options(arguments: argparse.Namespace, left, right) -> MatchOptions:  # typ
         raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {arguments.ratio!r} ({error})") from None
 
 
-def raw_points(features: Features) -> Points:
-    """Raw features as the public form of a map."""
-    vectors = unit_length(features.descriptors.astype(np.float64)).astype(np.float32)
-    return Points(vectors=vectors, space=features.space)
-
-
 def load_images(path: Path) -> dict[str, MapImage]:
     """All images of a folder of messages, of one message, or of a file of raw features."""
     if path.is_dir():
@@ -117,7 +107,7 @@ def load_images(path: Path) -> dict[str, MapImage]:
     for file in files:
         if file.suffix in (".h5", ".hdf5"):
             for name, raw in read_features(file):
-                images[name] = MapImage(camera=raw.camera, keypoints=raw.keypoints, form=raw_points(raw))
+                images[name] = MapImage(camera=raw.camera, keypoints=raw.keypoints, form=publish(raw))
         else:
             try:
                 upload = decode(read_bytes(file))

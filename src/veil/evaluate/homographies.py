@@ -18,11 +18,12 @@ from threadpoolctl import threadpool_limits
 
 from veil.chance import Chance
 from veil.codebook import Codebook
-from veil.features import Features, unit_length
+from veil.features import Features
 from veil.forms import Form, Points
 from veil.match import MatchOptions, match
 from veil.match.ratio import best_ratio
 from veil.privatize.profile import STRATEGIES, Profile, Strategy, hardened, paper
+from veil.privatize.public import publish
 from veil.privatize.subspace import lift
 
 THRESHOLDS_PX = tuple(range(1, 11))
@@ -135,8 +136,7 @@ def _form(
     features: Features, profile: Profile | None, books: tuple[Codebook, Codebook], chance: Chance
 ) -> tuple[Form, int | None]:
     if profile is None:
-        vectors = unit_length(features.descriptors.astype(np.float64)).astype(np.float32)
-        return Points(vectors=vectors, space=features.space), None
+        return publish(features), None
     codebook, pool = books
     decoys = pool if profile.decoys == "descriptors" else codebook
     lifted = lift(features, profile=profile, codebook=codebook, decoys=decoys, chance=chance)

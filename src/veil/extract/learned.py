@@ -21,9 +21,7 @@ def describe_keypoints(picture: Picture, features: Features, name: str, network:
     """
     if features.scales is None or features.orientations is None:
         raise InputError("a patch descriptor needs each keypoint's scale and orientation; extract from the photograph")
-    patches = sample_patches(
-        picture.gray, features.keypoints, scales=features.scales, orientations=features.orientations
-    )
+    patches = sample_patches(picture.gray, features.keypoints, scales=features.scales, orientations=features.orientations)
     if name == "hardnet":
         from veil.extract.hardnet import hardnet_describe
 

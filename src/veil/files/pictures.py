@@ -48,9 +48,7 @@ def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
             if upright.mode.startswith("I") or upright.mode == "F":
                 upright = Image.fromarray(_to_eight_bits(np.asarray(upright, dtype=np.float64)))
             if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
-                upright = Image.alpha_composite(
-                    Image.new("RGBA", upright.size, (255, 255, 255, 255)), upright.convert("RGBA")
-                )
+                upright = Image.alpha_composite(Image.new("RGBA", upright.size, (255, 255, 255, 255)), upright.convert("RGBA"))
             return np.asarray(upright.convert("RGB")), exif
     except FileNotFoundError:
         raise FileFormatError(f"there is no photograph {path}") from None

@@ -62,9 +62,7 @@ def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: in
         matrix = _reference(left, right)
         rows, row_values = _two_smallest(matrix)
         columns, column_values = _two_smallest(matrix.T)
-        return NearestTwo(
-            right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values
-        )
+        return NearestTwo(right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values)
     row_best, column_best = _sweep(left, right, threads)
     right_of_left, left_distance = _refined(left, right, row_best, transpose=False)
     left_of_right, right_distance = _refined(left, right, column_best, transpose=True)

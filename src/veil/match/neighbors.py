@@ -64,7 +64,7 @@ def as_set(form: Form) -> kernels.Set:
 
 
 def distance_name(left: Form, right: Form) -> str:
-    """"point", "p2s" or "s2s": which distance `match` uses."""
+    """ "point", "p2s" or "s2s": which distance `match` uses."""
     return ("point", "p2s", "s2s")[(not isinstance(left, Points)) + (not isinstance(right, Points))]
 
 

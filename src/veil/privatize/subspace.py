@@ -107,9 +107,7 @@ def lift(
     return Lifted(form=form, slice_index=plan.slice_index, nearest_decoy=nearest)
 
 
-def _plan(
-    features: Features, profile: Profile, codebook: Codebook, decoys: Codebook, source: Chance, rule: DecoyRule
-) -> _Plan:
+def _plan(features: Features, profile: Profile, codebook: Codebook, decoys: Codebook, source: Chance, rule: DecoyRule) -> _Plan:
     if len(features) == 0:
         raise InputError("there are no features to lift; the image may be blank, or the detector's threshold too high")
     for name, book in (("codebook", codebook), ("decoys", decoys)):

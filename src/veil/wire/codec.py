@@ -143,9 +143,7 @@ def _read_head(message: bytes) -> _Head:
     if not (1 <= head.features <= MAX_FEATURES and 1 <= head.m < head.dim):
         raise WireError(f"the header asks for {head.features} subspaces of dimension {head.m} in {head.dim}-D")
     if len(message) != head.message_bytes:
-        raise WireError(
-            f"the message has {len(message)} bytes but its header asks for {head.message_bytes}; transfer it again"
-        )
+        raise WireError(f"the message has {len(message)} bytes but its header asks for {head.message_bytes}; transfer it again")
     if _checksum(memoryview(message)[:-CHECKSUM_BYTES]) != message[-CHECKSUM_BYTES:]:
         raise WireError("the checksum does not match: the message was damaged; transfer it again")
     return head

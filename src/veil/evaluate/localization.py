@@ -1,0 +1,196 @@
+"""Held-out photographs localized raw and through private forms: the protocol of `veil demo`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from veil.chance import Secure
+from veil.codebook import Codebook
+from veil.errors import InputError
+from veil.evaluate.homographies import Distance
+from veil.features import Features
+from veil.forms import Form, Subspaces
+from veil.geometry.rigid import Rigid
+from veil.geometry.similarity import align_poses, pose_error
+from veil.localize import Localization, LocalizeOptions, NoPose, localize
+from veil.mapping import MapImage, NoMap, build_map
+from veil.match import match_pairs
+from veil.match.pairs import all_pairs
+from veil.privatize.profile import Profile, hardened, paper
+from veil.privatize.public import publish
+from veil.privatize.release import Release, privatize
+from veil.scene import Scene
+from veil.wire.codec import decode, encode
+
+RAW_POSITION_BYTES = 8  # two float32, as today's services would send
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One way to localize: raw, or a profile with a public (p2s) or private (s2s) map."""
+
+    profile: Profile | None
+    distance: Distance
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        if self.profile is None:
+            return "raw features"
+        map_kind = "public map" if self.distance == "p2s" else "private map"
+        return f"{self.profile.name} m={self.profile.m}, {map_kind}"
+
+
+def demo_variants() -> list[Variant]:
+    """What the demo compares."""
+    default = hardened(quantized=True)
+    return [
+        Variant(profile=None, distance="point"),
+        Variant(profile=default, distance="p2s"),
+        Variant(profile=default, distance="s2s"),
+        *(Variant(profile=paper(m), distance="p2s") for m in (2, 4, 8, 16)),
+        *(Variant(profile=paper(m), distance="s2s") for m in (2, 4)),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Query:
+    """A photograph to localize; `reference` is its cam_from_world, or None for one of another place."""
+
+    name: str
+    features: Features
+    reference: Rigid | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """One query through one variant."""
+
+    query: Query
+    variant: Variant
+    found: Localization | NoPose
+    keypoints: np.ndarray
+    scene: Scene
+    position_error: float | None
+    rotation_error_deg: float | None
+    upload_bytes: int
+    seconds: float
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        profile = self.variant.profile
+        status: Literal["localized", "no pose"] = "localized" if isinstance(self.found, Localization) else "no pose"
+        return {
+            "name": self.query.name,
+            "form": "subspaces" if profile else "points",
+            "profile": profile.name if profile else "raw",
+            "m": profile.m if profile else 0,
+            "distance": self.variant.distance,
+            "status": status,
+            "position_error": self.position_error,
+            "rotation_error_deg": self.rotation_error_deg,
+            "inliers": self.found.inliers,
+            "upload_bytes": self.upload_bytes,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Study:
+    """What every variant shares: photographs to map with their reference poses, books, and the chance of releases."""
+
+    mapped: Mapping[str, Features]
+    references: Mapping[str, Rigid]
+    codebook: Codebook
+    decoys: Codebook
+    chance: Secure
+    workdir: Path
+    workers: int = 2
+    seed: int = 0
+
+    def release(self, features: Features, profile: Profile) -> Release:
+        """What a client would send of one image."""
+        decoys = self.decoys if profile.decoys == "descriptors" else self.codebook
+        return privatize(features, profile=profile, codebook=self.codebook, decoys=decoys, chance=self.chance)
+
+
+def run(
+    study: Study,
+    queries: Sequence[Query],
+    variants: Sequence[Variant],
+    *,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Iterator[Outcome]:
+    """Outcomes variant by variant; every upload goes through the wire, every map is built from what was released."""
+    scenes: dict[str, Scene] = {}
+    for variant in variants:
+        key = repr(variant.profile) if variant.distance == "s2s" else "public"
+        if key not in scenes:
+            progress(f"mapping: {'raw features' if key == 'public' else variant.label}")
+            scenes[key] = _map(study, variant.profile if variant.distance == "s2s" else None, len(scenes))
+        progress(f"localizing: {variant.label}")
+        for query in queries:
+            yield _localize(study, query, variant, scenes[key])
+
+
+def _map(study: Study, profile: Profile | None, number: int) -> Scene:
+    images = {}
+    for name, features in study.mapped.items():
+        if profile is None:
+            images[name] = MapImage(camera=features.camera, keypoints=features.keypoints, form=publish(features))
+        else:
+            message = encode(study.release(features, profile).upload, dtype=profile.dtype)
+            upload = decode(message)
+            images[name] = MapImage(camera=upload.camera, keypoints=upload.keypoints, form=upload.form)
+    forms = {name: image.form for name, image in images.items()}
+    matches = match_pairs(forms, all_pairs(sorted(images)), workers=study.workers)
+    workdir = study.workdir / str(number)
+    workdir.mkdir()
+    scene = build_map(images, matches, workdir=workdir)
+    if isinstance(scene, NoMap):
+        raise InputError(f"no map could be built: {scene.reason}")
+    return scene
+
+
+def _localize(study: Study, query: Query, variant: Variant, scene: Scene) -> Outcome:
+    form: Form
+    if variant.profile is None:
+        form, keypoints, camera = publish(query.features), query.features.keypoints, query.features.camera
+        upload_bytes = len(query.features) * (query.features.space.dim + RAW_POSITION_BYTES)
+    else:
+        message = encode(study.release(query.features, variant.profile).upload, dtype=variant.profile.dtype)
+        upload = decode(message)
+        form, keypoints, camera, upload_bytes = upload.form, upload.keypoints, upload.camera, len(message)
+    start = time.perf_counter()
+    options = LocalizeOptions(workers=study.workers, seed=study.seed)
+    codebook = study.codebook if isinstance(form, Subspaces) and scene.is_public else None
+    found = localize(camera, keypoints, form, scene, codebook=codebook, options=options)
+    seconds = time.perf_counter() - start
+    position = rotation = None
+    if isinstance(found, Localization) and query.reference is not None:
+        position, rotation = _errors(study, scene, found, query.reference)
+    return Outcome(
+        query=query,
+        variant=variant,
+        found=found,
+        keypoints=keypoints,
+        scene=scene,
+        position_error=position,
+        rotation_error_deg=rotation,
+        upload_bytes=upload_bytes,
+        seconds=seconds,
+    )
+
+
+def _errors(study: Study, scene: Scene, found: Localization, reference: Rigid) -> tuple[float, float]:
+    """Against the reference, after aligning the map's cameras with the reference's (the query has no part in that)."""
+    names = [name for name in scene.images if name in study.references]
+    ours = [scene.images[name].cam_from_world for name in names]
+    theirs = [study.references[name] for name in names]
+    return pose_error(found.cam_from_world, reference, align_poses(ours, theirs))

@@ -1,0 +1,53 @@
+"""Similarity that takes a map into the frame of reference poses, and pose errors after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from veil.errors import InputError
+from veil.geometry.rigid import Rigid, rotation_angle_deg
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Similarity:
+    """x_b = scale * rotation @ x_a + translation."""
+
+    scale: float
+    rotation: Float64[np.ndarray, "3 3"]
+    translation: Float64[np.ndarray, "3"]
+
+    def apply(self, points: Float64[np.ndarray, "*batch 3"]) -> Float64[np.ndarray, "*batch 3"]:
+        """Points of frame a in frame b."""
+        return self.scale * points @ self.rotation.T + self.translation
+
+
+def align_poses(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Rigid]) -> Similarity:
+    """reference_from_map of corresponding poses.
+
+    The rotation is the chordal mean of the relative rotations (Hartley et al., IJCV 2013, Sec. 5.3), so cameras along
+    a line leave nothing undetermined; scale and translation are least squares over the camera centers.
+    Raises InputError for fewer than two poses or coinciding centers.
+    """
+    if len(cam_from_map) < 2 or len(cam_from_map) != len(cam_from_reference):
+        raise InputError(f"aligning needs two or more corresponding poses, got {len(cam_from_map)}")
+    total = sum(ref.rotation.T @ est.rotation for est, ref in zip(cam_from_map, cam_from_reference, strict=True))
+    left, _, right = np.linalg.svd(total)
+    rotation = left @ np.diag([1.0, 1.0, np.linalg.det(left @ right)]) @ right
+    source = np.array([pose.center for pose in cam_from_map]) @ rotation.T
+    target = np.array([pose.center for pose in cam_from_reference])
+    a, b = source - source.mean(axis=0), target - target.mean(axis=0)
+    if not (a**2).sum() > 0 or not (a * b).sum() > 0:
+        raise InputError("the camera centers coincide or contradict the reference; no scale follows from them")
+    scale = float((a * b).sum() / (a**2).sum())
+    return Similarity(scale=scale, rotation=rotation, translation=target.mean(axis=0) - scale * source.mean(axis=0))
+
+
+def pose_error(estimate: Rigid, reference: Rigid, reference_from_map: Similarity) -> tuple[float, float]:
+    """(distance of camera centers in units of the reference, rotation angle in degrees) of two cam_from_world."""
+    position = float(np.linalg.norm(reference_from_map.apply(estimate.center) - reference.center))
+    in_reference = estimate.rotation @ reference_from_map.rotation.T
+    return position, rotation_angle_deg(in_reference @ reference.rotation.T)

@@ -1,0 +1,127 @@
+"""The demo's page: what was sent, what came back, and what it does not protect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+
+import jinja2
+import numpy as np
+
+from veil import __version__
+from veil.evaluate.localization import Outcome, Variant
+from veil.localize import Localization
+from veil.report import pictures
+
+ReadRgb = Callable[[str], np.ndarray]
+
+
+def page(
+    outcomes: Sequence[Outcome],
+    strangers: Sequence[Outcome],
+    *,
+    extent: float,
+    read_rgb: ReadRgb,
+    repeat: dict,
+    seconds: float,
+) -> str:
+    """One self-contained HTML page. `extent` is the scene's size in reference units; `repeat` is what releasing
+    twice with fresh draws gave away (`veil.cli.demo`); `read_rgb` gives a photograph by name."""
+    variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: (files("veil.report") / "templates" / name).read_text()),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    rows = [_summary(variant, outcomes, strangers, extent) for variant in variants]
+    errors = [[100 * o.position_error / extent for o in outcomes if o.variant == v and o.position_error] for v in variants]
+    return environment.get_template("demo.html").render(
+        version=__version__,
+        rows=rows,
+        queries=[_query(name, outcomes, read_rgb) for name in dict.fromkeys(o.query.name for o in outcomes)],
+        strangers=_stranger_rows(strangers),
+        chart=pictures.error_chart([variant.label for variant in variants], errors),
+        details=[_detail(outcome, extent) for outcome in (*outcomes, *strangers)],
+        repeat=repeat,
+        seconds=seconds,
+        map_images=len(outcomes[0].scene.images),
+    )
+
+
+def _summary(variant: Variant, outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: float) -> dict:
+    mine = [o for o in outcomes if o.variant == variant]
+    found = [o for o in mine if isinstance(o.found, Localization)]
+    others = [o for o in strangers if o.variant == variant]
+    errors = [o.position_error for o in found if o.position_error is not None]
+    turns = [o.rotation_error_deg for o in found if o.rotation_error_deg is not None]
+    return {
+        "label": variant.label,
+        "is_raw": variant.profile is None,
+        "is_default": variant.profile is not None and variant.profile.name == "hardened",
+        "localized": f"{len(found)} of {len(mine)}",
+        "position": f"{100 * float(np.median(errors)) / extent:.2f} %" if errors else "none",
+        "rotation": f"{float(np.median(turns)):.2f}°" if turns else "none",
+        "inliers": int(np.median([o.found.inliers for o in mine])),
+        "upload": f"{np.median([o.upload_bytes for o in mine]) / 1e3:.0f} kB",
+        "seconds": f"{np.median([o.seconds for o in mine]):.1f} s",
+        "refused": f"{sum(not isinstance(o.found, Localization) for o in others)} of {len(others)}" if others else "",
+    }
+
+
+def _query(name: str, outcomes: Sequence[Outcome], read_rgb: ReadRgb) -> dict:
+    """Pictures of one query through the default profile and a public map."""
+    mine = [o for o in outcomes if o.query.name == name]
+    shown = next((o for o in mine if o.variant.profile and o.variant.profile.name == "hardened"), mine[0])
+    rgb = read_rgb(name)
+    result = {
+        "name": name,
+        "photo": pictures.photograph(rgb),
+        "server": pictures.server_view(rgb.shape[1], rgb.shape[0], shown.keypoints),
+        "label": shown.variant.label,
+        "matches": None,
+        "matched_with": "",
+        "inliers": shown.found.inliers,
+    }
+    if isinstance(shown.found, Localization):
+        best, ours, theirs = _best_view(shown)
+        result["matches"] = pictures.matches_picture(rgb, read_rgb(best), ours, theirs)
+        result["matched_with"] = best
+    return result
+
+
+def _best_view(outcome: Outcome) -> tuple[str, np.ndarray, np.ndarray]:
+    """The map image that sees most of the inlier points, and both positions of each."""
+    found = outcome.found
+    assert isinstance(found, Localization)
+    inliers = set(found.point_rows.tolist())
+    counts = Counter({n: len(inliers & set(i.point_rows.tolist())) for n, i in outcome.scene.images.items()})
+    best = counts.most_common(1)[0][0]
+    image = outcome.scene.images[best]
+    where = {int(point): row for row, point in enumerate(image.point_rows)}
+    pairs = [(q, where[int(p)]) for q, p in zip(found.keypoint_rows, found.point_rows, strict=True) if int(p) in where]
+    ours = outcome.keypoints[[q for q, _ in pairs]]
+    theirs = image.keypoints[[r for _, r in pairs]]
+    return best, ours, theirs
+
+
+def _stranger_rows(strangers: Sequence[Outcome]) -> list[dict]:
+    names = dict.fromkeys(o.query.name for o in strangers)
+    return [
+        {
+            "name": name,
+            "refused": sum(not isinstance(o.found, Localization) for o in strangers if o.query.name == name),
+            "tried": sum(o.query.name == name for o in strangers),
+            "most_inliers": max(o.found.inliers for o in strangers if o.query.name == name),
+        }
+        for name in names
+    ]
+
+
+def _detail(outcome: Outcome, extent: float) -> dict:
+    row = outcome.as_json()
+    return row | {
+        "label": outcome.variant.label,
+        "position": "" if row["position_error"] is None else f"{100 * row['position_error'] / extent:.3f} %",
+        "rotation": "" if row["rotation_error_deg"] is None else f"{row['rotation_error_deg']:.3f}°",
+    }

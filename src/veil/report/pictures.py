@@ -1,0 +1,103 @@
+"""Pictures of the report, as data URIs so that the page opens offline."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+
+import numpy as np
+
+_GREEN, _GRAY = "#009E73", "#777777"
+
+
+def matches_picture(
+    query: np.ndarray, mapped: np.ndarray, query_xy: np.ndarray, mapped_xy: np.ndarray, *, shown: int = 60
+) -> str:
+    """Two photographs side by side with up to `shown` inlier matches, evenly spread over the list."""
+    import matplotlib.pyplot as plt
+
+    height = max(len(query), len(mapped))
+    gap = 20
+    canvas = np.full((height, query.shape[1] + gap + mapped.shape[1], 3), 255, dtype=np.uint8)
+    canvas[: len(query), : query.shape[1]] = query
+    canvas[: len(mapped), query.shape[1] + gap :] = mapped
+    figure, axis = _canvas(canvas.shape)
+    axis.imshow(canvas)
+    rows = np.unique(np.linspace(0, len(query_xy) - 1, min(shown, len(query_xy))).astype(int)) if len(query_xy) else []
+    for row in rows:
+        (x0, y0), (x1, y1) = query_xy[row], mapped_xy[row]
+        x1 += query.shape[1] + gap
+        axis.plot([x0, x1], [y0, y1], color=_GREEN, linewidth=0.8, alpha=0.8, marker="o", markersize=2)
+    uri = _jpeg(figure)
+    plt.close(figure)
+    return uri
+
+
+def server_view(width: int, height: int, keypoints: np.ndarray) -> str:
+    """What the server gets besides subspaces: positions, and no picture."""
+    import matplotlib.pyplot as plt
+
+    figure, axis = _canvas((height, width, 3))
+    axis.imshow(np.full((height, width, 3), 246, dtype=np.uint8))
+    axis.plot(keypoints[:, 0], keypoints[:, 1], ".", color=_GRAY, markersize=2.5)
+    uri = _jpeg(figure)
+    plt.close(figure)
+    return uri
+
+
+def photograph(pixels: np.ndarray) -> str:
+    """The photograph itself; it stays on the device."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=80)
+    return _uri(buffer, "jpeg")
+
+
+def error_chart(labels: Sequence[str], position: Sequence[Sequence[float]]) -> str:
+    """Position errors of all queries, one row a variant, logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(8.5, 0.36 * len(labels) + 1.0), constrained_layout=True)
+    for row, values in enumerate(position):
+        color = "black" if row == 0 else (_GREEN if "hardened" in labels[row] else "#0072B2")
+        axis.plot(values, [row] * len(values), "o", color=color, markersize=6, alpha=0.75)
+        if len(values):
+            axis.plot([np.median(values)], [row], "|", color=color, markersize=18, markeredgewidth=2.5)
+    axis.set_yticks(range(len(labels)), labels)
+    axis.invert_yaxis()
+    axis.set_xscale("log")
+    axis.set_xlabel("position error, % of the cameras' extent (dots: queries, bar: median)")
+    axis.grid(axis="x", alpha=0.3, which="both")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg")
+    plt.close(figure)
+    return _uri(buffer, "svg+xml")
+
+
+def _canvas(shape: tuple[int, ...]):  # type: ignore[no-untyped-def]
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure = plt.figure(figsize=(shape[1] / 150, shape[0] / 150), dpi=110)
+    axis = figure.add_axes((0, 0, 1, 1))
+    axis.set_axis_off()
+    axis.set_xlim(0, shape[1])
+    axis.set_ylim(shape[0], 0)
+    return figure, axis
+
+
+def _jpeg(figure) -> str:  # type: ignore[no-untyped-def]
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="jpg", pil_kwargs={"quality": 82})
+    return _uri(buffer, "jpeg")
+
+
+def _uri(buffer: io.BytesIO, kind: str) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
