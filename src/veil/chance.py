@@ -2,7 +2,8 @@
 
 Both are keyed pseudorandom functions (keyed BLAKE2b to a seed, SHAKE-256 to a stream): a draw depends on the key and
 on the context that asks for it, never on what was drawn before. With a key kept by the client this *is* the memoized
-release of traps D15: the same descriptor under the same secret is lifted the same way, whenever and however often.
+release of traps D15: the same descriptor under the same secret, parameters and sub-database is lifted the same way,
+whenever and however often.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ class Secret:
     def generate() -> Secret:
         """A new secret from the operating system's CSPRNG."""
         return Secret(os.urandom(KEY_BYTES))
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight hex digits that tell secrets apart in the ledger and say nothing about the key."""
+        return hashlib.blake2b(b"fingerprint", key=self.key, digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -87,8 +93,8 @@ def _words(key: bytes, contexts: Sequence[bytes], count: int) -> UInt64[np.ndarr
 
 
 def uniform(words: UInt64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
-    """Uniform in the open interval (0, 1): 53 random bits, centered in their cell so that 0 and 1 never occur."""
-    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    """Uniform in the open interval (0, 1): 52 random bits, centered in their cell so that 0 and 1 never occur."""
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def gaussian(words: UInt64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
@@ -99,7 +105,7 @@ def gaussian(words: UInt64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape
 
 
 def below(words: UInt64[np.ndarray, "*shape"], bound: int) -> Int64[np.ndarray, "*shape"]:
-    """Uniform integers in 0..bound-1 by multiply-shift of 53 bits; the bias is below bound / 2^53."""
+    """Uniform integers in 0..bound-1 by multiply-shift of 52 bits; the bias is below bound / 2^52."""
     return np.minimum((uniform(words) * bound).astype(np.int64), bound - 1)
 
 

@@ -116,7 +116,7 @@ _BY_PROFILE = {
     "hardened": (
         "Lifting to affine subspaces is an obfuscation without proof. The hardened profile stops the known exact "
         "recoveries, but a share of descriptors is still approximated by nearest-neighbor attacks, decoys from a "
-        "public pool are identified, and two different releases of one view intersect in the descriptors."
+        "public or small pool are identified, and two different releases of one view intersect in the descriptors."
     ),
 }
 

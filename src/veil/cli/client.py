@@ -40,6 +40,10 @@ PRIVATIZE_EXAMPLES = """\
 """
 
 
+# Expected features of one image that share a decoy, above which the user is told.
+MAX_DECOY_REUSE = 0.1
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add the commands."""
     _register_extract(commands)
@@ -165,8 +169,8 @@ def _privatize(arguments: argparse.Namespace) -> int:
     secret = load_secret(home())
     ledger = Ledger(home())
     source = chance.fresh() if arguments.fresh else chance.memoized(secret)
-    rows = []
-    profile = None
+    rows: list[dict] = []
+    profile, reuse = None, 0.0
     for name, features in progress(read_features(arguments.features), "privatizing"):
         profile = chosen_profile(arguments, quantized=features.is_quantized)
         decoys = _decoys(arguments, profile, codebook)
@@ -177,16 +181,18 @@ def _privatize(arguments: argparse.Namespace) -> int:
             image_digest=features.image_digest.hex(),
             released_as=alias,
             name=name,
-            parameters=f"{profile.name} {profile.strategy} m={profile.m} decoys={decoys.digest[:12]}",
+            parameters=f"{profile.name} {profile.strategy} m={profile.m} codebook={codebook.digest[:12]} "
+            f"decoys={decoys.digest[:12]} secret={secret.fingerprint}",
             features=len(features),
             message_digest=hashlib.sha256(message).hexdigest(),
             fresh=arguments.fresh,
         )
+        reuse = max(reuse, release.decoy_reuse)
         ledger.record(entry, allow_second=arguments.allow_second_release)
         write_bytes(arguments.output / f"{alias}.veil", message)
         rows.append({"name": name, "file": f"{alias}.veil", "features": len(features), "bytes": len(message)})
     write_json(arguments.json, {"profile": profile.name if profile else None, "releases": rows})
-    _tell(arguments, profile, rows)
+    _tell(arguments, profile, rows, reuse)
     return 0
 
 
@@ -196,7 +202,7 @@ def _decoys(arguments: argparse.Namespace, profile: Profile, codebook: Codebook)
     return codebook if profile.decoys == "centroids" else bundled_decoys()
 
 
-def _tell(arguments: argparse.Namespace, profile: Profile | None, rows: list[dict]) -> None:
+def _tell(arguments: argparse.Namespace, profile: Profile | None, rows: list[dict], reuse: float) -> None:
     for row in rows:
         print(f"{row['name']:40} -> {row['file']}  {row['features']} features, {row['bytes'] / 1e3:.0f} kB")
     report(arguments.output, f"{len(rows)} messages; which is which stands only in {home() / 'ledger.sqlite'}")
@@ -208,4 +214,9 @@ def _tell(arguments: argparse.Namespace, profile: Profile | None, rows: list[dic
         print(
             "note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors; build your "
             "own with `veil codebook build --decoys` and give it with --decoys"
+        )
+    if reuse > MAX_DECOY_REUSE:
+        print(
+            f"note: each decoy serves about {reuse:.2g} features of one image, and subspaces that share decoys give these "
+            "away without the pool (docs/theory/lifting.md, Eq. 8); a larger pool or fewer features lowers that"
         )

@@ -17,6 +17,8 @@ from veil.files.pictures import find_pictures, read_picture
 from veil.files.weights import load_network
 from veil.privatize.profile import HARDENED_DITHER_STEPS
 
+CENTROIDS, DECOYS = 16384, 262144
+
 BUILD_EXAMPLES = """\
   veil codebook build photos/ -o book.npz --words 16384 --source "my photographs" --license CC0-1.0
   veil codebook build --decoys photos/ -o pool.npz       a decoy pool of real descriptors, kept by the client
@@ -44,7 +46,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     build.add_argument("photos", type=Path, nargs="+", help="folders of photographs (searched recursively) or files")
     build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
     build.add_argument("--decoys", action="store_true", help="keep real descriptors instead of centroids: a decoy pool")
-    build.add_argument("--words", type=int, default=16384, help="number of words (default %(default)s)")
+    build.add_argument(
+        "--words", type=int, help=f"number of words (default {CENTROIDS}; for --decoys {DECOYS} or as many as there are)"
+    )
     build.add_argument("--slices", type=int, default=16, help="disjoint sub-databases (default %(default)s)")
     build.add_argument("--descriptor", choices=EXTRACTORS, default="sift", help="default sift")
     build.add_argument("--normalization", choices=("L2", "L1_ROOT"), default="L2", help="of the SIFT (default L2)")
@@ -69,7 +73,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 def _build(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     paths = [path for folder in arguments.photos for path in find_pictures(folder)]
-    capacity = arguments.words if arguments.decoys else max(arguments.sample, arguments.words)
+    words = arguments.words or (DECOYS if arguments.decoys else CENTROIDS)
+    capacity = words if arguments.decoys else max(arguments.sample, words)
     training = WordTraining(capacity, seed=arguments.seed)
     options = SiftOptions(normalization=arguments.normalization)
     network = load_network(arguments.descriptor)
@@ -81,7 +86,7 @@ def _build(arguments: argparse.Namespace) -> int:
             skipped += 1  # a blank photograph has nothing to add
             continue
         training.add(features.descriptors, features.image_digest)
-    book = _assemble(arguments, training)
+    book = _assemble(arguments, training, words)
     write_codebook(arguments.output, book)
     report(arguments.output, f"{len(book)} {book.kind} from {len(paths) - skipped} photographs")
     if skipped:
@@ -91,17 +96,20 @@ def _build(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _assemble(arguments: argparse.Namespace, training: WordTraining) -> Codebook:
+def _assemble(arguments: argparse.Namespace, training: WordTraining, words: int) -> Codebook:
     sample = training.sample()
-    if len(sample) < arguments.words:
-        raise InputError(f"{len(sample)} descriptors cannot give {arguments.words} words; add photographs or ask for fewer")
+    if arguments.decoys:  # a word that is there twice would be drawn twice as often, and twice for one descriptor
+        sample = sample[np.sort(np.unique(sample, axis=0, return_index=True)[1])]
+        words = min(words, len(sample)) if arguments.words is None else words
+    if len(sample) < words:
+        raise InputError(f"{len(sample)} descriptors cannot give {words} words; add photographs or ask for fewer")
     quantized = sample.dtype == np.uint8
     pca: Pca | None = None
-    stored = sample[: arguments.words]
+    stored = sample[:words]
     if not arguments.decoys:
         if quantized:
             pca = fit_pca(_dithered(sample, arguments.seed), PCA_DIM)
-        stored = _stored_centroids(_clustered(sample, arguments), quantized)
+        stored = _stored_centroids(_clustered(sample, words, arguments), quantized)
         # k-means leaves similar words side by side; sub-databases must be uniform draws (traps D10).
         stored = stored[np.random.default_rng(arguments.seed).permutation(len(stored))]
     return Codebook(
@@ -128,10 +136,10 @@ def _dithered(sample: np.ndarray, seed: int) -> np.ndarray:
     return values / np.linalg.norm(values, axis=1, keepdims=True)
 
 
-def _clustered(sample: np.ndarray, arguments: argparse.Namespace) -> np.ndarray:
+def _clustered(sample: np.ndarray, words: int, arguments: argparse.Namespace) -> np.ndarray:
     unit = sample.astype(np.float32)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    steps = spherical_kmeans(unit, arguments.words, iterations=arguments.iterations, seed=arguments.seed)
+    steps = spherical_kmeans(unit, words, iterations=arguments.iterations, seed=arguments.seed)
     return list(progress(steps, "clustering", total=arguments.iterations))[-1]
 
 

@@ -82,21 +82,24 @@ class Ledger:
             connection.executescript(_SCHEMA)
 
     def record(self, entry: Entry, *, allow_second: bool = False) -> bool:
-        """Enter a release before its message is written; returns False if exactly this release is entered already.
+        """Enter a release before its message is written; returns False if this very message is entered already.
 
-        Raises ReleaseRefused if another release of the same image was entered and `allow_second` is not set: two
-        different subspaces through one descriptor meet in it (traps D15). Check and entry are one transaction.
+        Raises ReleaseRefused if the image was released under other `parameters`, or if either draw was fresh, unless
+        `allow_second` is set: two different subspaces through one descriptor meet in it (traps D15). Memoized releases
+        under equal parameters repeat the same subspaces, so they are no second one. Check and entry are one
+        transaction.
         """
         with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
             rows = connection.execute(
-                "SELECT parameters, message_digest FROM releases WHERE image_digest = ?", (entry.image_digest,)
+                "SELECT parameters, fresh, message_digest FROM releases WHERE image_digest = ?", (entry.image_digest,)
             ).fetchall()
-            if (entry.parameters, entry.message_digest) in rows:
+            if entry.message_digest in [row[2] for row in rows]:
                 return False
-            if rows and not allow_second:
+            others = [row[0] for row in rows if entry.fresh or row[1] or row[0] != entry.parameters]
+            if others and not allow_second:
                 raise ReleaseRefused(
-                    f"{entry.name} was already released with other choices ({rows[0][0]}); two different releases of "
+                    f"{entry.name} was already released with other choices ({others[0]}); two different releases of "
                     "one image give its descriptors away where they intersect. Release it with the same choices, or "
                     "pass --allow-second-release if you accept that"
                 )

@@ -1,6 +1,7 @@
 """The numeric doors: distances of two sets of features, and the only place that chooses how to compute them.
 
-A set is (origin (N, dim), basis (N, m, dim) or None); without a basis its members are points.
+A set is (origin (N, dim), basis (N, m, dim) or None); without a basis its members are points. Bases must be orthonormal,
+as `veil.forms.Subspaces` are; the numpy backend does not check what would cost as much as the distances.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from veil.errors import InputError, RangeError
 from veil.kernels import cpu, reference, refine
 
 Backend = Literal["auto", "reference", "numpy"]
-Set = tuple[Float[np.ndarray, "features dim"], Float[np.ndarray, "features m dim"] | None]
+Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,7 +33,7 @@ class NearestTwo:
     right_distance: Float64[np.ndarray, "right 2"]
 
 
-def resolve(backend: Backend) -> Literal["reference", "numpy"]:
+def resolve(backend: str) -> str:
     """The backend that will serve; never another one than was named."""
     if backend == "auto":
         return "numpy"
@@ -41,13 +42,13 @@ def resolve(backend: Backend) -> Literal["reference", "numpy"]:
     return backend
 
 
-def distances(left: Set, right: Set, *, backend: Backend = "auto") -> Float64[np.ndarray, "left right"]:
+def distances(left: Set, right: Set, *, backend: Backend = "auto") -> Float64[np.ndarray, "_ _"]:
     """All distances; pairs nearer than 0.01 are re-evaluated in float64 residual form (traps D4)."""
     _check(left, right)
     if resolve(backend) == "reference":
         return _reference(left, right)
     squared = np.empty((len(left[0]), len(right[0])))
-    for row, column, tile in _tiles(left, right):
+    for row, column, tile in _tiles(left, right, _center(left, right)):
         squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
     result = np.sqrt(squared)
     rows, columns = np.nonzero(squared < 1e-4)
@@ -83,7 +84,7 @@ def _check(left: Set, right: Set) -> None:
         raise InputError(f"descriptor lengths differ: {left[0].shape[1]} and {right[0].shape[1]}")
 
 
-def _reference(left: Set, right: Set) -> Float64[np.ndarray, "left right"]:
+def _reference(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
     if left[1] is None and right[1] is None:
         return reference.point_to_point(left[0], right[0])
     if left[1] is None:
@@ -93,7 +94,7 @@ def _reference(left: Set, right: Set) -> Float64[np.ndarray, "left right"]:
     return reference.subspace_to_subspace((left[0], left[1]), (right[0], right[1]))
 
 
-def _tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
+def _tiles(left: Set, right: Set, center: np.ndarray):  # type: ignore[no-untyped-def]
     """Squared-distance tiles from the cheapest formulation: planes, complement or LAPACK (traps D5)."""
     m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
     dim = left[0].shape[1]
@@ -101,11 +102,10 @@ def _tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
         return _complement_tiles(left, right)
     if min(m, n) > cpu.PLANE_M_MAX:
         return _pairwise_tiles(left, right)
-    return _plane_tiles(left, right)
+    return _plane_tiles(left, right, center)
 
 
-def _plane_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
-    center = _center(left, right)
+def _plane_tiles(left: Set, right: Set, center: np.ndarray):  # type: ignore[no-untyped-def]
     a, b = cpu.pack(*left, center), cpu.pack(*right, center)
     if a.m <= b.m:
         yield from cpu.squared_tiles(a, b)
@@ -143,7 +143,8 @@ def _sweep(left: Set, right: Set, threads: int) -> tuple[_Best, _Best]:
     """Row and column bests over all tiles; row blocks are shared out among threads."""
     blocks = np.array_split(np.arange(len(left[0])), max(1, min(threads, len(left[0]) // 64)))
     with ThreadPoolExecutor(max_workers=len(blocks)) as pool:
-        parts = list(pool.map(lambda block: _sweep_block(left, right, block), blocks))
+        center = _center(left, right)  # of everything, so that results do not depend on the number of threads
+        parts = list(pool.map(lambda block: _sweep_block(left, right, block, center), blocks))
     rows = _Best(np.concatenate([p[0].value for p in parts]), np.concatenate([p[0].index for p in parts]))
     columns = parts[0][1]
     for _, part in parts[1:]:
@@ -151,11 +152,11 @@ def _sweep(left: Set, right: Set, threads: int) -> tuple[_Best, _Best]:
     return rows, columns
 
 
-def _sweep_block(left: Set, right: Set, block: np.ndarray) -> tuple[_Best, _Best]:
+def _sweep_block(left: Set, right: Set, block: np.ndarray, center: np.ndarray) -> tuple[_Best, _Best]:
     first = int(block[0])
     part: Set = (left[0][block], None if left[1] is None else left[1][block])
     rows, columns = _Best.empty(len(block)), _Best.empty(len(right[0]))
-    for row, column, tile in _tiles(part, right):
+    for row, column, tile in _tiles(part, right, center):
         row_slice = slice(row, row + tile.shape[0])
         column_slice = slice(column, column + tile.shape[1])
         index, value = _two_smallest(tile)

@@ -42,7 +42,7 @@ def pack(
 ) -> Side:
     """Center on a common point, move origins to the point of D nearest to it, and lay out as planes.
 
-    Centering halves the error at distance 0 and takes a tenth of it elsewhere (docs/theory/distances.md).
+    Centering shrinks the numbers that cancel and changes no distance (docs/theory/distances.md).
     """
     moved = origin.astype(np.float64) - center
     if basis is None:

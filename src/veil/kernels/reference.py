@@ -8,15 +8,15 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Float64
 
-Set = tuple[Float[np.ndarray, "features dim"], Float[np.ndarray, "features m dim"]]
+Set = tuple[Float[np.ndarray, "_ dim"], Float[np.ndarray, "_ _ dim"]]
 
 
-def point_to_point(a: Float[np.ndarray, "left dim"], b: Float[np.ndarray, "right dim"]) -> Float64[np.ndarray, "left right"]:
+def point_to_point(a: Float[np.ndarray, "left dim"], b: Float[np.ndarray, "right dim"]) -> Float64[np.ndarray, "_ _"]:
     """All Euclidean distances |a_i - b_j|."""
     return np.linalg.norm(a[:, None].astype(np.float64) - b[None].astype(np.float64), axis=2)
 
 
-def point_to_subspace(points: Float[np.ndarray, "left dim"], subspaces: Set) -> Float64[np.ndarray, "left right"]:
+def point_to_subspace(points: Float[np.ndarray, "left dim"], subspaces: Set) -> Float64[np.ndarray, "_ _"]:
     """All dist(E, d) = min over x in E of |d - x| by least squares (Dusmanu et al. 2021, Eq. 1)."""
     origin, basis = (part.astype(np.float64) for part in subspaces)
     distances = np.empty((len(points), len(origin)))
@@ -27,7 +27,7 @@ def point_to_subspace(points: Float[np.ndarray, "left dim"], subspaces: Set) -> 
     return distances
 
 
-def point_to_subspace_dual(points: Float[np.ndarray, "left dim"], subspaces: Set) -> Float64[np.ndarray, "left right"]:
+def point_to_subspace_dual(points: Float[np.ndarray, "left dim"], subspaces: Set) -> Float64[np.ndarray, "_ _"]:
     """The same through the orthogonal complement (Dusmanu et al. 2021, Eq. 17-18); cheaper when m >= dim / 2."""
     origin, basis = (part.astype(np.float64) for part in subspaces)
     distances = np.empty((len(points), len(origin)))
@@ -37,7 +37,7 @@ def point_to_subspace_dual(points: Float[np.ndarray, "left dim"], subspaces: Set
     return distances
 
 
-def subspace_to_subspace(left: Set, right: Set) -> Float64[np.ndarray, "left right"]:
+def subspace_to_subspace(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
     """All dist(D, E) = min over x in D, y in E of |y - x| by least squares (Eq. 2); ranks may be deficient (traps D2)."""
     (d0, d), (e0, e) = ((part.astype(np.float64) for part in side) for side in (left, right))
     distances = np.empty((len(d0), len(e0)))
@@ -50,7 +50,7 @@ def subspace_to_subspace(left: Set, right: Set) -> Float64[np.ndarray, "left rig
     return distances
 
 
-def subspace_to_subspace_dual(left: Set, right: Set) -> Float64[np.ndarray, "left right"]:
+def subspace_to_subspace_dual(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
     """The same from the orthogonality conditions of the dual (Dusmanu et al. 2021, Eq. 11-13; traps D5).
 
     y* - x* lies in both complements; the unknowns are mu, nu and x*, solved with minimum norm.
@@ -76,7 +76,7 @@ def subspace_to_subspace_dual(left: Set, right: Set) -> Float64[np.ndarray, "lef
     return distances
 
 
-def subspace_to_subspace_printed(left: Set, right: Set) -> Float64[np.ndarray, "left right"]:
+def subspace_to_subspace_printed(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
     """Equations 3, 7 and 8 of Dusmanu et al. 2021 exactly as printed: orthonormal bases, and N must be invertible.
 
     Kept as a second method for tests; it fails where two subspaces share a direction (traps D2).

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil import kernels
-from veil.errors import RangeError
+from veil.errors import InputError, RangeError
 from veil.forms import Form, Points
 from veil.kernels import Backend, NearestTwo
 from veil.space import require_same
@@ -48,10 +48,15 @@ class Matches:
 def match(left: Form, right: Form, options: MatchOptions | None = None) -> Matches:
     """Mutual nearest neighbors of two forms: point, point-to-subspace or subspace-to-subspace distance by their types.
 
-    Raises SpaceError if the forms live in different spaces. An empty form gives no matches.
+    Raises SpaceError if the forms live in different spaces, InputError if m is so large that all distances are 0. An empty form gives no matches.
     """
     options = options or MatchOptions()
     require_same(left.space, right.space)
+    if not isinstance(left, Points) and not isinstance(right, Points) and left.m + right.m >= left.space.dim:
+        raise InputError(
+            f"subspaces of dimensions {left.m} and {right.m} in {left.space.dim}-D all meet, so every distance is 0; "
+            "match against a public map, or lift to fewer dimensions"
+        )
     if len(left) == 0 or len(right) == 0:
         return Matches(indices=np.empty((0, 2), dtype=np.int64), distances=np.empty(0), ratios=np.empty(0))
     nearest = kernels.nearest_two(as_set(left), as_set(right), backend=options.backend, threads=options.threads)

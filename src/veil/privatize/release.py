@@ -19,12 +19,17 @@ from veil.wire.message import Upload
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Release:
-    """What leaves (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature."""
+    """What leaves (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature.
+
+    `nearest_decoy` is the smallest |w_i - d| (traps D8); `decoy_reuse` the mean number of this image's features that
+    share a decoy: well above 0, subspaces meet in shared decoys and give them away (docs/theory/lifting.md, Eq. 8).
+    """
 
     upload: Upload
     order: Int64[np.ndarray, "features"]
     slice_index: int | None
     nearest_decoy: float
+    decoy_reuse: float
 
 
 def privatize(
@@ -54,6 +59,7 @@ def privatize(
         order=order,
         slice_index=lifted.slice_index,
         nearest_decoy=float(lifted.nearest_decoy.min()),
+        decoy_reuse=len(features) * profile.decoy_count / (decoys.slice_size if profile.uses_slice else len(decoys)),
     )
 
 

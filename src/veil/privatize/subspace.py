@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64, Int64, UInt64
@@ -20,6 +20,7 @@ from veil.space import Space
 CHUNK_FEATURES = 256
 
 
+@runtime_checkable
 class DecoyRule(Protocol):
     """Chooses decoys: for the features `rows`, as many of the `available` word indices as `draws` has columns.
 
@@ -69,7 +70,8 @@ class _Plan:
     @property
     def tag(self) -> bytes:
         """Whatever changes the lift must change the draws, else one draw would serve two lifts and tie them."""
-        return f"{self.profile!r}|{self.codebook.digest}|{self.decoys.digest}|{self.slice_index}|".encode()
+        rule = getattr(self.rule, "__qualname__", type(self.rule).__qualname__)
+        return f"{self.profile!r}|{self.codebook.digest}|{self.decoys.digest}|{self.slice_index}|{rule}|".encode()
 
 
 def lift(
@@ -84,7 +86,8 @@ def lift(
     """Lift every descriptor of one image to D = d + span(w_i - d, random), in canonical form (traps D7).
 
     `codebook` supplies the public PCA (used when the profile compresses), `decoys` the words. All draws depend on
-    (`chance`, parameters, sub-database, descriptor), so equal descriptors get equal lifts (traps D15).
+    (`chance`, parameters, sub-database, descriptor), so equal descriptors get equal lifts (traps D15) unless two images
+    drew different sub-databases.
     Raises SpaceError if features, codebook and decoys are not of one descriptor and normalization, InputError for a
     wrong kind of decoys or no features, RangeError if m does not fit the dimension.
     """
@@ -155,8 +158,10 @@ def _refuse_unsafe(features: Features, profile: Profile) -> None:
 
 
 def _on_grid(descriptors: np.ndarray) -> bool:
-    """Whether most rows are integer multiples of one step with at most 8 bits and a sign."""
+    """Whether most rows are multiples of one step with at most 8 bits and a sign, or all were stored in half precision."""
     rows = descriptors[:64].astype(np.float64)
+    if (rows == rows.astype(np.float16)).all():
+        return True
     smallest = np.where(np.abs(rows) > 1e-6, np.abs(rows), np.inf).min(axis=1, keepdims=True)
     hits = np.zeros(len(rows), dtype=bool)
     for multiple in range(1, 9):  # the smallest entry may itself be a few steps

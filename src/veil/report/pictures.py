@@ -14,7 +14,7 @@ _GREEN, _GRAY = "#009E73", "#777777"
 def matches_picture(
     query: np.ndarray, mapped: np.ndarray, query_xy: np.ndarray, mapped_xy: np.ndarray, *, shown: int = 60
 ) -> str:
-    """Two photographs side by side with up to `shown` inlier matches, evenly spread over the list."""
+    """Two photographs side by side with about `shown` of the inlier matches, evenly spread over the list."""
     import matplotlib.pyplot as plt
 
     height = max(len(query), len(mapped))
@@ -24,8 +24,7 @@ def matches_picture(
     canvas[: len(mapped), query.shape[1] + gap :] = mapped
     figure, axis = _canvas(canvas.shape)
     axis.imshow(canvas)
-    rows = np.unique(np.linspace(0, len(query_xy) - 1, min(shown, len(query_xy))).astype(int)) if len(query_xy) else []
-    for row in rows:
+    for row in range(0, len(query_xy), max(1, len(query_xy) // shown)):
         (x0, y0), (x1, y1) = query_xy[row], mapped_xy[row]
         x1 += query.shape[1] + gap
         axis.plot([x0, x1], [y0, y1], color=_GREEN, linewidth=0.8, alpha=0.8, marker="o", markersize=2)

@@ -1,0 +1,44 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from veil.extract.sift import SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.examples import lund_door, other_place
+from veil.files.pictures import read_picture
+
+
+@pytest.fixture(scope="session")
+def veil_data() -> Path:
+    """The folder of evaluation data, which cannot be shipped."""
+    folder = os.environ.get("VEIL_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("VEIL_DATA does not name the folder of evaluation photographs")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def door() -> dict[str, Features]:
+    """Features of six of the bundled photographs."""
+    with lund_door() as example:
+        names = sorted(example.poses)[::2]
+        options = SiftOptions(max_features=600)
+        return {n: extract_sift(read_picture(example.folder / n, camera=example.camera), options) for n in names}
+
+
+@pytest.fixture(scope="session")
+def elsewhere() -> Features:
+    """Features of the bundled photograph of another place."""
+    with other_place() as path:
+        return extract_sift(read_picture(path), SiftOptions(max_features=600))
+
+
+@pytest.fixture(autouse=True)
+def _private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test touches the user's own secret and ledger."""
+    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "veil-home"))
