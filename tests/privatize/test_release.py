@@ -45,9 +45,9 @@ def test_broken_twin_fresh_draws_meet_in_the_descriptor(m: int) -> None:
     This is the test that a mechanism which forgets to memoize fails.
     """
     truth = unit(IMAGE.descriptors)
-    fresh = [_in_raw_order(release(chance.fresh(), paper(m))) for _ in range(2)]
+    fresh = [_in_raw_order(release(chance.fresh(), paper(m, "hybrid"))) for _ in range(2)]
     found = intersect(fresh)
-    assert found.determined.mean() > 0.9  # the rest drew a decoy twice, so that their subspaces share more than d
+    assert found.determined.mean() > 0.6  # the rest drew a decoy twice, so that their subspaces share more than d
     assert np.linalg.norm(found.points - truth, axis=1)[found.determined].max() < 1e-3
     secret = chance.Secret.generate()
     kept = [_in_raw_order(release(chance.memoized(secret), paper(m))) for _ in range(2)]
