@@ -25,13 +25,13 @@ class Features:
     Raises InputError if shapes disagree, anything is not finite, or a float descriptor is not of unit length.
     """
 
-    keypoints: Float32[np.ndarray, "features 2"]
-    descriptors: UInt8[np.ndarray, "features dim"] | Float32[np.ndarray, "features dim"]
+    keypoints: Float32[np.ndarray, "_ 2"]
+    descriptors: UInt8[np.ndarray, "_ _"] | Float32[np.ndarray, "_ _"]
     space: Space
     camera: Camera
     image_digest: bytes
-    scales: Float32[np.ndarray, "features"] | None = None
-    orientations: Float32[np.ndarray, "features"] | None = None
+    scales: Float32[np.ndarray, "_"] | None = None
+    orientations: Float32[np.ndarray, "_"] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.keypoints)

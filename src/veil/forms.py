@@ -20,7 +20,7 @@ PUBLIC_POINTS = NoProof(
 class Points:
     """Unlifted descriptors of a map that its owner chose to make public; never part of a wire message."""
 
-    vectors: Float32[np.ndarray, "features dim"]
+    vectors: Float32[np.ndarray, "_ _"]
     space: Space
     guarantee: Guarantee = PUBLIC_POINTS
 
@@ -44,8 +44,8 @@ class Subspaces:
     put on the wire.
     """
 
-    origin: Float32[np.ndarray, "features dim"]
-    basis: Float32[np.ndarray, "features m dim"]
+    origin: Float32[np.ndarray, "_ _"]
+    basis: Float32[np.ndarray, "_ _ _"]
     space: Space
     guarantee: Guarantee
     profile: str

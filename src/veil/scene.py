@@ -25,8 +25,8 @@ class MappedImage:
     name: str
     camera: Camera
     cam_from_world: Rigid
-    keypoints: Float32[np.ndarray, "features 2"]
-    point_rows: Int64[np.ndarray, "features"]
+    keypoints: Float32[np.ndarray, "_ 2"]
+    point_rows: Int64[np.ndarray, "_"]
     form: Form
 
     def __post_init__(self) -> None:

@@ -74,7 +74,8 @@ def _build(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     paths = [path for folder in arguments.photos for path in find_pictures(folder)]
     words = arguments.words or (DECOYS if arguments.decoys else CENTROIDS)
-    capacity = words if arguments.decoys else max(arguments.sample, words)
+    # A pool loses its duplicates, so a little more than `words` is kept.
+    capacity = words + words // 16 if arguments.decoys else max(arguments.sample, words)
     training = WordTraining(capacity, seed=arguments.seed)
     options = SiftOptions(normalization=arguments.normalization)
     network = load_network(arguments.descriptor)

@@ -1,1 +1,1 @@
-""""""
+"""Public protocols, one file each."""

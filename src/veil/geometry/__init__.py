@@ -1,1 +1,1 @@
-""""""
+"""Cameras, rigid motions, similarities."""

@@ -48,7 +48,8 @@ class Matches:
 def match(left: Form, right: Form, options: MatchOptions | None = None) -> Matches:
     """Mutual nearest neighbors of two forms: point, point-to-subspace or subspace-to-subspace distance by their types.
 
-    Raises SpaceError if the forms live in different spaces, InputError if m is so large that all distances are 0. An empty form gives no matches.
+    Raises SpaceError if the forms live in different spaces, InputError if m is so large that all distances are 0.
+    An empty form gives no matches.
     """
     options = options or MatchOptions()
     require_same(left.space, right.space)

@@ -1,1 +1,1 @@
-""""""
+"""Features -> forms; the raw side."""

@@ -70,6 +70,9 @@ def error_chart(labels: Sequence[str], position: Sequence[Sequence[float]]) -> s
     axis.set_yticks(range(len(labels)), labels)
     axis.invert_yaxis()
     axis.set_xscale("log")
+    for which in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
+        which("{x:g}")
+    axis.tick_params(axis="x", which="both", labelsize=8)
     axis.set_xlabel("position error, % of the cameras' extent (dots: queries, bar: median)")
     axis.grid(axis="x", alpha=0.3, which="both")
     buffer = io.BytesIO()

@@ -1,1 +1,1 @@
-""""""
+"""Messages and their bytes."""

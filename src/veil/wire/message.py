@@ -17,7 +17,7 @@ class Upload:
     """One image as the server sees it: intrinsics, shuffled keypoint positions (pixels), and a released form."""
 
     camera: Camera
-    keypoints: Float32[np.ndarray, "features 2"]
+    keypoints: Float32[np.ndarray, "_ _"]
     form: Subspaces
 
     def __post_init__(self) -> None:

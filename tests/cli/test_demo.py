@@ -1,0 +1,35 @@
+"""The demo does what its page says, end to end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from veil.cli import main
+
+
+def test_every_held_out_photograph_is_localized_and_the_other_place_refused(tmp_path: Path, capsys) -> None:
+    """Raw, hardened on public and private maps, paper p-to-s at every m: localized; the median error of m = 2 near raw."""
+    code = main(["demo", "-o", str(tmp_path), "--json", str(tmp_path / "demo.json"), "--max-features", "500"])
+    assert code == 0
+    result = json.loads((tmp_path / "demo.json").read_text())
+    rows = result["queries"]
+    keys = {"name", "form", "profile", "m", "distance", "status", "position_error", "rotation_error_deg"}
+    keys |= {"inliers", "upload_bytes", "seconds"}
+    assert all(set(row) == keys for row in (*rows, *result["strangers"]))
+    must = [row for row in rows if row["profile"] != "paper" or row["distance"] == "p2s"]
+    assert len(must) == 3 * 7
+    assert {row["status"] for row in must} == {"localized"}
+    assert {row["status"] for row in result["strangers"]} == {"no pose"}
+    assert len(result["strangers"]) == 9
+    error = {
+        m: np.median([r["position_error"] for r in must if (r["m"], r["distance"]) == (m, d)])
+        for m, d in ((0, "point"), (2, "p2s"))
+    }
+    assert error[2] <= 2 * error[0]
+    page = (tmp_path / "report.html").read_text()
+    assert "No proof" in page and "SCIA 2011" in page
+    assert "http://" not in page and "https://" not in page  # opens offline, calls nobody
+    assert "localized" in capsys.readouterr().out

@@ -1,0 +1,106 @@
+"""Mapping through COLMAP recovers planted cameras, from raw and from private features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veil.errors import InputError
+from veil.forms import Form, Points
+from veil.geometry.similarity import align_poses, pose_error
+from veil.mapping import MapImage, NoMap, build_map
+from veil.match import match_pairs
+from veil.match.pairs import all_pairs
+from veil.scene import Scene
+from veil.space import Space
+from worlds import World, generator, sift_like, subspaces, unit, world
+
+SPACE = Space(descriptor="sift", normalization="L2", dim=128)
+
+
+def images_of(place: World, m: int) -> dict[str, MapImage]:
+    images = {}
+    for name in place.poses:
+        form: Form = place.form(name)
+        if m:
+            form = subspaces(generator(f"lift {name}"), place.form(name).vectors, m, SPACE)
+        images[name] = MapImage(camera=place.camera, keypoints=place.keypoints[name], form=form)
+    return images
+
+
+def mapped(images: dict[str, MapImage], workdir: Path) -> Scene | NoMap:
+    forms = {name: image.form for name, image in images.items()}
+    return build_map(images, match_pairs(forms, all_pairs(sorted(forms))), workdir=workdir)
+
+
+@pytest.mark.parametrize("m", [0, 2])
+def test_planted_cameras_are_recovered(m: int, tmp_path: Path) -> None:
+    """Oracle: planted truth after similarity alignment; every observation is of the point its descriptor came from."""
+    place = world("mapping")
+    scene = mapped(images_of(place, m), tmp_path)
+    assert isinstance(scene, Scene)
+    assert set(scene.images) == set(place.poses)
+    names = sorted(scene.images)
+    alignment = align_poses([scene.images[n].cam_from_world for n in names], [place.poses[n] for n in names])
+    for name in names:
+        position, rotation = pose_error(scene.images[name].cam_from_world, place.poses[name], alignment)
+        assert position < 0.05
+        assert rotation < 0.3
+    assert scene.is_public == (m == 0)
+    assert len(scene.points) > 200
+    # Points lie where they were planted: align them by the cameras and look each up through an observation.
+    errors = _point_errors(scene, place, alignment)
+    assert np.median(errors) < 0.05
+    assert (tmp_path / "database.db").is_file()
+
+
+def _point_errors(scene: Scene, place: World, alignment) -> np.ndarray:
+    errors = []
+    for name, image in scene.images.items():
+        where = {tuple(xy): row for row, xy in enumerate(place.keypoints[name].tolist())}
+        planted = place.visible[name][[where[tuple(xy)] for xy in image.keypoints.tolist()]]
+        found = alignment.apply(scene.points[image.point_rows])
+        errors.append(np.linalg.norm(found - place.points[planted], axis=1))
+    return np.concatenate(errors)
+
+
+def test_no_overlap_gives_no_map_but_a_reason(tmp_path: Path) -> None:
+    random = generator("no overlap")
+    place = world("no overlap")
+    images = {
+        name: replace(image, form=Points(vectors=unit(sift_like(random, len(image.form))).astype(np.float32), space=SPACE))
+        for name, image in images_of(place, 0).items()
+    }
+    result = mapped(images, tmp_path)
+    assert isinstance(result, NoMap)
+    assert "overlap" in result.reason
+
+
+def test_one_image_is_no_map(tmp_path: Path) -> None:
+    images = images_of(world("single"), 0)
+    with pytest.raises(InputError, match="at least two"):
+        build_map({"00": images["00"]}, {}, workdir=tmp_path)
+
+
+def test_alignment_is_exact_on_exact_poses() -> None:
+    """Inverse pair: a known similarity is recovered, also for cameras on a line."""
+    from veil.geometry.rigid import Rigid
+
+    random = generator("align")
+    turn = np.linalg.qr(random.normal(size=(3, 3)))[0]
+    turn *= np.sign(np.linalg.det(turn))
+    reference = [Rigid(rotation=np.eye(3), translation=-np.array([float(i), 0, 0])) for i in range(4)]
+    ours = [
+        Rigid(rotation=p.rotation @ turn, translation=-p.rotation @ turn @ (turn.T @ (p.center - [1, 2, 3]) / 2.5))
+        for p in reference
+    ]
+    found = align_poses(ours, reference)
+    assert found.scale == pytest.approx(2.5)
+    np.testing.assert_allclose(found.rotation, turn, atol=1e-12)
+    np.testing.assert_allclose(found.translation, [1, 2, 3], atol=1e-12)
+    assert pose_error(ours[2], reference[2], found) == pytest.approx((0, 0), abs=1e-6)
+    with pytest.raises(InputError, match="two or more"):
+        align_poses(ours[:1], reference[:1])

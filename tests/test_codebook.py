@@ -1,0 +1,119 @@
+"""Codebooks: bounded training, unit words, honest slices, a hash over everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from veil.codebook import WordTraining, fit_pca, spherical_kmeans
+from veil.errors import InputError, RangeError, SpaceError
+from veil.forms import Points
+from veil.space import Space
+from worlds import codebook, generator, sift_like, unit
+
+
+def test_the_sample_is_uniform_and_bounded() -> None:
+    """Statistics: over 400 streams of 60 rows each row is kept 20 / 60 of the time (chi-square)."""
+    counts = np.zeros(60)
+    for seed in range(400):
+        training = WordTraining(20, seed=seed)
+        for part in np.array_split(np.arange(60, dtype=np.float32)[:, None] + 1, 7):
+            training.add(part, bytes(32))
+        kept = training.sample()
+        assert kept.shape == (20, 1)
+        counts[kept[:, 0].astype(int) - 1] += 1
+    assert stats.chisquare(counts).pvalue > 1e-4
+    assert training.seen == 60
+
+
+def test_no_descriptors_is_an_error() -> None:
+    with pytest.raises(InputError, match="no descriptors"):
+        WordTraining(10, seed=0).sample()
+
+
+def test_spherical_kmeans_finds_planted_clusters() -> None:
+    """Planted truth: eight tight bundles; every centroid is the unit mean of one of them."""
+    random = generator("clusters")
+    truth = unit(random.normal(size=(8, 16)))
+    samples = unit(np.repeat(truth, 50, axis=0) + 0.01 * random.normal(size=(400, 16))).astype(np.float32)
+    found = list(spherical_kmeans(samples[random.permutation(400)], 8, iterations=25, seed=3))[-1]
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    cosine = found @ truth.T
+    assert (cosine.max(axis=1) > 0.7).all()
+    assert (cosine > 0.99).any(axis=0).sum() >= 6  # k-means may merge a bundle; spherical means must fit the others
+    with pytest.raises(RangeError, match="add photographs"):
+        list(spherical_kmeans(samples[:4], 8, iterations=1, seed=0))
+
+
+def test_kmeans_lowers_its_objective() -> None:
+    """Defining property: the mean cosine to the nearest centroid never falls from one iteration to the next."""
+    samples = unit(sift_like(generator("objective"), 1500)).astype(np.float32)
+    steps = list(spherical_kmeans(samples, 32, iterations=6, seed=0))
+    objective = [float((samples @ centroids.T).max(axis=1).mean()) for centroids in steps]
+    assert all(b >= a - 1e-5 for a, b in pairwise(objective))
+
+
+def test_pca_is_the_svd() -> None:
+    """Second method: singular vectors of the centered samples, up to sign; rows orthonormal."""
+    samples = unit(sift_like(generator("pca"), 300))
+    pca = fit_pca(samples, 10)
+    expected = np.linalg.svd(samples - samples.mean(axis=0), full_matrices=False)[2][:10]
+    np.testing.assert_allclose(np.abs(np.sum(pca.axes * expected, axis=1)), 1, atol=1e-4)
+    np.testing.assert_allclose(pca.axes @ pca.axes.T, np.eye(10), atol=1e-5)
+    with pytest.raises(RangeError, match="PCA"):
+        fit_pca(samples[:5], 10)
+
+
+def test_slices_are_disjoint_and_the_remainder_is_told() -> None:
+    book = codebook(generator("slices"), 103, 4)
+    assert (book.slice_size, book.remainder) == (25, 3)
+    with pytest.raises(RangeError, match="slices"):
+        replace(book, slices=60)
+
+
+def test_every_part_changes_the_hash() -> None:
+    book = codebook(generator("hash"), 40, 2)
+    other = book.stored.copy()
+    other[0, 0] += 1
+    variants = [
+        replace(book, stored=other),
+        replace(book, slices=4),
+        replace(book, normalization="L1_ROOT"),
+        replace(book, dither_steps=2.0),
+        replace(book, pca=None),
+        replace(book, provenance=replace(book.provenance, license="other")),
+    ]
+    digests = {book.digest, *(variant.digest for variant in variants)}
+    assert len(digests) == len(variants) + 1
+    assert codebook(generator("hash"), 40, 2).digest == book.digest
+
+
+def test_public_points_meet_hardened_queries_in_the_middle_of_the_dither() -> None:
+    """The raw side is shifted by the mean dither: its error against dithered twins is centered on zero."""
+    random = generator("middle")
+    book = codebook(generator("book"), 64, 2)
+    values = sift_like(random, 400)
+    points = Points(vectors=unit(values).astype(np.float32), space=book.raw_space)
+    moved = book.into_space(points, book.hardened_space)
+    dithered = book.require_pca().apply(unit(values + random.uniform(0, 4, values.shape)))
+    bias = np.linalg.norm((dithered - moved.vectors).mean(axis=0))
+    naive = np.linalg.norm((dithered - book.require_pca().apply(unit(values))).mean(axis=0))
+    assert bias < 0.003
+    assert naive > 3 * bias
+    assert book.into_space(points, points.space) is points
+    with pytest.raises(SpaceError, match="does not lead"):
+        book.into_space(points, Space(descriptor="sift", normalization="L2", dim=64, codebook="0" * 64, dither_steps=4.0))
+
+
+def test_a_codebook_of_nothing_is_refused() -> None:
+    book = codebook(generator("bad"), 40, 2)
+    zero = book.stored.copy()
+    zero[3] = 0
+    with pytest.raises(InputError, match="none of them zero"):
+        replace(book, stored=zero)
+    with pytest.raises(InputError, match="no PCA"):
+        replace(book, pca=None).hardened_space  # noqa: B018

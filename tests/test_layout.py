@@ -1,0 +1,47 @@
+"""The house's rules that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(str(files("veil")))
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_file_opens_with_a_sentence_and_stays_short(path: Path) -> None:
+    text = path.read_text()
+    assert ast.get_docstring(tree(path)), "the first line of a file is a sentence"
+    assert len(text.splitlines()) <= 320
+    assert path.stem not in {"utils", "common_utils", "base", "config", "helpers"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_only_the_edges_open_files(path: Path) -> None:
+    """Arrays in, records out: `open` and pathlib's readers and writers live in files, cli and report."""
+    if path.relative_to(PACKAGE).parts[0] in {"files", "cli", "report"}:
+        return
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call):
+            name, method = getattr(node.func, "id", ""), getattr(node.func, "attr", "")
+            assert name not in {"open", "print"}
+            allowed = path.name == "ratio.py"  # a table that ships inside the package
+            assert allowed or method not in {"read_text", "write_text", "read_bytes", "write_bytes"}, method
+
+
+def test_importing_veil_stays_light() -> None:
+    """No torch anywhere in the core, and nothing heavy at import of the command line."""
+    import subprocess
+    import sys
+
+    code = "import sys, veil.cli; print([m for m in ('torch', 'numba', 'matplotlib.pyplot', 'faiss') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,128 @@
+"""The small types: what they refuse, and that messages say name, value and remedy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from veil.errors import InputError, RangeError, VeilError
+from veil.forms import canonical
+from veil.geometry.camera import MODELS, Camera, guessed, parse
+from veil.geometry.rigid import Rigid, rotation_angle_deg
+from veil.guarantee import LocalDP, NoProof
+from veil.space import Space
+from worlds import features, generator
+
+
+@pytest.mark.parametrize("epsilon", [math.nan, -1.0, math.inf])
+def test_an_epsilon_that_promises_nothing_is_refused(epsilon: float) -> None:
+    with pytest.raises(RangeError, match="epsilon must be finite"):
+        LocalDP(epsilon=epsilon, unit="feature")
+    with pytest.raises(RangeError, match="reason"):
+        NoProof(reason=" ")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"descriptor": ""},
+        {"descriptor": "a" * 33},
+        {"descriptor": "ä"},
+        {"dim": 1},
+        {"dim": 5000},
+        {"codebook": "xyz"},
+        {"dither_steps": math.nan},
+        {"dither_steps": -1.0},
+    ],
+)
+def test_spaces_that_cannot_be(change: dict) -> None:
+    good = Space(descriptor="sift", normalization="L2", dim=128)
+    with pytest.raises(RangeError):
+        replace(good, **change)
+
+
+def test_features_refuse_what_would_poison_distances() -> None:
+    good = features(generator("good"), 5)
+    bad_place = good.keypoints.copy()
+    bad_place[2, 0] = np.nan
+    zero = good.descriptors.copy()
+    zero[1] = 0
+    wrong = np.ones((5, 128), dtype=np.float32)
+    for change, words in (
+        ({"keypoints": bad_place}, "NaN"),
+        ({"keypoints": good.keypoints[:4]}, "need keypoints"),
+        ({"descriptors": zero}, "all zero"),
+        ({"descriptors": wrong}, "unit length"),
+        ({"descriptors": wrong * np.float32(np.nan)}, "unit length"),
+        ({"image_digest": b"short"}, "32 bytes"),
+    ):
+        with pytest.raises(InputError, match=words):
+            replace(good, **change)
+
+
+def test_cameras() -> None:
+    with pytest.raises(RangeError, match="not supported"):
+        Camera(model="FISH", width_px=10, height_px=10, params=(1.0,))
+    with pytest.raises(RangeError, match="takes 4 parameters"):
+        Camera(model="PINHOLE", width_px=10, height_px=10, params=(1.0,))
+    with pytest.raises(RangeError, match="positive focal"):
+        Camera(model="SIMPLE_PINHOLE", width_px=10, height_px=10, params=(math.nan, 5.0, 5.0))
+    with pytest.raises(RangeError, match="image size"):
+        guessed(0, 10)
+    with pytest.raises(InputError, match="MODEL,p1"):
+        parse("PINHOLE,a,b", 10, 10)
+    assert parse("simple_pinhole,100,5,5", 10, 10).focal_px == 100
+    assert guessed(400, 300).focal_px == pytest.approx(480)
+    assert not guessed(400, 300).focal_is_known
+
+
+def test_camera_models_are_colmaps() -> None:
+    """Oracle: pycolmap's own parameter counts."""
+    import pycolmap
+
+    for model, count in MODELS.items():
+        made = pycolmap.Camera.create_from_model_name(1, model, 100.0, 64, 48)
+        assert len(made.params) == count
+        assert made.params[0] == 100.0
+
+
+def test_transforms_cancel_like_fractions() -> None:
+    random = generator("rigid")
+    turn = np.linalg.qr(random.normal(size=(3, 3)))[0]
+    turn *= np.sign(np.linalg.det(turn))
+    b_from_a = Rigid(rotation=turn, translation=random.normal(size=3))
+    a_from_a = b_from_a.inverse() @ b_from_a
+    np.testing.assert_allclose(a_from_a.rotation, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(a_from_a.translation, 0, atol=1e-12)
+    np.testing.assert_allclose(b_from_a.rotation @ b_from_a.center + b_from_a.translation, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-6, 0.01, 1.0, 90.0, 179.0])
+def test_rotation_angle(angle: float) -> None:
+    c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    assert rotation_angle_deg(np.array([[c, -s, 0], [s, c, 0], [0, 0, 1.0]])) == pytest.approx(angle, rel=1e-6, abs=1e-12)
+
+
+def test_canonical_refuses_what_is_no_subspace() -> None:
+    random = generator("canonical")
+    origin, basis = random.normal(size=(2, 8)), random.normal(size=(2, 3, 8))
+    nearest, orthonormal = canonical(origin, basis)
+    # Defining equations: same affine set, orthonormal, origin perpendicular.
+    again, _ = canonical(nearest + np.einsum("fm,fmn->fn", random.normal(size=(2, 3)), orthonormal), orthonormal)
+    np.testing.assert_allclose(again, nearest, atol=1e-12)
+    dependent = basis.copy()
+    dependent[1, 2] = dependent[1, 0] - dependent[1, 1]
+    with pytest.raises(InputError, match="linearly dependent"):
+        canonical(origin, dependent)
+    with pytest.raises(InputError, match="NaN"):
+        canonical(origin * np.nan, basis)
+
+
+def test_every_error_is_a_veil_error() -> None:
+    import veil.errors
+
+    classes = [item for item in vars(veil.errors).values() if isinstance(item, type)]
+    assert all(issubclass(item, VeilError) for item in classes)
