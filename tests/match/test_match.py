@@ -26,7 +26,7 @@ def planted(name: str, count: int, m: tuple[int, int]) -> tuple[Form, Form, np.n
     where = random.permutation(count)
     e = np.empty_like(d)
     e[where] = unit(d + 0.01 * random.normal(size=d.shape))
-    sides = []
+    sides: list[Form] = []
     for values, dims in ((d, m[0]), (e, m[1])):
         if dims:
             sides.append(subspaces(random, values, dims, SPACE))
@@ -69,6 +69,7 @@ def test_the_ratio_is_the_worse_of_both_directions() -> None:
 
 def test_spaces_must_agree() -> None:
     left, right, _ = planted("spaces", 10, (0, 2))
+    assert isinstance(left, Points)
     other = Space(descriptor="sift", normalization="L1_ROOT", dim=128)
     with pytest.raises(SpaceError, match="same descriptor, normalization"):
         match(Points(vectors=left.vectors, space=other), right)
