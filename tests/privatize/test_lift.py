@@ -222,8 +222,9 @@ def test_the_guarantee_travels_and_names_the_break() -> None:
     form = lift(IMAGE, profile=paper(2), codebook=BOOK, decoys=BOOK, chance=STUDY).form
     assert isinstance(form.guarantee, NoProof)
     assert "broken" in form.guarantee.reason
-    assert any("coin toss" in warning for warning in paper(2).warnings())
-    assert hardened(quantized=True).warnings() == []
+    assert any("coin toss" in warning for warning in paper(2).warnings(quantized=True))
+    assert hardened(quantized=True).warnings(quantized=True) == hardened(quantized=False).warnings(quantized=False) == []
+    assert any("8-bit" in warning for warning in paper(4).warnings(quantized=True))
 
 
 def test_a_decoy_equal_to_the_descriptor_is_survived() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from veil import chance
+from veil.chance import Secret
 from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, write_json
 from veil.codebook import Codebook
 from veil.errors import InputError
@@ -22,7 +24,7 @@ from veil.files.pictures import find_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.camera import parse
 from veil.privatize.profile import STRATEGIES, Profile, hardened, paper
-from veil.privatize.release import privatize, pseudonym
+from veil.privatize.release import Release, privatize, pseudonym
 from veil.space import Space
 from veil.wire.codec import encode
 
@@ -165,58 +167,80 @@ def chosen_profile(arguments: argparse.Namespace, *, quantized: bool) -> Profile
 
 
 def _privatize(arguments: argparse.Namespace) -> int:
-    codebook = read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook()
-    secret = load_secret(home())
-    ledger = Ledger(home())
-    source = chance.fresh() if arguments.fresh else chance.memoized(secret)
+    secret, ledger = load_secret(home()), Ledger(home())
     rows: list[dict] = []
-    profile, reuse = None, 0.0
+    notes: dict[str, None] = {}
     for name, features in progress(read_features(arguments.features), "privatizing"):
         profile = chosen_profile(arguments, quantized=features.is_quantized)
-        decoys = _decoys(arguments, profile, codebook)
-        release = privatize(features, profile=profile, codebook=codebook, decoys=decoys, chance=source)
-        message = encode(release.upload, dtype=profile.dtype)
-        alias = pseudonym(secret, features.image_digest)
-        entry = Entry(
-            image_digest=features.image_digest.hex(),
-            released_as=alias,
-            name=name,
-            parameters=f"{profile.name} {profile.strategy} m={profile.m} codebook={codebook.digest[:12]} "
-            f"decoys={decoys.digest[:12]} secret={secret.fingerprint}",
-            features=len(features),
-            message_digest=hashlib.sha256(message).hexdigest(),
-            fresh=arguments.fresh,
-        )
-        reuse = max(reuse, release.decoy_reuse)
-        ledger.record(entry, allow_second=arguments.allow_second_release)
-        write_bytes(arguments.output / f"{alias}.veil", message)
-        rows.append({"name": name, "file": f"{alias}.veil", "features": len(features), "bytes": len(message)})
-    write_json(arguments.json, {"profile": profile.name if profile else None, "releases": rows})
-    _tell(arguments, profile, rows, reuse)
+        row, said = _release(arguments, name, features, profile, secret, ledger)
+        rows.append(row)
+        notes |= dict.fromkeys(said)
+    write_json(arguments.json, {"profile": arguments.profile, "releases": rows})
+    for row in rows:
+        print(f"{row['name']:40} -> {row['file']}  {row['features']} features, {row['bytes'] / 1e3:.0f} kB")
+    report(arguments.output, f"{len(rows)} messages; which is which stands only in {ledger.path}")
+    for note in notes:
+        print(note)
     return 0
 
 
-def _decoys(arguments: argparse.Namespace, profile: Profile, codebook: Codebook) -> Codebook:
-    if arguments.decoys:
-        return read_codebook(arguments.decoys)
-    return codebook if profile.decoys == "centroids" else bundled_decoys()
+def _release(
+    arguments: argparse.Namespace, name: str, features: Features, profile: Profile, secret: Secret, ledger: Ledger
+) -> tuple[dict, list[str]]:
+    """Privatize one image, enter it in the ledger, then write it: what is written was always entered."""
+    codebook, decoys = _books(arguments, profile)
+    source = chance.fresh() if arguments.fresh else chance.memoized(secret)
+    made = privatize(features, profile=profile, codebook=codebook, decoys=decoys, chance=source)
+    message = encode(made.upload, dtype=profile.dtype)
+    digest = hashlib.sha256(message).hexdigest()
+    alias = pseudonym(secret, features.image_digest) + (f"-{digest[:8]}" if arguments.fresh else "")
+    entry = Entry(
+        image_digest=features.image_digest.hex(),
+        released_as=alias,
+        name=name,
+        parameters=f"{profile.name} {profile.strategy} m={profile.m} codebook={codebook.digest[:12]} "
+        f"decoys={decoys.digest[:12]} secret={secret.fingerprint}",
+        features=len(features),
+        message_digest=digest,
+        fresh=arguments.fresh,
+    )
+    ledger.record(entry, allow_second=arguments.allow_second_release)
+    write_bytes(arguments.output / f"{alias}.veil", message)
+    row = {"name": name, "file": f"{alias}.veil", "features": len(features), "bytes": len(message)}
+    return row, _notes(arguments, features, profile, made)
 
 
-def _tell(arguments: argparse.Namespace, profile: Profile | None, rows: list[dict], reuse: float) -> None:
-    for row in rows:
-        print(f"{row['name']:40} -> {row['file']}  {row['features']} features, {row['bytes'] / 1e3:.0f} kB")
-    report(arguments.output, f"{len(rows)} messages; which is which stands only in {home() / 'ledger.sqlite'}")
-    if profile is None:
-        return
-    for warning in profile.warnings():
-        print(f"warning: {warning}")
+def _notes(arguments: argparse.Namespace, features: Features, profile: Profile, made: Release) -> list[str]:
+    """What the user should know of this release."""
+    said = [f"warning: {warning}" for warning in profile.warnings(quantized=features.is_quantized)]
     if profile.decoys == "descriptors" and not arguments.decoys:
-        print(
+        said.append(
             "note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors; build your "
             "own with `veil codebook build --decoys` and give it with --decoys"
         )
-    if reuse > MAX_DECOY_REUSE:
-        print(
-            f"note: each decoy serves about {reuse:.2g} features of one image, and subspaces that share decoys give these "
-            "away without the pool (docs/theory/lifting.md, Eq. 8); a larger pool or fewer features lowers that"
+    if made.decoy_reuse > MAX_DECOY_REUSE:
+        said.append(
+            "note: the features of one image share decoys (with this pool each serves more than "
+            f"{MAX_DECOY_REUSE} of them), and subspaces that share decoys give these away even if the pool is secret "
+            "(docs/theory/lifting.md, Eq. 8); use a larger pool or fewer features"
         )
+    return said
+
+
+def _books(arguments: argparse.Namespace, profile: Profile) -> tuple[Codebook, Codebook]:
+    """The codebook and the decoys that the options name; where neither PCA nor centroids are used, the pool is both."""
+    decoys = arguments.decoys and _read_book(arguments.decoys)
+    if profile.decoys == "descriptors":
+        decoys = decoys or _read_book(None, decoys=True)
+        if not profile.compress and not arguments.codebook:
+            return decoys, decoys
+    codebook = _read_book(arguments.codebook)
+    return codebook, decoys or codebook
+
+
+@cache
+def _read_book(path: Path | None, *, decoys: bool = False) -> Codebook:
+    """Each file once; without a path, what ships with the package."""
+    if path is not None:
+        return read_codebook(path)
+    return bundled_decoys() if decoys else bundled_codebook()

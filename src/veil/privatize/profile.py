@@ -54,16 +54,16 @@ class Profile:
         """Whether one image draws from one sub-database only (Dusmanu et al. 2021, Sec. 4.2)."""
         return self.strategy.startswith("sub-")
 
-    def warnings(self) -> list[str]:
-        """What a user should know about these parameters before releasing anything."""
+    def warnings(self, *, quantized: bool) -> list[str]:
+        """What a user should know before lifting 8-bit (`quantized`) or float descriptors with these parameters."""
         found = []
         if self.m == 1:
             found.append("m = 1: a line meets the unit sphere in at most two points, one of which is the descriptor")
         if "hybrid" in self.strategy and self.m < 4:
             found.append(f"m = {self.m} with a hybrid strategy: one decoy, so guessing is a coin toss (traps D9)")
-        if self.dither_steps == 0 and not self.compress:
+        if quantized and (self.dither_steps == 0 or not self.compress):
             found.append(
-                "no dither and no compression: 8-bit descriptors are recovered exactly, without any database "
+                "without both dither and compression, 8-bit descriptors are recovered exactly and without any database "
                 "(docs/theory/hardened.md)"
             )
         return found
