@@ -13,8 +13,8 @@ from veil.errors import InputError, RangeError
 # The 5-tap binomial, nearly a Gaussian of one pixel, before each halving (Burt & Adelson 1983).
 BINOMIAL = np.array([1, 4, 6, 4, 1], dtype=np.float64) / 16
 CHUNK = 512  # patches sampled at a time: 8 MB of coordinates at 32 x 32
-# Correct HardTFeat matches level off between 20 and 28 sigma on oxford_graf and on Strecha's scenes; at 12 sigma,
-# SIFT's own window, a quarter of those under strong viewpoint change are lost.
+# Correct HardTFeat matches level off between 20 and 28 sigma on oxford_graf and on Strecha's scenes; 12 sigma, SIFT's
+# own window, costs up to a quarter of them under a strong change of viewpoint, and more in blurred images.
 SUPPORT_SCALE = 24.0
 
 

@@ -15,6 +15,7 @@ _COLORS = {
     "sub-adversarial": "#CC79A7",
     "sub-hybrid": "#0072B2",
 }
+_HARDENED = "#009E73"
 _DASHES = {2: "-", 4: "--", 8: "-.", 16: ":"}
 
 
@@ -26,10 +27,11 @@ def draw_accuracy(path: Path, rows: Sequence[dict], *, title: str) -> None:
     import matplotlib.pyplot as plt
 
     columns = [("p2s", "paper"), ("s2s", "paper"), ("p2s", "real"), ("s2s", "real")]
-    figure, axes = plt.subplots(1, 4, figsize=(17, 5.0), sharey=True, constrained_layout=True)
+    figure, axes = plt.subplots(1, 4, figsize=(15, 4.6), sharey=True, constrained_layout=True)
     for axis, (distance, profile) in zip(axes, columns, strict=True):
         _panel(axis, rows, distance, profile)
     axes[0].set_ylabel("mean matching accuracy")
+    _legend(figure, rows)
     figure.suptitle(title, fontsize=11)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=120)
@@ -41,9 +43,9 @@ def _panel(axis, rows: Sequence[dict], distance: str, profile: str) -> None:  # 
         thresholds = [int(t) for t in row["mma"]]
         values = list(row["mma"].values())
         if row["profile"] == "raw":
-            axis.plot(thresholds, values, color="black", linewidth=2.5, label="raw")
+            axis.plot(thresholds, values, color="black", linewidth=2.5)
         elif row["distance"] == distance and row["profile"] == "hardened":
-            axis.plot(thresholds, values, color="#009E73", linewidth=2.5, label=f"hardened m={row['m']}")
+            axis.plot(thresholds, values, color=_HARDENED, linewidth=2.5)
         elif row["distance"] == distance and row["profile"] == profile:
             axis.plot(
                 thresholds,
@@ -51,7 +53,6 @@ def _panel(axis, rows: Sequence[dict], distance: str, profile: str) -> None:  # 
                 color=_COLORS.get(row["lifting"], "black"),
                 linestyle=_DASHES.get(row["m"], "-"),
                 linewidth=1.4,
-                label=f"{row['lifting']} m={row['m']}",
             )
     name = "point-to-subspace" if distance == "p2s" else "subspace-to-subspace"
     axis.set_title(f"{name}\n{'centroids as decoys (paper)' if profile == 'paper' else 'real descriptors as decoys'}")
@@ -59,4 +60,18 @@ def _panel(axis, rows: Sequence[dict], distance: str, profile: str) -> None:  # 
     axis.set_xlim(1, 10)
     axis.set_ylim(0, 1)
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=6.5, ncol=2, loc="lower right")
+
+
+def _legend(figure, rows: Sequence[dict]) -> None:  # type: ignore[no-untyped-def]
+    """One legend for all panels: colors are liftings, dashes are dimensions."""
+    from matplotlib.lines import Line2D
+
+    hardened_m = next((row["m"] for row in rows if row["profile"] == "hardened"), None)
+    handles = [Line2D([], [], color="black", linewidth=2.5, label="raw")]
+    if hardened_m is not None:
+        handles.append(Line2D([], [], color=_HARDENED, linewidth=2.5, label=f"hardened (m = {hardened_m})"))
+    used = {row["lifting"] for row in rows if row["profile"] not in ("raw", "hardened")}
+    handles += [Line2D([], [], color=color, label=name) for name, color in _COLORS.items() if name in used]
+    dims = sorted({row["m"] for row in rows if row["profile"] not in ("raw", "hardened")})
+    handles += [Line2D([], [], color="#555555", linestyle=_DASHES.get(m, "-"), label=f"m = {m}") for m in dims]
+    figure.legend(handles=handles, loc="outside lower center", ncol=len(handles), fontsize=9, frameon=False)
