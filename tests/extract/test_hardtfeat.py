@@ -139,6 +139,6 @@ def test_matches_as_well_as_sift(network: HardTFeat, veil_data: Path, other: int
     sift = [extract_sift(one) for one in pictures]
     learned = [describe_keypoints(one, raw, "hardtfeat", network) for one, raw in zip(pictures, sift, strict=True)]
     second_from_first = np.loadtxt(folder / f"H_1_{other}")
-    by_sift = right_matches(*sift, second_from_first)
+    by_sift = right_matches(sift[0], sift[1], second_from_first)
     assert by_sift > 50
-    assert right_matches(*learned, second_from_first) >= at_least * by_sift
+    assert right_matches(learned[0], learned[1], second_from_first) >= at_least * by_sift
