@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from datetime import datetime
 from pathlib import Path
 
 from veil.cli.common import add_command, add_json, write_json
 from veil.errors import FileFormatError
 from veil.files.atomic import read_bytes
+from veil.files.client import Ledger
 from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
 from veil.files.maps import read_map
@@ -19,6 +21,7 @@ EXAMPLES = """\
   veil inspect upload/3f2a....veil
   veil inspect map/
   veil inspect features.h5
+  veil inspect ~/.local/share/veil/ledger.sqlite      what was released of what (stays on the device)
 """
 
 SENT_IN_CLEAR = "number and positions of keypoints, image size, camera intrinsics"
@@ -40,7 +43,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "Describe an upload, a map, raw features or a codebook in plain words.",
         EXAMPLES,
     )
-    parser.add_argument("file", type=Path, help=".veil message, map folder, features (.h5) or codebook (.npz)")
+    parser.add_argument("file", type=Path, help=".veil message, map folder, features (.h5), codebook (.npz) or ledger (.sqlite)")
     add_json(parser)
     parser.set_defaults(run=_inspect)
 
@@ -54,6 +57,8 @@ def _inspect(arguments: argparse.Namespace) -> int:
     elif path.suffix == ".npz":
         book = read_codebook(path)
         facts = {"what": f"codebook of {len(book)} {book.kind}", "sha256": book.digest, "source": book.provenance.source}
+    elif path.suffix == ".sqlite" and path.is_file():
+        facts = _ledger_facts(path)
     elif path.exists():
         data = read_bytes(path)
         facts = upload_facts(decode(data), len(data))
@@ -117,3 +122,13 @@ def _feature_facts(path: Path) -> dict:
         "space": ", ".join(sorted(spaces)),
         "guarantee": "none: raw features can be inverted into images. Do not upload this file; run `veil privatize`",
     }
+
+
+def _ledger_facts(path: Path) -> dict:
+    entries = Ledger(path.parent).entries()
+    lines = [
+        f"{datetime.fromtimestamp(e.released_at):%Y-%m-%d %H:%M} {e.name} as {e.released_as}: {e.features} features, "
+        f"{e.parameters}{', drawn afresh' if e.fresh else ''}"
+        for e in entries
+    ]
+    return {"what": f"ledger of {len(entries)} releases; it links photographs to uploads, so keep it", "releases": lines}
