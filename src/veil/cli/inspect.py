@@ -43,7 +43,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "Describe an upload, a map, raw features or a codebook in plain words.",
         EXAMPLES,
     )
-    parser.add_argument("file", type=Path, help=".veil message, map folder, features (.h5), codebook (.npz) or ledger (.sqlite)")
+    parser.add_argument("file", type=Path, help="message, map folder, features (.h5), codebook (.npz) or ledger (.sqlite)")
     add_json(parser)
     parser.set_defaults(run=_inspect)
 

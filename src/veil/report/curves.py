@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from veil.files.atomic import replacing
 
@@ -16,7 +17,7 @@ _COLORS = {
     "sub-hybrid": "#0072B2",
 }
 _HARDENED = "#009E73"
-_DASHES = {2: "-", 4: "--", 8: "-.", 16: ":"}
+_DASHES: dict[int, Literal["-", "--", "-.", ":"]] = {2: "-", 4: "--", 8: "-.", 16: ":"}
 
 
 def draw_accuracy(path: Path, rows: Sequence[dict], *, title: str) -> None:
