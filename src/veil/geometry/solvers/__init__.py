@@ -1,0 +1,1 @@
+"""Minimal and least-squares solvers, one a file, each documented by its equation."""
