@@ -18,6 +18,7 @@ MAGIC = b"VEIL"
 VERSION = 1
 CHECKSUM_BYTES = 16
 MAX_FEATURES = 1 << 17
+MAX_ORIGIN = 1e3  # descriptors have unit length; float16 ends at 65504
 Dtype = Literal["float16", "float32"]
 
 # magic, version, kind, item bytes, camera model, flags, normalization, width, height, features, dim, m,
@@ -27,16 +28,14 @@ _KIND_SUBSPACES = 1
 _FOCAL_KNOWN = 1
 _MODEL_NAMES = tuple(MODELS)
 _ITEM_BYTES: dict[Dtype, int] = {"float16": 2, "float32": 4}
-_CHUNK = 256
+_PROFILE_BYTES = 16
+_CHUNK_FLOATS = 1 << 16  # float64 numbers of bases at a time: half a megabyte
 
 
 def encode(upload: Upload, *, dtype: Dtype) -> bytes:
     """The message of `upload`. Raises WireError for a form that a seeded study made, InputError if it does not fit."""
+    _require_encodable(upload.form)
     form, camera = upload.form, upload.camera
-    if not form.releasable:
-        raise WireError("this form was drawn from a seeded study and must not be released; privatize with a secret")
-    if len(form) > MAX_FEATURES:
-        raise InputError(f"an upload holds at most {MAX_FEATURES} features, got {len(form)}; extract fewer")
     head = _HEAD.pack(
         MAGIC,
         VERSION,
@@ -66,6 +65,17 @@ def encode(upload: Upload, *, dtype: Dtype) -> bytes:
         ]
     )
     return body + _checksum(body)
+
+
+def _require_encodable(form: Subspaces) -> None:
+    if not form.releasable:
+        raise WireError("this form was drawn from a seeded study and must not be released; privatize with a secret")
+    if not 1 <= len(form) <= MAX_FEATURES:
+        raise InputError(f"an upload holds 1 to {MAX_FEATURES} features, got {len(form)}; extract more or fewer")
+    if not (1 <= len(form.profile) <= _PROFILE_BYTES and form.profile.isascii() and form.profile.isprintable()):
+        raise InputError(f"a profile's name must be 1 to {_PROFILE_BYTES} printable ASCII characters, got {form.profile!r}")
+    if not ((np.abs(form.origin) < MAX_ORIGIN).all() and (np.abs(form.basis) < MAX_ORIGIN).all()):  # also catches NaN
+        raise InputError("a subspace holds NaN, infinity or numbers far from any descriptor; privatize the image again")
 
 
 def decode(message: bytes) -> Upload:
@@ -175,10 +185,11 @@ def _canonical_chunks(origin: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray
     """Orthonormal again in float64 after the wire's rounding, a few features at a time."""
     origins = np.empty(origin.shape, dtype=np.float32)
     bases = np.empty(basis.shape, dtype=np.float32)
-    for start in range(0, len(origin), _CHUNK):
-        part = slice(start, start + _CHUNK)
+    step = max(1, _CHUNK_FLOATS // basis[0].size)
+    for start in range(0, len(origin), step):
+        part = slice(start, start + step)
         o, b = canonical(origin[part].astype(np.float64), basis[part].astype(np.float64))
-        if not (np.abs(o) < 1e3).all():
+        if not (np.abs(o) < MAX_ORIGIN).all():
             raise WireError("an origin lies far outside the space of descriptors")
         origins[part], bases[part] = o, b
     return origins, bases
