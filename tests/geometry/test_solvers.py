@@ -72,7 +72,7 @@ def test_the_tensor_is_estimated_up_to_sign(count: int) -> None:
 def test_the_factorization_contains_the_truth(index: int) -> None:
     """Planted truth among the solutions in front of all cameras; the fourth view picks it (traps S4)."""
     poses, points, x = planar_world(f"factor {index}", 30, views=4)
-    scale = np.hypot(*(np.linalg.norm(p.translation) for p in poses[1:3]))
+    scale = float(np.hypot(np.linalg.norm(poses[1].translation), np.linalg.norm(poses[2].translation)))
     candidates = three_planar_views(x[:3])
     assert 1 <= len(candidates) <= 2
     scored = []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, InputError
 
 
 def _umask() -> int:
@@ -19,17 +19,30 @@ def _umask() -> int:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`; moved onto it when the block ends well, removed when it does not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
-    os.chmod(name, 0o666 & ~_umask())  # mkstemp makes private files; a result should be as readable as any other
-    temporary = Path(name)
+    """A temporary path beside `path`; moved onto it when the block ends well, removed when it does not.
+
+    Raises InputError if nothing can be written there.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+        os.close(handle)
+        os.chmod(name, 0o666 & ~_umask())  # mkstemp makes private files; a result should be as readable as any other
+        temporary = Path(name)
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the operating system refuses while `path` is written becomes an InputError."""
     try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place or free it") from None
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -14,6 +14,7 @@ import platformdirs
 
 from veil.chance import Secret
 from veil.errors import FileFormatError, InputError, ReleaseRefused
+from veil.files.atomic import read_bytes, writing
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS releases (
@@ -31,24 +32,28 @@ def home() -> Path:
 
 
 def load_secret(folder: Path) -> Secret:
-    """The client's secret, made on first use and readable by its owner only. Raises FileFormatError if damaged."""
+    """The client's secret, made on first use and readable by its owner only.
+
+    Raises FileFormatError if it is damaged or cannot be read, InputError if `folder` cannot hold one.
+    """
     path = folder / "secret"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _read_secret(path)
-    with os.fdopen(handle, "wb") as stream:
-        secret = Secret.generate()
-        stream.write(secret.key)
-        stream.flush()
-        os.fsync(stream.fileno())
+    with writing(path):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return _read_secret(path)
+        with os.fdopen(handle, "wb") as stream:
+            secret = Secret.generate()
+            stream.write(secret.key)
+            stream.flush()
+            os.fsync(stream.fileno())
     return secret
 
 
 def _read_secret(path: Path) -> Secret:
     for _ in range(50):  # another process may be between creating and writing the file
-        key = path.read_bytes()
+        key = read_bytes(path)
         if key:
             break
         time.sleep(0.02)
@@ -76,8 +81,9 @@ class Ledger:
     """What was released of what; SQLite, so it survives crashes and serves several processes at once."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path = folder / "ledger.sqlite"
+        with writing(self.path):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._connected() as connection:
             connection.executescript(_SCHEMA)
 

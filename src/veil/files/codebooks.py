@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
+import zlib
 from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
 
 from veil.codebook import Codebook, Pca, Provenance
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError
 from veil.files.atomic import replacing
 
 FORMAT = 1
+# What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
+_DAMAGE = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
+    *(ValueError, LookupError, TypeError, AttributeError, OverflowError),
+)
 
 
 def write_codebook(path: Path, book: Codebook) -> None:
@@ -37,7 +44,7 @@ def write_codebook(path: Path, book: Codebook) -> None:
         arrays |= {"pca_mean": book.pca.mean, "pca_axes": book.pca.axes}
     with replacing(path) as temporary, temporary.open("wb") as stream:
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
+        np.savez_compressed(stream, **arrays)
 
 
 def read_codebook(path: Path) -> Codebook:
@@ -48,7 +55,7 @@ def read_codebook(path: Path) -> Codebook:
             book = _assemble(header, archive)
     except FileNotFoundError:
         raise FileFormatError(f"there is no codebook {path}; build one with `veil codebook build`") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, InputError) as error:
+    except _DAMAGE as error:
         raise FileFormatError(f"{path} is not a veil codebook or is damaged ({error})") from None
     if book.digest != header.get("digest"):
         raise FileFormatError(f"{path}: the stored hash does not match the contents; get the file again")
@@ -60,7 +67,7 @@ def _assemble(header: dict, archive) -> Codebook:  # type: ignore[no-untyped-def
         raise ValueError(f"format {header.get('format')!r}, this veil reads {FORMAT}")
     pca = None
     if "pca_axes" in archive:
-        pca = Pca(mean=archive["pca_mean"], axes=archive["pca_axes"])
+        pca = _pca(archive["pca_mean"], archive["pca_axes"], archive["words"].shape[-1])
     return Codebook(
         kind=header["kind"],
         descriptor=header["descriptor"],
@@ -77,6 +84,14 @@ def _assemble(header: dict, archive) -> Codebook:  # type: ignore[no-untyped-def
             image_digests=tuple(row.tobytes().hex() for row in archive["image_digests"]),
         ),
     )
+
+
+def _pca(mean: np.ndarray, axes: np.ndarray, dim: int) -> Pca:
+    if mean.shape != (dim,) or axes.ndim != 2 or axes.shape[1] != dim or not 1 <= len(axes) < dim:
+        raise ValueError(f"a PCA of {mean.shape} and {axes.shape} does not fit words of {dim} dimensions")
+    if not (np.isfinite(mean).all() and np.isfinite(axes).all()):
+        raise ValueError("the PCA contains NaN or infinity")
+    return Pca(mean=mean, axes=axes)
 
 
 def bundled_codebook() -> Codebook:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -17,6 +20,8 @@ from veil.space import NORMALIZATIONS, Space
 
 # hloc puts pixel centers at integers, COLMAP and veil at halves.
 _HLOC_ORIGIN = np.float32(0.5)
+# What h5py and NumPy raise when a file's bytes or shapes are not what its layout promises.
+_DAMAGE = (OSError, LookupError, TypeError, ValueError, RuntimeError, MemoryError)
 _ATTRIBUTES = ("veil_descriptor", "veil_normalization", "veil_camera_model")
 
 
@@ -61,7 +66,10 @@ def read_features(
     except OSError as error:
         raise FileFormatError(f"{path} is not an HDF5 file of features ({error})") from None
     with file:
-        names = _image_names(file)
+        try:
+            names = _image_names(file)
+        except _DAMAGE as error:
+            raise FileFormatError(f"{path} is damaged ({error}); get or extract it again") from None
         if not names:
             raise FileFormatError(f"{path} holds no group with `keypoints` and `descriptors`; is it hloc's layout?")
         for name in names:
@@ -69,7 +77,7 @@ def read_features(
                 yield name, _read_group(name, file[name], space, cameras or {})
             except VeilError as error:
                 raise type(error)(f"{path}, image {name!r}: {error}") from None
-            except (OSError, KeyError, TypeError, ValueError) as error:
+            except _DAMAGE as error:
                 raise FileFormatError(f"{path}, image {name!r}: damaged or not hloc's layout ({error})") from None
 
 
@@ -95,7 +103,7 @@ def _read_group(name: str, group: h5py.Group, space: Space | None, cameras: dict
             dim=stored.shape[1],
         )
     if space is None:
-        raise InputError("the file does not say what its descriptors are; say it, for example --descriptor sift:L2")
+        raise InputError("the file does not say what its descriptors are; say it, for example with --imported superpoint:256")
     if stored.shape != (len(keypoints), space.dim):
         raise InputError(f"expected descriptors ({space.dim}, {len(keypoints)}), got {stored.T.shape}")
     descriptors = stored if stored.dtype == np.uint8 else _as_stored(stored.astype(np.float32), space)
@@ -166,31 +174,54 @@ def read_colmap_database(path: Path, *, space: Space) -> Iterator[tuple[str, Fea
     """All images of a COLMAP database that have keypoints and 8-bit descriptors, with their cameras.
 
     COLMAP's database does not say how its SIFT was normalized (L1_ROOT by default): `space` does.
+    Raises FileFormatError if the file is no such database or no image in it has keypoints.
     """
     import pycolmap
 
+    _require_colmap(path)
+    try:
+        database = pycolmap.Database.open(path)
+    except (RuntimeError, ValueError) as error:
+        raise FileFormatError(f"{path} is not a COLMAP database ({error}); give the one of feature extraction") from None
+    empty = True
+    try:
+        for image in database.read_all_images():
+            if database.num_keypoints_for_image(image.image_id):
+                empty = False
+                yield image.name, _read_image(database, image, space)
+    except VeilError as error:
+        raise type(error)(f"{path}, image {image.name!r}: {error}") from None
+    except _DAMAGE as error:
+        raise FileFormatError(f"{path} is damaged ({error}); run COLMAP's feature extraction again") from None
+    finally:
+        database.close()
+    if empty:
+        raise FileFormatError(f"{path} holds no image with keypoints; run COLMAP's feature extraction first")
+
+
+def _require_colmap(path: Path) -> None:
+    """COLMAP creates its tables in whatever SQLite file it opens, so look first."""
     if not path.is_file():
         raise FileFormatError(f"there is no COLMAP database {path}")
     try:
-        database = pycolmap.Database.open(path)
-        images = database.read_all_images()
-    except (RuntimeError, ValueError) as error:
-        raise FileFormatError(f"{path} is not a COLMAP database ({error})") from None
-    try:
-        for image in images:
-            if database.num_keypoints_for_image(image.image_id) == 0:
-                continue
-            camera = _from_colmap(database.read_camera(image.camera_id))
-            table = np.asarray(database.read_keypoints(image.image_id), dtype=np.float32)
-            stored = np.asarray(database.read_descriptors(image.image_id).data)
-            if stored.dtype != np.uint8 or stored.shape != (len(table), space.dim):
-                raise FileFormatError(
-                    f"{path}, image {image.name!r}: expected 8-bit descriptors ({len(table)}, {space.dim}), "
-                    f"got {stored.dtype} {stored.shape}"
-                )
-            yield image.name, _from_table(table, stored, space, camera)
-    finally:
-        database.close()
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.DatabaseError as error:
+        raise FileFormatError(f"{path} is not a COLMAP database ({error}); give the one of feature extraction") from None
+    if not {"cameras", "images", "keypoints", "descriptors"} <= tables:
+        raise FileFormatError(f"{path} is a database, but not one of COLMAP; give the one of feature extraction")
+
+
+def _read_image(database: Any, image: Any, space: Space) -> Features:
+    camera = _from_colmap(database.read_camera(image.camera_id))
+    table = np.asarray(database.read_keypoints(image.image_id), dtype=np.float32)
+    stored = np.asarray(database.read_descriptors(image.image_id).data)
+    if stored.dtype != np.uint8 or stored.shape != (len(table), space.dim):
+        raise FileFormatError(
+            f"expected 8-bit descriptors ({len(table)}, {space.dim}), got {stored.dtype} {stored.shape}; "
+            "extract SIFT with COLMAP"
+        )
+    return _from_table(table, stored, space, camera)
 
 
 def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Camera) -> Features:
@@ -215,7 +246,7 @@ def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Cam
     )
 
 
-def _from_colmap(camera) -> Camera:  # type: ignore[no-untyped-def]
+def _from_colmap(camera: Any) -> Camera:
     model = camera.model_name if hasattr(camera, "model_name") else camera.model.name
     if model not in MODELS:
         raise InputError(f"camera model {model} is not supported; convert the database to one of {', '.join(MODELS)}")

@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, VeilError
+from veil.files.atomic import writing
 from veil.forms import Form, Points, Subspaces, canonical, lifted_guarantee
 from veil.geometry.rigid import Rigid
 from veil.mapping.points import as_colmap, from_colmap, rigid_from_colmap
@@ -28,9 +29,8 @@ FORMAT = 1
 
 def write_map(folder: Path, scene: Scene) -> None:
     """Write `scene` to a new folder, at once or not at all. Raises InputError if the folder already holds something."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists and is not empty; choose another name or remove it")
-    with _new_folder(folder) as temporary:
+    require_vacant(folder)
+    with writing(folder), _new_folder(folder) as temporary:
         sparse = temporary / "sparse"
         sparse.mkdir()
         _reconstruction(scene).write(sparse)
@@ -39,6 +39,12 @@ def write_map(folder: Path, scene: Scene) -> None:
             _write_space(file, scene.space)
             for name, image in scene.images.items():
                 _write_form(file.create_group(name), image.form)
+
+
+def require_vacant(folder: Path) -> None:
+    """Raise InputError unless `folder` is empty or does not exist yet: ask before long work, not after."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists and is not empty; choose another name or remove it")
 
 
 @contextmanager
@@ -95,7 +101,7 @@ def read_map(folder: Path) -> Scene:
         model = pycolmap.Reconstruction(folder / "sparse")
         with h5py.File(folder / "descriptors.h5", "r") as file:
             if file.attrs.get("veil_map_format") != FORMAT:
-                raise FileFormatError(f"{folder}: map format {file.attrs.get('veil_map_format')!r} is not supported")
+                raise FileFormatError(f"map format {file.attrs.get('veil_map_format')!r} is not supported; build it again")
             return _assemble(model, file, _read_space(file))
     except VeilError as error:
         raise FileFormatError(f"{folder}: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,9 @@ from veil.extract.picture import Picture, picture
 from veil.geometry.camera import Camera
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".gif", ".jp2"}
+
+# What Pillow raises when a file or its metadata are not what they should be.
+_DAMAGE = (OSError, ValueError, SyntaxError, struct.error, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
 def find_pictures(folder: Path) -> list[Path]:
@@ -54,11 +58,12 @@ def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
         raise FileFormatError(f"there is no photograph {path}") from None
     except Image.DecompressionBombError as error:
         raise FileFormatError(f"{path} is too large to decode safely: {error}; shrink it first") from None
-    except (OSError, ValueError, SyntaxError) as error:
+    except _DAMAGE as error:
         raise FileFormatError(f"{path} cannot be decoded as a photograph ({error}); convert it to JPEG or PNG") from None
 
 
 def _to_eight_bits(values: np.ndarray) -> np.ndarray:
-    """16- and 32-bit images scaled by their type's range when they use it, else by their own maximum."""
-    top = 65535.0 if 255 < values.max(initial=0) <= 65535 else max(float(values.max(initial=0)), 1.0)
+    """16-bit, 32-bit and float images scaled by the smallest usual range that holds them: 1, 255, 65535, or their own."""
+    largest = float(values.max(initial=0))
+    top = next((top for top in (1.0, 255.0, 65535.0) if largest <= top), largest)
     return np.clip(values * (255.0 / top) + 0.5, 0, 255).astype(np.uint8)
