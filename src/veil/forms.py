@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Bool, Float32, Float64
 
 from veil.errors import InputError
 from veil.guarantee import Guarantee, NoProof
@@ -128,3 +128,50 @@ def lifted_guarantee(profile: str) -> NoProof:
         + " Keypoint positions, their number, the image size and the intrinsics are sent in clear, and descriptors "
         "that match a map can be estimated by whoever matches them."
     )
+
+
+LINES = NoProof(
+    reason="Random lines hide one coordinate of each keypoint and nothing else; no proof of privacy exists. Lines along "
+    "gravity reveal the exact horizontal coordinate of their features. A point that is seen in four or more images is "
+    "reconstructed, and with it the positions of its keypoints: static private rooms are not protected. Two different "
+    "lines through one keypoint meet in it."
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lines:
+    """A line through each keypoint in place of its position, in the undistorted normalized image plane.
+
+    `coefficients` are (n_x, n_y, c) with unit normal: n . x + c = 0. `aligned` marks lines along gravity; `gravity` is the
+    unit vector that points down in the camera frame (x right, y down, z forward), or None if it is not known.
+    """
+
+    coefficients: Float32[np.ndarray, "_ _"]
+    aligned: Bool[np.ndarray, "_"]
+    gravity: Float64[np.ndarray, "_"] | None
+    releasable: bool
+    guarantee: Guarantee = LINES
+
+    def __post_init__(self) -> None:
+        _require_shape(self.coefficients, (len(self.coefficients), 3), "coefficients")
+        _require_shape(self.aligned, (len(self.coefficients),), "aligned")
+        length = np.hypot(self.coefficients[:, 0], self.coefficients[:, 1])
+        if not np.isfinite(self.coefficients).all() or not (np.abs(length - 1) < 1e-4).all():
+            raise InputError("lines need finite coefficients with normals of unit length")
+        if self.gravity is None and self.aligned.any():
+            raise InputError("lines cannot be aligned with a gravity that is not given")
+        if self.gravity is not None and not abs(float(np.linalg.norm(self.gravity)) - 1) < 1e-6:
+            raise InputError("gravity must be a unit vector")
+
+    def __len__(self) -> int:
+        return len(self.coefficients)
+
+    def take(self, rows: np.ndarray) -> Lines:
+        """The lines of `rows` (indices or a mask)."""
+        return Lines(
+            coefficients=self.coefficients[rows],
+            aligned=self.aligned[rows],
+            gravity=self.gravity,
+            releasable=self.releasable,
+            guarantee=self.guarantee,
+        )

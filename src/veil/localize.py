@@ -13,9 +13,8 @@ from scipy.special import gammaln
 from veil.codebook import Codebook
 from veil.errors import RangeError
 from veil.forms import Form, Points
-from veil.geometry.camera import Camera
-from veil.geometry.rigid import Rigid
-from veil.mapping.points import as_colmap, rigid_from_colmap
+from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.match import MatchOptions, match_pairs
 from veil.scene import Scene
 

@@ -43,6 +43,9 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_ERROR
     except BrokenPipeError:
         return EXIT_OK
+    except OSError as error:  # a full disk, a missing permission
+        print(f"veil: {error}; make room or choose another place", file=sys.stderr)
+        return EXIT_ERROR
     except KeyboardInterrupt:
         print("veil: interrupted; nothing was left half-written", file=sys.stderr)
         return 130

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from veil import chance
 from veil.chance import Secret
-from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, write_json
+from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, say, write_json
 from veil.codebook import Codebook
 from veil.errors import InputError
 from veil.extract import EXTRACTORS, extract
@@ -98,14 +98,18 @@ def _register_privatize(commands) -> None:  # type: ignore[no-untyped-def]
 
 def _extract(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    features = dict(_gather(arguments))
+    features: dict[str, Features] = {}
+    for name, item in _gather(arguments):
+        if name in features:
+            raise InputError(f"two photographs are called {name!r}; extract them to two files, or give a folder above both")
+        features[name] = item
     write_features(arguments.output, sorted(features.items()))
     total = sum(len(item) for item in features.values())
     write_json(
         arguments.json,
         {"images": [{"name": name, "features": len(f), "space": str(f.space)} for name, f in sorted(features.items())]},
     )
-    report(arguments.output, f"{total} raw features of {len(features)} images (do not upload this file)")
+    report(arguments, arguments.output, f"{total} raw features of {len(features)} images (do not upload this file)")
     return 0
 
 
@@ -152,8 +156,8 @@ def _imported_space(arguments: argparse.Namespace) -> Space | None:
     if arguments.imported is None:
         return None
     name, _, dim = arguments.imported.partition(":")
-    if not (dim or "128").isdigit():
-        raise InputError(f"--imported takes NAME or NAME:DIM, got {arguments.imported!r}")
+    if not (dim or "128").isdecimal():
+        raise InputError(f"--imported takes NAME or NAME:DIM, got {arguments.imported!r}; for example superpoint:256")
     return Space(descriptor=name, normalization=arguments.normalization or "L2", dim=int(dim or 128))
 
 
@@ -177,10 +181,10 @@ def _privatize(arguments: argparse.Namespace) -> int:
         notes |= dict.fromkeys(said)
     write_json(arguments.json, {"profile": arguments.profile, "releases": rows})
     for row in rows:
-        print(f"{row['name']:40} -> {row['file']}  {row['features']} features, {row['bytes'] / 1e3:.0f} kB")
-    report(arguments.output, f"{len(rows)} messages; which is which stands only in {ledger.path}")
+        say(arguments, f"{row['name']:40} -> {row['file']}  {row['features']} features, {row['bytes'] / 1e3:.0f} kB")
+    report(arguments, arguments.output, f"{len(rows)} messages; which is which stands only in {ledger.path}")
     for note in notes:
-        print(note)
+        say(arguments, note)
     return 0
 
 

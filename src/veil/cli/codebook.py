@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, write_json
+from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
 from veil.codebook import PCA_DIM, Codebook, Pca, Provenance, WordTraining, fit_pca, spherical_kmeans
 from veil.errors import InputError
 from veil.extract import EXTRACTORS, extract
@@ -47,14 +47,14 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
     build.add_argument("--decoys", action="store_true", help="keep real descriptors instead of centroids: a decoy pool")
     build.add_argument(
-        "--words", type=int, help=f"number of words (default {CENTROIDS}; for --decoys {DECOYS} or as many as there are)"
+        "--words", type=at_least(2), help=f"number of words (default {CENTROIDS}; for --decoys {DECOYS} or as many as there are)"
     )
-    build.add_argument("--slices", type=int, default=16, help="disjoint sub-databases (default %(default)s)")
+    build.add_argument("--slices", type=at_least(1), default=16, help="disjoint sub-databases (default %(default)s)")
     build.add_argument("--descriptor", choices=EXTRACTORS, default="sift", help="default sift")
     build.add_argument("--normalization", choices=("L2", "L1_ROOT"), default="L2", help="of the SIFT (default L2)")
-    build.add_argument("--sample", type=int, default=400_000, help="descriptors to cluster at most (default %(default)s)")
-    build.add_argument("--iterations", type=int, default=15, help="of k-means (default %(default)s)")
-    build.add_argument("--seed", type=int, default=0, help="of the sample and of k-means (default %(default)s)")
+    build.add_argument("--sample", type=at_least(2), default=400_000, help="descriptors to cluster at most (default %(default)s)")
+    build.add_argument("--iterations", type=at_least(1), default=15, help="of k-means (default %(default)s)")
+    build.add_argument("--seed", type=at_least(0), default=0, help="of the sample and of k-means (default %(default)s)")
     build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
     build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")
     build.set_defaults(run=_build)
@@ -89,11 +89,11 @@ def _build(arguments: argparse.Namespace) -> int:
         training.add(features.descriptors, features.image_digest)
     book = _assemble(arguments, training, words)
     write_codebook(arguments.output, book)
-    report(arguments.output, f"{len(book)} {book.kind} from {len(paths) - skipped} photographs")
+    report(arguments, arguments.output, f"{len(book)} {book.kind} from {len(paths) - skipped} photographs")
     if skipped:
-        print(f"{skipped} photographs had no features and were left out")
+        say(arguments, f"{skipped} photographs had no features and were left out")
     if book.remainder:
-        print(f"{book.remainder} words are in no sub-database because {book.slices} does not divide {len(book)}")
+        say(arguments, f"{book.remainder} words are in no sub-database because {book.slices} does not divide {len(book)}")
     return 0
 
 

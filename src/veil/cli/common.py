@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -86,6 +86,22 @@ def quiet_colmap() -> None:
     logging.getLogger("PIL").setLevel(logging.WARNING)
 
 
-def report(path: Path, what: str) -> None:
+def say(arguments: argparse.Namespace, text: str) -> None:
+    """Print for people: on standard output, or on standard error where `--json -` claims that for machines."""
+    print(text, file=sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout)
+
+
+def report(arguments: argparse.Namespace, path: Path, what: str) -> None:
     """Say where something went."""
-    print(f"wrote {what} to {path}")
+    say(arguments, f"wrote {what} to {path}")
+
+
+def at_least(low: int) -> Callable[[str], int]:
+    """An argparse type: an integer of at least `low`."""
+
+    def parse(text: str) -> int:
+        if not (text.isdecimal() and int(text) >= low):
+            raise argparse.ArgumentTypeError(f"must be an integer of at least {low}, got {text!r}")
+        return int(text)
+
+    return parse

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from veil import chance
 from veil.attacks.repeat import intersect
-from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, write_json
+from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, report, write_json
 from veil.evaluate.localization import Outcome, Query, Study, Variant, demo_variants, run
 from veil.extract.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -50,7 +50,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("-o", "--output", type=Path, default=Path("veil-demo"), metavar="FOLDER", help="default veil-demo")
     parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of another place, to be refused")
     parser.add_argument("--max-features", type=int, default=1536, help="per image (default %(default)s)")
-    parser.add_argument("--workers", type=int, default=2, help="image pairs at a time (default 2)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
     add_json(parser)
     parser.set_defaults(run=_demo)
 
@@ -94,7 +94,7 @@ def _demo(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, records)
     if str(arguments.json) != "-":
         _print(outcomes, strangers, extent)
-        report(arguments.output / "report.html", "the report")
+    report(arguments, arguments.output / "report.html", "the report")
     return 0
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from veil.chance import seeded
-from veil.cli.common import Bar, add_command, add_json, progress, quiet_colmap, report, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
 from veil.evaluate.homographies import ImageSequence, Row, default_cases, evaluate
 from veil.extract.sift import SiftOptions, extract_sift
 from veil.files.atomic import write_text
@@ -40,7 +40,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     homographies.add_argument("--codebook", type=Path, metavar="FILE", help="centroids and PCA; default: the bundled one")
     homographies.add_argument("--decoys", type=Path, metavar="FILE", help="real descriptors; default: the bundled pool")
     homographies.add_argument("--study", default="homographies", help="name that seeds the study (default %(default)s)")
-    homographies.add_argument("--workers", type=int, default=2, help="image pairs at a time (default 2)")
+    homographies.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
     homographies.add_argument("--figure", type=Path, metavar="FILE", help="draw the curves (.png or .svg)")
     homographies.add_argument("--calibrate", type=Path, metavar="FILE", help="write the best ratio of each case (JSON)")
     add_json(homographies)
@@ -71,10 +71,10 @@ def _homographies(arguments: argparse.Namespace) -> int:
     if arguments.figure:
         pairs = records[0]["pairs"]
         draw_accuracy(arguments.figure, records, title=f"SIFT, {len(sequences)} sequences, {pairs} pairs")
-        report(arguments.figure, "the figure")
+        report(arguments, arguments.figure, "the figure")
     if arguments.calibrate:
         _write_ratios(arguments.calibrate, rows)
-        report(arguments.calibrate, "calibrated ratios")
+        report(arguments, arguments.calibrate, "calibrated ratios")
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from veil.cli.common import add_command, add_json, write_json
 from veil.errors import FileFormatError
 from veil.files.atomic import read_bytes
-from veil.files.client import Ledger
+from veil.files.client import read_ledger
 from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
 from veil.files.maps import read_map
@@ -125,7 +125,7 @@ def _feature_facts(path: Path) -> dict:
 
 
 def _ledger_facts(path: Path) -> dict:
-    entries = Ledger(path.parent).entries()
+    entries = read_ledger(path)
     lines = [
         f"{datetime.fromtimestamp(e.released_at):%Y-%m-%d %H:%M} {e.name} as {e.released_as}: {e.features} features, "
         f"{e.parameters}{', drawn afresh' if e.fresh else ''}"

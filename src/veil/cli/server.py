@@ -7,16 +7,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, quiet_colmap, report, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.codebook import Codebook
 from veil.errors import InputError, WireError
 from veil.files.atomic import read_bytes
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.features import read_features
-from veil.files.maps import read_map, write_map
+from veil.files.maps import read_map, require_vacant, write_map
 from veil.forms import Subspaces
 from veil.localize import Localization, LocalizeOptions, NoPose, localize
-from veil.mapping import MapImage, NoMap, build_map
+from veil.mapping import MapImage, MapOptions, NoMap, build_map
 from veil.match import MatchOptions, match, match_pairs
 from veil.match.neighbors import distance_name
 from veil.match.pairs import all_pairs
@@ -56,7 +56,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("input", type=Path, help="folder of .veil messages, or raw features (.h5)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="map to write")
-    parser.add_argument("--seed", type=int, default=0, help="of RANSAC and mapping (default 0)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC and mapping (default 0)")
     _add_matching(parser)
     add_json(parser)
     parser.set_defaults(run=_map)
@@ -73,7 +73,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("queries", type=Path, nargs="+", help=".veil messages, or raw features (.h5)")
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="of the queries; default: the bundled one")
     parser.add_argument("--max-error", type=float, default=8.0, metavar="PX", help="inlier threshold (default 8)")
-    parser.add_argument("--seed", type=int, default=0, help="of RANSAC (default 0)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
     _add_matching(parser)
     add_json(parser)
     parser.set_defaults(run=_localize)
@@ -81,7 +81,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 def _add_matching(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ratio", default="none", metavar="R", help="ratio test: none (default), auto, or a number")
-    parser.add_argument("--workers", type=int, default=2, help="image pairs at a time (default 2)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
 
 
 def _options(arguments: argparse.Namespace, left, right) -> MatchOptions:  # type: ignore[no-untyped-def]
@@ -118,15 +118,23 @@ def load_images(path: Path) -> dict[str, MapImage]:
 
 
 def _match(arguments: argparse.Namespace) -> int:
-    left, right = (next(iter(load_images(path).values())) for path in (arguments.left, arguments.right))
+    left, right = (_only_image(path) for path in (arguments.left, arguments.right))
     options = _options(arguments, left.form, right.form)
     found = match(left.form, right.form, options)
-    print(f"{len(found)} mutual nearest neighbors of {len(left.form)} and {len(right.form)} features, {found_by(left, right)}")
+    counts = f"{len(left.form)} and {len(right.form)}"
+    say(arguments, f"{len(found)} mutual nearest neighbors of {counts} features, {found_by(left, right)}")
     write_json(
         arguments.json,
         {"distance": found_by(left, right), "matches": found.indices.tolist(), "distances": found.distances.tolist()},
     )
     return 0
+
+
+def _only_image(path: Path) -> MapImage:
+    images = list(load_images(path).values())
+    if len(images) != 1:
+        raise InputError(f"{path} holds {len(images)} images; `veil match` takes one on each side, give single messages")
+    return images[0]
 
 
 def found_by(left: MapImage, right: MapImage) -> str:
@@ -136,6 +144,7 @@ def found_by(left: MapImage, right: MapImage) -> str:
 
 def _map(arguments: argparse.Namespace) -> int:
     quiet_colmap()
+    require_vacant(arguments.output)
     images = load_images(arguments.input)
     names = sorted(images)
     if len(names) < 2:
@@ -145,7 +154,7 @@ def _map(arguments: argparse.Namespace) -> int:
     with Bar("matching") as bar:
         matches = match_pairs(forms, all_pairs(names), options=options, workers=arguments.workers, progress=bar)
     with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, Bar("mapping") as bar:
-        scene = build_map(images, matches, workdir=Path(workdir), progress=bar)
+        scene = build_map(images, matches, workdir=Path(workdir), options=MapOptions(seed=arguments.seed), progress=bar)
     if isinstance(scene, NoMap):
         raise InputError(f"no map: {scene.reason}")
     write_map(arguments.output, scene)
@@ -158,11 +167,12 @@ def _map(arguments: argparse.Namespace) -> int:
         "public": scene.is_public,
     }
     write_json(arguments.json, facts)
-    print(
+    say(
+        arguments,
         f"{facts['registered']} of {facts['images']} images, {facts['points']} points, "
-        f"{scene.mean_reprojection_error_px:.2f} px mean reprojection error"
+        f"{scene.mean_reprojection_error_px:.2f} px mean reprojection error",
     )
-    report(arguments.output, "the public map" if scene.is_public else "the private map")
+    report(arguments, arguments.output, "the public map" if scene.is_public else "the private map")
     return 0
 
 
@@ -201,7 +211,7 @@ def _localize(arguments: argparse.Namespace) -> int:
                     query.camera, query.keypoints, query.form, scene, codebook=codebook, options=options, progress=bar
                 )
             rows.append(_row(name, found, time.perf_counter() - start))
-            _print_pose(name, found)
+            say(arguments, _pose_line(name, found))
     write_json(arguments.json, {"queries": rows})
     return 0 if all(row["status"] == "localized" for row in rows) else 3
 
@@ -225,9 +235,8 @@ def _row(name: str, found: Localization | NoPose, seconds: float) -> dict:
     }
 
 
-def _print_pose(name: str, found: Localization | NoPose) -> None:
+def _pose_line(name: str, found: Localization | NoPose) -> str:
     if isinstance(found, NoPose):
-        print(f"{name}: no pose: {found.reason}")
-        return
+        return f"{name}: no pose: {found.reason}"
     center = " ".join(f"{value:.4f}" for value in found.cam_from_world.center)
-    print(f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches")
+    return f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches"

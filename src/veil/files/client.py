@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import platformdirs
 
@@ -84,7 +85,7 @@ class Ledger:
         self.path = folder / "ledger.sqlite"
         with writing(self.path):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._connected() as connection:
+        with _connected(self.path) as connection:
             connection.executescript(_SCHEMA)
 
     def record(self, entry: Entry, *, allow_second: bool = False) -> bool:
@@ -95,7 +96,7 @@ class Ledger:
         under equal parameters repeat the same subspaces, so they are no second one. Check and entry are one
         transaction.
         """
-        with self._connected() as connection:
+        with _connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
             rows = connection.execute(
                 "SELECT parameters, fresh, message_digest FROM releases WHERE image_digest = ?", (entry.image_digest,)
@@ -126,30 +127,36 @@ class Ledger:
 
     def entries(self) -> list[Entry]:
         """All lines, oldest first."""
-        with self._connected() as connection:
-            rows = connection.execute("SELECT * FROM releases ORDER BY released_at").fetchall()
-        return [
-            Entry(
-                image_digest=row[0],
-                released_as=row[1],
-                name=row[2],
-                parameters=row[3],
-                features=row[4],
-                message_digest=row[5],
-                fresh=bool(row[6]),
-                released_at=row[7],
-            )
-            for row in rows
-        ]
+        return read_ledger(self.path)
 
-    @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+
+def read_ledger(path: Path) -> list[Entry]:
+    """The lines of a ledger, oldest first, without touching it. Raises FileFormatError if it is none."""
+    with _connected(path, mode="ro") as connection:
+        rows = connection.execute("SELECT * FROM releases ORDER BY released_at").fetchall()
+    return [
+        Entry(
+            image_digest=row[0],
+            released_as=row[1],
+            name=row[2],
+            parameters=row[3],
+            features=row[4],
+            message_digest=row[5],
+            fresh=bool(row[6]),
+            released_at=row[7],
+        )
+        for row in rows
+    ]
+
+
+@contextmanager
+def _connected(path: Path, *, mode: Literal["rwc", "ro"] = "rwc") -> Iterator[sqlite3.Connection]:
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", timeout=30, uri=True)
         try:
-            connection = sqlite3.connect(self.path, timeout=30)
-            try:
-                with connection:
-                    yield connection
-            finally:
-                connection.close()
-        except sqlite3.DatabaseError as error:
-            raise FileFormatError(f"the ledger {self.path} cannot be used ({error}); restore it from a backup") from None
+            with connection:
+                yield connection
+        finally:
+            connection.close()
+    except sqlite3.DatabaseError as error:
+        raise FileFormatError(f"the ledger {path} cannot be used ({error}); restore it from a backup") from None

@@ -19,8 +19,8 @@ import numpy as np
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.atomic import writing
 from veil.forms import Form, Points, Subspaces, canonical, lifted_guarantee
-from veil.geometry.rigid import Rigid
-from veil.mapping.points import as_colmap, from_colmap, rigid_from_colmap
+from veil.geometry.camera import as_colmap, from_colmap
+from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from veil.errors import InputError, RangeError
 
@@ -77,3 +78,26 @@ def parse(text: str, width_px: int, height_px: int) -> Camera:
     except ValueError:
         raise InputError(f"camera {text!r} is not of the form MODEL,p1,p2,... with COLMAP's model names") from None
     return Camera(model=model.strip().upper(), width_px=width_px, height_px=height_px, params=params)
+
+
+def as_colmap(camera: Camera) -> Any:
+    """The camera as pycolmap's object."""
+    import pycolmap
+
+    return pycolmap.Camera(
+        model=camera.model,
+        width=camera.width_px,
+        height=camera.height_px,
+        params=list(camera.params),
+        has_prior_focal_length=camera.focal_is_known,
+    )
+
+
+def from_colmap(camera: Any) -> Camera:
+    """pycolmap's camera as ours; a mapped camera counts as known."""
+    return Camera(
+        model=camera.model_name if hasattr(camera, "model_name") else camera.model.name,
+        width_px=camera.width,
+        height_px=camera.height,
+        params=tuple(float(value) for value in camera.params),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -38,3 +39,9 @@ def rotation_angle_deg(rotation: Float64[np.ndarray, "3 3"]) -> float:
     sine = float(np.linalg.norm(rotation - rotation.T)) / (2 * math.sqrt(2))
     cosine = (float(np.trace(rotation)) - 1) / 2
     return math.degrees(math.atan2(sine, cosine))
+
+
+def rigid_from_colmap(cam_from_world: Any) -> Rigid:
+    """pycolmap's Rigid3d as ours."""
+    matrix = np.asarray(cam_from_world.matrix(), dtype=np.float64)
+    return Rigid(rotation=matrix[:, :3].copy(), translation=matrix[:, 3].copy())

@@ -12,8 +12,8 @@ from jaxtyping import Float32
 
 from veil.errors import InputError
 from veil.forms import Form
-from veil.geometry.camera import Camera
-from veil.geometry.rigid import Rigid
+from veil.geometry.camera import Camera, as_colmap, from_colmap
+from veil.geometry.rigid import rigid_from_colmap
 from veil.match.neighbors import Matches
 from veil.scene import MappedImage, Scene
 
@@ -151,35 +151,6 @@ def _write_image(database: Any, name: str, camera_id: int) -> int:
     frame.add_data_id(image.data_id)
     database.write_frame(frame, use_frame_id=True)
     return image_id
-
-
-def as_colmap(camera: Camera) -> Any:
-    """The camera as pycolmap's object."""
-    import pycolmap
-
-    return pycolmap.Camera(
-        model=camera.model,
-        width=camera.width_px,
-        height=camera.height_px,
-        params=list(camera.params),
-        has_prior_focal_length=camera.focal_is_known,
-    )
-
-
-def from_colmap(camera: Any) -> Camera:
-    """pycolmap's camera as ours; a mapped camera counts as known."""
-    return Camera(
-        model=camera.model_name if hasattr(camera, "model_name") else camera.model.name,
-        width_px=camera.width,
-        height_px=camera.height,
-        params=tuple(float(value) for value in camera.params),
-    )
-
-
-def rigid_from_colmap(cam_from_world: Any) -> Rigid:
-    """pycolmap's Rigid3d as ours."""
-    matrix = np.asarray(cam_from_world.matrix(), dtype=np.float64)
-    return Rigid(rotation=matrix[:, :3].copy(), translation=matrix[:, 3].copy())
 
 
 def _scene(model: Any, names: Mapping[int, str], images: Mapping[str, MapImage]) -> Scene:

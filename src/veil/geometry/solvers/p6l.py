@@ -1,0 +1,35 @@
+"""A camera from six lines through the projections of known points (Speciale et al. 2019; Geppert et al. 2020, Sec. 3.3).
+
+    l_i^T (R X_i + t) = 0,   i = 1..6
+
+Solved by PoseLib (Kukelova et al., E3Q3). If all six lines follow gravity nothing bounds the height, and there is no solution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64
+
+from veil.errors import InputError
+from veil.geometry.rigid import Rigid
+
+MINIMAL_LINES = 6
+
+
+def pose_from_six_lines(lines: Float64[np.ndarray, "_ 3"], points: Float64[np.ndarray, "_ 3"]) -> list[Rigid]:
+    """All real solutions (up to eight) with all six points in front of the camera.
+
+    `lines` are in the normalized image plane, any scale. Raises InputError for another number of lines.
+    """
+    import poselib
+
+    if len(lines) != MINIMAL_LINES or len(points) != MINIMAL_LINES:
+        raise InputError(f"this solver takes {MINIMAL_LINES} lines and points, got {len(lines)} and {len(points)}")
+    unit = lines / np.linalg.norm(lines, axis=1, keepdims=True)
+    poses = []
+    for solution in poselib.p6lp(list(unit), list(points)):
+        matrix = np.asarray(solution.Rt, dtype=np.float64)
+        pose = Rigid(rotation=matrix[:, :3].copy(), translation=matrix[:, 3].copy())
+        if ((points @ pose.rotation.T + pose.translation)[:, 2] > 0).all():
+            poses.append(pose)
+    return poses

@@ -1,0 +1,158 @@
+"""What a message carries and refuses to carry, field by field; the fuzz of decoding is in test_wire_fuzz.py."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from veil.errors import InputError, WireError
+from veil.forms import Subspaces
+from veil.geometry.camera import MODELS, Camera
+from veil.space import Space
+from veil.wire.codec import CHECKSUM_BYTES, MAX_FEATURES, decode, encode
+from veil.wire.message import Upload
+from worlds import camera, generator, sift_like, subspaces, unit
+
+SMALL = Space(descriptor="sift", normalization="L2", dim=8)
+
+
+def upload(space: Space = SMALL, *, count: int = 5, m: int = 2) -> Upload:
+    random = generator(f"codec {space} {count} {m}")
+    form = subspaces(random, unit(sift_like(random, count, space.dim)), m, space)
+    return Upload(camera=camera(), keypoints=random.uniform(0, 400, (count, 2)).astype(np.float32), form=form)
+
+
+def with_form(changed: Subspaces) -> Upload:
+    return Upload(camera=camera(), keypoints=np.zeros((len(changed), 2), dtype=np.float32), form=changed)
+
+
+def resealed(body: bytes) -> bytes:
+    return body + hashlib.blake2b(body, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest()
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("model", MODELS)
+def test_every_camera_survives_exactly(model: str, known: bool) -> None:
+    """Inverse pair, to the last bit: parameters travel in double precision."""
+    params = tuple(math.pi * (k + 1) for k in range(MODELS[model]))
+    sent = Camera(model=model, width_px=65535, height_px=1, params=params, focal_is_known=known)
+    assert decode(encode(replace(upload(), camera=sent), dtype="float16")).camera == sent
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        replace(SMALL, normalization="L1_ROOT"),
+        replace(SMALL, descriptor="x" * 32),
+        replace(SMALL, descriptor="a b"),
+        replace(SMALL, codebook="0f" * 32),
+        replace(SMALL, codebook="0f" * 32, dither_steps=4.0),
+        replace(SMALL, dim=2),
+    ],
+    ids=str,
+)
+def test_every_part_of_the_space_survives_exactly(space: Space) -> None:
+    """Inverse pair: a space that changed on the wire would compare with nothing, or with the wrong thing."""
+    assert decode(encode(upload(space, m=1), dtype="float32")).form.space == space
+
+
+def test_what_decode_would_refuse_is_not_encoded() -> None:
+    """No features, a name that the header would cut off, numbers that are none: refused on the device."""
+    good = upload().form
+    nothing = good.take(np.arange(0))
+    far = replace(good, origin=good.origin * np.float32(1e5))
+    broken = replace(good, basis=good.basis * np.float32(np.nan))
+    for form, words in (
+        (nothing, "1 to 131072 features"),
+        (replace(good, profile="seventeen letters"), "1 to 16 printable"),
+        (replace(good, profile=""), "1 to 16 printable"),
+        (replace(good, profile="härtened"), "1 to 16 printable"),
+        (far, "NaN, infinity or numbers far"),
+        (broken, "NaN, infinity or numbers far"),
+    ):
+        with pytest.raises(InputError, match=words):
+            encode(with_form(form), dtype="float16")
+    assert (
+        decode(encode(with_form(replace(good, profile="sixteen letters!")), dtype="float16")).form.profile == "sixteen letters!"
+    )
+
+
+def test_the_number_of_features_is_limited() -> None:
+    """One more than the limit is refused before anything is written."""
+    count = MAX_FEATURES + 1
+    form = Subspaces(
+        origin=np.zeros((count, 2), dtype=np.float32),
+        basis=np.ones((count, 1, 2), dtype=np.float32),
+        space=replace(SMALL, dim=2),
+        guarantee=upload().form.guarantee,
+        profile="paper",
+        releasable=True,
+    )
+    with pytest.raises(InputError, match=f"1 to {MAX_FEATURES} features, got {count}"):
+        encode(with_form(form), dtype="float16")
+
+
+def test_every_value_of_every_small_field() -> None:
+    """Enumeration of the header's bytes with a good checksum: exactly the documented values are accepted."""
+    body = encode(upload(), dtype="float16")[:-CHECKSUM_BYTES]
+    # docs/reference/wire.md: offset -> values that leave a message of the same length valid.
+    models_of_four_parameters = {i for i, name in enumerate(MODELS) if MODELS[name] == 4}
+    valid = {4: {1}, 5: {1}, 6: {2}, 7: models_of_four_parameters, 8: {0, 1}, 9: {0, 1}}
+    for offset, accepted in valid.items():
+        for value in range(256):
+            changed = bytearray(body)
+            changed[offset] = value
+            if value in accepted:
+                decode(resealed(bytes(changed)))
+            else:
+                with pytest.raises(WireError):
+                    decode(resealed(bytes(changed)))
+
+
+def test_distances_between_uploads_survive_half_precision() -> None:
+    """Second method: squared gaps from the normal equations in float64, before and after the wire."""
+    sent = upload(replace(SMALL, dim=64), count=12, m=4)
+    got = decode(encode(sent, dtype="float16"))
+    for i in range(12):
+        for j in range(i):
+            before = _gap(sent.form, i, j)
+            assert _gap(got.form, i, j) == pytest.approx(before, abs=3e-3)
+            assert before > 0.05  # so that the tolerance means something
+
+
+def _gap(form: Subspaces, i: int, j: int) -> float:
+    directions = np.vstack([form.basis[i], form.basis[j]]).astype(np.float64)
+    offset = form.origin[j].astype(np.float64) - form.origin[i]
+    inside = np.linalg.lstsq(directions.T, offset, rcond=None)[0] @ directions
+    return float(np.linalg.norm(offset - inside))
+
+
+@pytest.mark.parametrize(("dim", "m", "count"), [(64, 32, 60), (256, 200, 6), (1024, 1000, 1), (2, 1, 20000)])
+def test_memory_of_extreme_shapes_stays_a_small_multiple(dim: int, m: int, count: int) -> None:
+    """Few wide bases or many narrow ones: QR in float64 needs copies, but never of the whole message at once."""
+    random = generator("extreme")
+    space = replace(SMALL, dim=dim)
+    basis = random.normal(size=(count, m, dim)).astype(np.float32)
+    form = Subspaces(
+        origin=np.zeros((count, dim), dtype=np.float32),
+        basis=basis / np.linalg.norm(basis, axis=2, keepdims=True),
+        space=space,
+        guarantee=upload().form.guarantee,
+        profile="paper",
+        releasable=True,
+    )
+    message = encode(with_form(form), dtype="float16")
+    tracemalloc.start()
+    try:
+        decode(message)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # One basis of 1000 x 1024 halves takes 2 MB here and 4 + 1 float64 copies during QR: 8 bytes for 2, five times.
+    assert peak < 24 * len(message) + (4 << 20)
+    assert peak < 16 * len(message) + (4 << 20) or count == 1
