@@ -8,12 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from veil.chance import seeded
 from veil.codebook import Codebook
 from veil.errors import RangeError, SpaceError
+from veil.features import Features
 from veil.files.codebooks import bundled_codebook
-from veil.forms import Form, Points
+from veil.forms import Form, Lines, Points
 from veil.geometry.rigid import rotation_angle_deg
-from veil.localize import Localization, LocalizeOptions, NoPose, chance_poses, localize
+from veil.localize import P6L, Localization, LocalizeOptions, NoPose, chance_poses, line_agreement, localize, point_agreement
+from veil.privatize.lines import LineOptions, lift_to_lines
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 from worlds import World, camera, generator, sift_like, subspaces, unit, world
@@ -114,8 +117,59 @@ def test_chance_poses_is_the_stated_formula() -> None:
     """Golden value, by hand in integers: n = 10, k = 6, p = pi 8^2 / (640 480): 4 * 7 * C(10,3) * C(7,3) * p^3."""
     p = math.pi * 64 / (640 * 480)
     expected = math.log10(4 * 7 * math.comb(10, 3) * math.comb(7, 3) * p**3)
-    assert chance_poses(6, 10, camera(), 8.0) == pytest.approx(expected)
-    assert chance_poses(3, 10, camera(), 8.0) == math.inf
+    assert chance_poses(6, 10, point_agreement(camera(), 8.0)) == pytest.approx(expected)
+    assert chance_poses(3, 10, p) == math.inf
+
+
+def lines_through(name: str, share: float) -> Lines:
+    """The lines of a view of the world, a share along gravity."""
+    image = Features(
+        keypoints=WORLD.keypoints[name],
+        descriptors=WORLD.form(name).vectors,
+        space=SPACE,
+        camera=WORLD.camera,
+        image_digest=bytes(32),
+    )
+    down = WORLD.poses[name].rotation @ np.array([0, 1.0, 0])
+    return lift_to_lines(image, gravity=down, chance=seeded(f"lines {share}"), options=LineOptions(aligned_share=share))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize("query_m", [0, 4])
+def test_lines_localize_where_points_do(share: float, query_m: int) -> None:
+    """Planted pose from lines alone, with raw descriptors and with subspaces (traps S12)."""
+    form: Form = WORLD.form("02")
+    if query_m:
+        form = subspaces(generator("line query"), WORLD.form("02").vectors, query_m, SPACE)
+    found = localize(WORLD.camera, lines_through("02", share), form, scene_of(WORLD, without="02"))
+    assert isinstance(found, Localization)
+    assert np.linalg.norm(found.cam_from_world.center - WORLD.poses["02"].center) < 0.03
+    assert rotation_angle_deg(found.cam_from_world.rotation @ WORLD.poses["02"].rotation.T) < 0.3
+
+
+def test_noise_is_refused_from_lines_too() -> None:
+    """S6: lines agree by chance far more often than points, and the criterion knows."""
+    scene = scene_of(WORLD, without="02")
+    lines = lines_through("02", 0.5)
+    for index in range(2):
+        random = generator(f"line noise {index}")
+        vectors = unit(sift_like(random, len(lines))).astype(np.float32)
+        found = localize(WORLD.camera, lines, Points(vectors=vectors, space=SPACE), scene)
+        assert isinstance(found, NoPose)
+    shuffled = lines.take(generator("line shuffle").permutation(len(lines)))
+    assert isinstance(localize(WORLD.camera, shuffled, WORLD.form("02"), scene), NoPose)
+
+
+def test_a_line_agrees_with_a_point_as_often_as_stated() -> None:
+    """Simulation: lines through uniform keypoints at uniform angles, against points anywhere; the bound holds."""
+    random = generator("agreement")
+    xy, point = random.uniform([0, 0], [640, 480], (200_000, 2)), random.uniform([0, 0], [640, 480], (200_000, 2))
+    theta = random.uniform(0, np.pi, 200_000)
+    distance = np.abs(((xy - point) * np.stack([np.cos(theta), np.sin(theta)], axis=1)).sum(axis=1))
+    share = float((distance < 4).mean())
+    bound = line_agreement(camera(), 4.0)
+    assert bound / 3 < share < bound
+    assert chance_poses(40, 200, bound, P6L) < chance_poses(30, 200, bound, P6L)
 
 
 def test_chance_poses_bounds_what_noise_reaches() -> None:
@@ -123,7 +177,7 @@ def test_chance_poses_bounds_what_noise_reaches() -> None:
     random = generator("simulation")
     p = math.pi * 64 / (640 * 480)
     best = max(3 + random.binomial(997, p, 4 * 3000).max() for _ in range(200))
-    assert chance_poses(int(best), 1000, camera(), 8.0) > -2
+    assert chance_poses(int(best), 1000, p) > -2
 
 
 @pytest.mark.parametrize(

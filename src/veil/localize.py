@@ -12,22 +12,35 @@ from scipy.special import gammaln
 
 from veil.codebook import Codebook
 from veil.errors import RangeError
-from veil.forms import Form, Points
+from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.ransac import RansacOptions
+from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.match import MatchOptions, match_pairs
 from veil.scene import Scene
 
-MINIMAL_SAMPLE = 3  # P3P
-POSES_PER_SAMPLE = 4
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """What chance needs to know of a minimal solver: matches in a sample, and poses that one sample may give."""
+
+    size: int
+    poses: int
+
+
+P3P = Sampling(size=3, poses=4)
+P6L = Sampling(size=6, poses=8)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalizeOptions:
-    """`max_error_px` is the inlier threshold; a pose needs `min_inliers` keypoints on different points *and* fewer
+    """`max_error_px` is the inlier threshold of points, `line_error_px` that of lines (a distance to a line underestimates
+    that to the hidden keypoint, traps S7); a pose needs `min_inliers` keypoints on different points *and* fewer
     than 10^`max_log10_nfa` expected chance poses as good as it (docs/theory/localization.md)."""
 
     max_error_px: float = 8.0
+    line_error_px: float = 4.0
     min_inliers: int = 15
     max_log10_nfa: float = -6.0
     matching: MatchOptions = field(default_factory=MatchOptions)
@@ -35,8 +48,9 @@ class LocalizeOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.max_error_px < math.inf:
-            raise RangeError(f"max_error_px must be positive and finite, got {self.max_error_px!r}")
+        for name in ("max_error_px", "line_error_px"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
         if self.min_inliers < 6:
             raise RangeError(f"min_inliers below 6 accepts chance, got {self.min_inliers!r}")
         if not self.max_log10_nfa <= 0:
@@ -45,7 +59,8 @@ class LocalizeOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Localization:
-    """A pose with its evidence. `covariance` is of (rotation, translation) in the camera frame, from the inliers.
+    """A pose with its evidence. `covariance` is of (rotation, translation) in the camera frame, from the inliers; None where
+    the pose came from lines.
 
     `keypoint_rows` and `point_rows` list the inlier correspondences; whoever runs this sees them, and can estimate
     the descriptors of exactly these features (traps D16).
@@ -75,7 +90,7 @@ class NoPose:
 
 def localize(
     camera: Camera,
-    keypoints: Float32[np.ndarray, "features 2"],
+    seen: Float32[np.ndarray, "features 2"] | Lines,
     form: Form,
     scene: Scene,
     *,
@@ -85,7 +100,7 @@ def localize(
 ) -> Localization | NoPose:
     """Match a query with every image of `scene`, estimate the pose by LO-RANSAC and refinement, and weigh it.
 
-    A public scene and a private query use the point-to-subspace distance, a private scene subspace-to-subspace.
+    `seen` are the query's keypoints (pixels), or the lines that hide them. A public scene and a private query use the point-to-subspace distance, a private scene subspace-to-subspace.
     `codebook` is the one the query was privatized with; a hardened query against a public map needs it.
     Raises SpaceError if query and scene cannot be compared.
     """
@@ -94,13 +109,12 @@ def localize(
     count = len(keypoint_rows)
     if count < options.min_inliers:
         return NoPose(reason=f"only {count} features match the map; is it of this place?", correspondences=count)
-    xy = keypoints[keypoint_rows].astype(np.float64)
-    estimate = _estimate(camera, xy, scene.points[point_rows], options)
+    estimate = _estimate(camera, seen, keypoint_rows, scene.points[point_rows], options)
     if estimate is None:
         return NoPose(reason=f"no pose explains the {count} matches; is the map of this place?", correspondences=count)
-    inlier = _one_to_one(estimate["inlier_mask"], keypoint_rows, point_rows)
+    inlier = _one_to_one(estimate.mask, keypoint_rows, point_rows)
     found = int(inlier.sum())
-    log10_nfa = chance_poses(found, len(np.unique(keypoint_rows)), camera, options.max_error_px)
+    log10_nfa = chance_poses(found, len(np.unique(keypoint_rows)), estimate.agreement, estimate.sampling)
     if found < options.min_inliers or log10_nfa > options.max_log10_nfa:
         return NoPose(
             reason=f"the best pose has {found} of {count} matches as inliers, which chance also gives "
@@ -108,10 +122,9 @@ def localize(
             correspondences=count,
             inliers=found,
         )
-    covariance = estimate.get("covariance")
     return Localization(
-        cam_from_world=rigid_from_colmap(estimate["cam_from_world"]),
-        covariance=None if covariance is None else np.asarray(covariance, dtype=np.float64),
+        cam_from_world=estimate.pose,
+        covariance=estimate.covariance,
         keypoint_rows=keypoint_rows[inlier],
         point_rows=point_rows[inlier],
         correspondences=count,
@@ -146,7 +159,26 @@ def _comparable(map_form: Form, query: Form, codebook: Codebook | None) -> Form:
     return map_form
 
 
-def _estimate(camera: Camera, xy: np.ndarray, xyz: np.ndarray, options: LocalizeOptions) -> dict | None:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Estimate:
+    """A pose with its inliers, and what weighs it: the chance that a wrong match agrees, and the solver's sampling."""
+
+    pose: Rigid
+    mask: Bool[np.ndarray, "pairs"]
+    covariance: Float64[np.ndarray, "6 6"] | None
+    agreement: float
+    sampling: Sampling
+
+
+def _estimate(
+    camera: Camera, seen: np.ndarray | Lines, rows: np.ndarray, xyz: np.ndarray, options: LocalizeOptions
+) -> _Estimate | None:
+    if isinstance(seen, Lines):
+        return _from_lines(camera, seen.take(rows), xyz, options)
+    return _from_points(camera, seen[rows].astype(np.float64), xyz, options)
+
+
+def _from_points(camera: Camera, xy: np.ndarray, xyz: np.ndarray, options: LocalizeOptions) -> _Estimate | None:
     import pycolmap
 
     estimation = pycolmap.AbsolutePoseEstimationOptions()
@@ -155,8 +187,39 @@ def _estimate(camera: Camera, xy: np.ndarray, xyz: np.ndarray, options: Localize
     estimation.ransac.random_seed = options.seed
     refinement = pycolmap.AbsolutePoseRefinementOptions()
     refinement.refine_focal_length = not camera.focal_is_known
-    return pycolmap.estimate_and_refine_absolute_pose(
+    found = pycolmap.estimate_and_refine_absolute_pose(
         xy, xyz, as_colmap(camera), estimation, refinement, return_covariance=True
+    )
+    if found is None:
+        return None
+    covariance = found.get("covariance")
+    return _Estimate(
+        pose=rigid_from_colmap(found["cam_from_world"]),
+        mask=np.asarray(found["inlier_mask"], dtype=bool),
+        covariance=None if covariance is None else np.asarray(covariance, dtype=np.float64),
+        agreement=point_agreement(camera, options.max_error_px),
+        sampling=P3P,
+    )
+
+
+def _from_lines(camera: Camera, lines: Lines, xyz: np.ndarray, options: LocalizeOptions) -> _Estimate | None:
+    corners = np.array([[0.0, 0.0], [camera.width_px, camera.height_px]])
+    problem = LineResection(
+        lines=lines.coefficients.astype(np.float64),
+        points=xyz,
+        aligned=lines.aligned,
+        focal_px=camera.focal_px,
+        half_extent=1.1 * np.abs(np.asarray(as_colmap(camera).cam_from_img(corners))).max(axis=0),
+    )
+    found = resect_from_lines(problem, RansacOptions(max_error=options.line_error_px, seed=options.seed))
+    if found is None:
+        return None
+    return _Estimate(
+        pose=found.model,
+        mask=found.inliers,
+        covariance=None,
+        agreement=line_agreement(camera, options.line_error_px),
+        sampling=P6L,
     )
 
 
@@ -173,18 +236,28 @@ def _one_to_one(
     return mask
 
 
-def chance_poses(inliers: int, matches: int, camera: Camera, max_error_px: float) -> float:
+def point_agreement(camera: Camera, max_error_px: float) -> float:
+    """Probability that a keypoint at a random place lies within `max_error_px` of a given one: pi t^2 / (w h)."""
+    return min(1.0, math.pi * max_error_px**2 / (camera.width_px * camera.height_px))
+
+
+def line_agreement(camera: Camera, max_error_px: float) -> float:
+    """Probability that a random line passes within `max_error_px` of a given point, at most 2 t diagonal / (w h)."""
+    diagonal = math.hypot(camera.width_px, camera.height_px)
+    return min(1.0, 2 * max_error_px * diagonal / (camera.width_px * camera.height_px))
+
+
+def chance_poses(inliers: int, matches: int, agreement: float, sampling: Sampling = P3P) -> float:
     """log10 of the expected number of poses as good as this if all matches were uniform noise (NFA).
 
-    Moisan and Stival 2004, Eq. 6, with P3P: each of the C(n, 3) samples gives up to 4 poses; of the other n - 3
-    matches a wrong one falls within the threshold of its projection with probability pi t^2 / (width height).
+    Moisan and Stival 2004, Eq. 6: each of the C(n, s) samples gives up to `sampling.poses` poses, and of the other n - s
+    matches a wrong one agrees with probability `agreement` (docs/theory/localization.md, Eq. 2).
     """
-    if inliers <= MINIMAL_SAMPLE:
+    if inliers <= sampling.size:
         return math.inf
-    p = min(1.0, math.pi * max_error_px**2 / (camera.width_px * camera.height_px))
-    others, agreeing = matches - MINIMAL_SAMPLE, inliers - MINIMAL_SAMPLE
-    samples = math.log(POSES_PER_SAMPLE * others) + _log_binomial(matches, MINIMAL_SAMPLE)
-    return float((samples + _log_binomial(others, agreeing) + agreeing * math.log(p)) / math.log(10))
+    others, agreeing = matches - sampling.size, inliers - sampling.size
+    samples = math.log(sampling.poses * others) + _log_binomial(matches, sampling.size)
+    return float((samples + _log_binomial(others, agreeing) + agreeing * math.log(agreement)) / math.log(10))
 
 
 def _log_binomial(n: int, k: int) -> float:

@@ -47,12 +47,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
     build.add_argument("--decoys", action="store_true", help="keep real descriptors instead of centroids: a decoy pool")
     build.add_argument(
-        "--words", type=at_least(2), help=f"number of words (default {CENTROIDS}; for --decoys {DECOYS} or as many as there are)"
+        "--words", type=at_least(2), help=f"words (default {CENTROIDS}; for --decoys {DECOYS} or as many as there are)"
     )
     build.add_argument("--slices", type=at_least(1), default=16, help="disjoint sub-databases (default %(default)s)")
     build.add_argument("--descriptor", choices=EXTRACTORS, default="sift", help="default sift")
     build.add_argument("--normalization", choices=("L2", "L1_ROOT"), default="L2", help="of the SIFT (default L2)")
-    build.add_argument("--sample", type=at_least(2), default=400_000, help="descriptors to cluster at most (default %(default)s)")
+    build.add_argument("--sample", type=at_least(2), default=400_000, help="descriptors to cluster (default %(default)s)")
     build.add_argument("--iterations", type=at_least(1), default=15, help="of k-means (default %(default)s)")
     build.add_argument("--seed", type=at_least(0), default=0, help="of the sample and of k-means (default %(default)s)")
     build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")

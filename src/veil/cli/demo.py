@@ -102,16 +102,17 @@ def _demo(arguments: argparse.Namespace) -> int:
 def _material(arguments: argparse.Namespace) -> Iterator[_Material]:
     options = SiftOptions(max_features=arguments.max_features)
     with lund_door() as example, other_place() as elsewhere:
-        ours = find_pictures(example.folder)
-        theirs = [elsewhere, *(find_pictures(arguments.strangers) if arguments.strangers else [])]
+        ours = {path.name: path for path in find_pictures(example.folder)}
+        theirs = {elsewhere.name: elsewhere}
+        for path in find_pictures(arguments.strangers) if arguments.strangers else []:
+            theirs[str(path) if path.name in ours or path.name in theirs else path.name] = path
         features, strangers = {}, {}
-        for path in progress([*ours, *theirs], "extracting"):
-            if path in theirs:
-                strangers[path.name] = extract_sift(read_picture(path), options)
+        for name, path in progress([*ours.items(), *theirs.items()], "extracting"):
+            if name in theirs:
+                strangers[name] = extract_sift(read_picture(path), options)
             else:
-                features[path.name] = extract_sift(read_picture(path, camera=example.camera), options)
-        paths = {path.name: path for path in (*ours, *theirs)}
-        yield _Material(example=example, features=features, strangers=strangers, paths=paths)
+                features[name] = extract_sift(read_picture(path, camera=example.camera), options)
+        yield _Material(example=example, features=features, strangers=strangers, paths=ours | theirs)
 
 
 def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Outcome]]:

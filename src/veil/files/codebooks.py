@@ -44,7 +44,7 @@ def write_codebook(path: Path, book: Codebook) -> None:
         arrays |= {"pca_mean": book.pca.mean, "pca_axes": book.pca.axes}
     with replacing(path) as temporary, temporary.open("wb") as stream:
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        np.savez_compressed(stream, **arrays)
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
 
 
 def read_codebook(path: Path) -> Codebook:
