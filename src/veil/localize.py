@@ -100,8 +100,9 @@ def localize(
 ) -> Localization | NoPose:
     """Match a query with every image of `scene`, estimate the pose by LO-RANSAC and refinement, and weigh it.
 
-    `seen` are the query's keypoints (pixels), or the lines that hide them. A public scene and a private query use the point-to-subspace distance, a private scene subspace-to-subspace.
-    `codebook` is the one the query was privatized with; a hardened query against a public map needs it.
+    `seen` are the query's keypoints (pixels), or the lines that hide them. A public scene and a private query use the
+    point-to-subspace distance, a private scene subspace-to-subspace. `codebook` is the one the query was privatized with; a
+    hardened query against a public map needs it.
     Raises SpaceError if query and scene cannot be compared.
     """
     options = options or LocalizeOptions()
