@@ -30,7 +30,7 @@ from veil.report.demo import page
 
 EXAMPLES = """\
   veil demo
-  veil demo -o /tmp/veil-demo --json demo.json
+  veil demo -o my-report --json demo.json
   veil demo --strangers other-photos/         also try photographs of another place: all should be refused
 """
 HELD_OUT = ("DSC_0003.jpg", "DSC_0006.jpg", "DSC_0010.jpg")
