@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
@@ -32,7 +32,7 @@ class Points:
 
     def take(self, rows: np.ndarray) -> Points:
         """The form restricted to `rows` (indices or a mask)."""
-        return Points(vectors=self.vectors[rows], space=self.space, guarantee=self.guarantee)
+        return replace(self, vectors=self.vectors[rows])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,14 +69,7 @@ class Subspaces:
 
     def take(self, rows: np.ndarray) -> Subspaces:
         """The form restricted to `rows` (indices or a mask)."""
-        return Subspaces(
-            origin=self.origin[rows],
-            basis=self.basis[rows],
-            space=self.space,
-            guarantee=self.guarantee,
-            profile=self.profile,
-            releasable=self.releasable,
-        )
+        return replace(self, origin=self.origin[rows], basis=self.basis[rows])
 
 
 Form = Points | Subspaces
@@ -168,10 +161,4 @@ class Lines:
 
     def take(self, rows: np.ndarray) -> Lines:
         """The lines of `rows` (indices or a mask)."""
-        return Lines(
-            coefficients=self.coefficients[rows],
-            aligned=self.aligned[rows],
-            gravity=self.gravity,
-            releasable=self.releasable,
-            guarantee=self.guarantee,
-        )
+        return replace(self, coefficients=self.coefficients[rows], aligned=self.aligned[rows])
