@@ -153,8 +153,10 @@ class Lines:
             raise InputError("lines need finite coefficients with normals of unit length")
         if self.gravity is None and self.aligned.any():
             raise InputError("lines cannot be aligned with a gravity that is not given")
-        if self.gravity is not None and not abs(float(np.linalg.norm(self.gravity)) - 1) < 1e-6:
-            raise InputError("gravity must be a unit vector")
+        if self.gravity is not None:
+            bounded = self.gravity.shape == (3,) and bool((np.abs(self.gravity) < 2).all())  # also catches NaN and overflow
+            if not bounded or not abs(float(np.linalg.norm(self.gravity)) - 1) < 1e-6:
+                raise InputError("gravity must be a unit vector")
 
     def __len__(self) -> int:
         return len(self.coefficients)

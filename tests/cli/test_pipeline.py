@@ -227,3 +227,41 @@ def test_what_is_wrong_is_said_with_a_remedy(work: Path, tmp_path: Path, capsys)
         assert "Traceback" not in said
     assert not (tmp_path / "o.h5").exists() and not (tmp_path / "m").exists()
     assert main([]) == 2
+
+
+def test_a_query_that_hides_its_positions_is_localized(work: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    """Lines and subspaces together: neither descriptor nor position leaves the device raw; map and match say what they can."""
+    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
+    (tmp_path / "g.csv").write_text("image,x,y,z\nDSC_0004.jpg,0.01,0.99,0.05\n")
+    arguments = ["--lines", "--gravity", tmp_path / "g.csv"]
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "up", *arguments) == 0
+    message = next((tmp_path / "up").glob("*.veil"))
+    assert run("localize", work / "public", message, "--json", tmp_path / "pose.json") == 0
+    row = json.loads((tmp_path / "pose.json").read_text())["queries"][0]
+    assert row["status"] == "localized"
+    assert run("localize", work / "public", query(work), "--json", tmp_path / "points.json") == 0
+    points = json.loads((tmp_path / "points.json").read_text())["queries"][0]
+    # COLMAP scales the cameras of a map to an extent of about 10.
+    assert np.linalg.norm(np.subtract(row["camera_center"], points["camera_center"])) < 0.1
+    capsys.readouterr()
+    assert run("inspect", message) == 0
+    assert "a line through each" in capsys.readouterr().out
+    # A position and a line of one keypoint would meet in it.
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "up2") == 1
+    assert "--allow-second-release" in capsys.readouterr().err
+    (tmp_path / "two").mkdir()
+    for index in range(2):
+        shutil.copy(message, tmp_path / "two" / f"{index}.veil")
+    assert run("map", tmp_path / "two", "-o", tmp_path / "m") == 1
+    assert "mapping from lines alone is not built yet" in capsys.readouterr().err
+    for table, words in (
+        ("image,x\n", "no readings"),
+        ("a,1,2\n", "expected image"),
+        ("a,0,-1,0\n", "negate"),
+        ("a,x,y,z\n", "line 1"),
+    ):
+        (tmp_path / "bad.csv").write_text(table)
+        assert run("privatize", work / "query.h5", "-o", tmp_path / "o", "--lines", "--gravity", tmp_path / "bad.csv") == 1
+        assert words in capsys.readouterr().err
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "o", "--gravity", tmp_path / "g.csv") == 1
+    assert "--lines" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from veil.codebook import Provenance
 from veil.errors import InputError, ReleaseRefused
 from veil.privatize.profile import Profile, hardened, paper
 from veil.privatize.release import Release, privatize, pseudonym
-from veil.wire.codec import encode
+from veil.wire import Upload, encode
 from worlds import codebook, features, generator, unit
 
 BOOK = codebook(generator("book"), 512, 4)
@@ -74,6 +74,7 @@ def test_the_order_says_nothing_about_position() -> None:
     order = np.argsort(many.keypoints[:, 1])
     image = replace(many, keypoints=many.keypoints[order], descriptors=many.descriptors[order])
     made = release(chance.memoized(chance.Secret.generate()), paper(2), image)
+    assert isinstance(made.upload, Upload)
     for axis in (0, 1):
         assert stats.spearmanr(np.arange(400), made.upload.keypoints[:, axis]).pvalue > 1e-4
     assert stats.spearmanr(np.arange(400), image.keypoints[:, 1]).pvalue < 1e-12

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError, VeilError, WireError
+from veil.forms import Lines
 from veil.kernels import reference
 from veil.space import Space
 from veil.wire.codec import CHECKSUM_BYTES, decode, encode
-from veil.wire.message import Upload
+from veil.wire.message import LineUpload, Upload
 from worlds import camera, generator, sift_like, subspaces, unit
 
 HEAD = struct.Struct("<4sBBBBBBHHIHHf32s16s32s")
@@ -28,6 +29,19 @@ def upload(count: int = 5, dim: int = 8, m: int = 2, *, releasable: bool = True)
     return Upload(camera=camera(), keypoints=random.uniform(0, 400, (count, 2)).astype(np.float32), form=form)
 
 
+def line_upload(count: int = 5, dim: int = 8, m: int = 2, *, gravity: bool = True, releasable: bool = True) -> LineUpload:
+    random = generator(f"lines {count}")
+    theta = random.uniform(0, np.pi, count)
+    down = np.array([0.0, 0.8, 0.6])
+    lines = Lines(
+        coefficients=np.stack([np.cos(theta), np.sin(theta), random.normal(size=count)], axis=1).astype(np.float32),
+        aligned=(random.random(count) < 0.5) & gravity,
+        gravity=down if gravity else None,
+        releasable=releasable,
+    )
+    return LineUpload(camera=camera(), lines=lines, form=upload(count, dim, m).form)
+
+
 def sealed(body: bytes) -> bytes:
     """The body with a checksum that fits, as a hostile sender would make it."""
     return body + hashlib.blake2b(body, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest()
@@ -38,6 +52,7 @@ def test_what_is_encoded_is_decoded(dtype, tolerance: float) -> None:
     """Inverse pair: everything but the last digits; distances survive the rounding."""
     sent = upload(40, 64, 4)
     got = decode(encode(sent, dtype=dtype))
+    assert isinstance(got, Upload)
     assert (got.camera, got.form.space, got.form.profile) == (sent.camera, sent.form.space, sent.form.profile)
     assert got.form.releasable
     np.testing.assert_array_equal(got.keypoints, sent.keypoints)
@@ -47,6 +62,24 @@ def test_what_is_encoded_is_decoded(dtype, tolerance: float) -> None:
     np.testing.assert_allclose(after, before, atol=tolerance)
     gram = np.einsum("fin,fjn->fij", got.form.basis, got.form.basis)
     np.testing.assert_allclose(gram, np.broadcast_to(np.eye(4), gram.shape), atol=1e-6)
+
+
+@pytest.mark.parametrize("gravity", [True, False])
+@pytest.mark.parametrize("count", [1, 8, 21])
+def test_lines_come_back(gravity: bool, count: int) -> None:
+    """Inverse pair, for counts on both sides of a full byte of flags."""
+    sent = line_upload(count, gravity=gravity)
+    got = decode(encode(sent, dtype="float16"))
+    assert isinstance(got, LineUpload)
+    np.testing.assert_array_equal(got.lines.coefficients, sent.lines.coefficients)
+    np.testing.assert_array_equal(got.lines.aligned, sent.lines.aligned)
+    assert (got.lines.gravity is None) == (not gravity)
+    if sent.lines.gravity is not None and got.lines.gravity is not None:
+        np.testing.assert_array_equal(got.lines.gravity, sent.lines.gravity)
+    with pytest.raises(WireError, match="seeded study"):
+        encode(line_upload(releasable=False), dtype="float16")
+    with pytest.raises(InputError, match="one line a feature"):
+        LineUpload(camera=sent.camera, lines=sent.lines, form=upload(count + 1).form)
 
 
 def test_layout_of_version_one() -> None:
@@ -65,6 +98,8 @@ def test_layout_of_version_one() -> None:
 def test_an_upload_has_no_place_for_anything_else() -> None:
     """No raw descriptor, scale, orientation, response, EXIF or file name: the fields are these."""
     assert [f.name for f in fields(Upload)] == ["camera", "keypoints", "form"]
+    assert [f.name for f in fields(LineUpload)] == ["camera", "lines", "form"]
+    assert {f.name for f in fields(Lines)} == {"coefficients", "aligned", "gravity", "releasable", "guarantee"}
     names = {f.name for f in fields(type(upload().form))}
     assert names == {"origin", "basis", "space", "guarantee", "profile", "releasable"}
 
@@ -89,7 +124,7 @@ def survives(message: bytes) -> bool:
     except WireError as error:
         assert str(error)
         return False
-    assert np.isfinite(got.keypoints).all()
+    assert np.isfinite(got.keypoints if isinstance(got, Upload) else got.lines.coefficients).all()
     assert np.isfinite(got.form.origin).all() and np.isfinite(got.form.basis).all()
     assert 1 <= got.form.m < got.form.space.dim
     return True
@@ -99,6 +134,7 @@ def test_ten_thousand_hostile_messages() -> None:
     """Truncated, flipped, grown, resealed and random: WireError or a valid upload, never another exception."""
     random = generator("fuzz")
     good = [encode(upload(), dtype="float16"), encode(upload(3, 6, 1), dtype="float32")]
+    good += [encode(line_upload(), dtype="float16"), encode(line_upload(3, 6, 1, gravity=False), dtype="float32")]
     assert all(survives(message) for message in good)
     cases = 0
     for message in good:
@@ -111,11 +147,11 @@ def test_ten_thousand_hostile_messages() -> None:
             assert not survives(bytes(flipped))
             cases += 1
     resealed_accepted = 0
-    while cases < FUZZ_CASES + 2000:
-        body = bytearray(good[cases % 2][:-CHECKSUM_BYTES])
+    while cases < FUZZ_CASES + 10_000:
+        body = bytearray(good[cases // 2 % 4][:-CHECKSUM_BYTES])
         for _ in range(int(random.integers(1, 6))):
             body[int(random.integers(len(body)))] = int(random.integers(256))
-        if cases % 5 == 0:
+        if cases % 5 == 1:
             body += random.bytes(int(random.integers(1, 40)))
         resealed_accepted += survives(sealed(bytes(body)))
         assert not survives(random.bytes(int(random.integers(0, 300))))

@@ -20,13 +20,15 @@ from veil.files.atomic import write_bytes
 from veil.files.client import Entry, Ledger, home, load_secret
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.features import read_colmap_database, read_features, write_features
+from veil.files.gravity import read_gravity
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.camera import parse
+from veil.privatize.lines import LineOptions
 from veil.privatize.profile import STRATEGIES, Profile, hardened, paper
-from veil.privatize.release import Release, privatize, pseudonym
+from veil.privatize.release import HideInLines, Release, privatize, pseudonym
 from veil.space import Space
-from veil.wire.codec import encode
+from veil.wire import encode
 
 EXTRACT_EXAMPLES = """\
   veil extract photos/ -o features.h5
@@ -39,6 +41,7 @@ PRIVATIZE_EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
   veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
   veil privatize features.h5 -o upload/ --profile paper --m 4     what the paper describes; broken for SIFT
+  veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
 """
 
 
@@ -90,6 +93,9 @@ def _register_privatize(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--lifting", choices=STRATEGIES, default=None, help="paper profile only (default sub-hybrid)")
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="default: the bundled SIFT codebook")
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="decoy pool; default: the bundled, public one")
+    parser.add_argument("--lines", action="store_true", help="send a random line through each keypoint, not its position")
+    parser.add_argument("--gravity", type=Path, metavar="CSV", help="with --lines: image,x,y,z of gravity (down, camera frame)")
+    parser.add_argument("--aligned-share", type=float, default=0.5, metavar="Q", help="of lines along gravity (default 0.5)")
     parser.add_argument("--fresh", action="store_true", help="draw afresh instead of repeating the memoized release")
     parser.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
     add_json(parser)
@@ -174,9 +180,15 @@ def _privatize(arguments: argparse.Namespace) -> int:
     secret, ledger = load_secret(home()), Ledger(home())
     rows: list[dict] = []
     notes: dict[str, None] = {}
+    gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
+    if arguments.gravity and not arguments.lines:
+        raise InputError("--gravity belongs to --lines: without lines, gravity is not sent")
     for name, features in progress(read_features(arguments.features), "privatizing"):
         profile = chosen_profile(arguments, quantized=features.is_quantized)
-        row, said = _release(arguments, name, features, profile, secret, ledger)
+        lines = None
+        if arguments.lines:
+            lines = HideInLines(gravity=gravity.get(name), options=LineOptions(aligned_share=arguments.aligned_share))
+        row, said = _release(arguments, name, features, profile, lines, secret, ledger)
         rows.append(row)
         notes |= dict.fromkeys(said)
     write_json(arguments.json, {"profile": arguments.profile, "releases": rows})
@@ -189,12 +201,18 @@ def _privatize(arguments: argparse.Namespace) -> int:
 
 
 def _release(
-    arguments: argparse.Namespace, name: str, features: Features, profile: Profile, secret: Secret, ledger: Ledger
+    arguments: argparse.Namespace,
+    name: str,
+    features: Features,
+    profile: Profile,
+    lines: HideInLines | None,
+    secret: Secret,
+    ledger: Ledger,
 ) -> tuple[dict, list[str]]:
     """Privatize one image, enter it in the ledger, then write it: what is written was always entered."""
     codebook, decoys = _books(arguments, profile)
     source = chance.fresh() if arguments.fresh else chance.memoized(secret)
-    made = privatize(features, profile=profile, codebook=codebook, decoys=decoys, chance=source)
+    made = privatize(features, profile=profile, codebook=codebook, decoys=decoys, chance=source, lines=lines)
     message = encode(made.upload, dtype=profile.dtype)
     digest = hashlib.sha256(message).hexdigest()
     alias = pseudonym(secret, features.image_digest) + (f"-{digest[:8]}" if arguments.fresh else "")
@@ -203,7 +221,7 @@ def _release(
         released_as=alias,
         name=name,
         parameters=f"{profile.name} {profile.strategy} m={profile.m} codebook={codebook.digest[:12]} "
-        f"decoys={decoys.digest[:12]} secret={secret.fingerprint}",
+        f"decoys={decoys.digest[:12]} secret={secret.fingerprint} {_hidden(lines)}",
         features=len(features),
         message_digest=digest,
         fresh=arguments.fresh,
@@ -212,6 +230,14 @@ def _release(
     write_bytes(arguments.output / f"{alias}.veil", message)
     row = {"name": name, "file": f"{alias}.veil", "features": len(features), "bytes": len(message)}
     return row, _notes(arguments, features, profile, made)
+
+
+def _hidden(lines: HideInLines | None) -> str:
+    """How positions are sent, for the ledger: a position and a line, or two different lines, meet in the keypoint."""
+    if lines is None:
+        return "positions"
+    down = "none" if lines.gravity is None else ",".join(f"{value:.6g}" for value in lines.gravity)
+    return f"lines aligned={lines.options.aligned_share:g} gravity={down}"
 
 
 def _notes(arguments: argparse.Namespace, features: Features, profile: Profile, made: Release) -> list[str]:

@@ -15,7 +15,7 @@ from veil.files.features import read_features
 from veil.files.maps import read_map
 from veil.guarantee import LocalDP
 from veil.wire.codec import decode
-from veil.wire.message import Upload
+from veil.wire.message import LineUpload, Message
 
 EXAMPLES = """\
   veil inspect upload/3f2a....veil
@@ -25,6 +25,11 @@ EXAMPLES = """\
 """
 
 SENT_IN_CLEAR = "number and positions of keypoints, image size, camera intrinsics"
+SENT_WITH_LINES = "number of keypoints, a line through each, gravity if known, image size, camera intrinsics"
+LINES_SHOW = (
+    "one coordinate of each keypoint: along gravity-aligned lines nothing is hidden but the height",
+    "positions of keypoints whose points four or more images see, or a map holds: the points project to them",
+)
 NOT_SENT = "photograph, raw descriptors, scale, orientation, response, order of detection, EXIF, time, place, file name"
 NOT_PROTECTED = (
     "features that match a map: the closest points of matched subspaces estimate their descriptors",
@@ -76,7 +81,7 @@ def _inspect(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def upload_facts(upload: Upload, size_bytes: int) -> dict:
+def upload_facts(upload: Message, size_bytes: int) -> dict:
     """What `veil inspect` says of a message."""
     form, guarantee = upload.form, upload.form.guarantee
     promise = (
@@ -90,9 +95,9 @@ def upload_facts(upload: Upload, size_bytes: int) -> dict:
         "bytes": f"{size_bytes} ({size_bytes / max(len(upload), 1):.0f} a feature)",
         "image": f"{upload.camera.width_px}x{upload.camera.height_px} px, {upload.camera.model}",
         "guarantee": promise,
-        "sent in clear": SENT_IN_CLEAR,
+        "sent in clear": SENT_WITH_LINES if isinstance(upload, LineUpload) else SENT_IN_CLEAR,
         "not in this file": NOT_SENT,
-        "not protected": list(NOT_PROTECTED),
+        "not protected": [*(LINES_SHOW if isinstance(upload, LineUpload) else ()), *NOT_PROTECTED],
     }
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.codebook import Codebook
@@ -14,7 +17,8 @@ from veil.files.atomic import read_bytes
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.features import read_features
 from veil.files.maps import read_map, require_vacant, write_map
-from veil.forms import Subspaces
+from veil.forms import Form, Lines, Subspaces
+from veil.geometry.camera import Camera
 from veil.localize import Localization, LocalizeOptions, NoPose, localize
 from veil.mapping import MapImage, MapOptions, NoMap, build_map
 from veil.match import MatchOptions, match, match_pairs
@@ -22,7 +26,7 @@ from veil.match.neighbors import distance_name
 from veil.match.pairs import all_pairs
 from veil.match.ratio import calibrated
 from veil.privatize.public import publish
-from veil.wire.codec import decode
+from veil.wire import LineUpload, decode
 
 MATCH_EXAMPLES = """\
   veil match upload/1a....veil upload/9c....veil
@@ -95,7 +99,16 @@ def _options(arguments: argparse.Namespace, left, right) -> MatchOptions:  # typ
         raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {arguments.ratio!r} ({error})") from None
 
 
-def load_images(path: Path) -> dict[str, MapImage]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Loaded:
+    """One image as a file gives it: what is seen of its keypoints are positions, or lines that hide them."""
+
+    camera: Camera
+    seen: np.ndarray | Lines
+    form: Form
+
+
+def load_images(path: Path) -> dict[str, Loaded]:
     """All images of a folder of messages, of one message, or of a file of raw features."""
     if path.is_dir():
         files = sorted(path.glob("*.veil"))
@@ -103,18 +116,33 @@ def load_images(path: Path) -> dict[str, MapImage]:
             raise InputError(f"{path} holds no .veil messages; make some with `veil privatize`")
     else:
         files = [path]
-    images: dict[str, MapImage] = {}
+    images: dict[str, Loaded] = {}
     for file in files:
         if file.suffix in (".h5", ".hdf5"):
             for name, raw in read_features(file):
-                images[name] = MapImage(camera=raw.camera, keypoints=raw.keypoints, form=publish(raw))
+                images[name] = Loaded(camera=raw.camera, seen=raw.keypoints, form=publish(raw))
         else:
-            try:
-                upload = decode(read_bytes(file))
-            except WireError as error:
-                raise WireError(f"{file}: {error}") from None
-            images[file.stem] = MapImage(camera=upload.camera, keypoints=upload.keypoints, form=upload.form)
+            images[file.stem] = _load_message(file)
     return images
+
+
+def _load_message(file: Path) -> Loaded:
+    try:
+        upload = decode(read_bytes(file))
+    except WireError as error:
+        raise WireError(f"{file}: {error}") from None
+    seen = upload.lines if isinstance(upload, LineUpload) else upload.keypoints
+    return Loaded(camera=upload.camera, seen=seen, form=upload.form)
+
+
+def _with_positions(images: dict[str, Loaded]) -> dict[str, MapImage]:
+    """The images as point mapping needs them."""
+    found = {}
+    for name, image in images.items():
+        if isinstance(image.seen, Lines):
+            raise InputError(f"{name} hides its positions; mapping from lines alone is not built yet, localizing from them is")
+        found[name] = MapImage(camera=image.camera, keypoints=image.seen, form=image.form)
+    return found
 
 
 def _match(arguments: argparse.Namespace) -> int:
@@ -130,14 +158,14 @@ def _match(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _only_image(path: Path) -> MapImage:
+def _only_image(path: Path) -> Loaded:
     images = list(load_images(path).values())
     if len(images) != 1:
         raise InputError(f"{path} holds {len(images)} images; `veil match` takes one on each side, give single messages")
     return images[0]
 
 
-def found_by(left: MapImage, right: MapImage) -> str:
+def found_by(left: Loaded, right: Loaded) -> str:
     """The distance that compares the two."""
     return distance_name(left.form, right.form)
 
@@ -145,7 +173,7 @@ def found_by(left: MapImage, right: MapImage) -> str:
 def _map(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     require_vacant(arguments.output)
-    images = load_images(arguments.input)
+    images = _with_positions(load_images(arguments.input))
     names = sorted(images)
     if len(names) < 2:
         raise InputError(f"a map needs at least two images, {arguments.input} holds {len(names)}")
@@ -207,9 +235,7 @@ def _localize(arguments: argparse.Namespace) -> int:
             start = time.perf_counter()
             codebook = query_codebook(arguments.codebook, query.form, scene)
             with Bar("matching") as bar:
-                found = localize(
-                    query.camera, query.keypoints, query.form, scene, codebook=codebook, options=options, progress=bar
-                )
+                found = localize(query.camera, query.seen, query.form, scene, codebook=codebook, options=options, progress=bar)
             rows.append(_row(name, found, time.perf_counter() - start))
             say(arguments, _pose_line(name, found))
     write_json(arguments.json, {"queries": rows})

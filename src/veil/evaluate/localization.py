@@ -26,7 +26,7 @@ from veil.privatize.profile import Profile, hardened, paper
 from veil.privatize.public import publish
 from veil.privatize.release import Release, privatize
 from veil.scene import Scene
-from veil.wire.codec import decode, encode
+from veil.wire import Upload, decode, encode
 
 RAW_POSITION_BYTES = 8  # two float32, as today's services would send
 
@@ -145,8 +145,7 @@ def _map(study: Study, profile: Profile | None, number: int) -> Scene:
         if profile is None:
             images[name] = MapImage(camera=features.camera, keypoints=features.keypoints, form=publish(features))
         else:
-            message = encode(study.release(features, profile).upload, dtype=profile.dtype)
-            upload = decode(message)
+            upload, _ = _sent(study, features, profile)
             images[name] = MapImage(camera=upload.camera, keypoints=upload.keypoints, form=upload.form)
     forms = {name: image.form for name, image in images.items()}
     matches = match_pairs(forms, all_pairs(sorted(images)), workers=study.workers)
@@ -158,15 +157,22 @@ def _map(study: Study, profile: Profile | None, number: int) -> Scene:
     return scene
 
 
+def _sent(study: Study, features: Features, profile: Profile) -> tuple[Upload, int]:
+    """What the server gets of an image, through the wire, and its size in bytes."""
+    message = encode(study.release(features, profile).upload, dtype=profile.dtype)
+    upload = decode(message)
+    assert isinstance(upload, Upload)
+    return upload, len(message)
+
+
 def _localize(study: Study, query: Query, variant: Variant, scene: Scene) -> Outcome:
     form: Form
     if variant.profile is None:
         form, keypoints, camera = publish(query.features), query.features.keypoints, query.features.camera
         upload_bytes = len(query.features) * (query.features.space.dim + RAW_POSITION_BYTES)
     else:
-        message = encode(study.release(query.features, variant.profile).upload, dtype=variant.profile.dtype)
-        upload = decode(message)
-        form, keypoints, camera, upload_bytes = upload.form, upload.keypoints, upload.camera, len(message)
+        upload, upload_bytes = _sent(study, query.features, variant.profile)
+        form, keypoints, camera = upload.form, upload.keypoints, upload.camera
     start = time.perf_counter()
     options = LocalizeOptions(workers=study.workers, seed=study.seed)
     codebook = study.codebook if isinstance(form, Subspaces) and scene.is_public else None

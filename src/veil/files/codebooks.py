@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tokenize
 import zipfile
 import zlib
 from importlib.resources import as_file, files
@@ -19,7 +20,7 @@ FORMAT = 1
 # What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
 _DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
-    *(ValueError, LookupError, TypeError, AttributeError, OverflowError),
+    *(ValueError, LookupError, TypeError, AttributeError, OverflowError, tokenize.TokenError),
 )
 
 

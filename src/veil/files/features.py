@@ -206,7 +206,7 @@ def _require_colmap(path: Path) -> None:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not a COLMAP database ({error}); give the one of feature extraction") from None
     if not {"cameras", "images", "keypoints", "descriptors"} <= tables:
         raise FileFormatError(f"{path} is a database, but not one of COLMAP; give the one of feature extraction")

@@ -6,6 +6,7 @@ A map is a folder with `sparse/` (cameras, rigs, frames, images, points3D: opens
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ def write_map(folder: Path, scene: Scene) -> None:
         _reconstruction(scene).write(sparse)
         with h5py.File(temporary / "descriptors.h5", "w") as file:
             file.attrs["veil_map_format"] = FORMAT
+            file.attrs["sparse_sha256"] = _fingerprint(sparse)
             _write_space(file, scene.space)
             for name, image in scene.images.items():
                 _write_form(file.create_group(name), image.form)
@@ -98,15 +100,35 @@ def read_map(folder: Path) -> Scene:
     if not (folder / "sparse").is_dir() or not (folder / "descriptors.h5").is_file():
         raise FileFormatError(f"{folder} is not a veil map: it needs `sparse/` and `descriptors.h5`; run `veil map`")
     try:
-        model = pycolmap.Reconstruction(folder / "sparse")
         with h5py.File(folder / "descriptors.h5", "r") as file:
             if file.attrs.get("veil_map_format") != FORMAT:
                 raise FileFormatError(f"map format {file.attrs.get('veil_map_format')!r} is not supported; build it again")
-            return _assemble(model, file, _read_space(file))
+            _require_untouched(folder / "sparse", file.attrs.get("sparse_sha256"))
+            return _assemble(pycolmap.Reconstruction(folder / "sparse"), file, _read_space(file))
     except VeilError as error:
         raise FileFormatError(f"{folder}: {error}") from None
-    except (OSError, KeyError, ValueError, RuntimeError, IndexError, TypeError) as error:
+    except (OSError, LookupError, ValueError, RuntimeError, TypeError, MemoryError) as error:
         raise FileFormatError(f"{folder} is damaged ({error}); build the map again") from None
+
+
+def _fingerprint(sparse: Path) -> str:
+    """SHA-256 (hex) of the model's files."""
+    hasher = hashlib.sha256()
+    for path in sorted(sparse.glob("*.bin")):
+        hasher.update(f"{path.name}|{path.stat().st_size}|".encode())
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                hasher.update(block)
+    return hasher.hexdigest()
+
+
+def _require_untouched(sparse: Path, fingerprint: Any) -> None:
+    """Before COLMAP reads it: its reader may hang or crash on a truncated model instead of raising."""
+    if fingerprint is not None and str(fingerprint) != _fingerprint(sparse):
+        raise FileFormatError(
+            "`sparse/` is not what `veil map` wrote: if it was damaged, restore it or build the map again; if you edited "
+            "it on purpose, delete the attribute sparse_sha256 of descriptors.h5"
+        )
 
 
 def _assemble(model: Any, file: h5py.File, space: Space) -> Scene:

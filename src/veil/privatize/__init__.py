@@ -1,8 +1,23 @@
 """Features -> forms; the raw side."""
 
+from veil.privatize.lines import LineOptions, lift_to_lines
 from veil.privatize.profile import Profile, hardened, paper
 from veil.privatize.public import publish
-from veil.privatize.release import Release, privatize, pseudonym
+from veil.privatize.release import HideInLines, Release, privatize, pseudonym
 from veil.privatize.subspace import DecoyRule, Lifted, lift
 
-__all__ = ["DecoyRule", "Lifted", "Profile", "Release", "hardened", "lift", "paper", "privatize", "pseudonym", "publish"]
+__all__ = [
+    "DecoyRule",
+    "HideInLines",
+    "Lifted",
+    "LineOptions",
+    "Profile",
+    "Release",
+    "hardened",
+    "lift",
+    "lift_to_lines",
+    "paper",
+    "privatize",
+    "pseudonym",
+    "publish",
+]

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 
 from veil.chance import Chance, Secret
 from veil.codebook import Codebook
 from veil.errors import ReleaseRefused
 from veil.features import Features
+from veil.privatize.lines import LineOptions, lift_to_lines
 from veil.privatize.profile import Profile
 from veil.privatize.subspace import DecoyRule, lift, uniform_rule
-from veil.wire.message import Upload
+from veil.wire.message import LineUpload, Message, Upload
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HideInLines:
+    """Send a line through each keypoint in place of its position; `gravity` points down in the camera frame, if known."""
+
+    gravity: Float64[np.ndarray, "_"] | None = None
+    options: LineOptions = field(default_factory=LineOptions)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,7 +34,7 @@ class Release:
     share a decoy: well above 0, subspaces meet in shared decoys and give them away (docs/theory/lifting.md, Eq. 8).
     """
 
-    upload: Upload
+    upload: Message
     order: Int64[np.ndarray, "features"]
     slice_index: int | None
     nearest_decoy: float
@@ -40,8 +49,9 @@ def privatize(
     decoys: Codebook,
     chance: Chance,
     rule: DecoyRule = uniform_rule,
+    lines: HideInLines | None = None,
 ) -> Release:
-    """Lift one image's descriptors and shuffle its features (traps S13, D15).
+    """Lift one image's descriptors, hide its positions in lines if asked to, and shuffle its features (traps S13, D15).
 
     Deterministic in (`chance`, features, parameters): under one secret the same image gives the same release.
     Raises what `veil.privatize.subspace.lift` raises, and ReleaseRefused if the image itself is among the decoys.
@@ -53,7 +63,11 @@ def privatize(
         )
     lifted = lift(features, profile=profile, codebook=codebook, decoys=decoys, chance=chance, rule=rule)
     order = _order(features, chance)
-    upload = Upload(camera=features.camera, keypoints=features.keypoints[order], form=lifted.form.take(order))
+    form = lifted.form.take(order)
+    upload: Message = Upload(camera=features.camera, keypoints=features.keypoints[order], form=form)
+    if lines is not None:
+        hidden = lift_to_lines(features, gravity=lines.gravity, chance=chance, options=lines.options)
+        upload = LineUpload(camera=features.camera, lines=hidden.take(order), form=form)
     return Release(
         upload=upload,
         order=order,

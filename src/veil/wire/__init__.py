@@ -1,6 +1,6 @@
 """Messages and their bytes."""
 
 from veil.wire.codec import decode, encode
-from veil.wire.message import Upload
+from veil.wire.message import LineUpload, Message, Upload
 
-__all__ = ["Upload", "decode", "encode"]
+__all__ = ["LineUpload", "Message", "Upload", "decode", "encode"]

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from veil.errors import InputError, WireError
-from veil.forms import Subspaces, canonical, lifted_guarantee
+from veil.forms import Lines, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import MODELS, Camera
 from veil.space import NORMALIZATIONS, Space
-from veil.wire.message import Upload
+from veil.wire.message import LineUpload, Message, Upload
 
 MAGIC = b"VEIL"
 VERSION = 1
@@ -24,25 +24,31 @@ Dtype = Literal["float16", "float32"]
 # magic, version, kind, item bytes, camera model, flags, normalization, width, height, features, dim, m,
 # dither steps, descriptor, profile, codebook digest
 _HEAD = struct.Struct("<4sBBBBBBHHIHHf32s16s32s")
-_KIND_SUBSPACES = 1
-_FOCAL_KNOWN = 1
+_KIND_POSITIONS, _KIND_LINES = 1, 2
+_FOCAL_KNOWN, _GRAVITY_KNOWN = 1, 2
 _MODEL_NAMES = tuple(MODELS)
 _ITEM_BYTES: dict[Dtype, int] = {"float16": 2, "float32": 4}
 _PROFILE_BYTES = 16
 _CHUNK_FLOATS = 1 << 16  # float64 numbers of bases at a time: half a megabyte
 
 
-def encode(upload: Upload, *, dtype: Dtype) -> bytes:
+def encode(upload: Message, *, dtype: Dtype) -> bytes:
     """The message of `upload`. Raises WireError for a form that a seeded study made, InputError if it does not fit."""
     _require_encodable(upload.form)
     form, camera = upload.form, upload.camera
+    lines = upload.lines if isinstance(upload, LineUpload) else None
+    if lines is not None and not lines.releasable:
+        raise WireError("these lines were drawn from a seeded study and must not be released; privatize with a secret")
+    flags = _FOCAL_KNOWN * camera.focal_is_known
+    if lines is not None and lines.gravity is not None:
+        flags |= _GRAVITY_KNOWN
     head = _HEAD.pack(
         MAGIC,
         VERSION,
-        _KIND_SUBSPACES,
+        _KIND_POSITIONS if lines is None else _KIND_LINES,
         _ITEM_BYTES[dtype],
         _MODEL_NAMES.index(camera.model),
-        _FOCAL_KNOWN * camera.focal_is_known,
+        flags,
         NORMALIZATIONS.index(form.space.normalization),
         camera.width_px,
         camera.height_px,
@@ -59,12 +65,22 @@ def encode(upload: Upload, *, dtype: Dtype) -> bytes:
         [
             head,
             np.asarray(camera.params, dtype="<f8").tobytes(),
-            np.ascontiguousarray(upload.keypoints, dtype="<f4").tobytes(),
+            _encode_positions(upload),
             form.origin.astype(item).tobytes(),
             form.basis.astype(item).tobytes(),
         ]
     )
     return body + _checksum(body)
+
+
+def _encode_positions(upload: Message) -> bytes:
+    """Positions, or gravity (zeros if unknown), lines, and one bit a line for those along gravity."""
+    if isinstance(upload, Upload):
+        return np.ascontiguousarray(upload.keypoints, dtype="<f4").tobytes()
+    lines = upload.lines
+    gravity = np.zeros(3) if lines.gravity is None else lines.gravity
+    aligned = np.packbits(lines.aligned, bitorder="little")
+    return gravity.astype("<f8").tobytes() + lines.coefficients.astype("<f4").tobytes() + aligned.tobytes()
 
 
 def _require_encodable(form: Subspaces) -> None:
@@ -78,7 +94,7 @@ def _require_encodable(form: Subspaces) -> None:
         raise InputError("a subspace holds NaN, infinity or numbers far from any descriptor; privatize the image again")
 
 
-def decode(message: bytes) -> Upload:
+def decode(message: bytes) -> Message:
     """Read a message. Raises WireError for anything that `encode` would not have written.
 
     Memory stays proportional to len(message): sizes are compared with the length before the payload is touched.
@@ -86,9 +102,7 @@ def decode(message: bytes) -> Upload:
     head = _read_head(message)
     camera, space = _interpret(message, head)
     item = np.dtype("<f2" if head.item_bytes == 2 else "<f4")
-    offset = head.payload_offset
-    keypoints = np.frombuffer(message, "<f4", 2 * head.features, offset).reshape(head.features, 2)
-    offset += keypoints.nbytes
+    offset = head.payload_offset + head.position_bytes
     origin = np.frombuffer(message, item, head.features * head.dim, offset).reshape(head.features, head.dim)
     offset += origin.nbytes
     basis = np.frombuffer(message, item, head.features * head.m * head.dim, offset).reshape(head.features, head.m, head.dim)
@@ -103,9 +117,31 @@ def decode(message: bytes) -> Upload:
             profile=profile,
             releasable=True,
         )
+        if head.kind == _KIND_LINES:
+            return LineUpload(camera=camera, lines=_decode_lines(message, head), form=form)
+        keypoints = np.frombuffer(message, "<f4", 2 * head.features, head.payload_offset).reshape(head.features, 2)
         return Upload(camera=camera, keypoints=keypoints.astype(np.float32), form=form)
     except InputError as error:
         raise WireError(f"the message holds impossible values: {error}") from None
+
+
+def _decode_lines(message: bytes, head: _Head) -> Lines:
+    start = head.payload_offset
+    gravity = np.frombuffer(message, "<f8", 3, start).astype(np.float64)
+    known = bool(head.flags & _GRAVITY_KNOWN)
+    if not known and gravity.any():
+        raise WireError("gravity is given although the header says that it is not known")
+    coefficients = np.frombuffer(message, "<f4", 3 * head.features, start + 24).reshape(head.features, 3)
+    packed = np.frombuffer(message, np.uint8, (head.features + 7) // 8, start + 24 + 12 * head.features)
+    bits = np.unpackbits(packed, bitorder="little")
+    if bits[head.features :].any():
+        raise WireError("bits are set behind the last line")
+    return Lines(
+        coefficients=coefficients.astype(np.float32),
+        aligned=bits[: head.features].astype(bool),
+        gravity=gravity if known else None,
+        releasable=True,
+    )
 
 
 class _Head(NamedTuple):
@@ -133,9 +169,15 @@ class _Head(NamedTuple):
         return _HEAD.size + 8 * MODELS[_MODEL_NAMES[self.model]]
 
     @property
+    def position_bytes(self) -> int:
+        if self.kind == _KIND_POSITIONS:
+            return 8 * self.features
+        return 24 + 12 * self.features + (self.features + 7) // 8
+
+    @property
     def message_bytes(self) -> int:
         floats = self.features * self.dim * (self.m + 1)
-        return self.payload_offset + 8 * self.features + self.item_bytes * floats + CHECKSUM_BYTES
+        return self.payload_offset + self.position_bytes + self.item_bytes * floats + CHECKSUM_BYTES
 
 
 def _read_head(message: bytes) -> _Head:
@@ -146,9 +188,9 @@ def _read_head(message: bytes) -> _Head:
         raise WireError("this is not a veil message; give a file that `veil privatize` wrote")
     if head.version != VERSION:
         raise WireError(f"message version {head.version} is not supported (this veil reads {VERSION}); update veil")
-    if head.kind != _KIND_SUBSPACES or head.item_bytes not in (2, 4) or head.model >= len(_MODEL_NAMES):
+    if head.kind not in (_KIND_POSITIONS, _KIND_LINES) or head.item_bytes not in (2, 4) or head.model >= len(_MODEL_NAMES):
         raise WireError("the header names a kind, precision or camera model that does not exist")
-    if head.flags & ~_FOCAL_KNOWN or head.normalization >= len(NORMALIZATIONS):
+    if head.flags & ~(_FOCAL_KNOWN | _GRAVITY_KNOWN * (head.kind == _KIND_LINES)) or head.normalization >= len(NORMALIZATIONS):
         raise WireError("the header holds an unknown flag or normalization")
     if not (1 <= head.features <= MAX_FEATURES and 1 <= head.m < head.dim):
         raise WireError(f"the header asks for {head.features} subspaces of dimension {head.m} in {head.dim}-D")
@@ -188,6 +230,9 @@ def _canonical_chunks(origin: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray
     step = max(1, _CHUNK_FLOATS // basis[0].size)
     for start in range(0, len(origin), step):
         part = slice(start, start + step)
+        # Before any arithmetic: converting a signaling NaN is itself an invalid operation.
+        if not (np.isfinite(origin[part]).all() and np.isfinite(basis[part]).all()):
+            raise WireError("a subspace contains NaN or infinity")
         o, b = canonical(origin[part].astype(np.float64), basis[part].astype(np.float64))
         if not (np.abs(o) < MAX_ORIGIN).all():
             raise WireError("an origin lies far outside the space of descriptors")

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from veil.errors import InputError
-from veil.forms import Subspaces
+from veil.forms import Lines, Subspaces
 from veil.geometry.camera import Camera
 
 
@@ -28,3 +28,22 @@ class Upload:
 
     def __len__(self) -> int:
         return len(self.form)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LineUpload:
+    """One image whose keypoint positions are hidden too: intrinsics, a line for each feature, and a released form."""
+
+    camera: Camera
+    lines: Lines
+    form: Subspaces
+
+    def __post_init__(self) -> None:
+        if len(self.lines) != len(self.form):
+            raise InputError(f"an upload needs one line a feature, got {len(self.lines)} for {len(self.form)}")
+
+    def __len__(self) -> int:
+        return len(self.form)
+
+
+Message = Upload | LineUpload
