@@ -134,19 +134,19 @@ def read_ledger(path: Path) -> list[Entry]:
     """The lines of a ledger, oldest first, without touching it. Raises FileFormatError if it is none."""
     with _connected(path, mode="ro") as connection:
         rows = connection.execute("SELECT * FROM releases ORDER BY released_at").fetchall()
-    return [
-        Entry(
-            image_digest=row[0],
-            released_as=row[1],
-            name=row[2],
-            parameters=row[3],
-            features=row[4],
-            message_digest=row[5],
-            fresh=bool(row[6]),
-            released_at=row[7],
-        )
-        for row in rows
-    ]
+        return [
+            Entry(
+                image_digest=str(row[0]),
+                released_as=str(row[1]),
+                name=str(row[2]),
+                parameters=str(row[3]),
+                features=int(row[4]),
+                message_digest=str(row[5]),
+                fresh=bool(row[6]),
+                released_at=float(row[7]),
+            )
+            for row in rows
+        ]
 
 
 @contextmanager
@@ -158,5 +158,5 @@ def _connected(path: Path, *, mode: Literal["rwc", "ro"] = "rwc") -> Iterator[sq
                 yield connection
         finally:
             connection.close()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, ValueError, TypeError) as error:  # the latter two for values of a wrong type
         raise FileFormatError(f"the ledger {path} cannot be used ({error}); restore it from a backup") from None

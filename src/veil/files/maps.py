@@ -102,7 +102,7 @@ def read_map(folder: Path) -> Scene:
     try:
         with h5py.File(folder / "descriptors.h5", "r") as file:
             if file.attrs.get("veil_map_format") != FORMAT:
-                raise FileFormatError(f"map format {file.attrs.get('veil_map_format')!r} is not supported; build it again")
+                raise FileFormatError(f"map format {file.attrs.get('veil_map_format')} is not supported; build it again")
             _require_untouched(folder / "sparse", file.attrs.get("sparse_sha256"))
             return _assemble(pycolmap.Reconstruction(folder / "sparse"), file, _read_space(file))
     except VeilError as error:

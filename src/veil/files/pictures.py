@@ -64,6 +64,8 @@ def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
 
 def _to_eight_bits(values: np.ndarray) -> np.ndarray:
     """16-bit, 32-bit and float images scaled by the smallest usual range that holds them: 1, 255, 65535, or their own."""
+    if not np.isfinite(values).all():
+        raise ValueError("some of its pixels are NaN or infinite")
     largest = float(values.max(initial=0))
     top = next((top for top in (1.0, 255.0, 65535.0) if largest <= top), largest)
     return np.clip(values * (255.0 / top) + 0.5, 0, 255).astype(np.uint8)
