@@ -191,6 +191,9 @@ def _privatize(arguments: argparse.Namespace) -> int:
         row, said = _release(arguments, name, features, profile, lines, secret, ledger)
         rows.append(row)
         notes |= dict.fromkeys(said)
+    missing = sorted({row["name"] for row in rows} - set(gravity)) if gravity else []
+    if missing:
+        notes[f"note: {arguments.gravity} has no gravity for {', '.join(missing[:3])}; sent without"] = None
     write_json(arguments.json, {"profile": arguments.profile, "releases": rows})
     for row in rows:
         say(arguments, f"{row['name']:40} -> {row['file']}  {row['features']} features, {row['bytes'] / 1e3:.0f} kB")
@@ -236,7 +239,7 @@ def _hidden(lines: HideInLines | None) -> str:
     """How positions are sent, for the ledger: a position and a line, or two different lines, meet in the keypoint."""
     if lines is None:
         return "positions"
-    down = "none" if lines.gravity is None else ",".join(f"{value:.6g}" for value in lines.gravity)
+    down = "none" if lines.gravity is None else ",".join(repr(float(value)) for value in lines.gravity)
     return f"lines aligned={lines.options.aligned_share:g} gravity={down}"
 
 

@@ -16,7 +16,7 @@ def read_gravity(path: Path) -> dict[str, np.ndarray]:
     """Unit vectors by image name; a header line `image,x,y,z` is optional. Raises FileFormatError with the line at fault."""
     try:
         rows = list(csv.reader(read_bytes(path).decode("utf-8").splitlines()))
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, csv.Error) as error:
         raise FileFormatError(f"{path} is not a text table ({error})") from None
     found = {}
     for number, row in enumerate(rows, start=1):

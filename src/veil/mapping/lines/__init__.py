@@ -1,1 +1,6 @@
-"""Structure-from-motion from lines alone (Geppert et al. 2020); so far the seed: four views with known gravity."""
+"""Structure-from-motion from lines alone (Geppert et al. 2020): tracks, seed, incremental mapping. In Python only so far."""
+
+from veil.mapping.lines.incremental import LineMap, LineMapOptions, LineView, NoLineMap, map_from_lines
+from veil.mapping.lines.tracks import Tracks, build_tracks
+
+__all__ = ["LineMap", "LineMapOptions", "LineView", "NoLineMap", "Tracks", "build_tracks", "map_from_lines"]

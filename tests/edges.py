@@ -1,0 +1,101 @@
+"""Files as others write them, and ways to damage them; for the tests of files, wire and command line."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.errors import VeilError
+from veil.files.examples import lund_door
+from veil.forms import Form, Points
+from veil.scene import MappedImage, Scene
+from worlds import generator, subspaces, world
+
+
+def truncated(data: bytes, pieces: int) -> Iterator[bytes]:
+    """The first bytes of `data`, `pieces` lengths from none to almost all."""
+    for length in np.linspace(0, len(data) - 1, pieces).astype(int):
+        yield data[:length]
+
+
+def flipped(random: np.random.Generator, data: bytes, cases: int, *, most: int = 5) -> Iterator[bytes]:
+    """Copies of `data` with 1 to `most` bytes replaced at random."""
+    for _ in range(cases):
+        changed = bytearray(data)
+        for place in random.integers(0, len(data), random.integers(1, most + 1)):
+            changed[place] = random.integers(256)
+        yield bytes(changed)
+
+
+def outcome(read: Callable[[], Any]) -> VeilError | None:
+    """What `read` raises, or None; any other exception than veil's own fails the test that asks."""
+    try:
+        read()
+    except VeilError as error:
+        return error
+    return None
+
+
+def colmap_database(path: Path, tables: dict[str, tuple[np.ndarray, np.ndarray]], *, model: str = "SIMPLE_RADIAL") -> Path:
+    """A database that pycolmap alone wrote: image name -> (keypoints, descriptors)."""
+    import pycolmap
+
+    database = pycolmap.Database.open(path)
+    camera = pycolmap.Camera.create_from_model_name(1, model, 500.0, 640, 480)
+    camera.has_prior_focal_length = True
+    camera_id = database.write_camera(camera)
+    for name, (keypoints, descriptors) in tables.items():
+        image_id = database.write_image(pycolmap.Image(name=name, camera_id=camera_id))
+        database.write_keypoints(image_id, keypoints)
+        kind = pycolmap.FeatureExtractorType.SIFT
+        database.write_descriptors(image_id, pycolmap.FeatureDescriptors(type=kind, data=descriptors))
+    database.close()
+    return path
+
+
+def other_database(path: Path) -> Path:
+    """A SQLite file of some other program."""
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE notes (text TEXT)")
+    connection.commit()
+    connection.close()
+    return path
+
+
+def door_photographs(folder: Path, *numbers: int) -> Path:
+    """Copies of some of the bundled photographs in `folder`."""
+    folder.mkdir(parents=True)
+    with lund_door() as example:
+        for number in numbers:
+            shutil.copy(example.folder / f"DSC_{number:04d}.jpg", folder)
+    return folder
+
+
+def scene(m: int, *, names: str = "photo {}.jpg") -> Scene:
+    """Three views of forty points, raw (m = 0) or as subspaces of dimension m; every point is seen at least twice."""
+    place = world("edges", images=3, points=40)
+    seen = np.concatenate(list(place.visible.values()))
+    points, counts = np.unique(seen, return_counts=True)
+    row = {int(point): index for index, point in enumerate(points[counts > 1])}
+    images = {}
+    for number, (key, pose) in enumerate(place.poses.items()):
+        kept = np.array([int(point) in row for point in place.visible[key]])
+        form: Form = place.form(key).take(kept)
+        if m:
+            assert isinstance(form, Points)
+            form = subspaces(generator(f"edges {key}"), form.vectors, m, form.space)
+        name = names.format(number)
+        images[name] = MappedImage(
+            name=name,
+            camera=place.camera,
+            cam_from_world=pose,
+            keypoints=place.keypoints[key][kept],
+            point_rows=np.array([row[int(point)] for point in place.visible[key][kept]], dtype=np.int64),
+            form=form,
+        )
+    return Scene(images=images, points=place.points[list(row)], mean_reprojection_error_px=0.3)

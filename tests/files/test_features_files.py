@@ -1,0 +1,202 @@
+"""Features of other tools: COLMAP databases, hloc's HDF5, and what is neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from edges import colmap_database, flipped, other_database, outcome, truncated
+from veil.errors import FileFormatError, InputError, VeilError
+from veil.files.features import features_digest, read_colmap_database, read_features, write_features
+from veil.space import Space
+from worlds import features, generator, sift_like
+
+SIFT = Space(descriptor="sift", normalization="L1_ROOT", dim=128)
+SUPERPOINT = Space(descriptor="superpoint", normalization="L2", dim=256)
+
+
+def similarities(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Random similarities as affine shapes (a11, a12, a21, a22), with their scales and angles."""
+    scale, angle = random.uniform(1, 9, count), random.uniform(-3, 3, count)
+    c, s = scale * np.cos(angle), scale * np.sin(angle)
+    return np.stack([c, -s, s, c], axis=1), scale, angle
+
+
+def test_colmap_keypoints_of_every_width(tmp_path: Path) -> None:
+    """Planted truth: similarities as affine shapes give back the scale and angle that made them."""
+    random = generator("colmap")
+    affine, scale, angle = similarities(random, 7)
+    xy = random.uniform(1, 400, (7, 2))
+    tables = {
+        "two.jpg": xy,
+        "four.jpg": np.column_stack([xy, scale, angle]),
+        "six.jpg": np.column_stack([xy, affine]),
+    }
+    stored = sift_like(random, 7)
+    stored[3] = 0  # COLMAP may write descriptors that are all zero; they match everything
+    path = colmap_database(tmp_path / "c.db", {n: (t.astype(np.float32), stored) for n, t in tables.items()})
+    found = dict(read_colmap_database(path, space=SIFT))
+    kept = np.arange(7) != 3
+    assert set(found) == set(tables)
+    for name, got in found.items():
+        np.testing.assert_array_equal(got.keypoints, xy[kept].astype(np.float32))  # no half pixel: COLMAP's origin is ours
+        np.testing.assert_array_equal(got.descriptors, stored[kept])
+        assert got.space == SIFT and got.is_quantized
+        assert got.camera.model == "SIMPLE_RADIAL" and got.camera.focal_px == 500 and got.camera.focal_is_known
+        if name == "two.jpg":
+            assert got.scales is None and got.orientations is None
+        else:
+            assert got.scales is not None and got.orientations is not None
+            np.testing.assert_allclose(got.scales, scale[kept], rtol=1e-6)
+            np.testing.assert_allclose(got.orientations, angle[kept], rtol=1e-5)
+
+
+def test_an_image_without_keypoints_is_left_out(tmp_path: Path) -> None:
+    random = generator("some")
+    good = (random.uniform(1, 400, (3, 2)).astype(np.float32), sift_like(random, 3))
+    none = (np.empty((0, 2), np.float32), np.empty((0, 128), np.uint8))
+    path = colmap_database(tmp_path / "c.db", {"a.jpg": none, "b.jpg": good})
+    assert [name for name, _ in read_colmap_database(path, space=SIFT)] == ["b.jpg"]
+    path = colmap_database(tmp_path / "e.db", {"a.jpg": none})
+    with pytest.raises(FileFormatError, match="feature extraction first"):
+        list(read_colmap_database(path, space=SIFT))
+
+
+def test_databases_that_cannot_serve(tmp_path: Path) -> None:
+    random = generator("cannot")
+    keypoints = random.uniform(1, 400, (3, 2)).astype(np.float32)
+    short = colmap_database(tmp_path / "s.db", {"a.jpg": (keypoints, sift_like(random, 2))})
+    wide = colmap_database(tmp_path / "w.db", {"a.jpg": (keypoints, sift_like(random, 3, 256))})
+    fisheye = colmap_database(tmp_path / "f.db", {"a.jpg": (keypoints, sift_like(random, 3))}, model="FOV")
+    text = tmp_path / "t.db"
+    text.write_text("hello " * 1000)
+    for path, words in (
+        (short, r"a\.jpg.*expected 8-bit descriptors \(3, 128\)"),
+        (wide, r"got uint8 \(3, 256\)"),
+        (fisheye, "camera model FOV is not supported"),
+        (text, "not a COLMAP database"),
+        (tmp_path / "none.db", "there is no COLMAP database"),
+    ):
+        with pytest.raises((FileFormatError, InputError), match=words):
+            list(read_colmap_database(path, space=SIFT))
+
+
+def test_what_is_no_colmap_database_stays_untouched(tmp_path: Path) -> None:
+    """COLMAP adds its tables to any SQLite file that it opens, and to an empty one; veil must look before."""
+    (tmp_path / "empty.db").touch()
+    for path in (other_database(tmp_path / "notes.db"), tmp_path / "empty.db"):
+        before = path.read_bytes()
+        with pytest.raises(FileFormatError, match="not one of COLMAP"):
+            list(read_colmap_database(path, space=SIFT))
+        assert path.read_bytes() == before
+
+
+def test_damaged_databases_raise_only_veils_errors(tmp_path: Path) -> None:
+    random = generator("damage")
+    tables = {f"{k}.jpg": (random.uniform(1, 400, (5, k)).astype(np.float32), sift_like(random, 5)) for k in (2, 4, 6)}
+    path = colmap_database(tmp_path / "c.db", tables)
+    data = path.read_bytes()
+    errors = 0
+    for bad in (*truncated(data, 60), *flipped(random, data, 200, most=60)):
+        path.write_bytes(bad)
+        errors += outcome(lambda: list(read_colmap_database(path, space=SIFT))) is not None
+    assert errors > 60
+
+
+def hloc(path: Path, name: str, **parts: np.ndarray) -> Path:
+    with h5py.File(path, "a") as file:
+        for key, value in parts.items():
+            file[f"{name}/{key}"] = value
+    return path
+
+
+def superpoint(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+    """What hloc stores with `as_half`: everything in half precision."""
+    values = random.normal(size=(256, count))
+    return {
+        "keypoints": random.integers(0, 400, (count, 2)).astype(np.float16),
+        "descriptors": (values / np.linalg.norm(values, axis=0)).astype(np.float16),
+        "scores": random.random(count).astype(np.float16),
+        "image_size": np.array([640, 480]),
+    }
+
+
+def test_hlocs_half_precision_and_nested_names(tmp_path: Path) -> None:
+    random = generator("hloc")
+    parts = {name: superpoint(random, 4) for name in ("db/1.jpg", "db/2.jpg", "query/night/1.jpg")}
+    for name, part in parts.items():
+        hloc(tmp_path / "h.h5", name, **part)
+    found = dict(read_features(tmp_path / "h.h5", space=SUPERPOINT))
+    assert list(found) == sorted(parts)
+    for name, got in found.items():
+        np.testing.assert_array_equal(got.keypoints, parts[name]["keypoints"].astype(np.float32) + 0.5)
+        np.testing.assert_array_equal(got.descriptors, parts[name]["descriptors"].T.astype(np.float32))
+        assert (got.camera.width_px, got.camera.height_px) == (640, 480)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"keypoints": np.zeros(8, np.float32)}, "damaged or not hloc's layout"),
+        ({"keypoints": np.zeros((4, 1), np.float32)}, r"need keypoints|damaged"),
+        ({"descriptors": np.zeros(256, np.float32)}, r"expected descriptors|damaged"),
+        ({"descriptors": np.array([[b"x"] * 4] * 256)}, "damaged or not hloc's layout"),
+        ({"image_size": np.array([640, 480, 3])}, "damaged or not hloc's layout"),
+        ({"image_size": np.array([0, 480])}, "image size must be"),
+        ({"image_size": np.float64(3)}, "damaged or not hloc's layout"),
+    ],
+)
+def test_parts_of_a_wrong_shape(tmp_path: Path, change: dict, words: str) -> None:
+    path = hloc(tmp_path / "h.h5", "db/1.jpg", **(superpoint(generator("wrong"), 4) | change))
+    with pytest.raises((InputError, FileFormatError), match=words) as caught:
+        list(read_features(path, space=SUPERPOINT))
+    assert "db/1.jpg" in str(caught.value)  # which image
+
+
+def test_floats_of_sift_become_colmaps_eight_bits(tmp_path: Path) -> None:
+    """Inverse pair: SIFT in unit floats, in 0..255 floats and in bytes is the same SIFT (length 512, clipped)."""
+    raw = sift_like(generator("steps"), 6)
+    long = raw.astype(np.float64) * 512 / np.linalg.norm(raw.astype(np.float64), axis=1, keepdims=True)
+    for name, values in (("unit", long / 512), ("steps", long)):
+        path = hloc(
+            tmp_path / f"{name}.h5",
+            "a",
+            keypoints=np.zeros((6, 2), np.float32),
+            descriptors=values.T.astype(np.float32),
+            image_size=np.array([64, 48]),
+        )
+        ((_, got),) = read_features(path, space=SIFT)
+        assert np.abs(got.descriptors.astype(int) - np.clip(np.round(long), 0, 255)).max() <= 1
+
+
+def test_a_truncated_file_raises_only_veils_errors(tmp_path: Path) -> None:
+    path = tmp_path / "f.h5"
+    write_features(path, [("a/b.jpg", features(generator("one"), 20)), ("c.jpg", features(generator("two"), 3))])
+    for bad in truncated(path.read_bytes(), 150):
+        path.write_bytes(bad)
+        assert isinstance(outcome(lambda: list(read_features(path))), FileFormatError)
+
+
+def test_the_identity_of_imported_features() -> None:
+    """It is the set of features that counts, not their order; any change of one changes it."""
+    item = features(generator("identity"), 9)
+    order = generator("order").permutation(9)
+    digest = features_digest(item.keypoints, item.descriptors)
+    assert features_digest(item.keypoints[order], item.descriptors[order]) == digest
+    assert features_digest(item.keypoints[order], item.descriptors) != digest
+    changed = item.descriptors.copy()
+    changed[4, 4] ^= 1
+    assert features_digest(item.keypoints, changed) != digest
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "file" / "f.h5", tmp_path / "folder"):
+        with pytest.raises(InputError, match="choose another place"):
+            write_features(path, [("a", features(generator("one"), 2))])
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "veil-home") == ["file", "folder"]
+    assert issubclass(InputError, VeilError)

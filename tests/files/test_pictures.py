@@ -1,0 +1,215 @@
+"""Photographs as cameras and tools write them: every mode, 16 bits, EXIF that lies, and files that are none."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import ExifTags, Image, TiffImagePlugin
+
+from edges import flipped, outcome, truncated
+from veil.errors import FileFormatError, InputError
+from veil.files.pictures import SUFFIXES, find_pictures, read_picture, read_rgb
+from veil.geometry.camera import Camera
+from worlds import generator
+
+COLORS = generator("colors").integers(0, 256, (24, 40, 3)).astype(np.uint8)
+GRAY = COLORS[:, :, 0]
+
+
+def saved(path: Path, image: Image.Image, **options: Any) -> Path:
+    image.save(path, **options)
+    return path
+
+
+def test_gray_modes_keep_their_values(tmp_path: Path) -> None:
+    """Second method: the arrays that were written, not Pillow's conversion of them."""
+    gray = np.repeat(GRAY[:, :, None], 3, axis=2)
+    bits = np.repeat(np.where(GRAY > 99, 255, 0).astype(np.uint8)[:, :, None], 3, axis=2)
+    opaque = np.full_like(GRAY, 255)
+    for name, image, expected in (
+        ("l.png", Image.fromarray(GRAY), gray),
+        ("1.png", Image.fromarray(GRAY > 99), bits),
+        ("la.png", Image.merge("LA", [Image.fromarray(GRAY), Image.fromarray(opaque)]), gray),
+        ("16.png", Image.fromarray(GRAY.astype(np.uint16) * 257), gray),
+        ("16.tif", Image.fromarray(GRAY.astype(np.uint16) * 257), gray),
+        ("32.tif", Image.fromarray(GRAY.astype(np.int32) * 257), gray),
+        (
+            "f.tif",
+            Image.fromarray(np.append(GRAY, GRAY * 0 + 255, axis=0).astype(np.float32)),
+            np.append(gray, gray * 0 + 255, 0),
+        ),
+        ("rgb.png", Image.fromarray(COLORS), COLORS),
+        ("rgb.ppm", Image.fromarray(COLORS), COLORS),
+        ("rgb.bmp", Image.fromarray(COLORS), COLORS),
+    ):
+        got = read_rgb(saved(tmp_path / name, image))
+        assert got.dtype == np.uint8, name
+        np.testing.assert_array_equal(got, expected, err_msg=name)
+
+
+@pytest.mark.parametrize("top", [1, 255, 65535, 10_000_000])
+def test_wide_pixels_are_scaled_by_the_smallest_usual_range(tmp_path: Path, top: int) -> None:
+    """Second method: exact rational rounding of 255 v / top; dark pictures stay dark within their range."""
+    ramp = np.linspace(0, 1, 960).reshape(24, 40) * top
+    values = ramp.astype(np.float32) if top == 1 else np.round(ramp).astype(np.int32)
+    got = read_rgb(saved(tmp_path / "w.tif", Image.fromarray(values)))[:, :, 0]
+    np.testing.assert_array_equal(got, np.floor(values.astype(np.float64) * 255 / top + 0.5).astype(np.uint8))
+    assert (got.min(), got.max()) == (0, 255)
+
+
+def test_transparency_becomes_white(tmp_path: Path) -> None:
+    """In RGBA, LA, and a palette with a transparent color: a pixel that shows nothing must not show what lies below."""
+    alpha = np.where(GRAY > 99, 255, 0).astype(np.uint8)
+    white = np.full_like(COLORS, 255)
+    shown = np.where(alpha[:, :, None] == 255, COLORS, white)
+    rgba = Image.fromarray(np.dstack([COLORS, alpha]))
+    np.testing.assert_array_equal(read_rgb(saved(tmp_path / "rgba.png", rgba)), shown)
+    la = Image.merge("LA", [Image.fromarray(GRAY), Image.fromarray(alpha)])
+    np.testing.assert_array_equal(
+        read_rgb(saved(tmp_path / "la.png", la))[:, :, 0], np.where(alpha == 255, GRAY, 255).astype(np.uint8)
+    )
+    indices = (GRAY // 64).astype(np.uint8)
+    palette = Image.fromarray(indices).convert("P")
+    colors = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120]
+    palette.putpalette(colors)
+    expected = np.array(colors, np.uint8).reshape(4, 3)[indices]
+    np.testing.assert_array_equal(read_rgb(saved(tmp_path / "p.png", palette)), expected)
+    expected[indices == 2] = 255
+    np.testing.assert_array_equal(read_rgb(saved(tmp_path / "pt.png", palette, transparency=2)), expected)
+
+
+def test_print_colors_are_read(tmp_path: Path) -> None:
+    """CMYK without a profile: R = 255 - C - K, within Pillow's rounding."""
+    cmyk = Image.fromarray(np.dstack([255 - COLORS, np.zeros_like(GRAY)]), mode="CMYK")
+    got = read_rgb(saved(tmp_path / "c.tif", cmyk))
+    assert np.abs(got.astype(int) - COLORS).max() <= 1
+
+
+def test_not_a_number_is_no_pixel(tmp_path: Path) -> None:
+    values = GRAY.astype(np.float32)
+    values[3, 3] = np.nan
+    with pytest.raises(FileFormatError, match="NaN or infinite"):
+        read_rgb(saved(tmp_path / "f.tif", Image.fromarray(values)))
+
+
+def test_the_digest_is_of_pixels_not_of_the_file(tmp_path: Path) -> None:
+    """Other EXIF, another lossless format: the same photograph to the ledger. One pixel: another one."""
+    exif = Image.Exif()
+    exif[ExifTags.Base.Software] = "elsewhere"
+    exif[ExifTags.Base.DateTime] = "2024:01:01 00:00:00"
+    plain = read_picture(saved(tmp_path / "a.png", Image.fromarray(COLORS)))
+    tagged = read_picture(saved(tmp_path / "b.png", Image.fromarray(COLORS), exif=exif))
+    tiff = read_picture(saved(tmp_path / "c.tif", Image.fromarray(COLORS)))
+    assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()
+    assert plain.digest == tagged.digest == tiff.digest
+    changed = COLORS.copy()
+    changed[5, 5, 2] ^= 1
+    assert read_picture(saved(tmp_path / "d.png", Image.fromarray(changed))).digest != plain.digest
+    # Reshaped pixels are other pixels, though their bytes are equal.
+    wide = read_picture(saved(tmp_path / "e.png", Image.fromarray(COLORS.reshape(20, 48, 3))))
+    assert wide.digest != plain.digest
+
+
+def exif_with(**tags: object) -> Image.Exif:
+    exif = Image.Exif()
+    folder = exif.get_ifd(ExifTags.IFD.Exif)
+    for name, value in tags.items():
+        folder[ExifTags.Base[name]] = value
+    return exif
+
+
+def test_focal_length_from_the_file(tmp_path: Path) -> None:
+    """Golden: f = f35 / hypot(36, 24) * diagonal; and f_mm * (pixels per cm) / 10, halved as the picture is."""
+    diagonal = np.hypot(40, 24)
+    camera = read_picture(saved(tmp_path / "a.jpg", Image.fromarray(COLORS), exif=exif_with(FocalLengthIn35mmFilm=50))).camera
+    assert camera.focal_is_known
+    assert camera.focal_px == pytest.approx(50 / 43.26661530556787 * diagonal)
+    assert camera.params[1:] == (20.0, 12.0, 0.0)
+    rational = TiffImagePlugin.IFDRational
+    plane = {
+        "FocalLength": rational(4),
+        "FocalPlaneXResolution": rational(200),
+        "FocalPlaneYResolution": rational(200),
+        "FocalPlaneResolutionUnit": 3,
+        "ExifImageWidth": 80,
+    }
+    camera = read_picture(saved(tmp_path / "b.jpg", Image.fromarray(COLORS), exif=exif_with(**plane))).camera
+    assert camera.focal_px == pytest.approx(4 * 200 / 10 * 40 / 80)
+
+
+def test_focal_length_turns_with_the_picture(tmp_path: Path) -> None:
+    """A portrait shot is the landscape one turned: the same focal length, sides exchanged."""
+    exif = exif_with(FocalLengthIn35mmFilm=28)
+    lying = read_picture(saved(tmp_path / "a.jpg", Image.fromarray(COLORS), exif=exif)).camera
+    exif[ExifTags.Base.Orientation] = 6
+    standing = read_picture(saved(tmp_path / "b.jpg", Image.fromarray(COLORS), exif=exif)).camera
+    assert (standing.width_px, standing.height_px) == (lying.height_px, lying.width_px)
+    assert standing.focal_px == pytest.approx(lying.focal_px)
+
+
+def test_absurd_metadata_is_a_guess(tmp_path: Path) -> None:
+    rational = TiffImagePlugin.IFDRational
+    for tags in (
+        {},
+        {"FocalLengthIn35mmFilm": 0},
+        {"FocalLengthIn35mmFilm": 60000},
+        {"FocalLength": rational(1, 0), "FocalPlaneXResolution": rational(1, 0)},
+        {"FocalLength": rational(4), "FocalPlaneXResolution": rational(200), "FocalPlaneResolutionUnit": 9},
+        {"FocalLength": rational(4)},
+    ):
+        camera = read_picture(saved(tmp_path / "a.jpg", Image.fromarray(COLORS), exif=exif_with(**tags))).camera
+        assert not camera.focal_is_known
+        assert camera.focal_px == pytest.approx(1.2 * 40)
+
+
+def test_a_given_camera_must_fit(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.png", Image.fromarray(COLORS))
+    fits = Camera(model="SIMPLE_PINHOLE", width_px=40, height_px=24, params=(50.0, 20.0, 12.0))
+    assert read_picture(path, camera=fits).camera == fits
+    turned = Camera(model="SIMPLE_PINHOLE", width_px=24, height_px=40, params=(50.0, 12.0, 20.0))
+    with pytest.raises(InputError, match=r"a\.png.*24x40 px but the upright image has 40x24"):
+        read_picture(path, camera=turned)
+
+
+@pytest.mark.parametrize("name", ["JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP", "PPM"])
+def test_damaged_files_raise_only_veils_errors(tmp_path: Path, name: str) -> None:
+    """Headers and EXIF are where decoders stumble, so most flips go there."""
+    buffer = io.BytesIO()
+    exif = exif_with(FocalLengthIn35mmFilm=28, FocalPlaneResolutionUnit=3)
+    exif[ExifTags.Base.Orientation] = 6
+    Image.fromarray(COLORS).save(buffer, name, **({} if name in ("GIF", "BMP", "PPM") else {"exif": exif}))
+    data, path = buffer.getvalue(), tmp_path / "damaged"
+    random = generator(f"damaged {name}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's remarks on EXIF and size
+        for bad in (*truncated(data, 30), *(head + data[300:] for head in flipped(random, data[:300], 150))):
+            path.write_bytes(bad)
+            error = outcome(lambda: read_picture(path))
+            assert error is None or str(path) in str(error)
+
+
+def test_a_picture_that_would_fill_memory_is_refused(tmp_path: Path) -> None:
+    """A header that claims 60000 x 60000 pixels: refused before they are allocated."""
+    path = tmp_path / "bomb.ppm"
+    path.write_bytes(b"P6\n60000 60000\n255\n" + bytes(100))
+    with pytest.raises(FileFormatError, match="too large to decode"):
+        read_rgb(path)
+
+
+def test_photographs_are_found_sorted_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("b/2.JPG", "b/1.png", "a.webp", "notes.txt", "b/.hidden"):
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / name).touch()
+    (tmp_path / "photos" / "folder.jpg").mkdir()
+    found = [path.relative_to(tmp_path / "photos").as_posix() for path in find_pictures(tmp_path / "photos")]
+    assert found == ["a.webp", "b/1.png", "b/2.JPG"]
+    assert find_pictures(tmp_path / "photos" / "notes.txt") == [tmp_path / "photos" / "notes.txt"]  # a file is believed
+    for path, words in ((tmp_path / "nowhere", "there is no"), (tmp_path / "photos" / "folder.jpg", "looked for .*jpeg")):
+        with pytest.raises(InputError, match=words):
+            find_pictures(path)
+    assert {".jpg", ".png", ".tif"} <= SUFFIXES

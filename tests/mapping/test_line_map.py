@@ -1,0 +1,99 @@
+"""Mapping from lines alone: planted worlds are recovered, wrong images are not registered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from veil.chance import seeded
+from veil.errors import InputError
+from veil.features import Features
+from veil.geometry.similarity import align_poses, pose_error
+from veil.mapping.lines import LineMap, LineMapOptions, LineView, NoLineMap, Tracks, build_tracks, map_from_lines
+from veil.mapping.lines.seed import SeedOptions
+from veil.privatize.lines import lift_to_lines
+from worlds import World, generator, world
+
+OPTIONS = LineMapOptions(seed=SeedOptions(iterations=50), quads=2)
+
+
+def planted(name: str, *, wrong: float = 0.0) -> tuple[World, dict[str, LineView], Tracks]:
+    """Six views with gravity; a share of each image's features stands at a wrong place."""
+    place = world(name, images=6, points=900)
+    random = generator(f"line map {name}")
+    views = {}
+    for key, pose in place.poses.items():
+        keypoints = place.keypoints[key].copy()
+        bad = random.random(len(keypoints)) < wrong
+        keypoints[bad] = random.uniform([0, 0], [640, 480], (int(bad.sum()), 2))
+        image = Features(
+            keypoints=keypoints,
+            descriptors=place.form(key).vectors,
+            space=place.form(key).space,
+            camera=place.camera,
+            image_digest=key.encode().ljust(32, b"\0"),
+        )
+        gravity = pose.rotation @ np.array([0, 1.0, 0])
+        views[key] = LineView(camera=place.camera, lines=lift_to_lines(image, gravity=gravity, chance=seeded(name)))
+    return place, views, tracks_of(place)
+
+
+def tracks_of(place: World) -> Tracks:
+    """Matches of equal points between all pairs."""
+    keys = sorted(place.poses)
+    where = {k: {int(p): row for row, p in enumerate(place.visible[k])} for k in keys}
+    matches = {
+        (a, b): np.array([(where[a][p], where[b][p]) for p in where[a] if p in where[b]], dtype=np.int64).reshape(-1, 2)
+        for i, a in enumerate(keys)
+        for b in keys[i + 1 :]
+    }
+    return build_tracks({k: len(place.visible[k]) for k in keys}, matches)
+
+
+def errors(found: LineMap, place: World) -> list[tuple[float, float]]:
+    names = sorted(found.cam_from_world)
+    alignment = align_poses([found.cam_from_world[n] for n in names], [place.poses[n] for n in names])
+    return [pose_error(found.cam_from_world[n], place.poses[n], alignment) for n in names]
+
+
+def test_a_planted_world_is_mapped_from_lines_alone() -> None:
+    """Oracle: planted cameras after alignment; a tenth of the keypoints are wrong and their lines are not observed."""
+    place, views, tracks = planted("map", wrong=0.1)
+    seen: list[tuple[int, int]] = []
+    found = map_from_lines(views, tracks, options=OPTIONS, progress=lambda done, total: seen.append((done, total)))
+    assert isinstance(found, LineMap)
+    assert set(found.cam_from_world) == set(place.poses)
+    assert max(position for position, _ in errors(found, place)) < 0.03
+    assert max(rotation for _, rotation in errors(found, place)) < 0.2
+    assert found.observed.any(axis=1).sum() > 400
+    assert (found.observed.sum(axis=1)[found.observed.any(axis=1)] >= 4).all()
+    assert seen == [(5, 6), (6, 6)]
+
+
+def test_an_image_of_elsewhere_is_refused_with_a_reason() -> None:
+    """Broken twin of a mapper that registers whatever RANSAC returns: one view's lines are shuffled."""
+    place, views, tracks = planted("stranger")
+    lines = views["05"].lines
+    views["05"] = replace(views["05"], lines=lines.take(generator("mix").permutation(len(lines))))
+    found = map_from_lines(views, tracks, options=OPTIONS)
+    assert isinstance(found, LineMap)
+    assert set(found.cam_from_world) == set(place.poses) - {"05"}
+    assert "chance" in found.refused["05"]
+    assert max(position for position, _ in errors(found, place)) < 0.03
+
+
+def test_what_cannot_be_mapped_says_so() -> None:
+    _, views, tracks = planted("refuse")
+    with pytest.raises(InputError, match="at least four"):
+        map_from_lines({k: views[k] for k in ("00", "01", "02")}, tracks)
+    blind = {
+        k: replace(v, lines=replace(v.lines, gravity=None, aligned=np.zeros(len(v.lines), dtype=bool)))
+        for k, v in views.items()
+    }
+    with pytest.raises(InputError, match="no image has gravity"):
+        map_from_lines(blind, tracks)
+    few = replace(tracks, feature=tracks.feature[:30])
+    result = map_from_lines(views, few, options=OPTIONS)
+    assert isinstance(result, NoLineMap) and "overlap" in result.reason
