@@ -141,7 +141,8 @@ def _with_positions(images: dict[str, Loaded]) -> dict[str, MapImage]:
     for name, image in images.items():
         if isinstance(image.seen, Lines):
             raise InputError(
-                f"{name} hides its positions; mapping from lines alone is not built yet as a command (veil.mapping.lines has it in Python), localizing from them is"
+                f"{name} hides its positions; mapping from lines alone is not built yet as a command "
+                "(veil.mapping.lines does it in Python), localizing from them is"
             )
         found[name] = MapImage(camera=image.camera, keypoints=image.seen, form=image.form)
     return found
