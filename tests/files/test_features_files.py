@@ -76,7 +76,7 @@ def test_databases_that_cannot_serve(tmp_path: Path) -> None:
     for path, words in (
         (short, r"a\.jpg.*expected 8-bit descriptors \(3, 128\)"),
         (wide, r"got uint8 \(3, 256\)"),
-        (fisheye, "camera model FOV is not supported"),
+        (fisheye, "camera model 'FOV' is not supported"),
         (text, "not a COLMAP database"),
         (tmp_path / "none.db", "there is no COLMAP database"),
     ):

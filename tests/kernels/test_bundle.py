@@ -79,7 +79,7 @@ def test_gradients_agree_with_finite_differences() -> None:
     """Second method: central differences of the robust cost in every camera and point direction."""
     problem = disturbed(planted("gradient", points=12), "gradient")
     free = np.arange(len(problem.rotations))
-    system = bundle._linearize(problem, free, 2.0, True)
+    system = bundle._linearize(problem, free, 2.0)
     step, numeric_camera, numeric_point = 1e-6, np.empty((len(free), 6)), np.empty(problem.points.shape)
 
     def cost(camera_step: np.ndarray, point_step: np.ndarray) -> float:

@@ -6,6 +6,7 @@ import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.features import U8_STEP, Features
 from veil.files.atomic import replacing
-from veil.geometry.camera import MODELS, Camera, guessed
+from veil.geometry.camera import Camera, from_colmap, guessed
 from veil.space import NORMALIZATIONS, Space
 
 # hloc puts pixel centers at integers, COLMAP and veil at halves.
@@ -213,7 +214,8 @@ def _require_colmap(path: Path) -> None:
 
 
 def _read_image(database: Any, image: Any, space: Space) -> Features:
-    camera = _from_colmap(database.read_camera(image.camera_id))
+    stored_camera = database.read_camera(image.camera_id)
+    camera = replace(from_colmap(stored_camera), focal_is_known=bool(stored_camera.has_prior_focal_length))
     table = np.asarray(database.read_keypoints(image.image_id), dtype=np.float32)
     stored = np.asarray(database.read_descriptors(image.image_id).data)
     if stored.dtype != np.uint8 or stored.shape != (len(table), space.dim):
@@ -243,17 +245,4 @@ def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Cam
         image_digest=features_digest(keypoints, stored),
         scales=scales,
         orientations=orientations,
-    )
-
-
-def _from_colmap(camera: Any) -> Camera:
-    model = camera.model_name if hasattr(camera, "model_name") else camera.model.name
-    if model not in MODELS:
-        raise InputError(f"camera model {model} is not supported; convert the database to one of {', '.join(MODELS)}")
-    return Camera(
-        model=model,
-        width_px=camera.width,
-        height_px=camera.height,
-        params=tuple(float(value) for value in camera.params),
-        focal_is_known=bool(camera.has_prior_focal_length),
     )

@@ -98,7 +98,7 @@ def adjust(
         raise InputError("a point lies behind a camera that sees it; remove such observations first")
     initial, damping, taken = cost, 1e-4, 0
     for iteration in range(options.max_iterations):
-        system = _linearize(current, free, loss, options.adjust_points)
+        system = _linearize(current, free, loss)
         step = None
         while damping < 1e12:
             step = _step(system, current, free, damping, options.adjust_points)
@@ -130,7 +130,7 @@ class _System:
     point_gradient: np.ndarray
 
 
-def _linearize(problem: LineProblem, free: np.ndarray, loss: float, adjust_points: bool) -> _System:
+def _linearize(problem: LineProblem, free: np.ndarray, loss: float) -> _System:
     parts = schur.normal_blocks(
         problem.rotations,
         problem.translations,

@@ -29,10 +29,8 @@ class MapImage:
 
 @dataclass(frozen=True, kw_only=True)
 class MapOptions:
-    """`share_camera` maps all images of equal intrinsics with one camera; `refine_focal` only touches guessed ones."""
+    """Models of fewer than `min_model_images` images are dropped; one seed serves verification and mapping."""
 
-    share_camera: bool = True
-    refine_focal: bool = True
     min_model_images: int = 3
     seed: int = 0
 
@@ -64,7 +62,7 @@ def build_map(
         raise InputError(f"a map needs at least two images, got {len(images)}")
     names = sorted(images)
     database_path = workdir / "database.db"
-    image_ids = _fill_database(database_path, names, images, matches, options)
+    image_ids = _fill_database(database_path, names, images, matches)
     # COLMAP seeds its threads' generators with seed + thread, so that one thread is what repeats.
     pycolmap.set_random_seed(options.seed)
     verification = pycolmap.TwoViewGeometryOptions()
@@ -97,8 +95,8 @@ def _pipeline(images: Mapping[str, MapImage], options: MapOptions) -> Any:
     pipeline.random_seed = options.seed
     pipeline.multiple_models = len(images) > options.min_model_images
     guessed = any(not image.camera.focal_is_known for image in images.values())
-    pipeline.ba_refine_focal_length = options.refine_focal and guessed
-    pipeline.ba_refine_extra_params = options.refine_focal and guessed
+    pipeline.ba_refine_focal_length = guessed
+    pipeline.ba_refine_extra_params = guessed
     return pipeline
 
 
@@ -107,7 +105,6 @@ def _fill_database(
     names: Sequence[str],
     images: Mapping[str, MapImage],
     matches: Mapping[tuple[str, str], Matches],
-    options: MapOptions,
 ) -> dict[str, int]:
     import pycolmap
 
@@ -117,7 +114,7 @@ def _fill_database(
         image_ids = {}
         for name in names:
             image = images[name]
-            if image.camera not in cameras or not options.share_camera:
+            if image.camera not in cameras:  # images of equal intrinsics share one camera
                 cameras[image.camera] = _write_camera(database, image.camera)
             image_ids[name] = _write_image(database, name, cameras[image.camera])
             database.write_keypoints(image_ids[name], image.keypoints)
