@@ -118,8 +118,7 @@ def lifted_guarantee(profile: str) -> NoProof:
     """What is known to break subspaces made with `profile`."""
     return NoProof(
         reason=_BY_PROFILE.get(profile, "Lifting to affine subspaces is an obfuscation without proof.")
-        + " Keypoint positions, their number, the image size and the intrinsics are sent in clear, and descriptors "
-        "that match a map can be estimated by whoever matches them."
+        + " Descriptors that match a map can be estimated by whoever matches them."
     )
 
 

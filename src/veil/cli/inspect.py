@@ -13,7 +13,7 @@ from veil.files.client import read_ledger
 from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
 from veil.files.maps import read_map
-from veil.guarantee import LocalDP
+from veil.guarantee import Guarantee, LocalDP
 from veil.wire.codec import decode
 from veil.wire.message import LineUpload, Message
 
@@ -83,33 +83,34 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 def upload_facts(upload: Message, size_bytes: int) -> dict:
     """What `veil inspect` says of a message."""
-    form, guarantee = upload.form, upload.form.guarantee
-    promise = (
-        f"epsilon {guarantee.epsilon} for each {guarantee.unit}"
-        if isinstance(guarantee, LocalDP)
-        else f"no proof of privacy. {guarantee.reason}"
-    )
+    form = upload.form
     return {
         "what": f"{len(upload)} features as affine subspaces of dimension {form.m}, profile {form.profile}",
         "space": str(form.space),
         "bytes": f"{size_bytes} ({size_bytes / max(len(upload), 1):.0f} a feature)",
         "image": f"{upload.camera.width_px}x{upload.camera.height_px} px, {upload.camera.model}",
-        "guarantee": promise,
+        "guarantee": _promise(form.guarantee),
+        **({"guarantee of the lines": _promise(upload.lines.guarantee)} if isinstance(upload, LineUpload) else {}),
         "sent in clear": SENT_WITH_LINES if isinstance(upload, LineUpload) else SENT_IN_CLEAR,
         "not in this file": NOT_SENT,
         "not protected": [*(LINES_SHOW if isinstance(upload, LineUpload) else ()), *NOT_PROTECTED],
     }
 
 
+def _promise(guarantee: Guarantee) -> str:
+    if isinstance(guarantee, LocalDP):
+        return f"epsilon {guarantee.epsilon} for each {guarantee.unit}"
+    return f"no proof of privacy. {guarantee.reason}"
+
+
 def _map_facts(path: Path) -> dict:
     scene = read_map(path)
     form = next(iter(scene.images.values())).form
-    guarantee = form.guarantee
     return {
         "what": f"{'public' if scene.is_public else 'private'} map of {len(scene.images)} images, {len(scene.points)} points",
         "space": str(scene.space),
         "mean reprojection error": f"{scene.mean_reprojection_error_px:.2f} px",
-        "guarantee": "" if isinstance(guarantee, LocalDP) else f"no proof of privacy. {guarantee.reason}",
+        "guarantee": _promise(form.guarantee),
         "not protected": [
             "the 3D points and camera poses themselves: they show the shape of the scene",
             *([] if scene.is_public else NOT_PROTECTED[:1]),
