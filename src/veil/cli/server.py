@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from veil.cli import EXIT_NO_POSE, EXIT_OK
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.codebook import Codebook
 from veil.errors import InputError, WireError
@@ -242,7 +243,7 @@ def _localize(arguments: argparse.Namespace) -> int:
             rows.append(_row(name, found, time.perf_counter() - start))
             say(arguments, _pose_line(name, found))
     write_json(arguments.json, {"queries": rows})
-    return 0 if all(row["status"] == "localized" for row in rows) else 3
+    return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
 
 
 def _row(name: str, found: Localization | NoPose, seconds: float) -> dict:

@@ -57,11 +57,6 @@ class Camera:
         """Focal length along x, pixels."""
         return self.params[0]
 
-    @property
-    def long_side_px(self) -> int:
-        """The longer image side, pixels."""
-        return max(self.width_px, self.height_px)
-
 
 def guessed(width_px: int, height_px: int, *, focal_px: float | None = None) -> Camera:
     """A SIMPLE_RADIAL camera without distortion; without `focal_px`, COLMAP's guess of 1.2 times the longer side."""
