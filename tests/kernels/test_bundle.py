@@ -8,61 +8,11 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
+from line_problems import disturbed, first_two, moved, planted, robust_cost
 from veil.errors import InputError, RangeError
-from veil.kernels import bundle
+from veil.kernels import bundle, reduced
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust, residuals
-from worlds import generator, world
-
-
-def planted(name: str, *, images: int = 5, points: int = 60, noise_px: float = 0.0, both: bool = False) -> LineProblem:
-    """Lines through the projections of a world, random directions (with `both`, two orthogonal ones: a point)."""
-    random = generator(f"lines {name}")
-    place = world(name, images=images, points=points, noise_px=noise_px)
-    fx, fy, cx, cy = place.camera.params
-    k = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
-    lines, cameras, rows = [], [], []
-    for index, key in enumerate(sorted(place.poses)):
-        xy = place.keypoints[key].astype(np.float64)
-        theta = random.uniform(0, np.pi, len(xy))
-        for turn in (0.0, np.pi / 2)[: 2 if both else 1]:
-            normal = np.stack([np.cos(theta + turn), np.sin(theta + turn)], axis=1)
-            pixel = np.concatenate([normal, -(normal * xy).sum(axis=1, keepdims=True)], axis=1)
-            lines.append(pixel @ k)
-            cameras.append(np.full(len(xy), index))
-            rows.append(place.visible[key])
-    order = np.argsort(np.concatenate(rows), kind="stable")
-    seen = np.concatenate(rows)[order]
-    used, compact = np.unique(seen, return_inverse=True)
-    poses = [place.poses[key] for key in sorted(place.poses)]
-    return LineProblem(
-        rotations=np.array([p.rotation for p in poses]),
-        translations=np.array([p.translation for p in poses]),
-        points=place.points[used],
-        lines=np.concatenate(lines)[order],
-        camera_of=np.concatenate(cameras)[order].astype(np.int64),
-        point_of=compact.astype(np.int64),
-    )
-
-
-def disturbed(problem: LineProblem, name: str, size: float = 0.01) -> LineProblem:
-    random = generator(f"disturb {name}")
-    turns = bundle._exponential(size * random.normal(size=(len(problem.rotations), 3)))
-    turns[:2] = np.eye(3)
-    shift = size * random.normal(size=problem.translations.shape)
-    shift[:2] = 0
-    return replace(
-        problem,
-        rotations=turns @ problem.rotations,
-        translations=problem.translations + shift,
-        points=problem.points + size * random.normal(size=problem.points.shape),
-    )
-
-
-def first_two(problem: LineProblem) -> np.ndarray:
-    """Two constant cameras fix the gauge, scale included, so that solvers can be compared number by number."""
-    constant = np.zeros(len(problem.rotations), dtype=bool)
-    constant[:2] = True
-    return constant
+from worlds import generator
 
 
 def test_residuals_are_pixel_distances_to_lines() -> None:
@@ -78,24 +28,23 @@ def test_residuals_are_pixel_distances_to_lines() -> None:
 def test_gradients_agree_with_finite_differences() -> None:
     """Second method: central differences of the robust cost in every camera and point direction."""
     problem = disturbed(planted("gradient", points=12), "gradient")
-    free = np.arange(len(problem.rotations))
-    system = bundle._linearize(problem, free, 2.0)
-    step, numeric_camera, numeric_point = 1e-6, np.empty((len(free), 6)), np.empty(problem.points.shape)
-
-    def cost(camera_step: np.ndarray, point_step: np.ndarray) -> float:
-        return bundle._cost(residuals(bundle._apply(problem, (camera_step, point_step), free)), 2.0)
-
-    zeros = np.zeros((len(free), 6)), np.zeros(problem.points.shape)
-    for target, place in ((numeric_camera, 0), (numeric_point, 1)):
-        for index in np.ndindex(target.shape):
+    work = bundle._Work(problem, constant=np.zeros(5, dtype=bool), held=np.zeros(12, dtype=bool), loss=2.0, threads=map)
+    state = bundle._State(rotations=problem.rotations, translations=problem.translations, points=problem.points)
+    work.linearize(state)
+    parts = np.zeros((5, 6)), np.zeros((12, 3))
+    for part, of, columns in zip(parts, (problem.camera_of, problem.point_of), (slice(0, 6), slice(6, 9)), strict=True):
+        np.add.at(part, of, work.rows[:, columns] * work.rows[:, 9:])
+    zeros, step = (np.zeros((5, 6)), np.zeros((12, 3))), 1e-6
+    for place, gradient in enumerate(parts):
+        numeric = np.empty_like(gradient)
+        for index in np.ndindex(gradient.shape):
             values = []
             for sign in (1, -1):
-                moved = [part.copy() for part in zeros]
-                moved[place][index] = sign * step
-                values.append(cost(*moved))
-            target[index] = (values[0] - values[1]) / (2 * step)
-    np.testing.assert_allclose(system.camera_gradient, numeric_camera, rtol=1e-5, atol=1e-3)
-    np.testing.assert_allclose(system.point_gradient, numeric_point, rtol=1e-5, atol=1e-3)
+                steps = [part.copy() for part in zeros]
+                steps[place][index] = sign * step
+                values.append(robust_cost(moved(problem, *steps), 2.0))
+            numeric[index] = (values[0] - values[1]) / (2 * step)
+        np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize("loss", [np.inf, 1.0])
@@ -103,10 +52,9 @@ def test_adjustment_agrees_with_scipy(loss: float) -> None:
     """Second method: scipy's trust region on the same residuals and loss, same minimum."""
     problem = disturbed(planted("scipy", points=40, noise_px=0.5), "scipy", 0.003)
     found = adjust(problem, constant=first_two(problem), options=AdjustOptions(loss_px=loss, tol=1e-14, max_iterations=200))
-    free = np.array([-1, -1, 0, 1, 2])
 
     def unpack(vector: np.ndarray) -> LineProblem:
-        return bundle._apply(problem, (vector[:18].reshape(3, 6), vector[18:].reshape(-1, 3)), free)
+        return moved(problem, np.concatenate([np.zeros((2, 6)), vector[:18].reshape(3, 6)]), vector[18:].reshape(-1, 3))
 
     kwargs = {} if np.isinf(loss) else {"loss": "cauchy", "f_scale": loss}
     expected = least_squares(
@@ -151,7 +99,7 @@ def test_outliers_do_not_move_the_robust_optimum() -> None:
 def test_sparse_and_dense_systems_give_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = disturbed(planted("sparse", images=8, noise_px=0.3), "sparse")
     dense = adjust(problem, constant=first_two(problem))
-    monkeypatch.setattr(bundle, "DENSE_CAMERAS", 0)
+    monkeypatch.setattr(reduced, "DENSE_CAMERAS", 0)
     sparse = adjust(problem, constant=first_two(problem))
     assert sparse.final_cost == pytest.approx(dense.final_cost, rel=1e-9)
     np.testing.assert_allclose(sparse.problem.points, dense.problem.points, atol=1e-6)

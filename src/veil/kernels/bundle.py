@@ -3,26 +3,34 @@
     r_ij = l_ij . Y / Y_z,   Y = R_i X_j + t_i        (Geppert et al. 2020, Eq. 12-13)
 
 with l_ij = K^T l_pix and l_pix of unit normal, so r is the distance in pixels of the projected point to its line. A point
-feature is two orthogonal lines through it, so the same code adjusts points. Jacobians with g = (l - r e3) / Y_z:
-dr/dX = R^T g, dr/domega = (R X) x g for R <- exp(omega) R, dr/dt = g (docs/theory/lines.md, Eq. 14-16).
+feature is two orthogonal lines through it, so the same code adjusts points. Formulas: docs/theory/lines.md, Eq. 12-23.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import bsr_matrix
-from scipy.sparse.linalg import splu
 
 from veil.errors import InputError, RangeError
-from veil.kernels import schur
+from veil.kernels import reduced, schur
 
-# Beyond this many free cameras the reduced camera system is factored as a sparse matrix.
-DENSE_CAMERAS = 300
+FIRST_DAMPING = 1e-4
+# Below this damping saves no step, while it still keeps an open gauge (the scale) solvable in double precision.
+MIN_DAMPING = 1e-10
+MAX_DAMPING = 1e16
+# A step that gains less than this share of what the linear model predicts is refused.
+MIN_GAIN = 1e-3
+# The work is cut by the size of the problem alone, so that sums and results do not depend on the number of threads.
+CHUNK_OBSERVATIONS = 50_000
+MAX_CHUNKS = 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,18 +55,24 @@ class LineProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class AdjustOptions:
-    """`loss_px` is the scale of the Cauchy loss (infinity: least squares); steps stop at relative decrease `tol`."""
+    """`loss_px` is the scale of the Cauchy loss (infinity: least squares); steps stop at relative decrease `tol`.
+
+    `max_iterations` bounds the steps tried. `threads` limits the threads (default: one a core); results do not depend on it.
+    """
 
     loss_px: float = 2.0
     max_iterations: int = 50
     tol: float = 1e-8
     adjust_points: bool = True
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         if not self.loss_px > 0:
             raise RangeError(f"loss_px must be positive, got {self.loss_px!r}")
         if not (self.max_iterations >= 1 and 0 < self.tol < 1):
             raise RangeError("max_iterations must be at least 1 and tol between 0 and 1")
+        if self.threads is not None and self.threads < 1:
+            raise RangeError(f"threads must be at least 1, got {self.threads!r}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,6 +96,7 @@ def adjust(
     problem: LineProblem,
     *,
     constant: Bool[np.ndarray, "cameras"],
+    constant_points: Bool[np.ndarray, "points"] | None = None,
     options: AdjustOptions | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Adjusted:
@@ -91,117 +106,143 @@ def adjust(
     force). Raises InputError if a point starts behind a camera that sees it.
     """
     options = options or AdjustOptions()
-    loss = min(options.loss_px, 1e150)
-    free = np.where(constant, -1, np.cumsum(~constant) - 1).astype(np.int64)
-    current, cost = problem, _cost(residuals(problem), loss)
+    held = np.full(len(problem.points), not options.adjust_points)
+    if constant_points is not None:
+        held |= constant_points
+    with _threads(len(problem.lines), options.threads) as threads:
+        work = _Work(problem, constant=constant, held=held, loss=options.loss_px, threads=threads)
+        return _descend(problem, work, options, progress)
+
+
+def _descend(
+    problem: LineProblem, work: _Work, options: AdjustOptions, progress: Callable[[int, float], None] | None
+) -> Adjusted:
+    """Levenberg-Marquardt; the damping follows the ratio of actual to predicted decrease (Eq. 22)."""
+    state = _State(
+        rotations=_plain(problem.rotations), translations=_plain(problem.translations), points=_plain(problem.points)
+    )
+    initial = cost = work.cost(state, fallback=state)
     if not np.isfinite(cost):
         raise InputError("a point lies behind a camera that sees it; remove such observations first")
-    initial, damping, taken = cost, 1e-4, 0
-    for iteration in range(options.max_iterations):
-        system = _linearize(current, free, loss)
-        step = None
-        while damping < 1e12:
-            step = _step(system, current, free, damping, options.adjust_points)
-            trial = _apply(current, step, free) if step is not None else current
-            trial_cost = _cost(residuals(trial), loss) if step is not None else np.inf
-            if trial_cost < cost:
-                break
-            damping *= 8
-            step = None
-        if step is None:
+    damping, growth, taken, accepted = FIRST_DAMPING, 2.0, 0, True
+    for _ in range(options.max_iterations):
+        if accepted:
+            work.linearize(state)
+        step = work.step(damping)
+        trial = work.moved(state, step)
+        trial_cost = work.cost(trial, fallback=state)
+        decrease = cost - trial_cost
+        accepted = decrease > max(MIN_GAIN * step.predicted, 0.0)
+        if accepted:
+            gain = min(decrease / max(step.predicted, 1e-300), 1.0)
+            damping, growth = max(damping * max(1 / 3, 1 - (2 * gain - 1) ** 3), MIN_DAMPING), 2.0
+            state, cost, taken = trial, trial_cost, taken + 1
+            if progress is not None:
+                progress(taken, cost)
+        else:
+            damping, growth = damping * growth, 2 * growth
+        exhausted = step.predicted <= options.tol * cost or (accepted and decrease <= options.tol * cost)
+        if exhausted or damping > MAX_DAMPING:
             break
-        decrease = (cost - trial_cost) / max(cost, 1e-300)
-        current, cost, taken, damping = trial, trial_cost, iteration + 1, max(damping / 5, 1e-12)
-        if progress is not None:
-            progress(taken, cost)
-        if decrease < options.tol:
-            break
-    return Adjusted(problem=current, initial_cost=initial, final_cost=cost, iterations=taken)
+    adjusted = replace(problem, rotations=state.rotations, translations=state.translations, points=state.points)
+    return Adjusted(problem=adjusted, initial_cost=initial, final_cost=cost, iterations=taken)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _System:
-    """Normal equations by blocks: cameras U, points V, coupling W an observation, gradients."""
+class _State:
+    """What is adjusted."""
 
-    u: np.ndarray
-    v: np.ndarray
-    w: np.ndarray
-    camera_gradient: np.ndarray
-    point_gradient: np.ndarray
+    rotations: Float64[np.ndarray, "cameras 3 3"]
+    translations: Float64[np.ndarray, "cameras 3"]
+    points: Float64[np.ndarray, "points 3"]
 
 
-def _linearize(problem: LineProblem, free: np.ndarray, loss: float) -> _System:
-    parts = schur.normal_blocks(
-        problem.rotations,
-        problem.translations,
-        problem.points,
-        problem.lines,
-        problem.camera_of,
-        problem.point_of,
-        free,
-        int(free.max() + 1),
-        loss,
-    )
-    return _System(u=parts[0], v=parts[1], w=parts[2], camera_gradient=parts[3], point_gradient=parts[4])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Step:
+    """Steps of free cameras and of points, and the decrease that the linear model predicts."""
+
+    cameras: Float64[np.ndarray, "free 6"]
+    points: Float64[np.ndarray, "points 3"]
+    predicted: float
 
 
-def _step(
-    system: _System, problem: LineProblem, free: np.ndarray, damping: float, adjust_points: bool
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Damped step (cameras, points), or None where the system cannot be solved."""
-    cameras = len(system.u)
-    u = system.u.copy()
-    u[:, range(6), range(6)] *= 1 + damping
-    u[:, range(6), range(6)] += 1e-12
-    if not adjust_points:
-        step = np.linalg.solve(u, -system.camera_gradient[..., None])[..., 0] if cameras else np.zeros((0, 6))
-        return step, np.zeros_like(problem.points)
-    inverse = _damped_inverses(system.v, damping)
-    if cameras == 0:
-        return np.zeros((0, 6)), -np.einsum("pij,pj->pi", inverse, system.point_gradient)
-    starts = np.searchsorted(problem.point_of, np.arange(len(problem.points) + 1))
-    camera = free[problem.camera_of]
-    right = -system.camera_gradient + schur.coupled_right(
-        system.w, inverse, system.point_gradient, problem.point_of, camera, cameras
-    )
-    if cameras <= DENSE_CAMERAS:
-        reduced = schur.dense_schur(u, system.w, inverse, starts, camera)
-        try:
-            factor = cho_factor(reduced, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            return None
-        camera_step = cho_solve(factor, right.ravel(), check_finite=False).reshape(-1, 6)
-    else:
-        camera_step = _sparse_solve(u, system.w, inverse, starts, camera, right)
-    if not np.isfinite(camera_step).all():
-        return None
-    return camera_step, schur.back_substitute(system.w, inverse, system.point_gradient, starts, camera, camera_step)
+class _Work:
+    """One problem's constant arrays and buffers; each method spreads a compiled loop over chunks of points."""
+
+    def __init__(
+        self, problem: LineProblem, *, constant: np.ndarray, held: np.ndarray, loss: float, threads: Callable[..., Any]
+    ) -> None:
+        self.lines, self.camera_of = _plain(problem.lines, np.float64), _plain(problem.camera_of, np.int64)
+        self.starts = np.searchsorted(problem.point_of, np.arange(len(problem.points) + 1)).astype(np.int64)
+        self.free = np.flatnonzero(~constant)
+        camera = np.full(len(constant), -1, dtype=np.int64)
+        camera[self.free] = np.arange(len(self.free))
+        self.camera, self.held, self.loss = camera[self.camera_of], held, loss
+        self.pairs = reduced.pairs(schur.shared_points(self.camera, self.starts, held, len(self.free)))
+        self.rows, self.factors = np.empty((len(self.lines), schur.ROW)), np.empty((len(held), 6))
+        chunks = _chunks(len(self.lines))
+        bounds = np.searchsorted(self.starts, np.linspace(0, len(self.lines), chunks + 1)).tolist()
+        bounds[0], bounds[-1] = 0, len(held)
+        self.begins, self.ends, self.threads = bounds[:-1], bounds[1:], threads
+
+    def spread(self, loop: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """The loop's result for each chunk, in order."""
+        return list(self.threads(partial(loop, *arguments), self.begins, self.ends))
+
+    def cost(self, state: _State, *, fallback: _State) -> float:
+        """Eq. 13; points of `state` that lie behind a camera are put back to where they are in `fallback`."""
+        where = state.rotations, state.translations, state.points, fallback.points
+        return sum(self.spread(schur.cost, *where, self.lines, self.camera_of, self.starts, self.loss))
+
+    def linearize(self, state: _State) -> None:
+        """Fill the rows at this state."""
+        where = state.rotations, state.translations, state.points
+        self.spread(schur.fill_rows, *where, self.lines, self.camera_of, self.starts, self.loss, self.rows)
+
+    def step(self, damping: float) -> _Step:
+        """Damped step from the last linearization; none, with a prediction that fails, where there is no solution."""
+        pairs = self.pairs
+        common = self.rows, self.starts, self.camera, self.held
+        parts = self.spread(schur.reduce, *common, pairs.slots, len(pairs.first), damping, self.factors)
+        blocks, right, diagonal = (sum(part[1:], start=part[0]) for part in zip(*parts, strict=True))
+        own = np.diagonal(pairs.slots)
+        blocks[own[:, None], range(6), range(6)] += damping * diagonal + 1e-12
+        cameras = reduced.solve(pairs, blocks, right)
+        points = np.zeros((len(self.held), 3))
+        if cameras is None:
+            return _Step(cameras=np.zeros((len(self.free), 6)), points=points, predicted=np.inf)
+        predicted = sum(self.spread(schur.point_steps, *common, self.factors, cameras, points))
+        return _Step(cameras=cameras, points=points, predicted=predicted)
+
+    def moved(self, state: _State, step: _Step) -> _State:
+        """R <- exp(omega) R, t <- t + dt, X <- X + dX."""
+        rotations, translations = state.rotations.copy(), state.translations.copy()
+        rotations[self.free] = exponential(step.cameras[:, :3]) @ rotations[self.free]
+        translations[self.free] += step.cameras[:, 3:]
+        return _State(rotations=rotations, translations=translations, points=state.points + step.points)
 
 
-def _sparse_solve(
-    u: np.ndarray, w: np.ndarray, inverse: np.ndarray, starts: np.ndarray, camera: np.ndarray, right: np.ndarray
-) -> np.ndarray:
-    """The reduced camera system with only the blocks of cameras that share a point."""
-    rows, columns, blocks = schur.sparse_schur(u, w, inverse, starts, camera)
-    order = np.lexsort((columns, rows))
-    rows, columns, blocks = rows[order], columns[order], blocks[order]
-    first = np.flatnonzero(np.r_[True, (np.diff(rows) != 0) | (np.diff(columns) != 0)])
-    summed = np.add.reduceat(blocks, first, axis=0)
-    pointers = np.searchsorted(rows[first], np.arange(len(u) + 1))
-    matrix = bsr_matrix((summed, columns[first], pointers), shape=(6 * len(u), 6 * len(u)))
-    return splu(matrix.tocsc()).solve(right.ravel()).reshape(-1, 6)
+def _plain(values: np.ndarray, dtype: type = np.float64) -> np.ndarray:
+    """Contiguous and writable: one compiled form of each loop serves every caller."""
+    return np.require(values, dtype=dtype, requirements=["C", "W"])
 
 
-def _apply(problem: LineProblem, step: tuple[np.ndarray, np.ndarray], free: np.ndarray) -> LineProblem:
-    camera_step, point_step = step
-    moving = np.flatnonzero(free >= 0)
-    rotations, translations = problem.rotations.copy(), problem.translations.copy()
-    rotations[moving] = _exponential(camera_step[:, :3]) @ rotations[moving]
-    translations[moving] += camera_step[:, 3:]
-    return replace(problem, rotations=rotations, translations=translations, points=problem.points + point_step)
+def _chunks(observations: int) -> int:
+    return min(MAX_CHUNKS, 1 + observations // CHUNK_OBSERVATIONS)
 
 
-def _exponential(omega: np.ndarray) -> np.ndarray:
+@contextmanager
+def _threads(observations: int, limit: int | None) -> Iterator[Callable[..., Any]]:
+    """A `map` over as many threads as there are chunks and cores for; the compiled loops release Python's lock."""
+    count = min(_chunks(observations), limit or len(os.sched_getaffinity(0)))
+    if count == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(count) as pool:
+        yield pool.map
+
+
+def exponential(omega: Float64[np.ndarray, "n 3"]) -> Float64[np.ndarray, "n 3 3"]:
     """Rodrigues' formula for each row."""
     angle = np.linalg.norm(omega, axis=1)[:, None, None]
     x, y, z = omega.T
@@ -209,18 +250,3 @@ def _exponential(omega: np.ndarray) -> np.ndarray:
     cross = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=1).reshape(-1, 3, 3)
     small = np.maximum(angle, 1e-12)
     return np.eye(3) + np.sin(small) / small * cross + (1 - np.cos(small)) / small**2 * cross @ cross
-
-
-def _cost(r: np.ndarray, loss: float) -> float:
-    """Half the sum of loss^2 log(1 + r^2 / loss^2)."""
-    if not np.isfinite(r).all():
-        return float("inf")
-    return float(0.5 * loss**2 * np.log1p((r / loss) ** 2).sum()) if loss < 1e100 else float(0.5 * (r**2).sum())
-
-
-def _damped_inverses(v: np.ndarray, damping: float) -> np.ndarray:
-    """(V + damping diag V)^-1 of each point; a point seen in too few directions is held by a small floor."""
-    damped = v.copy()
-    floor = 1e-12 * np.maximum(np.trace(v, axis1=1, axis2=2), 1e-12)[:, None]
-    damped[:, range(3), range(3)] = v[:, range(3), range(3)] * (1 + damping) + floor
-    return np.linalg.inv(damped)

@@ -1,12 +1,15 @@
-"""The inner loops of bundle adjustment from lines, compiled by numba: residuals, normal blocks, Schur complement.
+"""The inner loops of bundle adjustment from lines, compiled by numba: Jacobians, reduced camera system, point steps, cost.
 
-Shapes and meaning are those of `veil.kernels.bundle`; `camera` is the index among the free cameras, -1 for constant ones, and
-`starts` delimits each point's observations.
+Shapes and meaning are those of `veil.kernels.bundle`. Each loop serves the points `begin` to `end`, so that threads can share
+the work; `starts` delimits each point's observations, `camera` is the index among the free cameras (-1 for constant ones),
+`held` marks constant points, and `rows` holds, for each observation and times the root of its robust weight, the derivatives
+by camera (6) and point (3) and the residual. A row is all there is to an observation: its blocks are products of rows.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,158 +17,228 @@ import numba
 import numpy as np
 
 MIN_DEPTH = 1e-9
+# Rows of an observation: derivative by camera, derivative by point, residual.
+CAMERA, POINT, RESIDUAL = 0, 6, 9
+ROW = 10
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compiled on first use and kept on disk; below whatever type checks a test run puts around the function."""
-    return numba.njit(cache=True)(inspect.unwrap(function))
+    return numba.njit(cache=True, nogil=True)(inspect.unwrap(function))
+
+
+@compiled
+def residual(rotation, translation, x, line):  # type: ignore[no-untyped-def]
+    """Eq. 12; infinite behind the camera."""
+    y0 = rotation[0, 0] * x[0] + rotation[0, 1] * x[1] + rotation[0, 2] * x[2] + translation[0]
+    y1 = rotation[1, 0] * x[0] + rotation[1, 1] * x[1] + rotation[1, 2] * x[2] + translation[1]
+    y2 = rotation[2, 0] * x[0] + rotation[2, 1] * x[1] + rotation[2, 2] * x[2] + translation[2]
+    return (line[0] * y0 + line[1] * y1 + line[2] * y2) / y2 if y2 > MIN_DEPTH else np.inf
 
 
 @compiled
 def residuals(rotations, translations, points, lines, camera_of, point_of):  # type: ignore[no-untyped-def]
     out = np.empty(len(lines))
     for k in range(len(lines)):
-        rotation, x = rotations[camera_of[k]], points[point_of[k]]
-        translation, line = translations[camera_of[k]], lines[k]
-        dot, depth = 0.0, 0.0
-        for a in range(3):
-            value = translation[a]
-            for b in range(3):
-                value += rotation[a, b] * x[b]
-            dot += line[a] * value
-            if a == 2:
-                depth = value
-        out[k] = dot / depth if depth > MIN_DEPTH else np.inf
+        i = camera_of[k]
+        out[k] = residual(rotations[i], translations[i], points[point_of[k]], lines[k])
     return out
 
 
 @compiled
-def normal_blocks(rotations, translations, points, lines, camera_of, point_of, free, cameras, loss):  # type: ignore[no-untyped-def]
-    u = np.zeros((cameras, 6, 6))
-    v = np.zeros((len(points), 3, 3))
-    w = np.zeros((len(lines), 6, 3))
-    camera_gradient = np.zeros((cameras, 6))
-    point_gradient = np.zeros((len(points), 3))
-    jc, jp, rx, g = np.empty(6), np.empty(3), np.empty(3), np.empty(3)
-    for k in range(len(lines)):
-        rotation, x = rotations[camera_of[k]], points[point_of[k]]
-        dot = 0.0
-        for a in range(3):
-            rx[a] = rotation[a, 0] * x[0] + rotation[a, 1] * x[1] + rotation[a, 2] * x[2]
-            dot += lines[k, a] * (rx[a] + translations[camera_of[k], a])
-        depth = rx[2] + translations[camera_of[k], 2]
-        r = dot / depth
-        weight = 1.0 / (1.0 + (r / loss) ** 2)
-        for a in range(3):
-            g[a] = lines[k, a] / depth
-        g[2] -= r / depth
-        for a in range(3):
-            jp[a] = rotation[0, a] * g[0] + rotation[1, a] * g[1] + rotation[2, a] * g[2]
-            jc[3 + a] = g[a]
-        jc[0] = rx[1] * g[2] - rx[2] * g[1]
-        jc[1] = rx[2] * g[0] - rx[0] * g[2]
-        jc[2] = rx[0] * g[1] - rx[1] * g[0]
-        j, i = point_of[k], free[camera_of[k]]
-        for a in range(3):
-            point_gradient[j, a] += weight * r * jp[a]
-            for b in range(3):
-                v[j, a, b] += weight * jp[a] * jp[b]
-        if i >= 0:
-            for a in range(6):
-                camera_gradient[i, a] += weight * r * jc[a]
-                for b in range(6):
-                    u[i, a, b] += weight * jc[a] * jc[b]
-                for b in range(3):
-                    w[k, a, b] = weight * jc[a] * jp[b]
-    return u, v, w, camera_gradient, point_gradient
+def point_cost(rotations, translations, x, lines, camera_of, loss, first, last):  # type: ignore[no-untyped-def]
+    """Eq. 13 over the observations of one point; infinite if one of them is behind its camera."""
+    total = 0.0
+    for k in range(first, last):
+        i = camera_of[k]
+        r = residual(rotations[i], translations[i], x, lines[k])
+        if not math.isfinite(r):
+            return np.inf
+        total += r * r if math.isinf(loss) else loss * loss * math.log1p((r / loss) ** 2)
+    return 0.5 * total
 
 
 @compiled
-def coupled_right(w, inverse, point_gradient, point_of, camera, cameras):  # type: ignore[no-untyped-def]
-    out = np.zeros((cameras, 6))
-    for k in range(len(w)):
-        if camera[k] < 0:
+def cost(rotations, translations, points, fallback, lines, camera_of, starts, loss, begin, end):  # type: ignore[no-untyped-def]
+    """Sum over the points; one that is behind a camera is first put back to `fallback`, in place."""
+    total = 0.0
+    for j in range(begin, end):
+        first, last = starts[j], starts[j + 1]
+        value = point_cost(rotations, translations, points[j], lines, camera_of, loss, first, last)
+        if math.isinf(value):
+            points[j] = fallback[j]
+            value = point_cost(rotations, translations, points[j], lines, camera_of, loss, first, last)
+        total += value
+    return total
+
+
+@compiled
+def fill_rows(rotations, translations, points, lines, camera_of, starts, loss, rows, begin, end):  # type: ignore[no-untyped-def]
+    """Eq. 14-16, times the root of the weight."""
+    rx, g = np.empty(3), np.empty(3)
+    for j in range(begin, end):
+        x = points[j]
+        for k in range(starts[j], starts[j + 1]):
+            rotation, translation, line, row = rotations[camera_of[k]], translations[camera_of[k]], lines[k], rows[k]
+            dot = 0.0
+            for a in range(3):
+                rx[a] = rotation[a, 0] * x[0] + rotation[a, 1] * x[1] + rotation[a, 2] * x[2]
+                dot += line[a] * (rx[a] + translation[a])
+            scale = 1.0 / (rx[2] + translation[2])
+            r = dot * scale
+            root = 1.0 / math.sqrt(1.0 + (r / loss) ** 2)
+            scale *= root
+            g[0], g[1], g[2] = line[0] * scale, line[1] * scale, (line[2] - r) * scale
+            row[0] = rx[1] * g[2] - rx[2] * g[1]
+            row[1] = rx[2] * g[0] - rx[0] * g[2]
+            row[2] = rx[0] * g[1] - rx[1] * g[0]
+            for a in range(3):
+                row[3 + a] = g[a]
+                row[POINT + a] = rotation[0, a] * g[0] + rotation[1, a] * g[1] + rotation[2, a] * g[2]
+            row[RESIDUAL] = root * r
+
+
+@compiled
+def shared_points(camera, starts, held, cameras):  # type: ignore[no-untyped-def]
+    """Which pairs of free cameras (first >= second) see a common point that is not held, and each camera with itself."""
+    shared = np.eye(cameras) > 0
+    for j in range(len(starts) - 1):
+        if held[j]:
             continue
-        j = point_of[k]
-        for a in range(6):
-            total = 0.0
-            for b in range(3):
-                inner = 0.0
-                for c in range(3):
-                    inner += inverse[j, b, c] * point_gradient[j, c]
-                total += w[k, a, b] * inner
-            out[camera[k], a] += total
-    return out
+        for k in range(starts[j], starts[j + 1]):
+            for m in range(starts[j], k):
+                i, h = camera[k], camera[m]
+                if i >= 0 and h >= 0:
+                    shared[max(i, h), min(i, h)] = True
+    return shared
 
 
 @compiled
-def dense_schur(u, w, inverse, starts, camera):  # type: ignore[no-untyped-def]
-    """U - sum over points of W V^-1 W^T; only the lower triangle is filled."""
-    cameras = len(u)
-    reduced = np.zeros((6 * cameras, 6 * cameras))
-    for i in range(cameras):
-        reduced[6 * i : 6 * i + 6, 6 * i : 6 * i + 6] = u[i]
-    y = np.empty((6, 3))
-    for j in range(len(inverse)):
-        for k in range(starts[j], starts[j + 1]):
-            if camera[k] < 0:
+def damped_factor(rows, first, last, damping, factors, j):  # type: ignore[no-untyped-def]
+    """L with L L^T = V + damping diag V as (00, 10, 11, 20, 21, 22), diagonal inverted; a small floor holds weak directions."""
+    v00, v10, v11, v20, v21, v22 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(first, last):
+        a, b, c = rows[k, POINT], rows[k, POINT + 1], rows[k, POINT + 2]
+        v00 += a * a
+        v10 += b * a
+        v11 += b * b
+        v20 += c * a
+        v21 += c * b
+        v22 += c * c
+    floor = 1e-12 * max(v00 + v11 + v22, 1e-12)
+    more = 1.0 + damping
+    d0 = 1.0 / math.sqrt(v00 * more + floor)
+    l10, l20 = v10 * d0, v20 * d0
+    d1 = 1.0 / math.sqrt(max(v11 * more + floor - l10 * l10, floor))
+    l21 = (v21 - l20 * l10) * d1
+    d2 = 1.0 / math.sqrt(max(v22 * more + floor - l20 * l20 - l21 * l21, floor))
+    factors[j, 0], factors[j, 1], factors[j, 2] = d0, l10, d1
+    factors[j, 3], factors[j, 4], factors[j, 5] = l20, l21, d2
+
+
+@compiled
+def forward(factors, j, a, b, c):  # type: ignore[no-untyped-def]
+    """L^-1 (a, b, c)."""
+    x = a * factors[j, 0]
+    y = (b - factors[j, 1] * x) * factors[j, 2]
+    return x, y, (c - factors[j, 3] * x - factors[j, 4] * y) * factors[j, 5]
+
+
+@compiled
+def backward(factors, j, a, b, c):  # type: ignore[no-untyped-def]
+    """L^-T (a, b, c)."""
+    z = c * factors[j, 5]
+    y = (b - factors[j, 4] * z) * factors[j, 2]
+    return (a - factors[j, 1] * y - factors[j, 3] * z) * factors[j, 0], y, z
+
+
+@compiled
+def point_gradient(rows, first, last):  # type: ignore[no-untyped-def]
+    x, y, z = 0.0, 0.0, 0.0
+    for k in range(first, last):
+        r = rows[k, RESIDUAL]
+        x += rows[k, POINT] * r
+        y += rows[k, POINT + 1] * r
+        z += rows[k, POINT + 2] * r
+    return x, y, z
+
+
+@compiled
+def subtract_outer(blocks, slot, scale, rows, left, right):  # type: ignore[no-untyped-def]
+    """blocks[slot] -= scale * outer(rows[left], rows[right]) over the camera's part of the rows."""
+    for a in range(6):
+        scaled = scale * rows[left, a]
+        for b in range(6):
+            blocks[slot, a, b] -= scaled * rows[right, b]
+
+
+@compiled
+def reduce(rows, starts, camera, held, slots, pairs, damping, factors, begin, end):  # type: ignore[no-untyped-def]
+    """This range's share of the reduced camera system: blocks, right side and undamped diagonal (Eq. 18-20)."""
+    cameras, longest = len(slots), 0
+    for j in range(begin, end):
+        longest = max(longest, starts[j + 1] - starts[j])
+    blocks, right, diagonal = np.zeros((pairs, 6, 6)), np.zeros((cameras, 6)), np.zeros((cameras, 6))
+    p = np.zeros((longest, 3))
+    for j in range(begin, end):
+        first, last = starts[j], starts[j + 1]
+        z0, z1, z2 = 0.0, 0.0, 0.0
+        if held[j]:
+            p[: last - first] = 0.0
+        else:
+            damped_factor(rows, first, last, damping, factors, j)
+            g0, g1, g2 = point_gradient(rows, first, last)
+            z0, z1, z2 = forward(factors, j, g0, g1, g2)
+        for k in range(first, last):
+            i, n = camera[k], k - first
+            if i < 0:
                 continue
+            if not held[j]:
+                p[n, 0], p[n, 1], p[n, 2] = forward(factors, j, rows[k, POINT], rows[k, POINT + 1], rows[k, POINT + 2])
+            p0, p1, p2 = p[n, 0], p[n, 1], p[n, 2]
+            pull = rows[k, RESIDUAL] - (p0 * z0 + p1 * z1 + p2 * z2)
             for a in range(6):
-                for b in range(3):
-                    y[a, b] = w[k, a, 0] * inverse[j, 0, b] + w[k, a, 1] * inverse[j, 1, b] + w[k, a, 2] * inverse[j, 2, b]
-            row = 6 * camera[k]
-            for other in range(starts[j], starts[j + 1]):
-                if camera[other] < 0 or camera[other] > camera[k]:
+                right[i, a] -= rows[k, a] * pull
+                diagonal[i, a] += rows[k, a] * rows[k, a]
+            subtract_outer(blocks, slots[i, i], p0 * p0 + p1 * p1 + p2 * p2 - 1.0, rows, k, k)
+            if held[j]:
+                continue
+            for m in range(first, k):
+                h, n = camera[m], m - first
+                if h < 0:
                     continue
-                column = 6 * camera[other]
-                for a in range(6):
-                    for b in range(6):
-                        reduced[row + a, column + b] -= (
-                            y[a, 0] * w[other, b, 0] + y[a, 1] * w[other, b, 1] + y[a, 2] * w[other, b, 2]
-                        )
-    return reduced
+                scale = p0 * p[n, 0] + p1 * p[n, 1] + p2 * p[n, 2]
+                if i >= h:
+                    subtract_outer(blocks, slots[i, h], scale, rows, k, m)
+                if h >= i:
+                    subtract_outer(blocks, slots[h, i], scale, rows, m, k)
+    return blocks, right, diagonal
 
 
 @compiled
-def sparse_schur(u, w, inverse, starts, camera):  # type: ignore[no-untyped-def]
-    """The same sum as a list of (row, column, block), duplicates not yet added up."""
-    total = len(u)
-    for j in range(len(inverse)):
-        seen = 0
-        for k in range(starts[j], starts[j + 1]):
-            seen += camera[k] >= 0
-        total += seen * seen
-    rows, columns, blocks = np.empty(total, np.int64), np.empty(total, np.int64), np.empty((total, 6, 6))
-    place = len(u)
-    for i in range(len(u)):
-        rows[i], columns[i], blocks[i] = i, i, u[i]
-    for j in range(len(inverse)):
-        for k in range(starts[j], starts[j + 1]):
-            if camera[k] < 0:
-                continue
-            y = w[k] @ inverse[j]
-            for other in range(starts[j], starts[j + 1]):
-                if camera[other] >= 0:
-                    rows[place], columns[place] = camera[k], camera[other]
-                    blocks[place] = -y @ w[other].T
-                    place += 1
-    return rows, columns, blocks
-
-
-@compiled
-def back_substitute(w, inverse, point_gradient, starts, camera, camera_step):  # type: ignore[no-untyped-def]
-    """Point steps -V^-1 (gradient + W^T camera_step)."""
-    out = np.empty((len(inverse), 3))
-    right = np.empty(3)
-    for j in range(len(inverse)):
-        for b in range(3):
-            right[b] = point_gradient[j, b]
-        for k in range(starts[j], starts[j + 1]):
-            if camera[k] < 0:
-                continue
-            for b in range(3):
+def point_steps(rows, starts, camera, held, factors, camera_step, out, begin, end):  # type: ignore[no-untyped-def]
+    """Back-substitution into `out`; returns by how much the linear model of these points' cost decreases (Eq. 21-22)."""
+    decrease = 0.0
+    for j in range(begin, end):
+        first, last = starts[j], starts[j + 1]
+        x, y, z = 0.0, 0.0, 0.0
+        for k in range(first, last):
+            change = rows[k, RESIDUAL]
+            if camera[k] >= 0:
                 for a in range(6):
-                    right[b] += w[k, a, b] * camera_step[camera[k], a]
-        for a in range(3):
-            out[j, a] = -(inverse[j, a, 0] * right[0] + inverse[j, a, 1] * right[1] + inverse[j, a, 2] * right[2])
-    return out
+                    change += rows[k, a] * camera_step[camera[k], a]
+            x += rows[k, POINT] * change
+            y += rows[k, POINT + 1] * change
+            z += rows[k, POINT + 2] * change
+        if held[j]:
+            x, y, z = 0.0, 0.0, 0.0
+        else:
+            x, y, z = backward(factors, j, *forward(factors, j, x, y, z))
+        out[j, 0], out[j, 1], out[j, 2] = -x, -y, -z
+        for k in range(first, last):
+            change = -(rows[k, POINT] * x + rows[k, POINT + 1] * y + rows[k, POINT + 2] * z)
+            if camera[k] >= 0:
+                for a in range(6):
+                    change += rows[k, a] * camera_step[camera[k], a]
+            decrease -= change * (rows[k, RESIDUAL] + 0.5 * change)
+    return decrease

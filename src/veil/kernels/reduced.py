@@ -1,0 +1,70 @@
+"""The reduced camera system of bundle adjustment: which camera pairs have a block, and its damped solution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import coo_matrix
+from scipy.sparse.linalg import splu
+
+# Beyond this many free cameras the reduced camera system is factored as a sparse matrix.
+DENSE_CAMERAS = 300
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairs:
+    """Blocks of the lower triangle: block k couples cameras `first[k]` >= `second[k]`; `slots[first, second]` is k."""
+
+    first: Int64[np.ndarray, "pairs"]
+    second: Int64[np.ndarray, "pairs"]
+    slots: Int64[np.ndarray, "cameras cameras"]
+
+
+def pairs(shared: np.ndarray) -> Pairs:
+    """One block for each camera and for each two that share a point."""
+    first, second = np.nonzero(shared)
+    slots = np.full(shared.shape, -1, dtype=np.int64)
+    slots[first, second] = np.arange(len(first))
+    return Pairs(first=first, second=second, slots=slots)
+
+
+def solve(
+    which: Pairs,
+    blocks: Float64[np.ndarray, "pairs 6 6"],
+    right: Float64[np.ndarray, "cameras 6"],
+) -> Float64[np.ndarray, "cameras 6"] | None:
+    """The camera step, or None where the system has no solution."""
+    cameras = len(right)
+    if cameras == 0:
+        return np.zeros((0, 6))
+    try:
+        step = (_dense if cameras <= DENSE_CAMERAS else _sparse)(which, blocks, right.ravel())
+    except (np.linalg.LinAlgError, RuntimeError):  # not positive definite; exactly singular
+        return None
+    return step.reshape(-1, 6) if np.isfinite(step).all() else None
+
+
+def _dense(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray:
+    matrix = np.zeros((len(right) // 6, 6, len(right) // 6, 6))
+    matrix[which.first, :, which.second, :] = blocks
+    # The lower triangle of a C matrix is the upper one of its transpose, which LAPACK takes without a copy.
+    factor = cho_factor(matrix.reshape(len(right), -1).T, lower=False, overwrite_a=True, check_finite=False)
+    return cho_solve(factor, right, check_finite=False)
+
+
+def _sparse(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray:
+    inner = np.arange(6)
+    rows = np.broadcast_to(6 * which.first[:, None, None] + inner[:, None], blocks.shape).ravel()
+    columns = np.broadcast_to(6 * which.second[:, None, None] + inner, blocks.shape).ravel()
+    values, mirror = blocks.ravel(), np.repeat(which.first != which.second, 36)
+    matrix = coo_matrix(
+        (
+            np.concatenate([values, values[mirror]]),
+            (np.concatenate([rows, columns[mirror]]), np.concatenate([columns, rows[mirror]])),
+        ),
+        shape=(len(right), len(right)),
+    )
+    return splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).solve(right)
