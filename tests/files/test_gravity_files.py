@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veil.errors import FileFormatError
-from veil.files.gravity import read_gravity
+from veil.errors import FileFormatError, InputError
+from veil.files.gravity import read_gravity, read_gravity_readings, write_gravity
+from veil.geometry.gravity import Gravity
 
 
 @pytest.mark.parametrize("header", ["", "image,x,y,z\n"])
@@ -29,6 +30,10 @@ def test_readings_become_unit_vectors(tmp_path: Path, header: str) -> None:
         (b"image,x,y,z\n", "holds no readings"),
         (b"a,0,1,0\nb,0,1\n", "line 2: expected image,x,y,z"),
         (b"a,0,1,down\n", "line 1: expected image,x,y,z"),
+        (b"a,0,1,0,1.5,2\n", "line 1: expected image,x,y,z\\[,sigma_deg\\]"),
+        (b"a,0,1,0,much\n", "line 1: expected image,x,y,z"),
+        (b"a,0,1,0,-1\n", "line 1: sigma_deg must be positive"),
+        (b"a,0,1,0,nan\n", "line 1: sigma_deg must be positive"),
         (b"a,0,0,0\n", "line 1"),
         (b"a,0,nan,0\n", "line 1"),
         (b"a,0,-9.81,0\n", "negate the readings"),
@@ -46,3 +51,42 @@ def test_what_is_no_reading_is_named_by_its_line(tmp_path: Path, data: bytes, wo
 def test_a_missing_table(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="cannot read"):
         read_gravity(tmp_path / "none.csv")
+
+
+def test_the_standard_deviation_may_be_there_or_not(tmp_path: Path) -> None:
+    """Golden; those who want directions alone get what they always got."""
+    path = tmp_path / "g.csv"
+    path.write_text("image,x,y,z,sigma_deg\na,0,1,0,1.5\nb,0,2,0,\nc,0,3,0\n")
+    assert {name: reading.sigma_deg for name, reading in read_gravity_readings(path).items()} == {
+        "a": 1.5,
+        "b": None,
+        "c": None,
+    }
+    for direction in read_gravity(path).values():
+        np.testing.assert_array_equal(direction, [0, 1, 0])
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    """Inverse pair, names with commas, quotes and folders included; the same readings give the same bytes."""
+    readings = {
+        'b "x", y.jpg': Gravity(direction=np.array([0.1, 0.9, -0.3]), sigma_deg=1.25),
+        "a/é.jpg": Gravity(direction=np.array([0.0, 1.0, 0.0])),
+    }
+    path = tmp_path / "g.csv"
+    write_gravity(path, readings)
+    found = read_gravity_readings(path)
+    assert set(found) == set(readings)
+    for name, reading in readings.items():
+        np.testing.assert_allclose(found[name].direction, reading.direction, atol=1e-9)
+        assert found[name].sigma_deg == reading.sigma_deg
+    before = path.read_bytes()
+    write_gravity(path, dict(reversed(readings.items())))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", [" a.jpg", "a.jpg ", "a\nb.jpg", "a\u2028b.jpg", ""])
+def test_names_that_a_table_cannot_hold(tmp_path: Path, name: str) -> None:
+    """Nothing is written rather than a line that reads as another name."""
+    with pytest.raises(InputError, match="rename"):
+        write_gravity(tmp_path / "g.csv", {name: Gravity(direction=np.array([0.0, 1.0, 0.0]))})
+    assert not (tmp_path / "g.csv").exists()

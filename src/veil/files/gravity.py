@@ -1,19 +1,28 @@
-"""Gravity readings from a table: image,x,y,z, down in the camera frame x right, y down, z forward (traps S5)."""
+"""Gravity readings as a table: image,x,y,z[,sigma_deg], down in the camera frame x right, y down, z forward (traps S5)."""
 
 from __future__ import annotations
 
 import csv
+import io
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import read_bytes
-from veil.geometry.gravity import checked_gravity
+from veil.files.atomic import read_bytes, write_text
+from veil.geometry.gravity import Gravity
+
+_COLUMNS = "image,x,y,z[,sigma_deg]"
 
 
 def read_gravity(path: Path) -> dict[str, np.ndarray]:
-    """Unit vectors by image name; a header line `image,x,y,z` is optional. Raises FileFormatError with the line at fault."""
+    """Unit vectors by image name; a header line is optional. Raises FileFormatError with the line at fault."""
+    return {name: reading.direction for name, reading in read_gravity_readings(path).items()}
+
+
+def read_gravity_readings(path: Path) -> dict[str, Gravity]:
+    """As `read_gravity`, with the standard deviation of those lines that give one."""
     try:
         rows = list(csv.reader(read_bytes(path).decode("utf-8").splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -23,13 +32,31 @@ def read_gravity(path: Path) -> dict[str, np.ndarray]:
         if not row or (number == 1 and row[0].strip().lower() == "image"):
             continue
         try:
-            name, *values = row
-            x, y, z = (float(value) for value in values)
-            found[name.strip()] = checked_gravity(np.array([x, y, z]))
+            name, x, y, z, *rest = row
+            (sigma,) = rest or [""]
+            found[name.strip()] = Gravity(
+                direction=np.array([float(x), float(y), float(z)]), sigma_deg=float(sigma) if sigma.strip() else None
+            )
         except InputError as error:
             raise FileFormatError(f"{path}, line {number}: {error}") from None
         except ValueError:
-            raise FileFormatError(f"{path}, line {number}: expected image,x,y,z, got {','.join(row)!r}") from None
+            raise FileFormatError(f"{path}, line {number}: expected {_COLUMNS}, got {','.join(row)!r}") from None
     if not found:
-        raise FileFormatError(f"{path} holds no readings; expected lines image,x,y,z")
+        raise FileFormatError(f"{path} holds no readings; expected lines {_COLUMNS}")
     return found
+
+
+def write_gravity(path: Path, readings: Mapping[str, Gravity]) -> None:
+    """The table that `read_gravity` reads, sorted by name, with nine digits; an unknown standard deviation stays empty.
+
+    Raises InputError for names that the table cannot hold: it is read line by line, and without the spaces around a name.
+    """
+    buffer = io.StringIO()
+    table = csv.writer(buffer, lineterminator="\n")
+    table.writerow(["image", "x", "y", "z", "sigma_deg"])
+    for name, reading in sorted(readings.items()):
+        if name != name.strip() or name.splitlines() != [name]:
+            raise InputError(f"the name {name!r} begins or ends with a space or spans lines; rename the photograph")
+        sigma = "" if reading.sigma_deg is None else f"{reading.sigma_deg:.3f}"
+        table.writerow([name, *(f"{value:.9f}" for value in reading.direction), sigma])
+    write_text(path, buffer.getvalue())

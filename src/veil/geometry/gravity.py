@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float64
 
-from veil.errors import InputError
+from veil.errors import InputError, RangeError
+
+# An accelerometer in a hand: spread of iPhone readings about the gravity of a reconstruction (docs/theory/gravity.md, Eq. 3).
+SENSOR_SIGMA_DEG = 1.5
+# Beyond this the phone was being moved, and what it measured is not gravity.
+MAX_DEPARTURE_G = 0.25
+
+# Device axes (x right, y up, z towards the user) -> camera axes of the upright picture, by EXIF orientation.
+# Rows are docs/theory/gravity.md, Eq. 2.
+_CAM_FROM_DEVICE = {
+    1: np.array([[0.0, -1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, -1.0]]),
+    3: np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, -1.0]]),
+    6: np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]),
+    8: np.array([[-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, -1.0]]),
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gravity:
+    """Down in the camera frame as a unit vector, and its standard deviation about the worse axis if that is known.
+
+    Raises InputError for an unusable direction, RangeError for a spread that is not positive and finite.
+    """
+
+    direction: Float64[np.ndarray, "3"]
+    sigma_deg: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "direction", checked_gravity(self.direction))
+        if self.sigma_deg is not None and not 0 < self.sigma_deg < math.inf:
+            raise RangeError(f"sigma_deg must be positive and finite, got {self.sigma_deg!r}; leave it out if it is unknown")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoGravity:
+    """Nothing tells where down is; `reason` says what was looked at and what may help."""
+
+    reason: str
 
 
 def checked_gravity(direction: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3"]:
@@ -24,6 +64,38 @@ def checked_gravity(direction: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, 
             "negate the readings (accelerometers at rest report the reaction, which points up)"
         )
     return unit
+
+
+def gravity_from_accelerometer(acceleration_g: Float64[np.ndarray, "3"], orientation: int) -> Gravity | NoGravity:
+    """Gravity from the reading of a phone's accelerometer and the EXIF orientation of the picture taken with its rear camera.
+
+    `acceleration_g` is what iOS reports at rest: gravity, in units of g, in the frame of the phone held upright: x to the
+    right of the screen, y to its top, z out of the screen. The rear camera looks along -z. Its sensor is mounted so that a
+    phone held upright stores the picture with orientation 6, that is, turned by 90 degrees: the stored picture's right is
+    the phone's bottom (-y) and its down is the phone's left (-x). So down in the stored picture's camera frame is
+    (-a_y, -a_x, -a_z) however the phone is held; the orientation then turns it as it turns the pixels: 1 leaves it, 3 turns
+    by 180 degrees (x, y) -> (-x, -y), 6 clockwise (x, y) -> (-y, x), 8 counterclockwise (x, y) -> (y, -x).
+    Mirrored pictures (2, 4, 5, 7) show no frame that a rotation reaches and are refused.
+    """
+    if orientation not in _CAM_FROM_DEVICE:
+        kind = "mirrored" if orientation in (2, 4, 5, 7) else "unknown"
+        return NoGravity(
+            reason=f"its EXIF orientation {orientation} is {kind}; give the picture as the camera wrote it, "
+            "or use vanishing-point"
+        )
+    departure = abs(float(np.linalg.norm(acceleration_g)) - 1.0)
+    if not departure <= MAX_DEPARTURE_G:
+        return NoGravity(
+            reason=f"the accelerometer read {np.linalg.norm(acceleration_g):.2f} g, so the phone was being moved; "
+            "use vanishing-point"
+        )
+    try:
+        return Gravity(
+            direction=_CAM_FROM_DEVICE[orientation] @ acceleration_g,
+            sigma_deg=math.hypot(SENSOR_SIGMA_DEG, math.degrees(departure)),  # docs/theory/gravity.md, Eq. 3
+        )
+    except InputError as error:
+        return NoGravity(reason=f"{error}; or the picture was turned by a program that left its maker note as it was")
 
 
 def aligned_from_cam(gravity: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3 3"]:
