@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import ExifTags, Image
 
 from veil.errors import VeilError
 from veil.files.examples import lund_door
@@ -64,6 +66,29 @@ def other_database(path: Path) -> Path:
     connection.execute("CREATE TABLE notes (text TEXT)")
     connection.commit()
     connection.close()
+    return path
+
+
+def apple_note(*acceleration_g: float, tag: int = 0x0008, kind: int = 10, values: int = 3) -> bytes:
+    """A maker note as an iPhone writes it: one directory of three entries, big-endian, the vector as signed rationals."""
+    entries = [(0x0001, 9, 1, 14), (tag, kind, values, 14 + 2 + 3 * 12 + 4), (0x000A, 9, 1, 4)]
+    directory = struct.pack(">H", len(entries)) + b"".join(struct.pack(">HHII", *entry) for entry in entries) + bytes(4)
+    rationals = b"".join(struct.pack(">ii", round(value * 1_000_000), 1_000_000) for value in acceleration_g)
+    return b"Apple iOS\x00\x00\x01MM" + directory + rationals
+
+
+def phone_photograph(
+    path: Path, note: bytes | None, orientation: int = 6, *, size: tuple[int, int] = (64, 48), lens: str = ""
+) -> Path:
+    """A gray JPEG with the EXIF block of a phone; `size` is (width, height) as stored, before the orientation turns it."""
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    detail = exif.get_ifd(ExifTags.IFD.Exif)
+    if note is not None:
+        detail[ExifTags.Base.MakerNote] = note
+    if lens:
+        detail[ExifTags.Base.LensModel] = lens
+    Image.new("RGB", size, "gray").save(path, exif=exif)
     return path
 
 

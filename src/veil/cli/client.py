@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from veil.cli.common import add_command, add_json, progress, quiet_colmap, repor
 from veil.codebook import Codebook
 from veil.errors import InputError
 from veil.extract import EXTRACTORS, extract
+from veil.extract.picture import Picture
 from veil.extract.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.atomic import write_bytes
@@ -21,7 +23,7 @@ from veil.files.client import Entry, Ledger, home, load_secret
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.features import read_colmap_database, read_features, write_features
 from veil.files.gravity import read_gravity
-from veil.files.pictures import find_pictures, read_picture
+from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.camera import parse
 from veil.privatize.lines import LineOptions
@@ -94,7 +96,9 @@ def _register_privatize(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="default: the bundled SIFT codebook")
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="decoy pool; default: the bundled, public one")
     parser.add_argument("--lines", action="store_true", help="send a random line through each keypoint, not its position")
-    parser.add_argument("--gravity", type=Path, metavar="CSV", help="with --lines: image,x,y,z of gravity (down, camera frame)")
+    parser.add_argument(
+        "--gravity", type=Path, metavar="CSV", help="with --lines: image,x,y,z of down, as `veil gravity` writes"
+    )
     parser.add_argument("--aligned-share", type=float, default=0.5, metavar="Q", help="of lines along gravity (default 0.5)")
     parser.add_argument("--fresh", action="store_true", help="draw afresh instead of repeating the memoized release")
     parser.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
@@ -106,8 +110,6 @@ def _extract(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     features: dict[str, Features] = {}
     for name, item in _gather(arguments):
-        if name in features:
-            raise InputError(f"two photographs are called {name!r}; extract them to two files, or give a folder above both")
         features[name] = item
     write_features(arguments.output, sorted(features.items()))
     total = sum(len(item) for item in features.values())
@@ -137,17 +139,19 @@ def _from_photographs(arguments: argparse.Namespace) -> Iterator[tuple[str, Feat
         first_octave=arguments.first_octave,
     )
     network = load_network(arguments.descriptor)
-    paths = [(path, root) for root in arguments.input for path in find_pictures(root)]
-    for path, root in progress(paths, "extracting"):
-        name = path.name if root.is_file() else path.relative_to(root).as_posix()
-        picture = read_picture(path)
-        if arguments.camera:
-            camera = parse(arguments.camera, picture.camera.width_px, picture.camera.height_px)
-            picture = read_picture(path, camera=camera)
+    for name, path in progress(named_pictures(arguments.input), "extracting"):
+        picture = with_camera(read_picture(path), arguments.camera)
         try:
             yield name, extract(picture, arguments.descriptor, options, network)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+
+
+def with_camera(picture: Picture, camera: str | None) -> Picture:
+    """The picture with the intrinsics that --camera says, if it says any."""
+    if camera is None:
+        return picture
+    return replace(picture, camera=parse(camera, picture.camera.width_px, picture.camera.height_px))
 
 
 def _said_normalization(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]

@@ -179,7 +179,7 @@ def read_colmap_database(path: Path, *, space: Space) -> Iterator[tuple[str, Fea
     """
     import pycolmap
 
-    _require_colmap(path)
+    require_colmap(path)
     try:
         database = pycolmap.Database.open(path)
     except (RuntimeError, ValueError) as error:
@@ -200,7 +200,7 @@ def read_colmap_database(path: Path, *, space: Space) -> Iterator[tuple[str, Fea
         raise FileFormatError(f"{path} holds no image with keypoints; run COLMAP's feature extraction first")
 
 
-def _require_colmap(path: Path) -> None:
+def require_colmap(path: Path) -> None:
     """COLMAP creates its tables in whatever SQLite file it opens, so look first."""
     if not path.is_file():
         raise FileFormatError(f"there is no COLMAP database {path}")

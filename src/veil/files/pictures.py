@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from veil.geometry.camera import Camera
 SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".gif", ".jp2"}
 
 # What Pillow raises when a file or its metadata are not what they should be.
-_DAMAGE = (OSError, ValueError, SyntaxError, struct.error, LookupError, TypeError, ArithmeticError, MemoryError)
+DAMAGE = (OSError, ValueError, SyntaxError, struct.error, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
 def find_pictures(folder: Path) -> list[Path]:
@@ -28,6 +29,21 @@ def find_pictures(folder: Path) -> list[Path]:
     if not found:
         raise InputError(f"no photographs in {folder}; looked for {', '.join(sorted(SUFFIXES))}")
     return found
+
+
+def named_pictures(roots: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Every photograph below `roots` with the name that veil gives it everywhere: its path below the folder that was given.
+
+    Raises InputError if a root holds no photographs, or two photographs get one name.
+    """
+    found: dict[str, Path] = {}
+    for root in roots:
+        for path in find_pictures(root):
+            name = path.name if root.is_file() else path.relative_to(root).as_posix()
+            if name in found:
+                raise InputError(f"two photographs are called {name!r}; treat them in two runs, or give a folder above both")
+            found[name] = path
+    return list(found.items())
 
 
 def read_picture(path: Path, *, camera: Camera | None = None) -> Picture:
@@ -58,7 +74,7 @@ def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
         raise FileFormatError(f"there is no photograph {path}") from None
     except Image.DecompressionBombError as error:
         raise FileFormatError(f"{path} is too large to decode safely: {error}; shrink it first") from None
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise FileFormatError(f"{path} cannot be decoded as a photograph ({error}); convert it to JPEG or PNG") from None
 
 
