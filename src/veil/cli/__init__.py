@@ -9,6 +9,7 @@ from veil import __version__
 from veil.errors import VeilError
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE = 0, 1, 2, 3
+EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
 
 DESCRIPTION = """\
 veil lets cameras localize and map through a server that cannot see what they saw.
@@ -25,7 +26,7 @@ examples:
   veil map upload/ -o map/                     on the server: a map from private uploads
   veil localize map/ upload/3f2a....veil       on the server: a pose, or a reason why there is none
 
-exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no pose was found
+exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no pose or gravity was found
 """
 
 
@@ -52,13 +53,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from veil.cli import client, codebook, demo, evaluate, inspect, server
+    from veil.cli import client, codebook, demo, evaluate, gravity, inspect, server
 
     parser = argparse.ArgumentParser(
         prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"veil {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (client, codebook, server, inspect, evaluate, demo):
+    for module in (client, gravity, codebook, server, inspect, evaluate, demo):
         module.register(commands)
     return parser
