@@ -12,7 +12,9 @@ from veil.kernels.bundle import LineProblem, residuals
 from worlds import camera, generator, project, world
 
 
-def planted(name: str, *, images: int = 5, points: int = 60, noise_px: float = 0.0, both: bool = False) -> LineProblem:
+def planted(
+    name: str, *, images: int = 5, points: int = 60, noise_px: float = 0.0, both: bool = False, min_views: int = 1
+) -> LineProblem:
     """Lines through the projections of a world, random directions (with `both`, two orthogonal ones: a point)."""
     place = world(name, images=images, points=points, noise_px=noise_px)
     names = sorted(place.poses)
@@ -23,6 +25,7 @@ def planted(name: str, *, images: int = 5, points: int = 60, noise_px: float = 0
         keypoints=[place.keypoints[key].astype(np.float64) for key in names],
         visible=[place.visible[key] for key in names],
         turns=(0.0, np.pi / 2)[: 2 if both else 1],
+        min_views=min_views,
     )
 
 

@@ -125,6 +125,61 @@ def test_cameras_alone() -> None:
     np.testing.assert_allclose(found.problem.translations, truth.translations, atol=1e-4)
 
 
+def test_constant_points_stay() -> None:
+    """Defining property; and with all of them constant the result is that of cameras alone."""
+    truth = planted("held", points=80, noise_px=0.3)
+    start = replace(disturbed(truth, "held"), points=truth.points)
+    some = np.arange(len(truth.points)) % 3 == 0
+    found = adjust(start, constant=first_two(truth), constant_points=some)
+    np.testing.assert_array_equal(found.problem.points[some], truth.points[some])
+    assert (found.problem.points[~some] != truth.points[~some]).any(axis=1).all()
+    everything = adjust(start, constant=first_two(truth), constant_points=np.ones(len(some), dtype=bool))
+    cameras = adjust(start, constant=first_two(truth), options=AdjustOptions(adjust_points=False))
+    assert cameras.final_cost == everything.final_cost
+    assert found.final_cost < everything.final_cost
+
+
+def test_points_whose_step_ends_behind_a_camera_block_nothing() -> None:
+    """Second start: points far too distant (the linear step takes them behind) reach the minimum reached from nearby.
+
+    Rejecting such a step, or leaving the point where it is, ends in another minimum.
+    """
+    truth = planted("behind", images=6, points=200, noise_px=0.3)
+    near = disturbed(truth, "behind", 0.005)
+    points = near.points.copy()
+    points[:3] *= 1000 / points[:3, 2:]
+    options = AdjustOptions(loss_px=np.inf)
+    expected = adjust(near, constant=first_two(truth), options=options)
+    found = adjust(replace(near, points=points), constant=first_two(truth), options=options)
+    assert found.final_cost == pytest.approx(expected.final_cost, rel=1e-6)
+    np.testing.assert_allclose(found.problem.points, expected.problem.points, atol=1e-3)
+    assert found.iterations <= 20
+
+
+@pytest.mark.parametrize("loss", [np.inf, 2.0])
+def test_a_well_posed_problem_ends_in_few_steps(loss: float) -> None:
+    """Quadratic convergence near the minimum; at an exact minimum no step is tried in vain."""
+    truth = planted("few", images=8, points=150, noise_px=0.3, min_views=4)
+    found = adjust(disturbed(truth, "few", 0.002), constant=first_two(truth), options=AdjustOptions(loss_px=loss, tol=1e-6))
+    assert found.iterations <= 6
+    again = adjust(found.problem, constant=first_two(truth), options=AdjustOptions(loss_px=loss, tol=1e-6))
+    assert again.iterations <= 1
+
+
+def test_the_number_of_threads_changes_no_digit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: equality. The work is cut into the same chunks whatever the threads."""
+    monkeypatch.setattr(bundle, "CHUNK_OBSERVATIONS", 300)
+    truth = planted("threads", images=8, points=150, noise_px=0.3)
+    one, three = (
+        adjust(disturbed(truth, "threads"), constant=first_two(truth), options=AdjustOptions(threads=count)) for count in (1, 3)
+    )
+    np.testing.assert_array_equal(one.problem.points, three.problem.points)
+    assert one.final_cost == three.final_cost
+    monkeypatch.setattr(bundle, "CHUNK_OBSERVATIONS", 10**9)
+    whole = adjust(disturbed(truth, "threads"), constant=first_two(truth))
+    assert whole.final_cost == pytest.approx(one.final_cost, rel=1e-9)
+
+
 def test_what_cannot_be_adjusted_is_refused() -> None:
     good = planted("refuse")
     with pytest.raises(InputError, match="sorted"):
@@ -133,3 +188,5 @@ def test_what_cannot_be_adjusted_is_refused() -> None:
         replace(good, camera_of=good.camera_of + 10)
     with pytest.raises(RangeError, match="loss_px"):
         AdjustOptions(loss_px=0.0)
+    with pytest.raises(RangeError, match="threads"):
+        AdjustOptions(threads=0)

@@ -190,7 +190,7 @@ class _Work:
         return list(self.threads(partial(loop, *arguments), self.begins, self.ends))
 
     def cost(self, state: _State, *, fallback: _State) -> float:
-        """Eq. 13; points of `state` that lie behind a camera are put back to where they are in `fallback`."""
+        """Eq. 13; points of `state` behind a camera are moved back toward where they are in `fallback`."""
         where = state.rotations, state.translations, state.points, fallback.points
         return sum(self.spread(schur.cost, *where, self.lines, self.camera_of, self.starts, self.loss))
 

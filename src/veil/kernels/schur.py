@@ -17,6 +17,8 @@ import numba
 import numpy as np
 
 MIN_DEPTH = 1e-9
+# How often the step of a point that would end behind a camera is halved before the point stays where it is.
+HALVINGS = 10
 # Rows of an observation: derivative by camera, derivative by point, residual.
 CAMERA, POINT, RESIDUAL = 0, 6, 9
 ROW = 10
@@ -60,14 +62,20 @@ def point_cost(rotations, translations, x, lines, camera_of, loss, first, last):
 
 @compiled
 def cost(rotations, translations, points, fallback, lines, camera_of, starts, loss, begin, end):  # type: ignore[no-untyped-def]
-    """Sum over the points; one that is behind a camera is first put back to `fallback`, in place."""
+    """Sum over the points; one that is behind a camera is first moved back toward `fallback`, in place."""
     total = 0.0
     for j in range(begin, end):
         first, last = starts[j], starts[j + 1]
         value = point_cost(rotations, translations, points[j], lines, camera_of, loss, first, last)
         if math.isinf(value):
-            points[j] = fallback[j]
-            value = point_cost(rotations, translations, points[j], lines, camera_of, loss, first, last)
+            kept = point_cost(rotations, translations, fallback[j], lines, camera_of, loss, first, last)
+            for _ in range(HALVINGS):
+                points[j] = 0.5 * (points[j] + fallback[j])
+                value = point_cost(rotations, translations, points[j], lines, camera_of, loss, first, last)
+                if value <= kept:
+                    break
+            if not value <= kept:
+                points[j], value = fallback[j], kept
         total += value
     return total
 
