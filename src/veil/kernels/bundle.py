@@ -172,18 +172,17 @@ class _Work:
     def __init__(
         self, problem: LineProblem, *, constant: np.ndarray, held: np.ndarray, loss: float, threads: Callable[..., Any]
     ) -> None:
-        self.lines, self.camera_of = _plain(problem.lines, np.float64), _plain(problem.camera_of, np.int64)
+        self.lines, self.camera_of = _plain(problem.lines), _plain(problem.camera_of, np.int64)
         self.starts = np.searchsorted(problem.point_of, np.arange(len(problem.points) + 1)).astype(np.int64)
         self.free = np.flatnonzero(~constant)
         camera = np.full(len(constant), -1, dtype=np.int64)
         camera[self.free] = np.arange(len(self.free))
-        self.camera, self.held, self.loss = camera[self.camera_of], held, loss
+        self.camera, self.held, self.loss = camera[self.camera_of], held, float(loss)
         self.pairs = reduced.pairs(schur.shared_points(self.camera, self.starts, held, len(self.free)))
         self.rows, self.factors = np.empty((len(self.lines), schur.ROW)), np.empty((len(held), 6))
         chunks = _chunks(len(self.lines))
-        bounds = np.searchsorted(self.starts, np.linspace(0, len(self.lines), chunks + 1)).tolist()
-        bounds[0], bounds[-1] = 0, len(held)
-        self.begins, self.ends, self.threads = bounds[:-1], bounds[1:], threads
+        cuts = np.searchsorted(self.starts, np.arange(1, chunks) * (len(self.lines) // chunks)).tolist()
+        self.begins, self.ends, self.threads = [0, *cuts], [*cuts, len(held)], threads
 
     def spread(self, loop: Callable[..., Any], *arguments: Any) -> list[Any]:
         """The loop's result for each chunk, in order."""
@@ -216,9 +215,7 @@ class _Work:
 
     def moved(self, state: _State, step: _Step) -> _State:
         """R <- exp(omega) R, t <- t + dt, X <- X + dX."""
-        rotations, translations = state.rotations.copy(), state.translations.copy()
-        rotations[self.free] = exponential(step.cameras[:, :3]) @ rotations[self.free]
-        translations[self.free] += step.cameras[:, 3:]
+        rotations, translations = schur.moved_cameras(state.rotations, state.translations, self.free, step.cameras)
         return _State(rotations=rotations, translations=translations, points=state.points + step.points)
 
 
@@ -234,19 +231,9 @@ def _chunks(observations: int) -> int:
 @contextmanager
 def _threads(observations: int, limit: int | None) -> Iterator[Callable[..., Any]]:
     """A `map` over as many threads as there are chunks and cores for; the compiled loops release Python's lock."""
-    count = min(_chunks(observations), limit or len(os.sched_getaffinity(0)))
+    count = min(_chunks(observations), limit or os.cpu_count() or 1)
     if count == 1:
         yield map
         return
     with ThreadPoolExecutor(count) as pool:
         yield pool.map
-
-
-def exponential(omega: Float64[np.ndarray, "n 3"]) -> Float64[np.ndarray, "n 3 3"]:
-    """Rodrigues' formula for each row."""
-    angle = np.linalg.norm(omega, axis=1)[:, None, None]
-    x, y, z = omega.T
-    zero = np.zeros_like(x)
-    cross = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=1).reshape(-1, 3, 3)
-    small = np.maximum(angle, 1e-12)
-    return np.eye(3) + np.sin(small) / small * cross + (1 - np.cos(small)) / small**2 * cross @ cross

@@ -8,7 +8,7 @@ from threading import Lock
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dposv
 from scipy.sparse import coo_matrix
 from scipy.sparse.linalg import splu
 from threadpoolctl import ThreadpoolController
@@ -46,13 +46,10 @@ def solve(
     cameras = len(right)
     if cameras == 0:
         return np.zeros((0, 6))
-    try:
-        # Where other work shares the cores, BLAS threads that wait for each other make this a hundred times slower.
-        with _blas_threads, _blas().limit(limits=1):
-            step = (_dense if cameras <= DENSE_CAMERAS else _sparse)(which, blocks, right.ravel())
-    except (np.linalg.LinAlgError, RuntimeError):  # not positive definite; exactly singular
-        return None
-    return step.reshape(-1, 6) if np.isfinite(step).all() else None
+    # Where other work shares the cores, BLAS threads that wait for each other make this a hundred times slower.
+    with _blas_threads, _blas().limit(limits=1):
+        step = (_dense if cameras <= DENSE_CAMERAS else _sparse)(which, blocks, right.ravel())
+    return step.reshape(-1, 6) if step is not None and np.isfinite(step).all() else None
 
 
 @cache
@@ -60,15 +57,15 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _dense(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _dense(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | None:
     matrix = np.zeros((len(right) // 6, 6, len(right) // 6, 6))
     matrix[which.first, :, which.second, :] = blocks
     # The lower triangle of a C matrix is the upper one of its transpose, which LAPACK takes without a copy.
-    factor = cho_factor(matrix.reshape(len(right), -1).T, lower=False, overwrite_a=True, check_finite=False)
-    return cho_solve(factor, right, check_finite=False)
+    _, step, failed = dposv(matrix.reshape(len(right), -1).T, right, lower=False, overwrite_a=True)
+    return None if failed else step
 
 
-def _sparse(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _sparse(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | None:
     inner = np.arange(6)
     rows = np.broadcast_to(6 * which.first[:, None, None] + inner[:, None], blocks.shape).ravel()
     columns = np.broadcast_to(6 * which.second[:, None, None] + inner, blocks.shape).ravel()
@@ -80,4 +77,8 @@ def _sparse(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray:
         ),
         shape=(len(right), len(right)),
     )
-    return splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).solve(right)
+    try:
+        factor = splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError:  # exactly singular
+        return None
+    return factor.solve(right)

@@ -250,3 +250,19 @@ def point_steps(rows, starts, camera, held, factors, camera_step, out, begin, en
                     change += rows[k, a] * camera_step[camera[k], a]
             decrease -= change * (rows[k, RESIDUAL] + 0.5 * change)
     return decrease
+
+
+@compiled
+def moved_cameras(rotations, translations, free, step):  # type: ignore[no-untyped-def]
+    """R <- exp(omega) R by Rodrigues' formula and t <- t + dt; `step` holds (omega, dt) of each camera that `free` lists."""
+    rotations, translations, cross = rotations.copy(), translations.copy(), np.zeros((3, 3))
+    for n in range(len(free)):
+        x, y, z = step[n, 0], step[n, 1], step[n, 2]
+        angle = math.sqrt(x * x + y * y + z * z)
+        first = math.sin(angle) / angle if angle > 0 else 1.0
+        second = 2 * (math.sin(0.5 * angle) / angle) ** 2 if angle > 0 else 0.5
+        cross[0, 1], cross[0, 2], cross[1, 0], cross[1, 2], cross[2, 0], cross[2, 1] = -z, y, z, -x, -y, x
+        once = cross @ rotations[free[n]]
+        rotations[free[n]] += first * once + second * (cross @ once)
+        translations[free[n]] += step[n, 3:]
+    return rotations, translations
