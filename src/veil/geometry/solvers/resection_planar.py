@@ -9,31 +9,35 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError
-from veil.geometry.solvers.planar import PlanarPose
+from veil.geometry.solvers.planar import PlanarViews
 
 MINIMAL_POINTS = 3
 
 
-def resect_planar(points: Float64[np.ndarray, "points 2"], x: Float64[np.ndarray, "points"]) -> PlanarPose | None:
-    """The pose with most points in front of the camera, or None where no point is.
+def resect_planar(points: Float64[np.ndarray, "*batch points 2"], x: Float64[np.ndarray, "*batch points"]) -> PlanarViews:
+    """One view (last view axis of length 1) a problem, of the two signs that with more points in front.
 
     min |M (cos, sin, t_x, t_z)|^2 subject to cos^2 + sin^2 = 1: the translation is eliminated by projection on the complement
     of its columns, the rotation is the last singular vector of what remains, and its sign is decided by depth.
     Raises InputError for fewer than three points.
     """
-    if len(points) < MINIMAL_POINTS:
-        raise InputError(f"resecting a planar view needs {MINIMAL_POINTS} points, got {len(points)}")
+    if points.shape[-2] < MINIMAL_POINTS:
+        raise InputError(f"resecting a planar view needs {MINIMAL_POINTS} points, got {points.shape[-2]}")
     weight = 1 / np.hypot(1.0, x)
-    a, b = points[:, 0], points[:, 1]
-    rotation_part = np.stack([a - x * b, b + x * a], axis=1) * weight[:, None]
-    translation_part = np.stack([np.ones_like(x), -x], axis=1) * weight[:, None]
-    basis, _ = np.linalg.qr(translation_part)
-    reduced = rotation_part - basis @ (basis.T @ rotation_part)
-    cosine, sine = np.linalg.svd(reduced)[2][-1]
-    translation = -np.linalg.lstsq(translation_part, rotation_part @ [cosine, sine], rcond=None)[0]
-    candidates = [
-        PlanarPose(angle=float(np.arctan2(sign * sine, sign * cosine)), translation=sign * translation) for sign in (1.0, -1.0)
-    ]
-    shares = [float((pose.apply(points)[:, 1] > 0).mean()) for pose in candidates]
-    best = int(np.argmax(shares))
-    return candidates[best] if shares[best] > 0 else None
+    a, b = points[..., 0], points[..., 1]
+    rotation_part = np.stack([a - x * b, b + x * a], axis=-1) * weight[..., None]
+    translation_part = np.stack([np.ones_like(x), -x], axis=-1) * weight[..., None]
+    basis, triangle = np.linalg.qr(translation_part)
+    across = np.swapaxes(basis, -1, -2) @ rotation_part
+    turn = np.linalg.svd(rotation_part - basis @ across, full_matrices=False)[2][..., -1, :]
+    # Back substitution; equal x everywhere leaves t undetermined, a huge one that no residual will accept.
+    corner = np.where(abs(triangle[..., 1, 1]) > 1e-300, triangle[..., 1, 1], 1e-300)
+    right = -(across @ turn[..., None])[..., 0]
+    second = right[..., 1] / corner
+    first = (right[..., 0] - triangle[..., 0, 1] * second) / triangle[..., 0, 0]
+    angle, translation = np.arctan2(turn[..., 1], turn[..., 0])[..., None], np.stack([first, second], axis=-1)[..., None, :]
+    depth = PlanarViews(angle=angle, translation=translation).apply(points)[..., 0, :, 1]
+    ahead = (depth > 0).mean(axis=-1)[..., None] >= 0.5
+    return PlanarViews(
+        angle=np.where(ahead, angle, angle + np.pi), translation=np.where(ahead[..., None], translation, -translation)
+    )

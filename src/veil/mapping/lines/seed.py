@@ -1,7 +1,8 @@
 """Four views from lines and gravity: planar poses, heights, points, and a joint adjustment (Geppert et al. 2020, Sec. 3.1).
 
-Aligned tracks give the planar poses, all modes of which are kept (docs/theory/lines.md, Eq. 8); tracks with two or more
-random lines give the heights; the mode that most tracks agree with after adjustment in 3D is the seed.
+Aligned tracks give the planar poses, several modes of which are kept (`veil.mapping.lines.modes`); tracks with two or more
+random lines give the heights; the mode that most tracks agree with after adjustment in space is the seed. The adjustment
+leaves all rotations free, so it also refines gravity; its limits shrink from what the gravity noise moves a line by.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from veil.errors import InputError, RangeError
 from veil.geometry.gravity import aligned_from_cam, gravity_spread_px
 from veil.geometry.rigid import Rigid
 from veil.geometry.solvers.out_of_plane import MINIMAL_TRACKS, determinant_rows, solve_out_of_plane
-from veil.geometry.solvers.planar import IDENTITY, PlanarPose, planar_residuals, triangulate_planar
-from veil.geometry.solvers.resection_planar import resect_planar
 from veil.geometry.solvers.triangulate import triangulate_planes
-from veil.geometry.solvers.trifocal import MINIMAL_POINTS, three_planar_views
+from veil.geometry.solvers.trifocal import MINIMAL_POINTS
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust, residuals
+from veil.mapping.lines.modes import Mode, PlanarTracks, flat_share, lifted, planar_modes
 
 VIEWS = 4
+MAX_TRACKS = 600  # of a quad, in the spatial step
+FLAT_SHARE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,14 +45,19 @@ class QuadTracks:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions:
-    """Thresholds in pixels; the planar one grows with the gravity's standard deviation as f tan(sigma)."""
+    """Thresholds in pixels; the planar one grows with the gravity's standard deviation as f tan(sigma).
+
+    Half a degree suits exact gravity and phones alike (docs/results.md): the spatial adjustment decides, not the plane.
+    """
 
     planar_error_px: float = 2.0
     line_error_px: float = 4.0
-    gravity_sigma_deg: float = 0.0
+    gravity_sigma_deg: float = 0.5
     min_tracks: int = 20
-    iterations: int = 300
+    samples: int = 300
+    modes: int = 4
     min_angle_deg: float = 2.0
+    min_precise_share: float = 0.5
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -59,19 +66,30 @@ class SeedOptions:
                 raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
         if not 0 <= self.gravity_sigma_deg < 20:
             raise RangeError(f"gravity_sigma_deg must lie in [0, 20), got {self.gravity_sigma_deg!r}")
-        if self.min_tracks < MINIMAL_POINTS or self.iterations < 1:
-            raise RangeError(f"a seed needs min_tracks >= {MINIMAL_POINTS} and iterations >= 1")
+        if not 0 <= self.min_precise_share < 1:
+            raise RangeError(f"min_precise_share must lie in [0, 1), got {self.min_precise_share!r}")
+        if self.min_tracks < MINIMAL_POINTS or self.samples < 1 or self.modes < 1:
+            raise RangeError(f"a seed needs min_tracks >= {MINIMAL_POINTS}, samples >= 1 and modes >= 1")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seed:
-    """Poses of the four views in the frame of the first, points of the inlier tracks, and the evidence."""
+    """Poses of the four views in the frame of the first, and the evidence.
+
+    `inlier_share` is that of the tracks whose four lines agree within `line_error_px`, among those that could; `precise_share`
+    is the same at a quarter of it, which wrong seeds seldom reach.
+    """
 
     cam_from_world: tuple[Rigid, Rigid, Rigid, Rigid]
-    points: Float64[np.ndarray, "inliers 3"]
-    inliers: Bool[np.ndarray, "tracks"]
+    inliers: int
     inlier_share: float
+    precise_share: float
     median_angle_deg: float
+
+    @property
+    def evidence(self) -> float:
+        """What seeds of different quads are compared by; beyond 200 tracks only the shares count."""
+        return (self.inlier_share + self.precise_share) * min(self.inliers, 200)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,113 +104,83 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
     options = options or SeedOptions()
     upright = np.array([aligned_from_cam(down) for down in tracks.gravity])
     lines = np.einsum("vij,tvj->tvi", upright, tracks.lines)  # a line is a covector: (A l)^T (A x) = l^T x
-    vertical = tracks.aligned.all(axis=1)
-    random = (~tracks.aligned).sum(axis=1) >= 2
-    for name, count in (("purely gravity-aligned", int(vertical.sum())), ("partly random", int(random.sum()))):
+    vertical = tracks.aligned.sum(axis=1)
+    for name, count in (("purely gravity-aligned", int((vertical == VIEWS).sum())), ("partly random", int((vertical <= 2).sum()))):
         if count < options.min_tracks:
             return NoSeed(reason=f"{count} {name} four-view tracks, a seed needs {options.min_tracks}; more overlap helps")
-    x = -lines[vertical, :, 2] / lines[vertical, :, 0]  # n_x x + c = 0 for a vertical line
-    modes = _planar_modes(x.T, tracks.focal_px, options)
+    error_px = options.planar_error_px + gravity_spread_px(options.gravity_sigma_deg, float(tracks.focal_px.mean()))
+    planar = _planar_tracks(lines, tracks)
+    modes = planar_modes(planar, error_px=error_px, samples=options.samples, keep=options.modes, seed=options.seed)
     if not modes:
         return NoSeed(reason="no planar poses explain the gravity-aligned tracks; is gravity right, and did the camera move?")
-    found = [seed for mode in modes if (seed := _upgrade(mode, lines, random, tracks, upright, options)) is not None]
+    rows = _some(tracks, options)
+    chosen = QuadTracks(
+        lines=tracks.lines[rows], aligned=tracks.aligned[rows], gravity=tracks.gravity, focal_px=tracks.focal_px
+    )
+    found = [seed for mode in modes if (seed := _upgrade(mode, lines[rows], chosen, upright, error_px, options)) is not None]
     found = [seed for seed in found if seed.median_angle_deg >= options.min_angle_deg]
-    if not found:
+    best = max(found, key=lambda seed: seed.evidence, default=None)
+    if best is not None and best.precise_share >= options.min_precise_share:
+        return best
+    if flat_share(modes[0], planar, error_px) >= FLAT_SHARE:
+        return NoSeed(
+            reason="one vertical plane explains the gravity-aligned tracks: a flat facade, or a camera that only turned, "
+            "leaves the poses open; add photographs from other sides, or with more depth in the scene"
+        )
+    if best is None:
         return NoSeed(reason="no heights fit the planar poses, or the views are too close together to triangulate")
-    return max(found, key=lambda seed: seed.inliers.sum())
+    return NoSeed(reason=f"only {best.precise_share:.0%} of the tracks agree closely; is gravity right, and the camera known?")
 
 
-def _planar_modes(x: np.ndarray, focal_px: np.ndarray, options: SeedOptions) -> list[list[PlanarPose]]:
-    """Distinct planar poses of four views, best first: samples of five, a fourth view by resection, refinement."""
-    random = np.random.default_rng(options.seed)
-    error = options.planar_error_px + gravity_spread_px(options.gravity_sigma_deg, float(focal_px.mean()))
-    limits = error / focal_px[:, None]
-    kept: list[tuple[int, list[PlanarPose]]] = []
-    for _ in range(options.iterations):
-        rows = random.choice(x.shape[1], min(MINIMAL_POINTS + 2, x.shape[1]), replace=False)
-        for second, third in three_planar_views(x[:3, rows], min_in_front=0.99):
-            poses = _with_fourth([IDENTITY, second, third], x[:, rows])
-            if poses is None:
-                continue
-            poses, count = _refined_planar(poses, x, limits)
-            if count >= options.min_tracks // 2:
-                _keep_mode(kept, count, poses)
-    return [poses for _, poses in sorted(kept, key=lambda item: -item[0])[:4]]
+def _planar_tracks(lines: np.ndarray, tracks: QuadTracks) -> PlanarTracks:
+    rows = tracks.aligned.sum(axis=1) >= 3
+    given = tracks.aligned[rows].T
+    upright = lines[rows].transpose(1, 0, 2)
+    steep = np.where(given & (np.abs(upright[..., 0]) > 1e-9), upright[..., 0], 1.0)  # n_x x + c = 0 for a vertical line
+    return PlanarTracks(x=np.where(given, -upright[..., 2] / steep, 0.0), given=given, focal_px=tracks.focal_px)
 
 
-def _with_fourth(poses: list[PlanarPose], x: np.ndarray) -> list[PlanarPose] | None:
-    fourth = resect_planar(triangulate_planar(poses, x[:3]), x[3])
-    return None if fourth is None else [*poses, fourth]
-
-
-def _refined_planar(poses: list[PlanarPose], x: np.ndarray, limits: np.ndarray) -> tuple[list[PlanarPose], int]:
-    """Linear re-estimation on the inliers, twice; the count is that of tracks within the limit in all views."""
-    best, best_count = poses, int(_planar_inliers(poses, x, limits).sum())
-    for _ in range(2):
-        inlier = _planar_inliers(best, x, limits)
-        if inlier.sum() < MINIMAL_POINTS:
-            break
-        candidates = three_planar_views(x[:3, inlier], min_in_front=0.9)
-        trials = [trial for pair in candidates if (trial := _with_fourth([IDENTITY, *pair], x[:, inlier])) is not None]
-        counts = [int(_planar_inliers(trial, x, limits).sum()) for trial in trials]
-        if not counts or max(counts) <= best_count:
-            break
-        best, best_count = trials[int(np.argmax(counts))], max(counts)
-    return best, best_count
-
-
-def _planar_inliers(poses: list[PlanarPose], x: np.ndarray, limits: np.ndarray) -> Bool[np.ndarray, "tracks"]:
-    return (np.abs(planar_residuals(poses, triangulate_planar(poses, x), x)) < limits).all(axis=0)
-
-
-def _keep_mode(kept: list[tuple[int, list[PlanarPose]]], count: int, poses: list[PlanarPose]) -> None:
-    """Replace a mode of nearly equal angles if this one is better, else add it."""
-    for index, (other_count, other) in enumerate(kept):
-        gap = max(abs(math.remainder(a.angle - b.angle, 2 * math.pi)) for a, b in zip(poses, other, strict=True))
-        if gap < math.radians(3):
-            if count > other_count:
-                kept[index] = (count, poses)
-            return
-    kept.append((count, poses))
+def _some(tracks: QuadTracks, options: SeedOptions) -> np.ndarray:
+    """At most `MAX_TRACKS` tracks with a random line, drawn at random."""
+    usable = np.flatnonzero((~tracks.aligned).any(axis=1))
+    return np.sort(np.random.default_rng(options.seed).permutation(usable)[:MAX_TRACKS])
 
 
 def _upgrade(
-    planar: list[PlanarPose],
-    lines: np.ndarray,
-    random: np.ndarray,
-    tracks: QuadTracks,
-    upright: np.ndarray,
-    options: SeedOptions,
+    mode: Mode, lines: np.ndarray, tracks: QuadTracks, upright: np.ndarray, error_px: float, options: SeedOptions
 ) -> Seed | None:
     """Heights by RANSAC over determinants, then points, and an adjustment of everything that agrees."""
-    rotations = np.array([_lifted(pose) for pose in planar])
-    translations = np.array([[pose.translation[0], 0.0, pose.translation[1]] for pose in planar])
-    heights = _heights(lines[random], rotations, translations, options)
+    rotations, translations = lifted(mode.views), np.insert(mode.views.translation, 1, 0.0, axis=1)
+    heights = _heights(lines[(~tracks.aligned).sum(axis=1) >= 2], rotations, translations, options)
     if heights is None:
         return None
     translations[1:, 1] = heights
-    cameras = [
+    cameras: list[Rigid] | None = [
         Rigid(rotation=up.T @ turn, translation=up.T @ shift)
         for up, turn, shift in zip(upright, rotations, translations, strict=True)
     ]
-    for limit in (4 * options.line_error_px, 2 * options.line_error_px, options.line_error_px):
-        adjusted = _adjusted(cameras, tracks, limit, options)
-        if adjusted is None:
+    for limit_px in _shrinking(4 * error_px, options.line_error_px):
+        cameras = _adjusted(cameras, tracks, limit_px, options)
+        if cameras is None:
             return None
-        cameras, points, inliers = adjusted
-    usable = int((~tracks.aligned).any(axis=1).sum())
+    assert cameras is not None
+    points, worst = _triangulated(cameras, tracks)
+    inliers = worst < options.line_error_px
+    if inliers.sum() < options.min_tracks:
+        return None
     return Seed(
         cam_from_world=(cameras[0], cameras[1], cameras[2], cameras[3]),
-        points=points[inliers],
-        inliers=inliers,
-        inlier_share=float(inliers.sum() / usable),
+        inliers=int(inliers.sum()),
+        inlier_share=float(inliers.mean()),
+        precise_share=float((worst < options.line_error_px / 4).mean()),
         median_angle_deg=_median_angle(cameras, points[inliers]),
     )
 
 
-def _lifted(pose: PlanarPose) -> np.ndarray:
-    c, s = math.cos(pose.angle), math.sin(pose.angle)
-    return np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]])
+def _shrinking(widest: float, narrowest: float) -> list[float]:
+    """Limits from the widest down to the narrowest by halves."""
+    halvings = max(0, math.floor(math.log2(widest / narrowest)))
+    return [narrowest * 2.0**k for k in range(halvings, -1, -1)]
 
 
 def _heights(
@@ -201,63 +189,54 @@ def _heights(
     """Three-track samples scored by the median absolute determinant residual, then least squares on the better half."""
     random = np.random.default_rng(options.seed)
     matrix, right = determinant_rows(lines, rotations, translations)
-    best, best_score = None, math.inf
-    for _ in range(options.iterations):
-        rows = random.choice(len(lines), MINIMAL_TRACKS, replace=False)
-        trial = solve_out_of_plane(lines[rows], rotations, translations)
-        if trial is not None:
-            score = float(np.median(np.abs(matrix @ trial - right)))
-            if score < best_score:
-                best, best_score = trial, score
-    if best is None:
+    rows = random.integers(0, len(lines), (options.samples, MINIMAL_TRACKS))
+    regular = np.abs(np.linalg.det(matrix[rows])) > 1e-9
+    if not regular.any():
         return None
-    good = np.abs(matrix @ best - right) <= 2 * max(best_score, 1e-12)
+    trials = np.linalg.solve(matrix[rows[regular]], right[rows[regular]][..., None])[..., 0]
+    deviation = np.abs(matrix @ trials.T - right[:, None])
+    scores = np.median(deviation, axis=0)
+    best = int(scores.argmin())
+    good = deviation[:, best] <= 2 * max(float(scores[best]), 1e-12)
     refined = solve_out_of_plane(lines[good], rotations, translations) if good.sum() >= MINIMAL_TRACKS else None
-    return best if refined is None else refined
+    return trials[best] if refined is None else refined
 
 
-def _adjusted(
-    cameras: list[Rigid], tracks: QuadTracks, limit_px: float, options: SeedOptions
-) -> tuple[list[Rigid], np.ndarray, np.ndarray] | None:
-    """Triangulate, keep what agrees within `limit_px` in all four views, adjust cameras and points."""
-    points, inliers = _triangulated(cameras, tracks, limit_px)
-    if inliers.sum() < options.min_tracks:
+def _adjusted(cameras: list[Rigid], tracks: QuadTracks, limit_px: float, options: SeedOptions) -> list[Rigid] | None:
+    """Triangulate, and adjust cameras and points over the tracks that agree within `limit_px` in all four views."""
+    points, worst = _triangulated(cameras, tracks)
+    rows = np.flatnonzero(worst < limit_px)
+    if len(rows) < options.min_tracks:
         return None
-    rows = np.flatnonzero(inliers)
-    count = len(rows)
-    problem = LineProblem(
-        rotations=np.array([camera.rotation for camera in cameras]),
-        translations=np.array([camera.translation for camera in cameras]),
-        points=points[rows],
-        lines=(tracks.lines[rows] * tracks.focal_px[None, :, None]).reshape(-1, 3),
-        camera_of=np.tile(np.arange(VIEWS), count),
-        point_of=np.repeat(np.arange(count), VIEWS),
-    )
-    constant = np.array([True, False, False, False])
-    found = adjust(problem, constant=constant, options=AdjustOptions(loss_px=limit_px / 2, max_iterations=30)).problem
-    cameras = [Rigid(rotation=r, translation=t) for r, t in zip(found.rotations, found.translations, strict=True)]
-    points, inliers = _triangulated(cameras, tracks, limit_px)
-    return (cameras, points, inliers) if inliers.sum() >= options.min_tracks else None
+    found = adjust(
+        _problem(cameras, points[rows], tracks.lines[rows], tracks.focal_px),
+        constant=np.array([True, False, False, False]),
+        options=AdjustOptions(loss_px=limit_px / 4, max_iterations=15, tol=1e-4),
+    ).problem
+    return [Rigid(rotation=r, translation=t) for r, t in zip(found.rotations, found.translations, strict=True)]
 
 
-def _triangulated(cameras: list[Rigid], tracks: QuadTracks, limit_px: float) -> tuple[np.ndarray, np.ndarray]:
-    """Points of all tracks with a random line, and which of them lie before all cameras and within the limit of all lines."""
-    normals = np.stack([tracks.lines[:, v] @ camera.rotation for v, camera in enumerate(cameras)], axis=1)
-    offsets = np.stack([tracks.lines[:, v] @ camera.translation for v, camera in enumerate(cameras)], axis=1)
-    points = triangulate_planes(normals, offsets)
-    usable = np.isfinite(points).all(axis=1) & (~tracks.aligned).any(axis=1)
-    points = np.where(usable[:, None], points, 0.0)
+def _problem(cameras: list[Rigid], points: np.ndarray, lines: np.ndarray, focal_px: np.ndarray) -> LineProblem:
     count = len(points)
-    problem = LineProblem(
+    return LineProblem(
         rotations=np.array([camera.rotation for camera in cameras]),
         translations=np.array([camera.translation for camera in cameras]),
         points=points,
-        lines=(tracks.lines * tracks.focal_px[None, :, None]).reshape(-1, 3),
+        lines=(lines * focal_px[None, :, None]).reshape(-1, 3),
         camera_of=np.tile(np.arange(VIEWS), count),
         point_of=np.repeat(np.arange(count), VIEWS),
     )
-    distance = np.abs(residuals(problem)).reshape(count, VIEWS)
-    return points, usable & (distance < limit_px).all(axis=1)
+
+
+def _triangulated(cameras: list[Rigid], tracks: QuadTracks) -> tuple[np.ndarray, Float64[np.ndarray, "tracks"]]:
+    """Points of all tracks, and each one's largest distance to a line in pixels (infinite behind a camera)."""
+    normals = np.stack([tracks.lines[:, v] @ camera.rotation for v, camera in enumerate(cameras)], axis=1)
+    offsets = np.stack([tracks.lines[:, v] @ camera.translation for v, camera in enumerate(cameras)], axis=1)
+    points = triangulate_planes(normals, offsets)
+    usable = np.isfinite(points).all(axis=1)
+    points = np.where(usable[:, None], points, 0.0)
+    distance = np.abs(residuals(_problem(cameras, points, tracks.lines, tracks.focal_px))).reshape(-1, VIEWS)
+    return points, np.where(usable, distance.max(axis=1), np.inf)
 
 
 def _median_angle(cameras: list[Rigid], points: np.ndarray) -> float:

@@ -1,79 +1,86 @@
 """Tracks from unverified matches, and the image quads that can seed a map (Geppert et al. 2020, Sec. 3.1 and 3.5).
 
-Lines allow no two-view verification (traps S14), so tracks are taken from raw matches; one that names two features of one
-image contradicts itself and is dropped.
+Lines allow no two-view verification (traps S14), so tracks are taken from raw matches, most distinctive first; a match that
+would put two features of one image into one track is left out.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float, Int64
 
 from veil.errors import InputError, RangeError
+from veil.kernels.components import consistent_components
+
+# Image pairs among which quads are sought: all of them up to 28 images.
+MAX_PAIRS = 400
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tracks:
-    """`feature[t, i]` is the feature of image `names[i]` in track t, or -1; every track has two images or more."""
+    """Observations sorted by track, then image: feature `feature[k]` of image `names[image[k]]` belongs to `track[k]`.
+
+    Every track has two images or more, and no image twice. `left_out` counts matches that would have broken this.
+    """
 
     names: tuple[str, ...]
-    feature: Int64[np.ndarray, "tracks images"]
-    conflicting: int
+    track: Int64[np.ndarray, "_"]
+    image: Int64[np.ndarray, "_"]
+    feature: Int64[np.ndarray, "_"]
+    left_out: int
 
     def __len__(self) -> int:
-        return len(self.feature)
+        return int(self.track[-1]) + 1 if len(self.track) else 0
+
+    @property
+    def starts(self) -> Int64[np.ndarray, "_"]:
+        """Observations of track t are `starts[t]` to `starts[t + 1]`."""
+        return np.searchsorted(self.track, np.arange(len(self) + 1))
+
+    def table(self, images: Sequence[int]) -> Int64[np.ndarray, "tracks _"]:
+        """Features of every track in the given images, -1 where it has none."""
+        column = np.full(len(self.names), -1)
+        column[list(images)] = np.arange(len(images))
+        found = np.full((len(self), len(images)), -1, dtype=np.int64)
+        rows = np.flatnonzero(column[self.image] >= 0)
+        found[self.track[rows], column[self.image[rows]]] = self.feature[rows]
+        return found
 
 
-def build_tracks(counts: Mapping[str, int], matches: Mapping[tuple[str, str], Int64[np.ndarray, "matches 2"]]) -> Tracks:
-    """Connected components of the match graph. `counts` gives each image's number of features.
+def build_tracks(
+    counts: Mapping[str, int],
+    matches: Mapping[tuple[str, str], Int64[np.ndarray, "matches 2"]],
+    *,
+    ratios: Mapping[tuple[str, str], Float[np.ndarray, "matches"]] | None = None,
+) -> Tracks:
+    """Connected components of the match graph, joined in order of `ratios` (smallest, most distinctive first).
 
-    Raises InputError if a match names an image or a feature that is not there.
+    `counts` gives each image's number of features. Raises InputError if a match names an image or feature that is not there.
     """
     names = tuple(sorted(counts))
     starts = dict(zip(names, np.cumsum([0, *(counts[name] for name in names)])[:-1], strict=True))
-    parent = np.arange(sum(counts.values()))
+    nodes = [np.empty((0, 2), dtype=np.int64)]
     for (a, b), pairs in matches.items():
         if a not in counts or b not in counts:
             raise InputError(f"matches name {a} and {b}, of which one has no features")
         if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= [counts[a], counts[b]]).any()):
             raise InputError(f"matches of {a} and {b} name features that are not there")
-        for x, y in zip(pairs[:, 0] + starts[a], pairs[:, 1] + starts[b], strict=True):
-            _join(parent, int(x), int(y))
-    roots = np.array([_root(parent, node) for node in range(len(parent))], dtype=np.int64)
-    return _tabulate(roots, names, counts)
-
-
-def _root(parent: np.ndarray, node: int) -> int:
-    while parent[node] != node:
-        parent[node] = parent[parent[node]]
-        node = int(parent[node])
-    return node
-
-
-def _join(parent: np.ndarray, x: int, y: int) -> None:
-    a, b = _root(parent, x), _root(parent, y)
-    parent[max(a, b)] = min(a, b)
-
-
-def _tabulate(roots: np.ndarray, names: tuple[str, ...], counts: Mapping[str, int]) -> Tracks:
+        nodes.append(pairs + np.array([starts[a], starts[b]]))
+    joined = np.concatenate(nodes)
+    if ratios is not None:
+        joined = joined[np.argsort(np.concatenate([np.empty(0), *(ratios[pair] for pair in matches)]), kind="stable")]
     image = np.repeat(np.arange(len(names)), [counts[name] for name in names])
-    local = np.concatenate([np.arange(counts[name]) for name in names]) if len(image) else np.empty(0, dtype=np.int64)
-    _, track = np.unique(roots, return_inverse=True)
-    size = np.bincount(track)
-    table = np.full((len(size), len(names)), -1, dtype=np.int64)
-    table[track, image] = local
-    distinct = (table >= 0).sum(axis=1)
-    consistent = distinct == size
-    return Tracks(
-        names=names,
-        feature=table[consistent & (distinct >= 2)],
-        conflicting=int((~consistent).sum()),
-    )
+    roots, left_out = consistent_components(image, joined[:, 0].copy(), joined[:, 1].copy())
+    local = np.arange(len(image)) - np.array([starts[name] for name in names], dtype=np.int64)[image]
+    _, component, size = np.unique(roots, return_inverse=True, return_counts=True)
+    kept = np.flatnonzero(size[component] >= 2)
+    order = kept[np.lexsort((image[kept], component[kept]))]
+    _, track = np.unique(component[order], return_inverse=True)
+    return Tracks(names=names, track=track.astype(np.int64), image=image[order], feature=local[order], left_out=left_out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +94,7 @@ class Quad:
 
 def candidate_quads(
     tracks: Tracks,
-    aligned: Sequence[Bool[np.ndarray, "features"]],
+    aligned: Bool[np.ndarray, "observations"],
     *,
     with_gravity: Sequence[bool],
     limit: int = 10,
@@ -95,34 +102,38 @@ def candidate_quads(
 ) -> list[Quad]:
     """The `limit` quads with most purely aligned tracks among images with gravity, enough random ones given.
 
-    `aligned[i]` flags the lines of image i. Ties are broken by image order, so the result does not depend on chance.
+    `aligned[k]` flags the line of observation k. Ties are broken by image order, so the result does not depend on chance.
     """
     if limit < 1 or min_tracks < 1:
         raise RangeError("limit and min_tracks must be at least 1")
-    usable = np.array(with_gravity, dtype=bool)
-    present = (tracks.feature >= 0) & usable
-    flags = np.zeros(tracks.feature.shape, dtype=bool)
-    for image, of_image in enumerate(aligned):
-        rows = np.flatnonzero(tracks.feature[:, image] >= 0)
-        flags[rows, image] = of_image[tracks.feature[rows, image]]
-    counted: Counter[tuple[int, ...]] = Counter()
-    for row in present & flags:
-        counted.update(combinations(np.flatnonzero(row).tolist(), 4))
+    seen = np.zeros((len(tracks), len(tracks.names)), dtype=bool)
+    vertical = seen.copy()
+    seen[tracks.track, tracks.image] = True
+    vertical[tracks.track, tracks.image] = aligned
+    seen &= np.array(with_gravity, dtype=bool)
     found: list[Quad] = []
-    for images, count in sorted(counted.items(), key=lambda item: (-item[1], item[0])):
-        if count < min_tracks or len(found) == limit:
-            break
+    for images, count in _ranked(seen & vertical, min_tracks):
         columns = list(images)
-        complete = present[:, columns].all(axis=1)
-        random = int((complete & ((~flags[:, columns]).sum(axis=1) >= 2)).sum())
+        complete = seen[:, columns].all(axis=1)
+        random = int((complete & ((~vertical[:, columns]).sum(axis=1) >= 2)).sum())
         if random >= min_tracks:
-            found.append(
-                Quad(images=(columns[0], columns[1], columns[2], columns[3]), aligned_tracks=count, random_tracks=random)
-            )
+            found.append(Quad(images=images, aligned_tracks=count, random_tracks=random))
+            if len(found) == limit:
+                break
     return found
 
 
-def quad_rows(tracks: Tracks, quad: Quad) -> Int64[np.ndarray, "tracks 4"]:
-    """Features of every track that all four images of `quad` see."""
-    columns = tracks.feature[:, list(quad.images)]
-    return columns[(columns >= 0).all(axis=1)]
+def _ranked(vertical: np.ndarray, min_tracks: int) -> list[tuple[tuple[int, int, int, int], int]]:
+    """Quads with `min_tracks` or more purely aligned tracks, most first: products of the pairs with most of them."""
+    pairs = np.array(list(combinations(range(vertical.shape[1]), 2)), dtype=np.int64).reshape(-1, 2)
+    rows = vertical[vertical.sum(axis=1) >= 4]
+    shared = np.array([(rows[:, a] & rows[:, b]).sum() for a, b in pairs])
+    pairs = pairs[np.argsort(-shared, kind="stable")[:MAX_PAIRS]]
+    both = (rows[:, pairs[:, 0]] & rows[:, pairs[:, 1]]).astype(np.float32)
+    counts = both.T @ both
+    quads: dict[tuple[int, int, int, int], int] = {}
+    for p, q in zip(*np.nonzero(np.triu(counts, 1) >= min_tracks), strict=True):
+        images = sorted({*pairs[p].tolist(), *pairs[q].tolist()})
+        if len(images) == 4:
+            quads[images[0], images[1], images[2], images[3]] = int(counts[p, q])
+    return sorted(quads.items(), key=lambda item: (-item[1], item[0]))

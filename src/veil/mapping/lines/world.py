@@ -1,0 +1,161 @@
+"""What mapping from lines works on: the observations of all tracks in one array, and the model that grows over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from veil.errors import InputError
+from veil.forms import Lines
+from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.rigid import Rigid
+from veil.kernels.bundle import AdjustOptions, LineProblem, adjust
+from veil.kernels.triangulation import TrackLines, triangulate_tracks
+from veil.mapping.lines.tracks import Tracks
+
+# Projections up to this factor beyond the farthest corner count as inside the image (traps S6).
+MARGIN = 1.1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LineView:
+    """One image to map: its camera and the lines that hide its keypoints."""
+
+    camera: Camera
+    lines: Lines
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class World:
+    """The lines of every observation of `tracks`, in their order, and what each camera needs."""
+
+    views: tuple[LineView, ...]
+    tracks: Tracks
+    lines: Float64[np.ndarray, "_ 3"]
+    aligned: Bool[np.ndarray, "_"]
+    focal_px: Float64[np.ndarray, "_"]
+    half_extent: Float64[np.ndarray, "_ 2"]
+
+
+def world_of(views: Mapping[str, LineView], tracks: Tracks) -> World:
+    """Gather what `tracks` needs of `views`. Raises InputError if a track names a feature that its image lacks."""
+    ordered = tuple(views[name] for name in tracks.names)
+    lines, aligned = np.zeros((len(tracks.track), 3)), np.zeros(len(tracks.track), dtype=bool)
+    for image, view in enumerate(ordered):
+        rows = np.flatnonzero(tracks.image == image)
+        if len(rows) and tracks.feature[rows].max() >= len(view.lines):
+            raise InputError(f"tracks name features that image {tracks.names[image]!r} does not have")
+        lines[rows] = view.lines.coefficients[tracks.feature[rows]]
+        aligned[rows] = view.lines.aligned[tracks.feature[rows]]
+    return World(
+        views=ordered,
+        tracks=tracks,
+        lines=lines,
+        aligned=aligned,
+        focal_px=np.array([view.camera.focal_px for view in ordered]),
+        half_extent=np.array([MARGIN * half_extent(view.camera) for view in ordered]),
+    )
+
+
+def half_extent(camera: Camera) -> Float64[np.ndarray, "2"]:
+    """Largest |x| and |y| of the image's corners in the undistorted normalized plane."""
+    corners = np.array([[0.0, 0.0], [camera.width_px, camera.height_px]])
+    return np.abs(np.asarray(as_colmap(camera).cam_from_img(corners), dtype=np.float64)).max(axis=0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """Poses of the registered images (rows of others mean nothing), points of tracks, and which observations agree.
+
+    A track has a point where any of its observations is in `observed`.
+    """
+
+    registered: Bool[np.ndarray, "_"]
+    rotations: Float64[np.ndarray, "_ 3 3"]
+    translations: Float64[np.ndarray, "_ 3"]
+    points: Float64[np.ndarray, "_ 3"]
+    observed: Bool[np.ndarray, "_"]
+
+    def pose(self, image: int) -> Rigid:
+        """cam_from_world of a registered image."""
+        return Rigid(rotation=self.rotations[image], translation=self.translations[image])
+
+    def with_pose(self, image: int, pose: Rigid) -> Model:
+        """The model with one more image."""
+        registered, rotations, translations = self.registered.copy(), self.rotations.copy(), self.translations.copy()
+        registered[image], rotations[image], translations[image] = True, pose.rotation, pose.translation
+        return replace(self, registered=registered, rotations=rotations, translations=translations)
+
+
+def empty_model(world: World) -> Model:
+    """No image, no point."""
+    images, count = len(world.views), len(world.tracks)
+    return Model(
+        registered=np.zeros(images, dtype=bool),
+        rotations=np.tile(np.eye(3), (images, 1, 1)),
+        translations=np.zeros((images, 3)),
+        points=np.zeros((count, 3)),
+        observed=np.zeros(len(world.lines), dtype=bool),
+    )
+
+
+def mapped_tracks(world: World, model: Model) -> Bool[np.ndarray, "tracks"]:
+    """Which tracks have a point."""
+    mapped = np.zeros(len(world.tracks), dtype=bool)
+    mapped[world.tracks.track[model.observed]] = True
+    return mapped
+
+
+def triangulated(world: World, model: Model, *, limit_px: float, min_lines: int, min_angle_deg: float) -> Model:
+    """All tracks triangulated, those with a point starting from it."""
+    points, observed = triangulate_tracks(
+        TrackLines(
+            starts=world.tracks.starts,
+            camera_of=world.tracks.image,
+            lines=world.lines,
+            aligned=world.aligned,
+            active=model.registered[world.tracks.image],
+            rotations=model.rotations,
+            translations=model.translations,
+            focal_px=world.focal_px,
+            half_extent=world.half_extent,
+        ),
+        model.points,
+        mapped_tracks(world, model),
+        limit_px=limit_px,
+        min_lines=min_lines,
+        min_angle_deg=min_angle_deg,
+    )
+    return replace(model, points=points, observed=observed)
+
+
+def adjusted(world: World, model: Model, free: Bool[np.ndarray, "images"], options: AdjustOptions) -> Model:
+    """Cameras `free` and the points that they see moved to least robust cost; if all are free the first one stays."""
+    seen = np.zeros(len(world.tracks), dtype=bool)
+    seen[world.tracks.track[model.observed & free[world.tracks.image]]] = True
+    rows = np.flatnonzero(model.observed & seen[world.tracks.track])
+    if len(rows) == 0:
+        return model
+    cameras, camera_of = np.unique(world.tracks.image[rows], return_inverse=True)
+    tracks, point_of = np.unique(world.tracks.track[rows], return_inverse=True)
+    constant = ~free[cameras]
+    if not constant.any():
+        constant[0] = True
+    found = adjust(
+        LineProblem(
+            rotations=model.rotations[cameras],
+            translations=model.translations[cameras],
+            points=model.points[tracks],
+            lines=world.lines[rows] * world.focal_px[world.tracks.image[rows], None],
+            camera_of=camera_of.astype(np.int64),
+            point_of=point_of.astype(np.int64),
+        ),
+        constant=constant,
+        options=options,
+    ).problem
+    rotations, translations, points = model.rotations.copy(), model.translations.copy(), model.points.copy()
+    rotations[cameras], translations[cameras], points[tracks] = found.rotations, found.translations, found.points
+    return replace(model, rotations=rotations, translations=translations, points=points)
