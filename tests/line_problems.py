@@ -96,8 +96,9 @@ def moved(problem: LineProblem, cameras: np.ndarray, points: np.ndarray) -> Line
 
 
 def robust_cost(problem: LineProblem, loss_px: float) -> float:
-    """Eq. 13 in plain NumPy."""
-    return float(0.5 * loss_px**2 * np.log1p((residuals(problem) / loss_px) ** 2).sum())
+    """Eq. 13 in plain NumPy; an infinite loss is least squares."""
+    squares = residuals(problem) ** 2
+    return float(0.5 * (squares if np.isinf(loss_px) else loss_px**2 * np.log1p(squares / loss_px**2)).sum())
 
 
 def disturbed(problem: LineProblem, name: str, size: float = 0.01) -> LineProblem:

@@ -117,7 +117,7 @@ def adjust(
 def _descend(
     problem: LineProblem, work: _Work, options: AdjustOptions, progress: Callable[[int, float], None] | None
 ) -> Adjusted:
-    """Levenberg-Marquardt; the damping follows the ratio of actual to predicted decrease (Eq. 22)."""
+    """Levenberg-Marquardt; the damping follows the ratio of actual to predicted decrease (Eq. 23)."""
     state = _State(
         rotations=_plain(problem.rotations), translations=_plain(problem.translations), points=_plain(problem.points)
     )

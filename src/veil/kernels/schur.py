@@ -82,7 +82,7 @@ def cost(rotations, translations, points, fallback, lines, camera_of, starts, lo
 
 @compiled
 def fill_rows(rotations, translations, points, lines, camera_of, starts, loss, rows, begin, end):  # type: ignore[no-untyped-def]
-    """Eq. 14-16, times the root of the weight."""
+    """Eq. 14-17."""
     rx, g = np.empty(3), np.empty(3)
     for j in range(begin, end):
         x = points[j]
