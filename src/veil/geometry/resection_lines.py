@@ -75,4 +75,51 @@ def resect_from_lines(problem: LineResection, options: RansacOptions) -> Consens
     """The pose that most lines agree with, or None if there are fewer than six lines or two that are not aligned."""
     if len(problem.lines) < MINIMAL_LINES or (~problem.aligned).sum() < MIN_RANDOM_LINES:
         return None
-    return ransac(problem, MINIMAL_LINES, options)
+    found = ransac(problem, MINIMAL_LINES, options)
+    return None if found is None else _not_flipped(problem, found, options.max_error)
+
+
+def _not_flipped(problem: LineResection, found: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:
+    """The better of a pose and its mirror image about the points' plane.
+
+    Nearly planar points leave two minima, tilted to either side of the line of sight (Schweighofer and Pinz 2006); samples
+    find one of them, and which one is better shows at the residuals' own scale only.
+    """
+    other = mirrored(found.model, problem.points[found.inliers])
+    for _ in range(3):
+        other = None if other is None else problem.refine(other, problem.residuals(other) < 2 * max_error)
+    if other is None:
+        return found
+    residuals = problem.residuals(other)
+    scale = max(float(np.median(problem.residuals(found.model)[found.inliers])), 1e-9)
+
+    def cost(values: np.ndarray) -> float:
+        return float(np.log1p((np.minimum(values, max_error) / scale) ** 2).sum())
+
+    if cost(residuals) >= cost(problem.residuals(found.model)):
+        return found
+    score = float((np.minimum(residuals, max_error) ** 2).sum())
+    return Consensus(model=other, inliers=residuals < max_error, score=score, iterations=found.iterations)
+
+
+def relief(pose: Rigid, points: Float64[np.ndarray, "points 3"]) -> float:
+    """Root mean square distance of points from their plane, as a part of their median depth."""
+    spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)[-1] / np.sqrt(len(points))
+    return float(spread / abs(np.median(points @ pose.rotation[2] + pose.translation[2])))
+
+
+def mirrored(pose: Rigid, points: Float64[np.ndarray, "points 3"]) -> Rigid | None:
+    """The pose whose view of the points' plane is tilted to the other side of the line of sight."""
+    if len(points) <= MINIMAL_LINES:
+        return None
+    center = points.mean(axis=0)
+    normal = pose.rotation @ np.linalg.svd(points - center, full_matrices=False)[2][-1]
+    seen = pose.rotation @ center + pose.translation
+    sight = seen / np.linalg.norm(seen)
+    target = 2 * (sight @ normal) * sight - normal
+    if target @ normal < 0:
+        target = -target
+    axis = np.cross(normal, target)
+    cross = np.array([[0, -axis[2], axis[1]], [axis[2], 0, -axis[0]], [-axis[1], axis[0], 0]])
+    turn = np.eye(3) + cross + cross @ cross / (1 + float(normal @ target))
+    return Rigid(rotation=turn @ pose.rotation, translation=turn @ (pose.translation - seen) + seen)

@@ -49,14 +49,25 @@ def triangulate_tracks(
     min_lines: int = 4,
     min_angle_deg: float = 1.5,
 ) -> tuple[Float64[np.ndarray, "tracks 3"], Bool[np.ndarray, "observations"]]:
-    """(points, which observations agree). `points[t]` is a further hypothesis where `known[t]`, and kept where none is found."""
+    """(points, which observations agree). `points[t]` is a further hypothesis where `known[t]`; without a point it is kept."""
     found, observed = points.copy(), np.zeros(len(tracks.lines), dtype=np.bool_)
     cameras = tracks.camera_of, tracks.lines, tracks.rotations, tracks.translations, tracks.focal_px, tracks.half_extent
     cosine = math.cos(math.radians(min_angle_deg))
 
     def part(begin: int, end: int) -> None:
         _triangulate(
-            tracks.starts, tracks.active, tracks.aligned, *cameras, known, limit_px, min_lines, cosine, begin, end, found, observed
+            tracks.starts,
+            tracks.active,
+            tracks.aligned,
+            *cameras,
+            known,
+            limit_px,
+            min_lines,
+            cosine,
+            begin,
+            end,
+            found,
+            observed,
         )
 
     edges = np.linspace(0, len(tracks.starts) - 1, 4 * THREADS + 1).astype(int)
@@ -127,7 +138,9 @@ def _best_triple(rows, camera_of, lines, rotations, translations, focal, extent,
                     for d in range(3):
                         offsets[row] -= lines[k, d] * translations[i, d]
                         normals[row, d] = (
-                            lines[k, 0] * rotations[i, 0, d] + lines[k, 1] * rotations[i, 1, d] + lines[k, 2] * rotations[i, 2, d]
+                            lines[k, 0] * rotations[i, 0, d]
+                            + lines[k, 1] * rotations[i, 1, d]
+                            + lines[k, 2] * rotations[i, 2, d]
                         )
                 if _solve(normals, offsets, trial, 1e-4):
                     score = _score(trial, rows, camera_of, lines, rotations, translations, focal, extent, limit)
@@ -192,8 +205,8 @@ def _well_seen(x, rows, camera_of, aligned, rotations, translations, min_lines, 
 
 @compiled
 def _triangulate(  # type: ignore[no-untyped-def]
-    starts, active, aligned, camera_of, lines, rotations, translations, focal, extent, known, limit, min_lines, cosine, begin, end,
-    points, observed,
+    starts, active, aligned, camera_of, lines, rotations, translations, focal, extent, known, limit, min_lines, cosine,
+    begin, end, points, observed,
 ):  # fmt: skip
     for t in range(begin, end):
         rows = np.arange(starts[t], starts[t + 1])[active[starts[t] : starts[t + 1]]]

@@ -1,7 +1,18 @@
 """Structure-from-motion from lines alone (Geppert et al. 2020): tracks, seed, incremental mapping. In Python only so far."""
 
-from veil.mapping.lines.incremental import LineMap, LineMapOptions, NoLineMap, map_from_lines
-from veil.mapping.lines.tracks import Tracks, build_tracks
+from veil.mapping.lines.growth import LineMapOptions
+from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
+from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks, match_graph
 from veil.mapping.lines.world import LineView
 
-__all__ = ["LineMap", "LineMapOptions", "LineView", "NoLineMap", "Tracks", "build_tracks", "map_from_lines"]
+__all__ = [
+    "LineMap",
+    "LineMapOptions",
+    "LineView",
+    "MatchGraph",
+    "NoLineMap",
+    "Tracks",
+    "build_tracks",
+    "map_from_lines",
+    "match_graph",
+]

@@ -6,54 +6,22 @@ one of them not along gravity, an angle, positive depth, and a projection inside
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from veil.errors import InputError, RangeError
+from veil.errors import InputError
 from veil.geometry.ransac import RansacOptions
 from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid
-from veil.kernels.bundle import AdjustOptions
 from veil.localize import P6L, chance_poses, line_agreement
-from veil.mapping.lines.seed import NoSeed, QuadTracks, Seed, SeedOptions, seed_from_quad
-from veil.mapping.lines.tracks import Quad, Tracks, candidate_quads
-from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, triangulated, world_of
-
-# Steps while the map grows need not converge: the next image moves everything again.
-GROWING = AdjustOptions(loss_px=2.0, max_iterations=8, tol=1e-4)
-FINAL = AdjustOptions(loss_px=2.0, max_iterations=30, tol=1e-7)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LineMapOptions:
-    """Thresholds in pixels and degrees; `resection` acceptance as in the published code, and never what chance explains.
-
-    All cameras are adjusted when the map has grown by `global_growth` since they last were, else the newest and its
-    `local_images` nearest.
-    """
-
-    seed: SeedOptions = field(default_factory=SeedOptions)
-    quads: int = 10
-    resection_error_px: float = 6.0
-    point_error_px: float = 4.0
-    min_angle_deg: float = 1.5
-    min_lines: int = 4
-    min_resection_inliers: int = 30
-    max_aligned_share: float = 0.9
-    max_log10_nfa: float = -6.0
-    global_growth: float = 1.1
-    local_images: int = 6
-
-    def __post_init__(self) -> None:
-        for name in ("resection_error_px", "point_error_px", "min_angle_deg"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
-        if self.min_lines < 4:
-            raise RangeError("a point needs four lines or more: three always agree")
+from veil.mapping.lines.completion import completed
+from veil.mapping.lines.growth import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
+from veil.mapping.lines.seed import NoSeed, QuadTracks, Seed, seed_from_quad
+from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads
+from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, world_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +49,7 @@ class NoLineMap:
 
 def map_from_lines(
     views: Mapping[str, LineView],
-    tracks: Tracks,
+    graph: MatchGraph,
     *,
     options: LineMapOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -92,7 +60,7 @@ def map_from_lines(
         raise InputError(f"mapping from lines needs at least four images, got {len(views)}")
     if all(view.lines.gravity is None for view in views.values()):
         raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
-    world = world_of(views, tracks)
+    world = world_of(views, graph)
     started = _start(world, options)
     if isinstance(started, NoLineMap):
         return started
@@ -100,14 +68,22 @@ def map_from_lines(
     model = empty_model(world)
     for image, pose in zip(quad.images, seed.cam_from_world, strict=True):
         model = model.with_pose(image, pose)
-    model = _settle(world, model, model.registered, options)
+    model = settle(world, model, model.registered, options)
     model, refused = _grow(world, model, options, progress)
-    for limit in (options.point_error_px, 3.0, 2.5):
-        model = adjusted(world, model, model.registered, FINAL)
-        model = _triangulated(world, model, min(limit, options.point_error_px), options)
+    model = adjusted(world, model, model.registered, GROWING)
+    limit_px = options.point_error_px
+    for _ in range(4):
+        limit = limit_px
+        model = triangulate(world, model, limit, replace(options, min_lines=3))
+        world, model = completed(world, model, limit_px=limit)
+        model = triangulate(world, model, limit, options)
+        noise = noise_px(world, model)
+        model = adjusted(world, model, model.registered, replace(FINAL, loss_px=noise))
+        limit_px = float(np.clip(6 * noise, 0.75, limit_px))
+    model = triangulate(world, model, limit_px, options)
     return LineMap(
-        tracks=tracks,
-        cam_from_world={name: model.pose(i) for i, name in enumerate(tracks.names) if model.registered[i]},
+        tracks=world.tracks,
+        cam_from_world={name: model.pose(i) for i, name in enumerate(graph.names) if model.registered[i]},
         points=model.points,
         observed=model.observed,
         quad=quad,
@@ -161,21 +137,38 @@ def _grow(
     """Register image after image until none is left that sees enough; the reasons of those refused."""
     refused: dict[int, str] = {}
     last_global = int(model.registered.sum())
-    while (image := _next(world, model, refused)) is not None:
-        found = _resect(world, model, image, options)
-        if isinstance(found, str):
-            refused[image] = found
-            continue
-        model = model.with_pose(image, found)
-        count = int(model.registered.sum())
+    while True:
+        image, found = _register_next(world, model, options, refused)
+        if image is None or isinstance(found, str):
+            break
+        count = int(model.registered.sum()) + 1
         everything = count >= options.global_growth * last_global
         last_global = count if everything else last_global
-        free = model.registered if everything else _neighbors(world, model, image, options.local_images)
-        model = _settle(world, model, free, options)
-        refused.clear()  # more points may carry what failed before
+        model = with_image(world, model, image, found, everything=everything, options=options)
         if progress is not None:
             progress(count, len(world.views))
     return model, {world.tracks.names[image]: reason for image, reason in refused.items()}
+
+
+def _register_next(
+    world: World, model: Model, options: LineMapOptions, refused: dict[int, str]
+) -> tuple[int | None, Rigid | str]:
+    """The next image that can be registered, and its pose; where points of four lines carry none, those of three may.
+
+    Three lines always agree, so such points are half evidence; what chance explains is refused all the same.
+    """
+    unchecked = replace(
+        options, min_lines=3, min_resection_inliers=options.min_unchecked_inliers, min_inlier_share=options.min_unchecked_share
+    )
+    for limits in (options, unchecked):
+        refused.clear()
+        points = model if limits is options else triangulate(world, model, options.point_error_px, limits)
+        while (image := _next(world, points, refused)) is not None:
+            found = _resect(world, points, image, limits)
+            if not isinstance(found, str):
+                return image, found
+            refused[image] = found
+    return None, "no image is left that sees enough"
 
 
 def _next(world: World, model: Model, refused: Mapping[int, str]) -> int | None:
@@ -184,16 +177,6 @@ def _next(world: World, model: Model, refused: Mapping[int, str]) -> int | None:
     counts[model.registered] = -1
     counts[list(refused)] = -1
     return int(counts.argmax()) if counts.max() >= 0 else None
-
-
-def _neighbors(world: World, model: Model, image: int, count: int) -> Bool[np.ndarray, "images"]:
-    """The image and the registered ones that share most tracks with it."""
-    mine = np.zeros(len(world.tracks), dtype=bool)
-    mine[world.tracks.track[world.tracks.image == image]] = True
-    shared = np.bincount(world.tracks.image[mine[world.tracks.track]], minlength=len(world.views)) * model.registered
-    chosen = np.zeros(len(world.views), dtype=bool)
-    chosen[np.argsort(-shared, kind="stable")[: count + 1]] = True
-    return chosen & model.registered
 
 
 def _resect(world: World, model: Model, image: int, options: LineMapOptions) -> Rigid | str:
@@ -215,17 +198,8 @@ def _resect(world: World, model: Model, image: int, options: LineMapOptions) -> 
     aligned_share = float(world.aligned[rows][found.inliers].mean()) if inliers else 1.0
     if inliers < options.min_resection_inliers or log10_nfa > options.max_log10_nfa:
         return f"{inliers} of {len(rows)} lines agree, which chance also gives"
+    if inliers < options.min_inlier_share * len(rows):
+        return f"only {inliers} of {len(rows)} lines agree, as happens on repeated structure"
     if aligned_share > options.max_aligned_share:
         return f"{aligned_share:.0%} of its inliers follow gravity, so its height is not determined"
     return found.model
-
-
-def _settle(world: World, model: Model, free: Bool[np.ndarray, "images"], options: LineMapOptions) -> Model:
-    """Triangulate everything, adjust what is free, and triangulate again with what was learned."""
-    model = _triangulated(world, model, 1.5 * options.point_error_px, options)
-    model = adjusted(world, model, free, GROWING)
-    return _triangulated(world, model, options.point_error_px, options)
-
-
-def _triangulated(world: World, model: Model, limit_px: float, options: LineMapOptions) -> Model:
-    return triangulated(world, model, limit_px=limit_px, min_lines=options.min_lines, min_angle_deg=options.min_angle_deg)

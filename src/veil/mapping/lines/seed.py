@@ -105,7 +105,10 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
     upright = np.array([aligned_from_cam(down) for down in tracks.gravity])
     lines = np.einsum("vij,tvj->tvi", upright, tracks.lines)  # a line is a covector: (A l)^T (A x) = l^T x
     vertical = tracks.aligned.sum(axis=1)
-    for name, count in (("purely gravity-aligned", int((vertical == VIEWS).sum())), ("partly random", int((vertical <= 2).sum()))):
+    for name, count in (
+        ("purely gravity-aligned", int((vertical == VIEWS).sum())),
+        ("partly random", int((vertical <= 2).sum())),
+    ):
         if count < options.min_tracks:
             return NoSeed(reason=f"{count} {name} four-view tracks, a seed needs {options.min_tracks}; more overlap helps")
     error_px = options.planar_error_px + gravity_spread_px(options.gravity_sigma_deg, float(tracks.focal_px.mean()))

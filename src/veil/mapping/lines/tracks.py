@@ -51,36 +51,81 @@ class Tracks:
         return found
 
 
-def build_tracks(
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchGraph:
+    """Matches between features of all images, numbered throughout: feature f of image i is node `starts[i] + f`.
+
+    Sorted by `ratios`, most distinctive first. Tracks start from the `strong` ones; the others only ever join a track whose
+    point, projected, agrees with their line.
+    """
+
+    names: tuple[str, ...]
+    starts: Int64[np.ndarray, "_"]
+    first: Int64[np.ndarray, "_"]
+    second: Int64[np.ndarray, "_"]
+    ratios: Float[np.ndarray, "_"]
+    strong: Bool[np.ndarray, "_"]
+
+    @property
+    def image_of(self) -> Int64[np.ndarray, "nodes"]:
+        """Image of each node."""
+        return np.repeat(np.arange(len(self.names)), np.diff(self.starts))
+
+
+def match_graph(
     counts: Mapping[str, int],
-    matches: Mapping[tuple[str, str], Int64[np.ndarray, "matches 2"]],
+    matches: Mapping[tuple[str, str], Int64[np.ndarray, "_ 2"]],
     *,
-    ratios: Mapping[tuple[str, str], Float[np.ndarray, "matches"]] | None = None,
-) -> Tracks:
-    """Connected components of the match graph, joined in order of `ratios` (smallest, most distinctive first).
+    ratios: Mapping[tuple[str, str], Float[np.ndarray, "_"]] | None = None,
+    max_ratio: float = 0.8,
+) -> MatchGraph:
+    """Gather the matches of all pairs; those with a ratio below `max_ratio` are strong (all, where no ratios are given).
 
     `counts` gives each image's number of features. Raises InputError if a match names an image or feature that is not there.
     """
     names = tuple(sorted(counts))
-    starts = dict(zip(names, np.cumsum([0, *(counts[name] for name in names)])[:-1], strict=True))
-    nodes = [np.empty((0, 2), dtype=np.int64)]
+    starts = np.cumsum([0, *(counts[name] for name in names)])
+    index = {name: i for i, name in enumerate(names)}
+    nodes, quality = [np.empty((0, 2), dtype=np.int64)], [np.empty(0)]
     for (a, b), pairs in matches.items():
-        if a not in counts or b not in counts:
+        if a not in index or b not in index:
             raise InputError(f"matches name {a} and {b}, of which one has no features")
         if len(pairs) and (pairs.min() < 0 or (pairs.max(axis=0) >= [counts[a], counts[b]]).any()):
             raise InputError(f"matches of {a} and {b} name features that are not there")
-        nodes.append(pairs + np.array([starts[a], starts[b]]))
-    joined = np.concatenate(nodes)
-    if ratios is not None:
-        joined = joined[np.argsort(np.concatenate([np.empty(0), *(ratios[pair] for pair in matches)]), kind="stable")]
-    image = np.repeat(np.arange(len(names)), [counts[name] for name in names])
-    roots, left_out = consistent_components(image, joined[:, 0].copy(), joined[:, 1].copy())
-    local = np.arange(len(image)) - np.array([starts[name] for name in names], dtype=np.int64)[image]
+        nodes.append(pairs + starts[[index[a], index[b]]])
+        quality.append(np.zeros(len(pairs)) if ratios is None else ratios[a, b])
+    joined, ratio = np.concatenate(nodes), np.concatenate(quality)
+    order = np.argsort(ratio, kind="stable")
+    return MatchGraph(
+        names=names,
+        starts=starts,
+        first=joined[order, 0].copy(),
+        second=joined[order, 1].copy(),
+        ratios=ratio[order],
+        strong=ratio[order] < max_ratio,
+    )
+
+
+def build_tracks(graph: MatchGraph) -> Tracks:
+    """Connected components of the strong matches, joined in their order."""
+    return join(graph, graph.first[graph.strong], graph.second[graph.strong])
+
+
+def join(graph: MatchGraph, first: Int64[np.ndarray, "matches"], second: Int64[np.ndarray, "matches"]) -> Tracks:
+    """Tracks from matches of nodes, best first."""
+    image = graph.image_of
+    roots, left_out = consistent_components(image, first, second)
     _, component, size = np.unique(roots, return_inverse=True, return_counts=True)
     kept = np.flatnonzero(size[component] >= 2)
     order = kept[np.lexsort((image[kept], component[kept]))]
     _, track = np.unique(component[order], return_inverse=True)
-    return Tracks(names=names, track=track.astype(np.int64), image=image[order], feature=local[order], left_out=left_out)
+    return Tracks(
+        names=graph.names,
+        track=track.astype(np.int64),
+        image=image[order],
+        feature=order - graph.starts[image[order]],
+        left_out=left_out,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

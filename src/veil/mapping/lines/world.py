@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError
 from veil.forms import Lines
@@ -14,7 +14,7 @@ from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust
 from veil.kernels.triangulation import TrackLines, triangulate_tracks
-from veil.mapping.lines.tracks import Tracks
+from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
 
 # Projections up to this factor beyond the farthest corner count as inside the image (traps S6).
 MARGIN = 1.1
@@ -30,9 +30,10 @@ class LineView:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class World:
-    """The lines of every observation of `tracks`, in their order, and what each camera needs."""
+    """The lines of every observation of `tracks`, in their order, what each camera needs, and the matches behind it."""
 
     views: tuple[LineView, ...]
+    graph: MatchGraph
     tracks: Tracks
     lines: Float64[np.ndarray, "_ 3"]
     aligned: Bool[np.ndarray, "_"]
@@ -40,18 +41,24 @@ class World:
     half_extent: Float64[np.ndarray, "_ 2"]
 
 
-def world_of(views: Mapping[str, LineView], tracks: Tracks) -> World:
-    """Gather what `tracks` needs of `views`. Raises InputError if a track names a feature that its image lacks."""
-    ordered = tuple(views[name] for name in tracks.names)
+def world_of(views: Mapping[str, LineView], graph: MatchGraph, tracks: Tracks | None = None) -> World:
+    """Gather what `tracks` (by default those of the strong matches) needs of `views`.
+
+    Raises InputError if an image of the matches is missing or has another number of lines.
+    """
+    for name, count in zip(graph.names, np.diff(graph.starts), strict=True):
+        if name not in views or len(views[name].lines) != count:
+            raise InputError(f"the matches name {count} features of image {name!r}, which is missing or has another number")
+    ordered = tuple(views[name] for name in graph.names)
+    tracks = build_tracks(graph) if tracks is None else tracks
     lines, aligned = np.zeros((len(tracks.track), 3)), np.zeros(len(tracks.track), dtype=bool)
     for image, view in enumerate(ordered):
         rows = np.flatnonzero(tracks.image == image)
-        if len(rows) and tracks.feature[rows].max() >= len(view.lines):
-            raise InputError(f"tracks name features that image {tracks.names[image]!r} does not have")
         lines[rows] = view.lines.coefficients[tracks.feature[rows]]
         aligned[rows] = view.lines.aligned[tracks.feature[rows]]
     return World(
         views=ordered,
+        graph=graph,
         tracks=tracks,
         lines=lines,
         aligned=aligned,
@@ -110,7 +117,11 @@ def mapped_tracks(world: World, model: Model) -> Bool[np.ndarray, "tracks"]:
 
 
 def triangulated(world: World, model: Model, *, limit_px: float, min_lines: int, min_angle_deg: float) -> Model:
-    """All tracks triangulated, those with a point starting from it."""
+    """All tracks triangulated, those with a point starting from it; points of four lines need a cycle of matches.
+
+    Four lines are one check, which a wrong match passes with the probability of docs/theory/lines.md, Eq. 10. On repeated
+    structure chains of such matches always exist, and a few dozen of them bend a map of thousands of points.
+    """
     points, observed = triangulate_tracks(
         TrackLines(
             starts=world.tracks.starts,
@@ -129,7 +140,18 @@ def triangulated(world: World, model: Model, *, limit_px: float, min_lines: int,
         min_lines=min_lines,
         min_angle_deg=min_angle_deg,
     )
-    return replace(model, points=points, observed=observed)
+    lines = np.bincount(world.tracks.track[observed], minlength=len(world.tracks))
+    firm = (lines != 4) | (_matches_within(world, observed) >= 4)
+    return replace(model, points=points, observed=observed & firm[world.tracks.track])
+
+
+def _matches_within(world: World, observed: Bool[np.ndarray, "observations"]) -> Int64[np.ndarray, "tracks"]:
+    """Strong matches between the observed features of each track."""
+    graph, tracks = world.graph, world.tracks
+    track_of = np.full(graph.starts[-1], -1)
+    track_of[(graph.starts[tracks.image] + tracks.feature)[observed]] = tracks.track[observed]
+    first, second = track_of[graph.first[graph.strong]], track_of[graph.second[graph.strong]]
+    return np.bincount(first[(first == second) & (first >= 0)], minlength=len(tracks))
 
 
 def adjusted(world: World, model: Model, free: Bool[np.ndarray, "images"], options: AdjustOptions) -> Model:
@@ -159,3 +181,25 @@ def adjusted(world: World, model: Model, free: Bool[np.ndarray, "images"], optio
     rotations, translations, points = model.rotations.copy(), model.translations.copy(), model.points.copy()
     rotations[cameras], translations[cameras], points[tracks] = found.rotations, found.translations, found.points
     return replace(model, rotations=rotations, translations=translations, points=points)
+
+
+def line_distances(
+    world: World,
+    model: Model,
+    image: Int64[np.ndarray, "rows"],
+    feature: Int64[np.ndarray, "rows"],
+    points: Float64[np.ndarray, "rows 3"],
+) -> Float64[np.ndarray, "rows"]:
+    """Pixels from each projected point to the line of a feature; infinite behind the camera or outside the image."""
+    found = np.full(len(points), np.inf)
+    for i in np.unique(image):
+        rows = np.flatnonzero(image == i)
+        in_camera = points[rows] @ model.rotations[i].T + model.translations[i]
+        depth = in_camera[:, 2]
+        ahead = depth > 1e-9
+        projected = in_camera[:, :2] / np.where(ahead, depth, 1.0)[:, None]
+        inside = ahead & (np.abs(projected) <= world.half_extent[i]).all(axis=1)
+        line = world.views[i].lines.coefficients[feature[rows]].astype(np.float64)
+        distance = np.abs((line[:, :2] * projected).sum(axis=1) + line[:, 2]) * world.focal_px[i]
+        found[rows] = np.where(inside, distance, np.inf)
+    return found

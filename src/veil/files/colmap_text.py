@@ -1,0 +1,79 @@
+"""COLMAP's text models: cameras.txt and images.txt. Points are not read: what uses them builds its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from veil.errors import FileFormatError, InputError
+from veil.files.atomic import read_bytes
+from veil.geometry.camera import Camera
+from veil.geometry.rigid import Rigid
+
+
+def read_cameras(path: Path) -> dict[int, Camera]:
+    """Cameras by id. Raises FileFormatError with the line at fault."""
+    found = {}
+    for number, line in _lines(path):
+        if not line.strip():
+            continue
+        try:
+            camera_id, model, width, height, *params = line.split()
+            found[int(camera_id)] = Camera(
+                model=model, width_px=int(width), height_px=int(height), params=tuple(float(value) for value in params)
+            )
+        except (ValueError, InputError) as error:
+            raise FileFormatError(f"{path}, line {number}: not a camera of COLMAP's text format ({error})") from None
+    if not found:
+        raise FileFormatError(f"{path} holds no camera")
+    return found
+
+
+def read_images(path: Path) -> dict[str, tuple[int, Rigid]]:
+    """(camera id, cam_from_world) by image name; the line of 2D points after each image is skipped, even if empty.
+
+    Raises FileFormatError with the line at fault.
+    """
+    found = {}
+    lines = _lines(path)
+    while lines and not lines[0][1].strip():
+        lines = lines[1:]
+    for number, line in lines[::2]:
+        if not line.strip():
+            continue
+        try:
+            w, x, y, z, *translation = (float(value) for value in line.split()[1:8])
+            camera_id, name = int(line.split()[8]), line.split(maxsplit=9)[9].strip()
+            pose = Rigid(rotation=_rotation(w, x, y, z), translation=np.array(translation))
+        except (ValueError, IndexError) as error:
+            raise FileFormatError(f"{path}, line {number}: not an image of COLMAP's text format ({error})") from None
+        if not (np.isfinite(pose.rotation).all() and np.isfinite(pose.translation).all()):
+            raise FileFormatError(f"{path}, line {number}: the pose is not finite")
+        found[name] = camera_id, pose
+    if not found:
+        raise FileFormatError(f"{path} holds no image")
+    return found
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    try:
+        lines = read_bytes(path).decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} is not text ({error})") from None
+    return [(number, line) for number, line in enumerate(lines, start=1) if not line.startswith("#")]
+
+
+def _rotation(w: float, x: float, y: float, z: float) -> np.ndarray:
+    """Hamilton quaternion to rotation matrix; the quaternion is normalized first."""
+    length = np.linalg.norm([w, x, y, z])
+    if not length > 0:
+        raise ValueError("a quaternion of zeros")
+    w, x, y, z = np.array([w, x, y, z]) / length
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )

@@ -1,0 +1,110 @@
+"""The steps of incremental mapping that move the model: settle, take in an image, tell a pose from its mirror image."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Bool
+
+from veil.errors import RangeError
+from veil.geometry.resection_lines import mirrored, relief
+from veil.geometry.rigid import Rigid
+from veil.kernels.bundle import AdjustOptions
+from veil.mapping.lines.seed import SeedOptions
+from veil.mapping.lines.world import Model, World, adjusted, line_distances, mapped_tracks, triangulated
+
+# Steps while the map grows need not converge: the next image moves everything again.
+GROWING = AdjustOptions(loss_px=1.0, max_iterations=15, tol=1e-5)
+FINAL = AdjustOptions(max_iterations=30, tol=1e-7)
+ROUNDS = 3
+# Points within so small a part of their depth from a plane leave a pose and its mirror image nearly alike.
+FLAT_RELIEF = 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineMapOptions:
+    """Thresholds in pixels and degrees; `resection` acceptance as in the published code, and never what chance explains.
+
+    All cameras are adjusted when the map has grown by `global_growth` since they last were, else the newest and its
+    `local_images` nearest.
+    """
+
+    seed: SeedOptions = field(default_factory=SeedOptions)
+    quads: int = 10
+    resection_error_px: float = 6.0
+    point_error_px: float = 4.0
+    min_angle_deg: float = 1.5
+    min_lines: int = 4
+    min_resection_inliers: int = 30
+    min_inlier_share: float = 0.4
+    min_unchecked_inliers: int = 100
+    min_unchecked_share: float = 0.25
+    max_aligned_share: float = 0.9
+    max_log10_nfa: float = -6.0
+    global_growth: float = 1.1
+    local_images: int = 6
+
+    def __post_init__(self) -> None:
+        for name in ("resection_error_px", "point_error_px", "min_angle_deg"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
+
+
+def triangulate(world: World, model: Model, limit_px: float, options: LineMapOptions) -> Model:
+    """All tracks, by the rules of `options`."""
+    return triangulated(world, model, limit_px=limit_px, min_lines=options.min_lines, min_angle_deg=options.min_angle_deg)
+
+
+def settle(world: World, model: Model, free: Bool[np.ndarray, "images"], options: LineMapOptions) -> Model:
+    """Triangulate everything and adjust what is free, in turns: each shows the other what was wrong."""
+    for _ in range(ROUNDS):
+        model = triangulate(world, model, options.point_error_px, options)
+        model = adjusted(world, model, free, GROWING)
+    return triangulate(world, model, options.point_error_px, options)
+
+
+def with_image(world: World, model: Model, image: int, pose: Rigid, *, everything: bool, options: LineMapOptions) -> Model:
+    """The model with one more image, settled; of a pose over nearly flat points and its mirror image, the one that fits."""
+
+    def settled(candidate: Rigid) -> Model:
+        grown = model.with_pose(image, candidate)
+        return settle(world, grown, grown.registered if everything else _neighbors(world, grown, image, options), options)
+
+    rows = np.flatnonzero((world.tracks.image == image) & mapped_tracks(world, model)[world.tracks.track])
+    points = model.points[world.tracks.track[rows]]
+    grown = model.with_pose(image, pose)
+    near = line_distances(world, grown, world.tracks.image[rows], world.tracks.feature[rows], points) < options.point_error_px
+    other = mirrored(pose, points[near]) if near.any() and relief(pose, points[near]) < FLAT_RELIEF else None
+    if other is None:
+        return settled(pose)
+    return min((settled(pose), settled(other)), key=lambda trial: _cost(world, trial, image, options))
+
+
+def _cost(world: World, model: Model, image: int, options: LineMapOptions) -> float:
+    """Robust cost of all lines of the tracks that `image` sees."""
+    tracks = world.tracks
+    mine = np.zeros(len(tracks), dtype=bool)
+    mine[tracks.track[tracks.image == image]] = True
+    rows = np.flatnonzero(mine[tracks.track] & model.registered[tracks.image])
+    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], model.points[tracks.track[rows]])
+    return float(np.log1p((np.minimum(distance, options.point_error_px) / noise_px(world, model)) ** 2).sum())
+
+
+def _neighbors(world: World, model: Model, image: int, options: LineMapOptions) -> Bool[np.ndarray, "images"]:
+    """The image and the registered ones that share most tracks with it."""
+    mine = np.zeros(len(world.tracks), dtype=bool)
+    mine[world.tracks.track[world.tracks.image == image]] = True
+    shared = np.bincount(world.tracks.image[mine[world.tracks.track]], minlength=len(world.views)) * model.registered
+    chosen = np.zeros(len(world.views), dtype=bool)
+    chosen[np.argsort(-shared, kind="stable")[: options.local_images + 1]] = True
+    return chosen & model.registered
+
+
+def noise_px(world: World, model: Model) -> float:
+    """Scale of a robust loss that suits the lines: twice their median residual, between 0.2 and 2 pixels."""
+    rows = np.flatnonzero(model.observed)
+    tracks = world.tracks
+    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], model.points[tracks.track[rows]])
+    return float(np.clip(2 * np.median(distance), 0.2, 2.0)) if len(rows) else 2.0
