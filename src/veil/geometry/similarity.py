@@ -46,6 +46,39 @@ def align_poses(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Rigi
     return Similarity(scale=scale, rotation=rotation, translation=target.mean(axis=0) - scale * source.mean(axis=0))
 
 
+def align_centers(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Rigid]) -> Similarity:
+    """reference_from_map of least squared distance between camera centers (Umeyama 1991), as benchmarks report it.
+
+    Cameras along a line leave the rotation about it undetermined: judge rotations by `pairwise_rotation_deg` as well.
+    Raises InputError for fewer than three poses or coinciding centers.
+    """
+    if len(cam_from_map) < 3 or len(cam_from_map) != len(cam_from_reference):
+        raise InputError(f"aligning centers needs three or more corresponding poses, got {len(cam_from_map)}")
+    source = np.array([pose.center for pose in cam_from_map])
+    target = np.array([pose.center for pose in cam_from_reference])
+    a, b = source - source.mean(axis=0), target - target.mean(axis=0)
+    if not (a**2).sum() > 0 or not (b**2).sum() > 0:
+        raise InputError("the camera centers coincide; no scale follows from them")
+    left, singular, right = np.linalg.svd(b.T @ a)
+    signs = np.array([1.0, 1.0, np.sign(np.linalg.det(left @ right))])
+    rotation = left @ np.diag(signs) @ right
+    scale = float((singular * signs).sum() / (a**2).sum())
+    return Similarity(scale=scale, rotation=rotation, translation=target.mean(axis=0) - scale * rotation @ source.mean(axis=0))
+
+
+def pairwise_rotation_deg(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Rigid]) -> float:
+    """Mean error of the relative rotation over all pairs of cameras: free of any alignment."""
+    errors = [
+        rotation_angle_deg(
+            (cam_from_map[i].rotation @ cam_from_map[j].rotation.T)
+            @ (cam_from_reference[i].rotation @ cam_from_reference[j].rotation.T).T
+        )
+        for i in range(len(cam_from_map))
+        for j in range(i)
+    ]
+    return float(np.mean(errors)) if errors else 0.0
+
+
 def pose_error(estimate: Rigid, reference: Rigid, reference_from_map: Similarity) -> tuple[float, float]:
     """(distance of camera centers in units of the reference, rotation angle in degrees) of two cam_from_world."""
     position = float(np.linalg.norm(reference_from_map.apply(estimate.center) - reference.center))

@@ -70,7 +70,7 @@ def triangulate_tracks(
             observed,
         )
 
-    edges = np.linspace(0, len(tracks.starts) - 1, 4 * THREADS + 1).astype(int)
+    edges = np.linspace(0, len(tracks.starts) - 1, 4 * THREADS + 1).astype(int).tolist()
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(part, edges[:-1], edges[1:]))
     return found, observed

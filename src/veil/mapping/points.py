@@ -55,19 +55,41 @@ def build_map(
     `workdir` is an empty folder that receives `database.db` and `sparse/` in COLMAP's formats; both hold released
     data only. Raises InputError if there are fewer than two images.
     """
+    options = options or MapOptions()
+    verify(images, matches, workdir=workdir, options=options)
+    return reconstruct(images, workdir=workdir, options=options, progress=progress)
+
+
+def verify(
+    images: Mapping[str, MapImage],
+    matches: Mapping[tuple[str, str], Matches],
+    *,
+    workdir: Path,
+    options: MapOptions,
+) -> None:
+    """The first half of `build_map`: `database.db` with geometrically verified matches."""
     import pycolmap
 
-    options = options or MapOptions()
     if len(images) < 2:
         raise InputError(f"a map needs at least two images, got {len(images)}")
-    names = sorted(images)
-    database_path = workdir / "database.db"
-    image_ids = _fill_database(database_path, names, images, matches)
+    _fill_database(workdir / "database.db", sorted(images), images, matches)
     # COLMAP seeds its threads' generators with seed + thread, so that one thread is what repeats.
     pycolmap.set_random_seed(options.seed)
     verification = pycolmap.TwoViewGeometryOptions()
     verification.ransac.random_seed = options.seed
-    pycolmap.geometric_verification(database_path, two_view_geometry_options=verification)
+    pycolmap.geometric_verification(workdir / "database.db", two_view_geometry_options=verification)
+
+
+def reconstruct(
+    images: Mapping[str, MapImage],
+    *,
+    workdir: Path,
+    options: MapOptions,
+    progress: Callable[[int, int], None] | None = None,
+) -> Scene | NoMap:
+    """The second half of `build_map`, from the database that `verify` left in `workdir`."""
+    import pycolmap
+
     registered = 0
 
     def on_image() -> None:
@@ -77,13 +99,18 @@ def build_map(
             progress(min(registered + 2, len(images)), len(images))
 
     (workdir / "sparse").mkdir()
+    pycolmap.set_random_seed(options.seed)
     models = pycolmap.incremental_mapping(
-        database_path, workdir, workdir / "sparse", options=_pipeline(images, options), next_image_callback=on_image
+        workdir / "database.db",
+        workdir,
+        workdir / "sparse",
+        options=_pipeline(images, options),
+        next_image_callback=on_image,
     )
     if not models:
         return NoMap("no two images gave enough matches for a start; take photographs with more overlap, or a smaller m")
     best = max(models.values(), key=lambda model: (model.num_reg_images(), model.num_points3D()))
-    return _scene(best, {image_id: name for name, image_id in image_ids.items()}, images)
+    return _scene(best, images)
 
 
 def _pipeline(images: Mapping[str, MapImage], options: MapOptions) -> Any:
@@ -105,7 +132,7 @@ def _fill_database(
     names: Sequence[str],
     images: Mapping[str, MapImage],
     matches: Mapping[tuple[str, str], Matches],
-) -> dict[str, int]:
+) -> None:
     import pycolmap
 
     database = pycolmap.Database.open(path)
@@ -123,7 +150,6 @@ def _fill_database(
                 database.write_matches(image_ids[a], image_ids[b], found.indices.astype(np.uint32))
     finally:
         database.close()
-    return image_ids
 
 
 def _write_camera(database: Any, camera: Camera) -> int:
@@ -150,7 +176,7 @@ def _write_image(database: Any, name: str, camera_id: int) -> int:
     return image_id
 
 
-def _scene(model: Any, names: Mapping[int, str], images: Mapping[str, MapImage]) -> Scene:
+def _scene(model: Any, images: Mapping[str, MapImage]) -> Scene:
     point_ids = sorted(model.points3D)
     row_of = {point_id: row for row, point_id in enumerate(point_ids)}
     mapped = {}
@@ -158,9 +184,9 @@ def _scene(model: Any, names: Mapping[int, str], images: Mapping[str, MapImage])
         image = model.images[image_id]
         seen = [(i, row_of[p.point3D_id]) for i, p in enumerate(image.points2D) if p.has_point3D()]
         rows = np.array([i for i, _ in seen], dtype=np.int64)
-        source = images[names[image_id]]
-        mapped[names[image_id]] = MappedImage(
-            name=names[image_id],
+        source = images[image.name]
+        mapped[image.name] = MappedImage(
+            name=image.name,
             camera=from_colmap(model.cameras[image.camera_id]),
             cam_from_world=rigid_from_colmap(image.cam_from_world()),
             keypoints=source.keypoints[rows],

@@ -44,6 +44,10 @@ class Matches:
     def __len__(self) -> int:
         return len(self.indices)
 
+    def take(self, rows: np.ndarray) -> Matches:
+        """The matches restricted to `rows` (indices or a mask)."""
+        return Matches(indices=self.indices[rows], distances=self.distances[rows], ratios=self.ratios[rows])
+
 
 def match(left: Form, right: Form, options: MatchOptions | None = None) -> Matches:
     """Mutual nearest neighbors of two forms: point, point-to-subspace or subspace-to-subspace distance by their types.

@@ -64,7 +64,7 @@ def triangulate_planar(
 
 def in_front(views: PlanarViews, points: Float64[np.ndarray, "*batch points 2"]) -> Bool[np.ndarray, "*batch points"]:
     """Whether each point has positive depth in every view (cheirality)."""
-    return (views.apply(points)[..., 1] > 0).all(axis=-2)
+    return np.asarray((views.apply(points)[..., 1] > 0).all(axis=-2))
 
 
 def planar_residuals(

@@ -90,11 +90,11 @@ def score_views(
 def _distinct(views: PlanarViews, scores: np.ndarray, count: int) -> list[int]:
     """Indices of the best candidates no two of which turn alike, while they score a third of the best or more."""
     chosen: list[int] = []
-    for index in np.argsort(-scores, kind="stable"):
+    for index in np.argsort(-scores, kind="stable").tolist():
         if len(chosen) == count or scores[index] <= scores.max() / 3:
             break
         if not any(_gap_deg(views.take(index), views.take(other)) < MERGE_DEG for other in chosen):
-            chosen.append(int(index))
+            chosen.append(index)
     return chosen
 
 

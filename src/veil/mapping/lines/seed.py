@@ -158,15 +158,15 @@ def _upgrade(
     if heights is None:
         return None
     translations[1:, 1] = heights
-    cameras: list[Rigid] | None = [
+    cameras = [
         Rigid(rotation=up.T @ turn, translation=up.T @ shift)
         for up, turn, shift in zip(upright, rotations, translations, strict=True)
     ]
     for limit_px in _shrinking(4 * error_px, options.line_error_px):
-        cameras = _adjusted(cameras, tracks, limit_px, options)
-        if cameras is None:
+        moved = _adjusted(cameras, tracks, limit_px, options)
+        if moved is None:
             return None
-    assert cameras is not None
+        cameras = moved
     points, worst = _triangulated(cameras, tracks)
     inliers = worst < options.line_error_px
     if inliers.sum() < options.min_tracks:

@@ -1,0 +1,123 @@
+"""Figures of `veil evaluate reconstruction`: maps from above beside the reference, and success against gravity noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.evaluate.reconstruction import Run
+from veil.files.atomic import replacing
+from veil.geometry.rigid import Rigid
+
+COLORS = {"lines": "#c2410c", "points": "#1d4ed8"}
+
+
+def draw_maps(path: Path, runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid]]) -> None:
+    """One panel a scene and method: points and cameras of the median run, seen along gravity, over the reference cameras."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    chosen = _typical(runs)
+    scenes = list(dict.fromkeys(run.scene for run in chosen))
+    methods = [method for method in ("points", "lines") if any(run.method == method for run in chosen)]
+    figure, axes = pyplot.subplots(
+        len(methods), len(scenes), figsize=(4.2 * len(scenes), 3.9 * len(methods)), squeeze=False, layout="constrained"
+    )
+    for run in chosen:
+        axis = axes[methods.index(run.method)][scenes.index(run.scene)]
+        _draw(axis, run, references.get(run.scene, {}))
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=130)
+    pyplot.close(figure)
+
+
+def _typical(runs: Sequence[Run]) -> list[Run]:
+    """For each scene and method the run of least noise and median position error."""
+    found = []
+    for key in dict.fromkeys((run.scene, run.method) for run in runs):
+        group = [run for run in runs if (run.scene, run.method) == key and run.position is not None]
+        if group:
+            least = min(run.gravity_noise_deg for run in group)
+            group = sorted((run for run in group if run.gravity_noise_deg == least), key=lambda run: run.position.mean)  # type: ignore[union-attr]
+            found.append(group[(len(group) - 1) // 2])
+    return found
+
+
+def _draw(axis: Any, run: Run, reference: Mapping[str, Rigid]) -> None:
+    poses = {**run.cam_from_world, **reference}
+    plane = _horizontal(list(poses.values()))
+    points = run.points @ plane.T
+    centers = np.array([pose.center for pose in poses.values()]) @ plane.T
+    shown = points[_near(points, centers)]
+    axis.scatter(shown[:, 0], shown[:, 1], s=0.6, c="#64748b", linewidths=0)
+    size = 0.05 * float(np.linalg.norm(np.ptp(np.vstack([shown, centers]), axis=0)))
+    for pose in reference.values():
+        _camera(axis, pose, plane, size, color="#0f172a", width=2.4, alpha=0.35)
+    for pose in run.cam_from_world.values():
+        _camera(axis, pose, plane, size, color=COLORS[run.method], width=1.1, alpha=1.0)
+    assert run.position is not None
+    title = "lines alone" if run.method == "lines" else "COLMAP, raw keypoints"
+    axis.set_title(
+        f"{run.scene}: {title}\n{run.registered} of {run.total} images, {len(run.points)} points, "
+        f"mean error {run.position.mean:.2g}",
+        fontsize=9,
+    )
+    axis.set_aspect("equal")
+    axis.tick_params(labelsize=7)
+
+
+def _horizontal(poses: Sequence[Rigid]) -> np.ndarray:
+    """Two world axes across the cameras' mean y-axis: right and forward of the first camera."""
+    down = np.mean([pose.rotation[1] for pose in poses], axis=0)
+    down /= np.linalg.norm(down)
+    forward = poses[0].rotation[2] - (poses[0].rotation[2] @ down) * down
+    forward /= np.linalg.norm(forward)
+    return np.stack([np.cross(down, forward), forward])
+
+
+def _near(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Without the far points that would shrink the rest."""
+    if not len(points):
+        return np.zeros(0, dtype=bool)
+    low, high = np.percentile(points, [2, 98], axis=0)
+    low, high = np.minimum(low, centers.min(axis=0)), np.maximum(high, centers.max(axis=0))
+    margin = 0.1 * (high - low)
+    return ((points >= low - margin) & (points <= high + margin)).all(axis=1)
+
+
+def _camera(axis: Any, pose: Rigid, plane: np.ndarray, size: float, *, color: str, width: float, alpha: float) -> None:
+    """A triangle that opens where the camera looks."""
+    corners = np.array([[0, 0, 0], [-0.6, 0, 1.0], [0.6, 0, 1.0], [0, 0, 0]]) * size
+    world = (corners @ pose.rotation + pose.center) @ plane.T
+    axis.plot(world[:, 0], world[:, 1], color=color, linewidth=width, alpha=alpha)
+
+
+def draw_curve(path: Path, runs: Sequence[Run]) -> None:
+    """Share of the seeds in which every image was registered and right, against gravity noise; a line a scene."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(6.2, 3.8), layout="constrained")
+    lines = [run for run in runs if run.method == "lines"]
+    scenes = list(dict.fromkeys(run.scene for run in lines))
+    for number, scene in enumerate(scenes):
+        noises = sorted({run.gravity_noise_deg for run in lines if run.scene == scene})
+        shares = [
+            np.mean([run.succeeded for run in lines if run.scene == scene and run.gravity_noise_deg == noise])
+            for noise in noises
+        ]
+        # Curves that coincide stay visible.
+        axis.plot(noises, 100 * np.array(shares) - 0.8 * number, marker="o", label=scene)
+    axis.set(xlabel="gravity noise, degrees about each axis", ylabel="seeds with a right map, %", ylim=(-6, 104))
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=130)
+    pyplot.close(figure)
