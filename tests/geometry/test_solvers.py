@@ -8,37 +8,44 @@ import pytest
 from veil.errors import InputError
 from veil.geometry.gravity import aligned_from_cam, checked_gravity
 from veil.geometry.solvers.out_of_plane import determinant_rows, solve_out_of_plane
-from veil.geometry.solvers.planar import IDENTITY, PlanarPose, in_front, planar_residuals, triangulate_planar
+from veil.geometry.solvers.planar import PlanarViews, in_front, planar_residuals, triangulate_planar
 from veil.geometry.solvers.resection_planar import resect_planar
 from veil.geometry.solvers.triangulate import plane_of_line, triangulate_planes
 from veil.geometry.solvers.trifocal import estimate_tensor, factor_tensor, three_planar_views
 from worlds import generator
 
 
-def planar_world(name: str, count: int, views: int = 3) -> tuple[list[PlanarPose], np.ndarray, np.ndarray]:
+def planar_world(name: str, count: int, views: int = 3) -> tuple[PlanarViews, np.ndarray, np.ndarray]:
     """Points 4 to 8 ahead, cameras that look at them from about -30 to 30 degrees; view 1 is the identity."""
     random = generator(name)
     points = np.stack([random.uniform(-2, 2, count), random.uniform(4, 8, count)], axis=1)
-    poses = [IDENTITY]
+    angles, translations = [0.0], [np.zeros(2)]
     for _ in range(views - 1):
         angle = random.uniform(0.15, 0.5) * random.choice([-1, 1])
         center = np.array([6 * np.sin(angle), 6 - 6 * np.cos(angle)]) + random.normal(size=2) * 0.3
-        pose = PlanarPose(angle=-angle, translation=np.zeros(2))
-        poses.append(PlanarPose(angle=-angle, translation=-pose.rotation @ center))
-    x = np.stack([(c := pose.apply(points))[:, 0] / c[:, 1] for pose in poses])
-    return poses, points, x
+        angles.append(-angle)
+        translations.append(-np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) @ center)
+    poses = PlanarViews(angle=np.array(angles), translation=np.array(translations))
+    in_camera = poses.apply(points)
+    return poses, points, in_camera[..., 0] / in_camera[..., 1]
 
 
-def full_tensor(poses: list[PlanarPose]) -> np.ndarray:
+def full_tensor(poses: PlanarViews) -> np.ndarray:
     """T_ijk from its definition: (J x2 . R2 x1)(J x3 . t3) - (J x3 . R3 x1)(J x2 . t2) on the unit vectors."""
     turn = np.array([[0, -1.0], [1.0, 0]])
+    (_, r2, r3), (_, t2, t3) = poses.rotation, poses.translation
     tensor = np.empty((2, 2, 2))
     for i, j, k in np.ndindex(2, 2, 2):
         x1, x2, x3 = np.eye(2)[i], np.eye(2)[j], np.eye(2)[k]
-        tensor[i, j, k] = (turn @ x2) @ poses[1].rotation @ x1 * ((turn @ x3) @ poses[2].translation) - (turn @ x3) @ poses[
-            2
-        ].rotation @ x1 * ((turn @ x2) @ poses[1].translation)
+        tensor[i, j, k] = (turn @ x2) @ r2 @ x1 * ((turn @ x3) @ t3) - (turn @ x3) @ r3 @ x1 * ((turn @ x2) @ t2)
     return tensor
+
+
+def joined(a: PlanarViews, b: PlanarViews) -> PlanarViews:
+    """The views of both, candidate by candidate."""
+    return PlanarViews(
+        angle=np.concatenate([a.angle, b.angle], axis=-1), translation=np.concatenate([a.translation, b.translation], axis=-2)
+    )
 
 
 def test_the_printed_constraints_hold_on_exact_cameras() -> None:
@@ -72,34 +79,72 @@ def test_the_tensor_is_estimated_up_to_sign(count: int) -> None:
 def test_the_factorization_contains_the_truth(index: int) -> None:
     """Planted truth among the solutions in front of all cameras; the fourth view picks it (traps S4)."""
     poses, points, x = planar_world(f"factor {index}", 30, views=4)
-    scale = float(np.hypot(np.linalg.norm(poses[1].translation), np.linalg.norm(poses[2].translation)))
-    candidates = three_planar_views(x[:3])
-    assert 1 <= len(candidates) <= 2
-    scored = []
-    for second, third in candidates:
-        found = triangulate_planar([IDENTITY, second, third], x[:3])
-        fourth = resect_planar(found, x[3])
-        assert fourth is not None
-        residual = np.abs(planar_residuals([IDENTITY, second, third, fourth], found, x)).max()
-        scored.append((residual, second, third, fourth, found))
-    residual, second, third, fourth, found = min(scored, key=lambda item: item[0])
-    assert residual < 1e-9
-    for estimate, truth in ((second, poses[1]), (third, poses[2]), (fourth, poses[3])):
-        assert np.cos(estimate.angle - truth.angle) == pytest.approx(1, abs=1e-12)
-        np.testing.assert_allclose(estimate.translation * scale, truth.translation, atol=1e-7)
-    np.testing.assert_allclose(found * scale, points, atol=1e-6)
+    scale = np.linalg.norm(poses.translation[1:3])
+    three, problem = three_planar_views(x[None, :3])
+    assert 1 <= len(problem) <= 2
+    np.testing.assert_array_equal(three.angle[:, 0], 0)
+    np.testing.assert_array_equal(three.translation[:, 0], 0)
+    points_of = triangulate_planar(three, np.broadcast_to(x[:3], (len(problem), 3, 30)))
+    four = joined(three, resect_planar(points_of, np.broadcast_to(x[3], (len(problem), 30))))
+    residual = np.abs(planar_residuals(four, points_of, x)).max(axis=(1, 2))
+    best = int(residual.argmin())
+    assert residual[best] < 1e-9
+    np.testing.assert_allclose(np.cos(four.angle[best] - poses.angle), 1, atol=1e-12)
+    np.testing.assert_allclose(four.translation[best] * scale, poses.translation, atol=1e-7)
+    np.testing.assert_allclose(points_of[best] * scale, points, atol=1e-6)
 
 
 def test_the_mirror_ambiguity_is_real() -> None:
     """With five exact points many problems have two solutions in front of three cameras: none may be dropped."""
-    counts = [len(three_planar_views(planar_world(f"mirror {i}", 5)[2], min_in_front=1.0)) for i in range(60)]
-    assert min(counts) >= 1
-    assert sum(count == 2 for count in counts) > 10
+    worlds = [planar_world(f"mirror {i}", 5) for i in range(60)]
+    found, problem = three_planar_views(np.stack([x for _, _, x in worlds]), min_in_front=1.0)
+    counts = np.bincount(problem, minlength=60)
+    assert counts.min() >= 1
+    assert (counts == 2).sum() > 10
+    for index, (poses, _, _) in enumerate(worlds):
+        assert np.cos(found.angle[problem == index] - poses.angle).min(axis=1).max() == pytest.approx(1, abs=1e-6)
+
+
+def test_a_batch_is_its_problems_one_by_one() -> None:
+    """Second method: the same solvers on each problem alone."""
+    x = np.stack([planar_world(f"batch {i}", 12)[2] for i in range(7)])
+    found, problem = three_planar_views(x)
+    for index in range(7):
+        alone, _ = three_planar_views(x[index : index + 1])
+        mine = found.take(problem == index)
+        np.testing.assert_allclose(mine.angle, alone.angle, atol=1e-12)
+        np.testing.assert_allclose(mine.translation, alone.translation, atol=1e-12)
+        together = triangulate_planar(mine, np.broadcast_to(x[index], (len(mine.angle), 3, 12)))
+        for row in range(len(mine.angle)):
+            np.testing.assert_allclose(together[row], triangulate_planar(mine.take(row), x[index]), atol=1e-12)
+
+
+def test_only_given_views_triangulate() -> None:
+    """Broken twin of a mask that is ignored: coordinates that are not given are nonsense."""
+    poses, points, x = planar_world("given", 30, views=4)
+    given = np.ones((4, 30), dtype=bool)
+    given[np.arange(30) % 4, np.arange(30)] = False
+    spoiled = np.where(given, x, 7.0)
+    np.testing.assert_allclose(triangulate_planar(poses, spoiled, given), points, atol=1e-9)
+    assert np.abs(triangulate_planar(poses, spoiled) - points).max(axis=1).min() > 0.1
+
+
+def test_parallel_rays_are_refused_by_their_depth() -> None:
+    """Two cameras side by side that look the same way at a point of no finite distance."""
+    poses = PlanarViews(angle=np.zeros(2), translation=np.array([[0.0, 0.0], [-1.0, 0.0]]))
+    found = triangulate_planar(poses, np.full((2, 1), 0.25))
+    assert not in_front(poses, found).any()
+    assert np.isinf(planar_residuals(poses, found, np.full((2, 1), 0.25))).all()
 
 
 def test_pure_rotation_is_refused() -> None:
-    """A view that only turns about gravity has no translation to find."""
-    assert factor_tensor(np.array([0j, 1 + 0j, -1 + 0j])) == []
+    """A view that only turns about gravity has no translation to find; others of its batch are not harmed."""
+    assert np.isnan(factor_tensor(np.array([[0j, 1 + 0j, -1 + 0j]])).translation).all()
+    poses, points, good = planar_world("turned", 20)
+    still = PlanarViews(angle=poses.angle, translation=poses.translation * [[1], [0], [1]])
+    in_camera = still.apply(points)
+    _, problem = three_planar_views(np.stack([in_camera[..., 0] / in_camera[..., 1], good]), min_in_front=0.99)
+    assert set(problem.tolist()) == {1}
 
 
 def test_too_few_points_say_so() -> None:
@@ -117,10 +162,9 @@ def test_too_few_points_say_so() -> None:
 def test_resection_of_a_planar_view(count: int) -> None:
     poses, points, x = planar_world(f"resect {count}", count)
     found = resect_planar(points, x[1])
-    assert found is not None
-    assert np.cos(found.angle - poses[1].angle) == pytest.approx(1, abs=1e-12)
-    np.testing.assert_allclose(found.translation, poses[1].translation, atol=1e-8)
-    assert in_front([found], points).all()
+    np.testing.assert_allclose(np.cos(found.angle - poses.angle[1]), [1], atol=1e-12)
+    np.testing.assert_allclose(found.translation, poses.translation[1:2], atol=1e-8)
+    assert in_front(found, points).all()
 
 
 def spatial_world(name: str, tracks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -128,9 +172,9 @@ def spatial_world(name: str, tracks: int) -> tuple[np.ndarray, np.ndarray, np.nd
     random = generator(name)
     planar, _, _ = planar_world(name, 5, views=4)
     rotations = np.array(
-        [[[np.cos(p.angle), 0, np.sin(p.angle)], [0, 1, 0], [-np.sin(p.angle), 0, np.cos(p.angle)]] for p in planar]
+        [[[np.cos(angle), 0, np.sin(angle)], [0, 1, 0], [-np.sin(angle), 0, np.cos(angle)]] for angle in planar.angle]
     )
-    translations = np.array([[p.translation[0], random.normal() * 0.3, p.translation[1]] for p in planar])
+    translations = np.array([[x, random.normal() * 0.3, z] for x, z in planar.translation])
     translations[0] = 0
     points = np.stack([random.uniform(-2, 2, tracks), random.uniform(-1, 1, tracks), random.uniform(4, 8, tracks)], axis=1)
     in_camera = np.einsum("vij,tj->tvi", rotations, points) + translations

@@ -11,15 +11,15 @@ from veil.chance import seeded
 from veil.errors import InputError
 from veil.features import Features
 from veil.geometry.similarity import align_poses, pose_error
-from veil.mapping.lines import LineMap, LineMapOptions, LineView, NoLineMap, Tracks, build_tracks, map_from_lines
+from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.seed import SeedOptions
 from veil.privatize.lines import lift_to_lines
 from worlds import World, generator, world
 
-OPTIONS = LineMapOptions(seed=SeedOptions(iterations=50), quads=2)
+OPTIONS = LineMapOptions(seed=SeedOptions(samples=50), quads=2)
 
 
-def planted(name: str, *, wrong: float = 0.0) -> tuple[World, dict[str, LineView], Tracks]:
+def planted(name: str, *, wrong: float = 0.0) -> tuple[World, dict[str, LineView], MatchGraph]:
     """Six views with gravity; a share of each image's features stands at a wrong place."""
     place = world(name, images=6, points=900)
     random = generator(f"line map {name}")
@@ -37,10 +37,10 @@ def planted(name: str, *, wrong: float = 0.0) -> tuple[World, dict[str, LineView
         )
         gravity = pose.rotation @ np.array([0, 1.0, 0])
         views[key] = LineView(camera=place.camera, lines=lift_to_lines(image, gravity=gravity, chance=seeded(name)))
-    return place, views, tracks_of(place)
+    return place, views, graph_of(place)
 
 
-def tracks_of(place: World) -> Tracks:
+def graph_of(place: World) -> MatchGraph:
     """Matches of equal points between all pairs."""
     keys = sorted(place.poses)
     where = {k: {int(p): row for row, p in enumerate(place.visible[k])} for k in keys}
@@ -49,7 +49,7 @@ def tracks_of(place: World) -> Tracks:
         for i, a in enumerate(keys)
         for b in keys[i + 1 :]
     }
-    return build_tracks({k: len(place.visible[k]) for k in keys}, matches)
+    return match_graph({k: len(place.visible[k]) for k in keys}, matches)
 
 
 def errors(found: LineMap, place: World) -> list[tuple[float, float]]:
@@ -60,24 +60,25 @@ def errors(found: LineMap, place: World) -> list[tuple[float, float]]:
 
 def test_a_planted_world_is_mapped_from_lines_alone() -> None:
     """Oracle: planted cameras after alignment; a tenth of the keypoints are wrong and their lines are not observed."""
-    place, views, tracks = planted("map", wrong=0.1)
+    place, views, graph = planted("map", wrong=0.1)
     seen: list[tuple[int, int]] = []
-    found = map_from_lines(views, tracks, options=OPTIONS, progress=lambda done, total: seen.append((done, total)))
+    found = map_from_lines(views, graph, options=OPTIONS, progress=lambda done, total: seen.append((done, total)))
     assert isinstance(found, LineMap)
     assert set(found.cam_from_world) == set(place.poses)
     assert max(position for position, _ in errors(found, place)) < 0.03
     assert max(rotation for _, rotation in errors(found, place)) < 0.2
-    assert found.observed.any(axis=1).sum() > 400
-    assert (found.observed.sum(axis=1)[found.observed.any(axis=1)] >= 4).all()
+    lines = np.bincount(found.tracks.track[found.observed], minlength=len(found.tracks))
+    assert (lines > 0).sum() > 400
+    assert (lines[lines > 0] >= 4).all()
     assert seen == [(5, 6), (6, 6)]
 
 
 def test_an_image_of_elsewhere_is_refused_with_a_reason() -> None:
     """Broken twin of a mapper that registers whatever RANSAC returns: one view's lines are shuffled."""
-    place, views, tracks = planted("stranger")
+    place, views, graph = planted("stranger")
     lines = views["05"].lines
     views["05"] = replace(views["05"], lines=lines.take(generator("mix").permutation(len(lines))))
-    found = map_from_lines(views, tracks, options=OPTIONS)
+    found = map_from_lines(views, graph, options=OPTIONS)
     assert isinstance(found, LineMap)
     assert set(found.cam_from_world) == set(place.poses) - {"05"}
     assert "chance" in found.refused["05"]
@@ -85,15 +86,17 @@ def test_an_image_of_elsewhere_is_refused_with_a_reason() -> None:
 
 
 def test_what_cannot_be_mapped_says_so() -> None:
-    _, views, tracks = planted("refuse")
+    _, views, graph = planted("refuse")
     with pytest.raises(InputError, match="at least four"):
-        map_from_lines({k: views[k] for k in ("00", "01", "02")}, tracks)
+        map_from_lines({k: views[k] for k in ("00", "01", "02")}, graph)
     blind = {
         k: replace(v, lines=replace(v.lines, gravity=None, aligned=np.zeros(len(v.lines), dtype=bool)))
         for k, v in views.items()
     }
     with pytest.raises(InputError, match="no image has gravity"):
-        map_from_lines(blind, tracks)
-    few = replace(tracks, feature=tracks.feature[:30])
+        map_from_lines(blind, graph)
+    few = replace(
+        graph, first=graph.first[::20], second=graph.second[::20], ratios=graph.ratios[::20], strong=graph.strong[::20]
+    )
     result = map_from_lines(views, few, options=OPTIONS)
     assert isinstance(result, NoLineMap) and "overlap" in result.reason
