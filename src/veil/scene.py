@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from veil.errors import InputError
-from veil.forms import Form, Points
+from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.space import Space
@@ -19,7 +19,8 @@ from veil.space import Space
 class MappedImage:
     """One registered image: only its features that observe a point are kept.
 
-    `point_rows[i]` is the row in `Scene.points` that feature i observes.
+    `point_rows[i]` is the row in `Scene.points` that feature i observes. Where the image hid its positions, `lines` are what
+    it sent, and `keypoints` are the projections of its points: the sent positions exist nowhere here.
     """
 
     name: str
@@ -28,8 +29,11 @@ class MappedImage:
     keypoints: Float32[np.ndarray, "_ 2"]
     point_rows: Int64[np.ndarray, "_"]
     form: Form
+    lines: Lines | None = None
 
     def __post_init__(self) -> None:
+        if self.lines is not None and len(self.lines) != len(self.keypoints):
+            raise InputError(f"image {self.name!r}: {len(self.lines)} lines for {len(self.keypoints)} observations")
         if not len(self.keypoints) == len(self.point_rows) == len(self.form):
             raise InputError(
                 f"image {self.name!r}: {len(self.keypoints)} positions, {len(self.point_rows)} observations and "

@@ -158,10 +158,9 @@ def _exact(scene: ReferenceScene) -> dict[str, np.ndarray]:
 def _runs(subject: Subject, arguments: argparse.Namespace, *, warm: bool) -> Iterator[Run]:
     if "points" in arguments.methods or not subject.reference:
         with Bar(f"{subject.name}: points") as bar:
-            run, scene = map_points(subject, progress=bar)
+            run = map_points(subject, progress=bar)
         if not subject.reference:
             subject = replace(subject, reference=_reference(subject.name, run))
-            run, _ = (run, scene)
         if "points" in arguments.methods:
             yield run
     if "lines" not in arguments.methods:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import tempfile
 import time
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 
 from veil.cli import EXIT_NO_POSE, EXIT_OK
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.cli.line_maps import map_messages
 from veil.codebook import Codebook
 from veil.errors import InputError, WireError
 from veil.files.atomic import read_bytes
@@ -22,6 +24,7 @@ from veil.forms import Form, Lines, Subspaces
 from veil.geometry.camera import Camera
 from veil.localize import Localization, LocalizeOptions, NoPose, localize
 from veil.mapping import MapImage, MapOptions, NoMap, build_map
+from veil.mapping.lines.scenes import LineImage
 from veil.match import MatchOptions, match, match_pairs
 from veil.match.neighbors import distance_name
 from veil.match.pairs import all_pairs
@@ -36,6 +39,8 @@ MATCH_EXAMPLES = """\
 MAP_EXAMPLES = """\
   veil map upload/ -o map/            a private map from messages of `veil privatize`
   veil map features.h5 -o map/        a public map from raw features
+  veil map lines/ -o map/             from messages of `veil privatize --lines`, no position sent
+  veil map more/ --add-to map/ -o map2/   the same map with more images
 """
 LOCALIZE_EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
@@ -56,12 +61,16 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         commands,
         "map",
         "uploads or raw features -> a map",
-        "Match all pairs, verify, reconstruct with COLMAP. The map is a COLMAP model with released descriptors beside.",
+        "Match all pairs and reconstruct: with COLMAP from positions, or from random lines alone where the messages hide\n"
+        "their positions (four images or more with gravity). The map is a COLMAP model with released descriptors, and lines,\n"
+        "beside. Mapping from lines goes on where it was interrupted when the same command is given again.",
         MAP_EXAMPLES,
     )
     parser.add_argument("input", type=Path, help="folder of .veil messages, or raw features (.h5)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="map to write")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC and mapping (default 0)")
+    parser.add_argument("--add-to", type=Path, metavar="MAP", help="a map of lines to add the messages to; it stays as it is")
+    parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of lines' gravity (default 0.5)")
     _add_matching(parser)
     add_json(parser)
     parser.set_defaults(run=_map)
@@ -85,12 +94,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _add_matching(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ratio", default="none", metavar="R", help="ratio test: none (default), auto, or a number")
+    parser.add_argument("--ratio", metavar="R", help="ratio test: none, auto, or a number (default none; of lines' maps auto)")
     parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
 
 
 def _options(arguments: argparse.Namespace, left, right) -> MatchOptions:  # type: ignore[no-untyped-def]
-    if arguments.ratio == "none":
+    if arguments.ratio in (None, "none"):
         return MatchOptions()
     if arguments.ratio == "auto":
         return MatchOptions(max_ratio=calibrated(left, right))
@@ -141,12 +150,24 @@ def _with_positions(images: dict[str, Loaded]) -> dict[str, MapImage]:
     found = {}
     for name, image in images.items():
         if isinstance(image.seen, Lines):
-            raise InputError(
-                f"{name} hides its positions; mapping from lines alone is not built yet as a command "
-                "(veil.mapping.lines does it in Python), localizing from them is"
-            )
+            raise InputError(f"{name} hides its positions and others do not; map them apart, or release all with --lines")
         found[name] = MapImage(camera=image.camera, keypoints=image.seen, form=image.form)
     return found
+
+
+def _with_lines(images: dict[str, Loaded]) -> dict[str, LineImage]:
+    """The images as mapping from lines needs them."""
+    return {
+        name: LineImage(camera=image.camera, lines=image.seen, form=image.form)
+        for name, image in images.items()
+        if isinstance(image.seen, Lines)
+    }
+
+
+def _digests(path: Path) -> list[bytes]:
+    """What identifies the messages of a run."""
+    files = sorted(path.glob("*.veil")) if path.is_dir() else [path]
+    return [file.name.encode() + hashlib.sha256(read_bytes(file)).digest() for file in files]
 
 
 def _match(arguments: argparse.Namespace) -> int:
@@ -177,7 +198,12 @@ def found_by(left: Loaded, right: Loaded) -> str:
 def _map(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     require_vacant(arguments.output)
-    images = _with_positions(load_images(arguments.input))
+    loaded = load_images(arguments.input)
+    if all(isinstance(image.seen, Lines) for image in loaded.values()):
+        return map_messages(arguments, _with_lines(loaded), _digests(arguments.input))
+    if arguments.add_to:
+        raise InputError("--add-to takes messages with lines; a map of positions is built again from all its images")
+    images = _with_positions(loaded)
     names = sorted(images)
     if len(names) < 2:
         raise InputError(f"a map needs at least two images, {arguments.input} holds {len(names)}")

@@ -138,9 +138,7 @@ class Run:
         }
 
 
-def map_points(
-    subject: Subject, *, seed: int = 0, progress: Callable[[int, int], None] | None = None
-) -> tuple[Run, Scene | None]:
+def map_points(subject: Subject, *, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Run:
     """COLMAP on the raw keypoints. Verification counts as matching; `seconds["map"]` is incremental mapping alone."""
     images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=publish(f)) for n, f in subject.features.items()}
     options = MapOptions(seed=seed)
@@ -153,7 +151,7 @@ def map_points(
     seconds = {**subject.seconds, "match": subject.seconds.get("match", 0.0) + verified - start, "map": done - verified}
     base = Run(scene=subject.name, method="points", seed=seed, gravity_noise_deg=0.0, total=len(images), seconds=seconds)
     if isinstance(scene, NoMap):
-        return replace(base, reason=scene.reason), None
+        return replace(base, reason=scene.reason)
     poses = {name: image.cam_from_world for name, image in scene.images.items()}
     errors = np.concatenate([_reprojection(scene, name) for name in scene.images])
     run = replace(
@@ -162,7 +160,7 @@ def map_points(
         point_reprojection_px=float(np.median(errors)),
         leak=leak_of_points(),
     )
-    return _judged(run, subject.reference or poses, poses, scene.points), scene
+    return _judged(run, subject.reference or poses, poses, scene.points)
 
 
 def map_lines(

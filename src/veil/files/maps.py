@@ -1,7 +1,8 @@
 """Maps on disk: a model in COLMAP's own format, and the released descriptors of its points beside it.
 
 A map is a folder with `sparse/` (cameras, rigs, frames, images, points3D: opens in COLMAP and pycolmap) and
-`descriptors.h5` (per image: which 2D point, which form). Nothing else, and no photograph.
+`descriptors.h5` (per image: which 2D point, which form, and the lines of images that hid their positions; their 2D points
+are projections). Nothing else, and no photograph.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.atomic import writing
-from veil.forms import Form, Points, Subspaces, canonical, lifted_guarantee
+from veil.forms import Form, Lines, Points, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import as_colmap, from_colmap
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.scene import MappedImage, Scene
@@ -41,6 +42,8 @@ def write_map(folder: Path, scene: Scene) -> None:
             _write_space(file, scene.space)
             for name, image in scene.images.items():
                 _write_form(file.create_group(name), image.form)
+                if image.lines is not None:
+                    _write_lines(file[name].create_group("lines"), image.lines)
 
 
 def require_vacant(folder: Path) -> None:
@@ -144,11 +147,29 @@ def _assemble(model: Any, file: h5py.File, space: Space) -> Scene:
             keypoints=np.array([p.xy for p in image.points2D], dtype=np.float32).reshape(-1, 2),
             point_rows=np.array([row_of[p.point3D_id] for p in image.points2D], dtype=np.int64),
             form=_read_form(file[image.name], space),
+            lines=_read_lines(file[image.name]["lines"]) if "lines" in file[image.name] else None,
         )
     return Scene(
         images=images,
         points=np.array([model.points3D[i].xyz for i in point_ids], dtype=np.float64).reshape(-1, 3),
         mean_reprojection_error_px=float(model.compute_mean_reprojection_error()),
+    )
+
+
+def _write_lines(group: h5py.Group, lines: Lines) -> None:
+    group["coefficients"] = lines.coefficients
+    group["aligned"] = lines.aligned
+    if lines.gravity is not None:
+        group.attrs["gravity"] = lines.gravity
+
+
+def _read_lines(group: h5py.Group) -> Lines:
+    gravity = group.attrs.get("gravity")
+    return Lines(
+        coefficients=np.asarray(group["coefficients"], dtype=np.float32),
+        aligned=np.asarray(group["aligned"], dtype=bool),
+        gravity=None if gravity is None else np.asarray(gravity, dtype=np.float64),
+        releasable=True,
     )
 
 

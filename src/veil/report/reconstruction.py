@@ -50,7 +50,7 @@ def _typical(runs: Sequence[Run]) -> list[Run]:
 
 def _draw(axis: Any, run: Run, reference: Mapping[str, Rigid]) -> None:
     poses = {**run.cam_from_world, **reference}
-    plane = _horizontal(list(poses.values()))
+    plane = _horizontal([poses[name] for name in sorted(reference or poses)])
     points = run.points @ plane.T
     centers = np.array([pose.center for pose in poses.values()]) @ plane.T
     shown = points[_near(points, centers)]

@@ -37,6 +37,20 @@ def completed(world: World, model: Model, *, limit_px: float) -> tuple[World, Mo
     return world_of(views, graph, better), _carried(model, graph, better, track_of, mapped)
 
 
+def joined(world: World, model: Model) -> tuple[World, Model]:
+    """The world with its tracks lengthened by all strong matches, as at the start of a map: what new images bring."""
+    graph, tracks = world.graph, world.tracks
+    node = graph.starts[tracks.image] + tracks.feature
+    track_of = np.full(graph.starts[-1], -1)
+    track_of[node] = tracks.track
+    first, second = _chains(tracks, np.ones(len(node), dtype=bool), node)
+    longer = join(
+        graph, np.concatenate([first, graph.first[graph.strong]]), np.concatenate([second, graph.second[graph.strong]])
+    )
+    views = dict(zip(tracks.names, world.views, strict=True))
+    return world_of(views, graph, longer), _carried(model, graph, longer, track_of, mapped_tracks(world, model))
+
+
 def _chains(tracks: Tracks, member: np.ndarray, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Matches that hold the members of each track together."""
     rows = np.flatnonzero(member)

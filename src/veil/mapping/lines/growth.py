@@ -27,12 +27,14 @@ FLAT_RELIEF = 0.005
 class LineMapOptions:
     """Thresholds in pixels and degrees; `resection` acceptance as in the published code, and never what chance explains.
 
+    Seeds of `quads` image quads are compared, and up to `attempts` of them grown until one does grow.
     All cameras are adjusted when the map has grown by `global_growth` since they last were, else the newest and its
     `local_images` nearest.
     """
 
     seed: SeedOptions = field(default_factory=SeedOptions)
     quads: int = 10
+    attempts: int = 3
     resection_error_px: float = 6.0
     point_error_px: float = 4.0
     min_angle_deg: float = 1.5

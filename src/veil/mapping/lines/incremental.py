@@ -17,11 +17,16 @@ from veil.geometry.ransac import RansacOptions
 from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid
 from veil.localize import P6L, chance_poses, line_agreement
-from veil.mapping.lines.completion import completed
+from veil.mapping.lines.completion import completed, joined
 from veil.mapping.lines.growth import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
 from veil.mapping.lines.seed import NoSeed, QuadTracks, Seed, seed_from_quad
 from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads
 from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, world_of
+
+FINAL_ROUNDS = 4
+# Once so many quads gave seeds and one of them fits so closely, others are not tried: wrong ones reached 0.9 at most.
+MIN_SEEDS = 3
+SURE_SHARE = 0.93
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,14 +34,14 @@ class LineMap:
     """Poses of the registered images, points of the tracks, and which observations agree with them.
 
     `observed[k]` is True where the line of observation k of `tracks` agrees with `points[tracks.track[k]]`; tracks without
-    a point have none.
+    a point have none. `quad` is what the map began with, None if it began with another map.
     """
 
     tracks: Tracks
     cam_from_world: Mapping[str, Rigid]
     points: Float64[np.ndarray, "tracks 3"]
     observed: Bool[np.ndarray, "observations"]
-    quad: Quad
+    quad: Quad | None
     refused: Mapping[str, str]
 
 
@@ -47,43 +52,79 @@ class NoLineMap:
     reason: str
 
 
+Progress = Callable[[int, int], None]
+Checkpoint = Callable[[Model], None]
+
+
 def map_from_lines(
     views: Mapping[str, LineView],
     graph: MatchGraph,
     *,
     options: LineMapOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    resume: Model | None = None,
+    checkpoint: Checkpoint | None = None,
+    progress: Progress | None = None,
 ) -> LineMap | NoLineMap:
-    """Map as many images as agree. Raises InputError for fewer than four images or none with gravity."""
+    """Map as many images as agree.
+
+    `checkpoint` gets the model whenever it has grown; given back as `resume` (with the same views, matches and options) it is
+    continued. Raises InputError for fewer than four images or none with gravity.
+    """
     options = options or LineMapOptions()
     if len(views) < 4:
         raise InputError(f"mapping from lines needs at least four images, got {len(views)}")
     if all(view.lines.gravity is None for view in views.values()):
         raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
     world = world_of(views, graph)
-    started = _start(world, options)
-    if isinstance(started, NoLineMap):
-        return started
-    quad, seed = started
-    model = empty_model(world)
-    for image, pose in zip(quad.images, seed.cam_from_world, strict=True):
-        model = model.with_pose(image, pose)
-    model = settle(world, model, model.registered, options)
-    model, refused = _grow(world, model, options, progress)
+    if resume is not None:
+        return _finished(world, *_grow(world, resume, options, checkpoint, progress), None, options)
+    seeds = _seeds(world, options)
+    if isinstance(seeds, NoLineMap):
+        return seeds
+    best: tuple[Model, dict[str, str], Quad] | None = None
+    for quad, seed in seeds[: options.attempts]:
+        model, refused = _grow(world, _seeded(world, quad, seed, options), options, checkpoint, progress)
+        if best is None or model.registered.sum() > best[0].registered.sum():
+            best = model, refused, quad
+        if model.registered.sum() > len(quad.images) or len(views) == len(quad.images):
+            break  # a wrong seed does not grow; a right one does
+    assert best is not None
+    model, refused, quad = best
+    return _finished(world, model, refused, quad, options)
+
+
+def extend_map(
+    views: Mapping[str, LineView],
+    graph: MatchGraph,
+    *,
+    tracks: Tracks,
+    model: Model,
+    options: LineMapOptions | None = None,
+    checkpoint: Checkpoint | None = None,
+    progress: Progress | None = None,
+) -> LineMap:
+    """Add images to a map: `tracks` and `model` are the map's, in the numbering of `graph`; matches lengthen its tracks."""
+    options = options or LineMapOptions()
+    world, model = joined(world_of(views, graph, tracks), model)
+    return _finished(world, *_grow(world, model, options, checkpoint, progress), None, options)
+
+
+def _finished(world: World, model: Model, refused: Mapping[str, str], quad: Quad | None, options: LineMapOptions) -> LineMap:
+    """Complete the tracks and adjust everything, in turns, with limits that follow the lines' own noise."""
     model = adjusted(world, model, model.registered, GROWING)
     limit_px = options.point_error_px
-    for _ in range(4):
-        limit = limit_px
-        model = triangulate(world, model, limit, replace(options, min_lines=3))
-        world, model = completed(world, model, limit_px=limit)
-        model = triangulate(world, model, limit, options)
+    for _ in range(FINAL_ROUNDS):
+        model = triangulate(world, model, limit_px, replace(options, min_lines=3))
+        world, model = completed(world, model, limit_px=limit_px)
+        model = triangulate(world, model, limit_px, options)
         noise = noise_px(world, model)
         model = adjusted(world, model, model.registered, replace(FINAL, loss_px=noise))
         limit_px = float(np.clip(6 * noise, 0.75, limit_px))
     model = triangulate(world, model, limit_px, options)
+    names = world.tracks.names
     return LineMap(
         tracks=world.tracks,
-        cam_from_world={name: model.pose(i) for i, name in enumerate(graph.names) if model.registered[i]},
+        cam_from_world={name: model.pose(i) for i, name in enumerate(names) if model.registered[i]},
         points=model.points,
         observed=model.observed,
         quad=quad,
@@ -91,8 +132,8 @@ def map_from_lines(
     )
 
 
-def _start(world: World, options: LineMapOptions) -> tuple[Quad, Seed] | NoLineMap:
-    """The best seed over the candidate quads."""
+def _seeds(world: World, options: LineMapOptions) -> list[tuple[Quad, Seed]] | NoLineMap:
+    """Seeds of the candidate quads, most convincing first."""
     quads = candidate_quads(
         world.tracks,
         world.aligned,
@@ -110,9 +151,18 @@ def _start(world: World, options: LineMapOptions) -> tuple[Quad, Seed] | NoLineM
             reason = seed.reason
         else:
             found.append((quad, seed))
+        if len(found) >= MIN_SEEDS and max(item.precise_share for _, item in found) >= SURE_SHARE:
+            break
     if not found:
         return NoLineMap(f"none of {len(quads)} image quads gave a seed; the last said: {reason}")
-    return max(found, key=lambda item: item[1].evidence)
+    return sorted(found, key=lambda item: -item[1].evidence)
+
+
+def _seeded(world: World, quad: Quad, seed: Seed, options: LineMapOptions) -> Model:
+    model = empty_model(world)
+    for image, pose in zip(quad.images, seed.cam_from_world, strict=True):
+        model = model.with_pose(image, pose)
+    return settle(world, model, model.registered, options)
 
 
 def _quad_tracks(world: World, quad: Quad) -> QuadTracks:
@@ -132,7 +182,7 @@ def _quad_tracks(world: World, quad: Quad) -> QuadTracks:
 
 
 def _grow(
-    world: World, model: Model, options: LineMapOptions, progress: Callable[[int, int], None] | None
+    world: World, model: Model, options: LineMapOptions, checkpoint: Checkpoint | None, progress: Progress | None
 ) -> tuple[Model, dict[str, str]]:
     """Register image after image until none is left that sees enough; the reasons of those refused."""
     refused: dict[int, str] = {}
@@ -145,6 +195,8 @@ def _grow(
         everything = count >= options.global_growth * last_global
         last_global = count if everything else last_global
         model = with_image(world, model, image, found, everything=everything, options=options)
+        if checkpoint is not None:
+            checkpoint(model)
         if progress is not None:
             progress(count, len(world.views))
     return model, {world.tracks.names[image]: reason for image, reason in refused.items()}

@@ -1,0 +1,157 @@
+"""`veil map` of messages that hide their positions: resumable, several models, images added to an existing map."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from veil.cli.common import Bar, report, say, write_json
+from veil.errors import InputError
+from veil.files.checkpoints import Checkpoints, run_key
+from veil.files.maps import read_map, write_map
+from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, map_from_lines, match_graph
+from veil.mapping.lines.incremental import extend_map
+from veil.mapping.lines.models import further_maps
+from veil.mapping.lines.scenes import LineImage, images_of, model_of, scene_of
+from veil.mapping.lines.seed import SeedOptions
+from veil.match import Matches, match_pairs
+from veil.match.pairs import all_pairs
+from veil.match.ratio import calibrated, ratio_key
+from veil.scene import Scene
+
+# Pairs that are matched between two checkpoints.
+BATCH = 24
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Job:
+    """What is mapped: new images, and the map that they are added to, if any."""
+
+    new: Mapping[str, LineImage]
+    base: Scene | None
+
+    @property
+    def images(self) -> dict[str, LineImage]:
+        """New and old ones."""
+        return {**(images_of(self.base) if self.base else {}), **self.new}
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Pairs to match: all, but two images of the base know each other's features already."""
+        old = set(self.base.images) if self.base else set()
+        return [(a, b) for a, b in all_pairs(sorted(self.images)) if not (a in old and b in old)]
+
+
+def map_messages(arguments: argparse.Namespace, new: Mapping[str, LineImage], digests: list[bytes]) -> int:
+    """The whole command, once the messages are read."""
+    base = read_map(arguments.add_to) if arguments.add_to else None
+    job = _Job(new=new, base=base)
+    if base and (known := sorted(set(base.images) & set(new))):
+        raise InputError(f"the map already has {', '.join(known[:3])}; give new messages only")
+    max_ratio = _max_ratio(arguments.ratio, job)
+    options = LineMapOptions(seed=SeedOptions(seed=arguments.seed, gravity_sigma_deg=arguments.gravity_sigma))
+    key = run_key([*digests, repr(options).encode(), str(max_ratio).encode(), str(arguments.add_to).encode()])
+    checkpoints = Checkpoints(arguments.output.with_name(arguments.output.name + ".unfinished"), key)
+    matches = _matched(job, arguments.workers, checkpoints)
+    images = job.images
+    graph = match_graph(
+        {name: len(image.form) for name, image in images.items()},
+        {pair: found.indices for pair, found in matches.items()},
+        ratios={pair: found.ratios for pair, found in matches.items()},
+        max_ratio=max_ratio,
+    )
+    found = _mapped(job, graph, options, checkpoints)
+    scenes = [scene_of(found, images)]
+    if base is None:
+        views = {name: image.view for name, image in images.items()}
+        with Bar("mapping the rest") as bar:
+            scenes += [scene_of(item, images) for item in further_maps(views, graph, found, options=options, progress=bar)]
+    write_map(arguments.output, scenes[0])
+    for number, scene in enumerate(scenes[1:], start=2):
+        write_map(arguments.output / "models" / str(number), scene)
+    checkpoints.remove()
+    _tell(arguments, found, scenes, len(images))
+    return 0
+
+
+def _max_ratio(text: str | None, job: _Job) -> float:
+    """Which matches may start a track: below the calibrated ratio where there is one, else all."""
+    forms = [image.form for image in job.images.values()]
+    if text in (None, "auto"):
+        try:
+            return calibrated(forms[0], forms[-1])
+        except InputError:
+            if text == "auto":
+                raise
+            return 1.01
+    if text == "none":
+        return 1.01
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = float("nan")
+    if not 0 < value <= 1:
+        raise InputError(
+            f"--ratio takes none, auto or a number in (0, 1], got {text!r}; calibrated: {ratio_key(forms[0], forms[-1])}"
+        )
+    return value
+
+
+def _matched(job: _Job, workers: int, checkpoints: Checkpoints) -> dict[tuple[str, str], Matches]:
+    """Matches of all pairs, those of an earlier run included."""
+    forms = {name: image.form for name, image in job.images.items()}
+    found = checkpoints.matches()
+    todo = [pair for pair in job.pairs() if pair not in found]
+    total = len(todo) + len(found)
+    with Bar("matching") as bar:
+        for batch in _batches(todo):
+            done = len(found)
+            part = match_pairs(forms, batch, workers=workers, progress=lambda n, _, done=done: bar(done + n, total))  # type: ignore[misc]
+            checkpoints.save_matches(part)
+            found |= part
+    return found
+
+
+def _batches(pairs: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    for start in range(0, len(pairs), BATCH):
+        yield pairs[start : start + BATCH]
+
+
+def _mapped(job: _Job, graph: MatchGraph, options: LineMapOptions, checkpoints: Checkpoints) -> LineMap:
+    views = {name: image.view for name, image in job.images.items()}
+    with Bar("mapping") as bar:
+        if job.base is not None:
+            tracks, model = model_of(job.base, graph)
+            return extend_map(views, graph, tracks=tracks, model=model, options=options, progress=bar)
+        found = map_from_lines(
+            views, graph, options=options, resume=checkpoints.model(), checkpoint=checkpoints.save_model, progress=bar
+        )
+    if isinstance(found, NoLineMap):
+        raise InputError(f"no map: {found.reason}")
+    return found
+
+
+def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], count: int) -> None:
+    scene = scenes[0]
+    facts = {
+        "images": count,
+        "registered": len(scene.images),
+        "points": len(scene.points),
+        "observations": scene.observation_count,
+        "mean_reprojection_error_px": scene.mean_reprojection_error_px,
+        "public": scene.is_public,
+        "lines": True,
+        "models": [sorted(item.images) for item in scenes],
+        "refused": dict(found.refused),
+    }
+    write_json(arguments.json, facts)
+    for name, reason in sorted(found.refused.items()):
+        say(arguments, f"{name} is not in the map: {reason}")
+    say(
+        arguments,
+        f"{facts['registered']} of {facts['images']} images, {facts['points']} points from lines alone, "
+        f"{scene.mean_reprojection_error_px:.2f} px mean distance to the lines",
+    )
+    for number, item in enumerate(scenes[1:], start=2):
+        say(arguments, f"model {number}: {len(item.images)} more images that share too little with the first")
+    report(arguments, arguments.output, "the private map")

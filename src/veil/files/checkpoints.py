@@ -1,0 +1,99 @@
+"""Where long mapping stands, on disk: matches pair by pair, and the model as it grows; a killed run goes on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from veil.errors import InputError
+from veil.files.atomic import replacing, write_text
+from veil.mapping.lines.world import Model
+from veil.match import Matches
+
+_FIELDS = ("registered", "rotations", "translations", "points", "observed")
+
+
+def run_key(parts: list[bytes]) -> str:
+    """What a run depends on, as one digest."""
+    hasher = hashlib.sha256()
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "little") + part)
+    return hasher.hexdigest()
+
+
+class Checkpoints:
+    """A folder beside the output that exists only while the run is unfinished.
+
+    Raises InputError if it holds the state of another run: nothing is overwritten.
+    """
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self._folder = folder
+        if folder.exists():
+            stored = folder / "run.txt"
+            if not stored.is_file() or stored.read_text().strip() != key:
+                raise InputError(
+                    f"{folder} holds the unfinished run of other messages or options; finish that one with its own command, "
+                    "or remove the folder"
+                )
+        else:
+            write_text(folder / "run.txt", key + "\n")
+
+    def matches(self) -> dict[tuple[str, str], Matches]:
+        """Pairs that were matched before; a damaged part is matched again."""
+        found = {}
+        for path in sorted(self._folder.glob("matches-*.npz")):
+            arrays = _load(path)
+            if arrays is None:
+                continue
+            for number, (a, b) in enumerate(arrays["pairs"]):
+                found[str(a), str(b)] = Matches(
+                    indices=arrays[f"indices{number}"],
+                    distances=arrays[f"distances{number}"],
+                    ratios=arrays[f"ratios{number}"],
+                )
+        return found
+
+    def save_matches(self, found: Mapping[tuple[str, str], Matches]) -> None:
+        """Keep some more pairs."""
+        arrays: dict[str, np.ndarray] = {"pairs": np.array(list(found), dtype=str).reshape(-1, 2)}
+        for number, item in enumerate(found.values()):
+            arrays |= {
+                f"indices{number}": item.indices,
+                f"distances{number}": item.distances,
+                f"ratios{number}": item.ratios,
+            }
+        number = len(list(self._folder.glob("matches-*.npz")))
+        _save(self._folder / f"matches-{number:06d}.npz", arrays)
+
+    def model(self) -> Model | None:
+        """The model as it last grew."""
+        path = self._folder / "model.npz"
+        arrays = _load(path) if path.is_file() else None
+        return None if arrays is None else Model(**{field: arrays[field] for field in _FIELDS})
+
+    def save_model(self, model: Model) -> None:
+        """Keep the model."""
+        _save(self._folder / "model.npz", {field: getattr(model, field) for field in _FIELDS})
+
+    def remove(self) -> None:
+        """The run is finished."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, **arrays)  # type: ignore[arg-type]
+
+
+def _load(path: Path) -> dict[str, np.ndarray] | None:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None

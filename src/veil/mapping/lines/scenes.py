@@ -1,0 +1,122 @@
+"""Between line maps and scenes: what is stored, shared and localized against, and what new images are added to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Float64
+
+from veil.errors import InputError
+from veil.forms import Form, Lines
+from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.rigid import Rigid
+from veil.mapping.lines.incremental import LineMap
+from veil.mapping.lines.tracks import MatchGraph, Tracks
+from veil.mapping.lines.world import LineView, Model
+from veil.scene import MappedImage, Scene
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LineImage:
+    """One image as its message gives it."""
+
+    camera: Camera
+    lines: Lines
+    form: Form
+
+    @property
+    def view(self) -> LineView:
+        """What mapping needs of it."""
+        return LineView(camera=self.camera, lines=self.lines)
+
+
+def scene_of(found: LineMap, images: Mapping[str, LineImage]) -> Scene:
+    """The registered images with the features that observe a point; projections stand in for the hidden keypoints.
+
+    Raises InputError if no image observes a point.
+    """
+    tracks = found.tracks
+    rows = np.flatnonzero(found.observed)
+    used, point_of = np.unique(tracks.track[rows], return_inverse=True)
+    points = found.points[used]
+    mapped, errors = {}, []
+    for index, name in enumerate(tracks.names):
+        mine = tracks.image[rows] == index
+        if name not in found.cam_from_world or not mine.any():
+            continue
+        features, image = tracks.feature[rows[mine]], images[name]
+        keypoints = projections(image.camera, found.cam_from_world[name], points[point_of[mine]])
+        lines = image.lines.take(features)
+        errors.append(_distances(image.camera, lines, keypoints))
+        mapped[name] = MappedImage(
+            name=name,
+            camera=image.camera,
+            cam_from_world=found.cam_from_world[name],
+            keypoints=keypoints,
+            point_rows=point_of[mine].astype(np.int64),
+            form=image.form.take(features),
+            lines=lines,
+        )
+    if not mapped:
+        raise InputError("no image observes a point")
+    return Scene(images=mapped, points=points, mean_reprojection_error_px=float(np.concatenate(errors).mean()))
+
+
+def projections(
+    camera: Camera, cam_from_world: Rigid, points: Float64[np.ndarray, "points 3"]
+) -> Float32[np.ndarray, "points 2"]:
+    """Pixels of points that lie before the camera."""
+    in_camera = points @ cam_from_world.rotation.T + cam_from_world.translation
+    return np.asarray(as_colmap(camera).img_from_cam(in_camera), dtype=np.float32).reshape(-1, 2)
+
+
+def _distances(camera: Camera, lines: Lines, keypoints: np.ndarray) -> np.ndarray:
+    """Pixels from each projection to its line."""
+    xy = np.asarray(as_colmap(camera).cam_from_img(keypoints.astype(np.float64)), dtype=np.float64).reshape(-1, 2)
+    line = lines.coefficients.astype(np.float64)
+    return np.abs((line[:, :2] * xy).sum(axis=1) + line[:, 2]) * camera.focal_px
+
+
+def images_of(scene: Scene) -> dict[str, LineImage]:
+    """The images of a scene, to be mapped on. Raises InputError if one of them came with positions."""
+    found = {}
+    for name, image in scene.images.items():
+        if image.lines is None:
+            raise InputError(
+                f"the map's image {name} came with positions, not lines; images can be added to maps of lines only, "
+                "localizing works against both"
+            )
+        found[name] = LineImage(camera=image.camera, lines=image.lines, form=image.form)
+    return found
+
+
+def model_of(scene: Scene, graph: MatchGraph) -> tuple[Tracks, Model]:
+    """The scene's tracks and model in the numbering of `graph`, which names its images and others."""
+    index = {name: number for number, name in enumerate(graph.names)}
+    images = len(graph.names)
+    registered, rotations, translations = (
+        np.zeros(images, dtype=bool),
+        np.tile(np.eye(3), (images, 1, 1)),
+        np.zeros((images, 3)),
+    )
+    track, image, feature = [], [], []
+    for name, mapped in scene.images.items():
+        number = index[name]
+        registered[number] = True
+        rotations[number], translations[number] = mapped.cam_from_world.rotation, mapped.cam_from_world.translation
+        track.append(mapped.point_rows)
+        image.append(np.full(len(mapped.point_rows), number))
+        feature.append(np.arange(len(mapped.point_rows)))
+    tracks, numbers, features = np.concatenate(track), np.concatenate(image), np.concatenate(feature)
+    order = np.lexsort((numbers, tracks))
+    together = Tracks(names=graph.names, track=tracks[order], image=numbers[order], feature=features[order], left_out=0)
+    model = Model(
+        registered=registered,
+        rotations=rotations,
+        translations=translations,
+        points=scene.points,
+        observed=np.ones(len(order), dtype=bool),
+    )
+    return together, model
