@@ -23,8 +23,8 @@ def planar_world(name: str, count: int, views: int = 3) -> tuple[PlanarViews, np
     for _ in range(views - 1):
         angle = random.uniform(0.15, 0.5) * random.choice([-1, 1])
         center = np.array([6 * np.sin(angle), 6 - 6 * np.cos(angle)]) + random.normal(size=2) * 0.3
-        angles.append(-angle)
-        translations.append(-np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) @ center)
+        angles.append(angle)
+        translations.append(-np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]) @ center)
     poses = PlanarViews(angle=np.array(angles), translation=np.array(translations))
     in_camera = poses.apply(points)
     return poses, points, in_camera[..., 0] / in_camera[..., 1]

@@ -22,6 +22,7 @@ SAMPLE = MINIMAL_POINTS + 2  # two more than minimal steady the tensor against h
 MAX_TRACKS = 400  # more say nothing new of eight unknowns
 MERGE_DEG = 2.0
 BATCH = 96
+HOMOGRAPHY_SAMPLES = 60  # of three points, half of which may stand out of the plane
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,12 +159,20 @@ def flat_share(mode: Mode, tracks: PlanarTracks, error_px: float) -> float:
 
 
 def _homography_residuals(x: np.ndarray, y: np.ndarray) -> Float64[np.ndarray, "points"]:
-    """|y - h(x)| of the 1D homography that most points agree with: least squares, reweighted by residual and depth."""
-    weight, residual = np.ones_like(x), np.zeros_like(x)
-    for _ in range(5):
-        rows = np.stack([x, np.ones_like(x), -x * y, -y], axis=1)
-        a, b, c, d = np.linalg.svd(rows * weight[:, None], full_matrices=False)[2][-1]
-        depth = np.where(np.abs(c * x + d) > 1e-9, c * x + d, 1e-9)
-        residual = np.abs((a * x + b) / depth - y)
+    """|y - h(x)| of the 1D homography that most points agree with: least median over samples, then reweighted by residual."""
+    rows = np.stack([x, np.ones_like(x), -x * y, -y], axis=1)
+    random = np.random.default_rng(0)
+    trials = np.linalg.svd(rows[random.integers(0, len(x), (HOMOGRAPHY_SAMPLES, 3))])[2][:, -1]
+    h = trials[np.median([_transfer(trial, x, y)[0] for trial in trials], axis=1).argmin()]
+    for _ in range(3):
+        residual, depth = _transfer(h, x, y)
         weight = 1 / np.abs(depth) / (1 + (residual / (1.5 * np.median(residual) + 1e-12)) ** 2)
-    return residual
+        h = np.linalg.svd(rows * weight[:, None], full_matrices=False)[2][-1]
+    return _transfer(h, x, y)[0]
+
+
+def _transfer(h: Float64[np.ndarray, "4"], x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(|y - h(x)|, denominator) for h = (a, b, c, d)."""
+    depth = h[2] * x + h[3]
+    depth = np.where(np.abs(depth) > 1e-9, depth, 1e-9)
+    return np.abs((h[0] * x + h[1]) / depth - y), depth
