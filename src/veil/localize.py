@@ -81,11 +81,12 @@ class Localization:
 
 @dataclass(frozen=True, kw_only=True)
 class NoPose:
-    """No pose is better than chance; `reason` says what was found and what may help."""
+    """No pose is better than chance; `reason` says what was found and what may help, `log10_nfa` weighs the best pose."""
 
     reason: str
     correspondences: int
     inliers: int = 0
+    log10_nfa: float = math.inf
 
 
 def localize(
@@ -107,10 +108,24 @@ def localize(
     """
     options = options or LocalizeOptions()
     keypoint_rows, point_rows = correspondences(form, scene, codebook, options, progress)
+    return localize_matches(camera, seen, keypoint_rows, point_rows, scene.points, options=options)
+
+
+def localize_matches(
+    camera: Camera,
+    seen: Float32[np.ndarray, "features 2"] | Lines,
+    keypoint_rows: Int64[np.ndarray, "pairs"],
+    point_rows: Int64[np.ndarray, "pairs"],
+    points: Float64[np.ndarray, "points 3"],
+    *,
+    options: LocalizeOptions | None = None,
+) -> Localization | NoPose:
+    """The second half of `localize`: from pairs of a feature and a point, the most trusted first, to a weighed pose."""
+    options = options or LocalizeOptions()
     count = len(keypoint_rows)
     if count < options.min_inliers:
         return NoPose(reason=f"only {count} features match the map; is it of this place?", correspondences=count)
-    estimate = _estimate(camera, seen, keypoint_rows, scene.points[point_rows], options)
+    estimate = _estimate(camera, seen, keypoint_rows, points[point_rows], options)
     if estimate is None:
         return NoPose(reason=f"no pose explains the {count} matches; is the map of this place?", correspondences=count)
     inlier = _one_to_one(estimate.mask, keypoint_rows, point_rows)
@@ -122,6 +137,7 @@ def localize(
             f"(log10 of expected chance poses {log10_nfa:.1f}); is the map of this place?",
             correspondences=count,
             inliers=found,
+            log10_nfa=log10_nfa,
         )
     return Localization(
         cam_from_world=estimate.pose,
@@ -140,7 +156,11 @@ def correspondences(
     options: LocalizeOptions,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-    """Distinct (query feature, map point) pairs that match in at least one map image, best-supported first."""
+    """Distinct (query feature, map point) pairs that match in at least one map image, the most distinctive first.
+
+    A match is as distinctive as its distance is small beside that to the second neighbor (Lowe 2004), in the image where
+    that is smallest. Right matches gather at the front; which matches there are does not depend on it.
+    """
     forms: dict[str, Form] = {"": form}
     for name, image in scene.images.items():
         forms[name] = _comparable(image.form, form, codebook)
@@ -148,10 +168,13 @@ def correspondences(
     found = match_pairs(forms, pairs, options=options.matching, workers=options.workers, progress=progress)
     rows = [matches.indices[:, 0] for matches in found.values()]
     points = [scene.images[name].point_rows[matches.indices[:, 1]] for (_, name), matches in found.items()]
-    stacked = np.stack([np.concatenate(rows), np.concatenate(points)], axis=1)
-    unique, votes = np.unique(stacked, axis=0, return_counts=True)
-    order = np.argsort(-votes, kind="stable")
-    return unique[order, 0].astype(np.int64), unique[order, 1].astype(np.int64)
+    # One number a pair sorts faster than two columns.
+    keys = np.concatenate(rows) * len(scene.points) + np.concatenate(points)
+    ratios = np.concatenate([matches.ratios for matches in found.values()])
+    keys = keys[np.argsort(ratios, kind="stable")]
+    _, first = np.unique(keys, return_index=True)
+    keypoint_rows, point_rows = np.divmod(keys[np.sort(first)], len(scene.points))
+    return keypoint_rows.astype(np.int64), point_rows.astype(np.int64)
 
 
 def _comparable(map_form: Form, query: Form, codebook: Codebook | None) -> Form:
@@ -211,6 +234,7 @@ def _from_lines(camera: Camera, lines: Lines, xyz: np.ndarray, options: Localize
         aligned=lines.aligned,
         focal_px=camera.focal_px,
         half_extent=1.1 * np.abs(np.asarray(as_colmap(camera).cam_from_img(corners))).max(axis=0),
+        best_first=True,
     )
     found = resect_from_lines(problem, RansacOptions(max_error=options.line_error_px, seed=options.seed))
     if found is None:

@@ -11,13 +11,31 @@ from veil.errors import InputError, RangeError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_poses, pose_error
 from veil.mapping.lines.seed import NoSeed, QuadTracks, Seed, SeedOptions, seed_from_quad
-from worlds import World, generator, world
+from worlds import World, generator, project, world
 
 
-def quad(name: str, *, noise_px: float = 0.3, points: int = 900, wrong: float = 0.0) -> tuple[QuadTracks, list[Rigid], World]:
-    """Tracks of four views of a world, half of the lines along gravity, a share of tracks with one wrong line."""
+def rebuilt(name: str, points: np.ndarray, poses: dict[str, Rigid]) -> World:
+    """Other points or poses in the same camera, all points in all views."""
+    place, random = world(name, images=4), generator(f"rebuilt {name}")
+    keypoints = {key: project(pose, points, place.camera) + 0.3 * random.normal(size=(len(points), 2)) for key, pose in poses.items()}
+    return replace(
+        place,
+        points=points,
+        poses=poses,
+        keypoints={key: xy.astype(np.float32) for key, xy in keypoints.items()},
+        visible={key: np.arange(len(points)) for key in poses},
+    )
+
+
+def quad(
+    name: str, *, wrong: float = 0.0, tilt_deg: float = 0.0, place: World | None = None
+) -> tuple[QuadTracks, list[Rigid], World]:
+    """Tracks of four views of a world, half of the lines along gravity, a share of tracks with one wrong line.
+
+    Gravity as the views know it is off by `tilt_deg` (standard deviation of each of two axes).
+    """
     random = generator(f"quad {name}")
-    place = world(f"quad {name}", images=4, points=points, noise_px=noise_px)
+    place = place or world(f"quad {name}", images=4, points=900, noise_px=0.3)
     names = sorted(place.poses)
     shared = sorted(set.intersection(*(set(place.visible[n].tolist()) for n in names)))
     fx, fy, cx, cy = place.camera.params
@@ -28,6 +46,8 @@ def quad(name: str, *, noise_px: float = 0.3, points: int = 900, wrong: float = 
         bad = random.random(len(xy)) < wrong / 4
         xy[bad] = random.uniform([-0.6, -0.4], [0.6, 0.4], (int(bad.sum()), 2))
         down = place.poses[key].rotation @ [0, 1.0, 0]
+        down += np.deg2rad(tilt_deg) * np.cross(down, random.normal(size=3))
+        down /= np.linalg.norm(down)
         vertical = random.random(len(xy)) < 0.5
         theta = random.uniform(0, np.pi, len(xy))
         along = np.cross(np.hstack([xy, np.ones((len(xy), 1))]), down)[:, :2]

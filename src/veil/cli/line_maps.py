@@ -17,7 +17,7 @@ from veil.mapping.lines.scenes import LineImage, images_of, model_of, scene_of
 from veil.mapping.lines.seed import SeedOptions
 from veil.match import Matches, match_pairs
 from veil.match.pairs import all_pairs
-from veil.match.ratio import calibrated, ratio_key
+from veil.match.ratio import calibrated
 from veil.scene import Scene
 
 # Pairs that are matched between two checkpoints.
@@ -91,9 +91,7 @@ def _max_ratio(text: str | None, job: _Job) -> float:
     except ValueError:
         value = float("nan")
     if not 0 < value <= 1:
-        raise InputError(
-            f"--ratio takes none, auto or a number in (0, 1], got {text!r}; calibrated: {ratio_key(forms[0], forms[-1])}"
-        )
+        raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {text!r}")
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
@@ -57,9 +57,18 @@ class Consensus(Generic[Model]):
     iterations: int
 
 
-def ransac(estimator: Estimator[Model], sample_size: int, options: RansacOptions) -> Consensus[Model] | None:
+def ransac(
+    estimator: Estimator[Model],
+    sample_size: int,
+    options: RansacOptions,
+    *,
+    clean_share: Callable[[Bool[np.ndarray, "data"]], float] | None = None,
+) -> Consensus[Model] | None:
     """The model of least truncated squared residual (Torr and Zisserman 2000), each new best refined on its inliers
-    (Chum et al. 2003). None if no sample gave a model."""
+    (Chum et al. 2003). None if no sample gave a model.
+
+    `clean_share` says which share of samples holds inliers only; without it, samples are taken to be uniform.
+    """
     random = np.random.default_rng(options.seed)
     best: Consensus[Model] | None = None
     needed, iteration = options.max_iterations, 0
@@ -70,7 +79,8 @@ def ransac(estimator: Estimator[Model], sample_size: int, options: RansacOptions
             if best is not None and found.score >= best.score:
                 continue
             best = _locally_optimized(estimator, found, options.max_error)
-            needed = _iterations(best.inliers.mean(), sample_size, options.confidence)
+            clean = best.inliers.mean() ** sample_size if clean_share is None else clean_share(best.inliers)
+            needed = _iterations(clean, options.confidence)
     if best is None:
         return None
     return Consensus(model=best.model, inliers=best.inliers, score=best.score, iterations=iteration)
@@ -94,11 +104,10 @@ def _locally_optimized(estimator: Estimator[Model], start: Consensus[Model], max
     return best
 
 
-def _iterations(inlier_share: float, sample_size: int, confidence: float) -> int:
+def _iterations(clean: float, confidence: float) -> int:
     """Samples after which one is all inliers with the given confidence."""
-    good = inlier_share**sample_size
-    if good >= 1:
+    if clean >= 1:
         return 1
-    if good < 1e-12:
+    if clean < 1e-12:
         return 2**62
-    return math.ceil(math.log(1 - confidence) / math.log1p(-good))
+    return math.ceil(math.log(1 - confidence) / math.log1p(-clean))

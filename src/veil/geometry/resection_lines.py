@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -13,6 +14,11 @@ from veil.geometry.solvers.p6l import MINIMAL_LINES, pose_from_six_lines
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust
 
 MIN_RANDOM_LINES = 2  # fewer leave the height unbounded (notes on p6l; traps S7)
+# Ranked correspondences are sampled from the best 20, ..., all of them, in this many steps of equal ratio.
+SMALLEST_POOL, POOLS = 20, 8
+# The loss of samples' refinements, and that of the result in medians of its residuals (docs/theory/lines.md, Eq. 25).
+LOSS_PX, LOSS_MEDIANS, POLISHES = 2.0, 2.0, 3
+SMALLEST_LOSS_PX = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,7 +26,8 @@ class LineResection:
     """Correspondences of one view: `lines[i]` (normalized plane, unit normals) passes through the image of `points[i]`.
 
     `focal_px` turns distances of the normalized plane into pixels; `half_extent` bounds |x|, |y| of projections that count
-    as inside the image (traps S6).
+    as inside the image (traps S6). With `best_first` the rows are sorted from the most to the least trusted, and samples
+    come as often from the best 20 as from all (docs/theory/lines.md, Eq. 24).
     """
 
     lines: Float64[np.ndarray, "pairs 3"]
@@ -28,13 +35,32 @@ class LineResection:
     aligned: Bool[np.ndarray, "pairs"]
     focal_px: float
     half_extent: Float64[np.ndarray, "2"]
+    best_first: bool = False
 
     def sample(self, random: np.random.Generator) -> Int64[np.ndarray, "6"]:
-        """Six distinct rows, at least two of them not aligned with gravity."""
-        free = np.flatnonzero(~self.aligned)
+        """Six distinct rows of one pool, at least two of them not aligned with gravity."""
+        pool = self._pools[random.integers(len(self._pools))]
+        free = self._free[: max(np.searchsorted(self._free, pool), MIN_RANDOM_LINES)]
         first = random.choice(free, MIN_RANDOM_LINES, replace=False)
-        rest = np.setdiff1d(np.arange(len(self.lines)), first, assume_unique=True)
-        return np.concatenate([first, random.choice(rest, MINIMAL_LINES - MIN_RANDOM_LINES, replace=False)])
+        rest = random.choice(pool, MINIMAL_LINES, replace=False)
+        return np.concatenate([first, rest[(rest != first[0]) & (rest != first[1])][: MINIMAL_LINES - MIN_RANDOM_LINES]])
+
+    def clean_share(self, inliers: Bool[np.ndarray, "pairs"]) -> float:
+        """The share of samples that hold inliers only: its mean over the pools (docs/theory/lines.md, Eq. 24)."""
+        found = np.cumsum(inliers)[self._pools - 1]
+        return float(((found / self._pools) ** MINIMAL_LINES).mean())
+
+    @cached_property
+    def _pools(self) -> Int64[np.ndarray, "pools"]:
+        """Numbers of first rows that samples are drawn from."""
+        count = len(self.lines)
+        if not self.best_first or count <= SMALLEST_POOL:
+            return np.array([count])
+        return np.round(np.geomspace(SMALLEST_POOL, count, POOLS)).astype(np.int64)
+
+    @cached_property
+    def _free(self) -> Int64[np.ndarray, "free"]:
+        return np.flatnonzero(~self.aligned)
 
     def models(self, rows: Int64[np.ndarray, "6"]) -> list[Rigid]:
         """All poses that six lines allow."""
@@ -42,15 +68,15 @@ class LineResection:
 
     def residuals(self, pose: Rigid) -> Float64[np.ndarray, "pairs"]:
         """Pixels from each projected point to its line; infinite behind the camera or outside the image."""
-        in_camera = self.points @ pose.rotation.T + pose.translation
-        depth = in_camera[:, 2]
+        x, y, depth = pose.rotation @ self.points.T + pose.translation[:, None]
         ahead = depth > 1e-9
-        projected = in_camera[:, :2] / np.where(ahead, depth, 1.0)[:, None]
-        inside = ahead & (np.abs(projected) <= self.half_extent).all(axis=1)
-        distance = np.abs((projected * self.lines[:, :2]).sum(axis=1) + self.lines[:, 2]) * self.focal_px
-        return np.where(inside, distance, np.inf)
+        inverse = 1 / np.where(ahead, depth, 1.0)
+        x, y = x * inverse, y * inverse
+        inside = ahead & (np.abs(x) <= self.half_extent[0]) & (np.abs(y) <= self.half_extent[1])
+        a, b, c = self.lines.T
+        return np.where(inside, np.abs(a * x + b * y + c) * self.focal_px, np.inf)
 
-    def refine(self, pose: Rigid, inliers: Bool[np.ndarray, "pairs"]) -> Rigid | None:
+    def refine(self, pose: Rigid, inliers: Bool[np.ndarray, "pairs"], loss_px: float = LOSS_PX) -> Rigid | None:
         """Robust least squares over the inliers; None if they are too few to determine a pose."""
         if inliers.sum() <= MINIMAL_LINES or (inliers & ~self.aligned).sum() < MIN_RANDOM_LINES:
             return None
@@ -66,7 +92,7 @@ class LineResection:
         found = adjust(
             problem,
             constant=np.zeros(1, dtype=bool),
-            options=AdjustOptions(loss_px=2.0, max_iterations=20, tol=1e-6, adjust_points=False),
+            options=AdjustOptions(loss_px=loss_px, max_iterations=20, tol=1e-6, adjust_points=False),
         ).problem
         return Rigid(rotation=found.rotations[0], translation=found.translations[0])
 
@@ -75,8 +101,24 @@ def resect_from_lines(problem: LineResection, options: RansacOptions) -> Consens
     """The pose that most lines agree with, or None if there are fewer than six lines or two that are not aligned."""
     if len(problem.lines) < MINIMAL_LINES or (~problem.aligned).sum() < MIN_RANDOM_LINES:
         return None
-    found = ransac(problem, MINIMAL_LINES, options)
-    return None if found is None else _not_flipped(problem, found, options.max_error)
+    found = ransac(problem, MINIMAL_LINES, options, clean_share=problem.clean_share)
+    return None if found is None else _polished(problem, _not_flipped(problem, found, options.max_error), options.max_error)
+
+
+def _polished(problem: LineResection, found: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:
+    """The robust optimum at the residuals' own scale: the threshold's wide loss weighs lines of moved keypoints too much."""
+    pose = found.model
+    for _ in range(POLISHES):
+        residuals = problem.residuals(pose)
+        inlier = residuals < max_error
+        scale = LOSS_MEDIANS * float(np.median(residuals[inlier])) if inlier.any() else 0.0
+        refined = problem.refine(pose, inlier, max(scale, SMALLEST_LOSS_PX))
+        if refined is None:
+            return found
+        pose = refined
+    residuals = problem.residuals(pose)
+    score = float((np.minimum(residuals, max_error) ** 2).sum())
+    return Consensus(model=pose, inliers=residuals < max_error, score=score, iterations=found.iterations)
 
 
 def _not_flipped(problem: LineResection, found: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:
