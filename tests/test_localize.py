@@ -15,7 +15,17 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook
 from veil.forms import Form, Lines, Points
 from veil.geometry.rigid import rotation_angle_deg
-from veil.localize import P6L, Localization, LocalizeOptions, NoPose, chance_poses, line_agreement, localize, point_agreement
+from veil.localize import (
+    P6L,
+    Localization,
+    LocalizeOptions,
+    NoPose,
+    chance_poses,
+    correspondences,
+    line_agreement,
+    localize,
+    point_agreement,
+)
 from veil.privatize.lines import LineOptions, lift_to_lines
 from veil.scene import MappedImage, Scene
 from veil.space import Space
@@ -78,6 +88,20 @@ def test_right_matches_at_wrong_places_are_refused() -> None:
     random = generator("shuffled")
     keypoints = WORLD.keypoints["02"][random.permutation(len(WORLD.keypoints["02"]))]
     assert isinstance(localize(WORLD.camera, keypoints, WORLD.form("02"), scene_of(WORLD, without="02")), NoPose)
+
+
+def test_the_most_distinctive_matches_come_first() -> None:
+    """Planted points: half of the query's features are of nowhere; the front half of the pairs is right, each pair is once."""
+    seen = WORLD.visible["02"]
+    vectors = WORLD.form("02").vectors.copy()
+    nowhere = generator("nowhere").permutation(len(vectors))[: len(vectors) // 2]
+    vectors[nowhere] = unit(sift_like(generator("nowhere too"), len(nowhere)))
+    form = Points(vectors=vectors, space=SPACE)
+    keypoint_rows, point_rows = correspondences(form, scene_of(WORLD, without="02"), None, LocalizeOptions())
+    assert len(set(zip(keypoint_rows.tolist(), point_rows.tolist(), strict=True))) == len(keypoint_rows)
+    right = seen[keypoint_rows] == point_rows
+    front = int(right.sum())
+    assert right[:front].mean() > 0.98 and right.mean() < 0.8
 
 
 def test_few_matches_give_a_reason() -> None:
