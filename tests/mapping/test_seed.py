@@ -10,14 +10,15 @@ import pytest
 from veil.errors import InputError, RangeError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_poses, pose_error
-from veil.mapping.lines.seed import NoSeed, QuadTracks, Seed, SeedOptions, seed_from_quad
+from veil.mapping.lines.seed import NoSeed, QuadTracks, Seed, SeedOptions, _median_angle, seed_from_quad
 from worlds import World, generator, project, world
 
 
-def rebuilt(name: str, points: np.ndarray, poses: dict[str, Rigid]) -> World:
+def rebuilt(name: str, points: np.ndarray, poses: dict[str, Rigid], *, noise_px: float) -> World:
     """Other points or poses in the same camera, all points in all views."""
     place, random = world(name, images=4), generator(f"rebuilt {name}")
-    keypoints = {key: project(pose, points, place.camera) + 0.3 * random.normal(size=(len(points), 2)) for key, pose in poses.items()}
+    noise = {key: noise_px * random.normal(size=(len(points), 2)) for key in poses}
+    keypoints = {key: project(pose, points, place.camera) + noise[key] for key, pose in poses.items()}
     return replace(
         place,
         points=points,
@@ -113,3 +114,67 @@ def test_reasons_say_what_is_missing() -> None:
     for bad in ({"planar_error_px": 0.0}, {"gravity_sigma_deg": float("nan")}, {"min_tracks": 3}):
         with pytest.raises(RangeError):
             SeedOptions(**bad)
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_noisy_gravity_is_refined(index: int) -> None:
+    """Planted truth: readings a degree off on each axis, and rotations that end several times closer than the readings are."""
+    tracks, truth, _ = quad(f"tilted {index}", tilt_deg=1.0, wrong=0.2)
+    down = np.array([pose.rotation @ [0, 1.0, 0] for pose in truth])
+    off = np.degrees(np.arccos(np.clip((down * tracks.gravity).sum(axis=1), -1, 1)))
+    assert 0.9 < off.max() < 4
+    found = seed_from_quad(tracks, SeedOptions(samples=150))
+    assert isinstance(found, Seed)
+    alignment = align_poses(list(found.cam_from_world), truth)
+    errors = [pose_error(pose, expected, alignment) for pose, expected in zip(found.cam_from_world, truth, strict=True)]
+    assert max(rotation for _, rotation in errors) < 0.25 * off.max()
+    assert max(position for position, _ in errors) < 0.04
+
+
+def place_of(kind: str, name: str, noise_px: float) -> World:
+    """A deep scene, a flat facade, or a camera that only turns before a deep scene."""
+    random = generator(f"{kind} {name}")
+    points = random.uniform(-1, 1, (900, 3)) * [2.0, 1.5, 1.0] + [0, 0, 6.0]
+    poses = world(name, images=4).poses
+    if kind == "facade":
+        points[:, 2] = 6 + 0.2 * points[:, 0]
+    elif kind == "turn":
+        poses = {key: Rigid(rotation=pose.rotation, translation=np.zeros(3)) for key, pose in poses.items()}
+    return rebuilt(name, points, poses, noise_px=noise_px)
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_a_flat_facade_is_called_by_its_name(index: int) -> None:
+    """The same noise leaves too little close agreement for the options: only the facade is told that it is flat."""
+    reasons = {}
+    for kind in ("deep", "facade"):
+        tracks, _, _ = quad(f"noisy {index}", place=place_of(kind, f"noisy {index}", 1.0))
+        result = seed_from_quad(tracks, SeedOptions(samples=60, min_precise_share=0.9))
+        assert isinstance(result, NoSeed)
+        reasons[kind] = result.reason
+    assert "flat facade" in reasons["facade"]
+    assert "agree closely" in reasons["deep"]
+
+
+def test_a_camera_that_only_turned_gives_no_seed_that_looks_good() -> None:
+    """Planted truth: no translation, so nothing to find; where a reason is given it asks whether the camera moved.
+
+    Broken twin: three views at one place agree with any fourth, so a seed that counts the angle to the fourth looks perfect.
+    """
+    reasons = []
+    for index in range(12):
+        tracks, _, _ = quad(f"turned {index}", place=place_of("turn", f"turned {index}", 0.3), wrong=0.1 * (index % 2))
+        result = seed_from_quad(tracks, SeedOptions(samples=60))
+        if isinstance(result, NoSeed):
+            reasons.append("a camera that only turned" in result.reason or "did the camera move" in result.reason)
+        else:
+            assert result.precise_share < 0.75
+    assert len(reasons) >= 9 and sum(reasons) >= len(reasons) - 2
+
+
+def test_the_angle_is_that_without_the_view_that_stands_apart() -> None:
+    """By hand: cameras at x = 0, 1, 3, 10 and a point at depth 10; without the last one the widest are 0 and 3."""
+    poses = [Rigid(rotation=np.eye(3), translation=np.array([-x, 0.0, 0.0])) for x in (0.0, 1.0, 3.0, 10.0)]
+    assert _median_angle(poses, np.array([[0.0, 0.0, 10.0]])) == pytest.approx(np.degrees(np.arctan2(3, 10)))
+    together = [poses[0], poses[0], poses[0], poses[3]]
+    assert _median_angle(together, np.array([[0.0, 0.0, 10.0]])) == pytest.approx(0, abs=1e-6)

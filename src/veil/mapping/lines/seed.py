@@ -243,8 +243,13 @@ def _triangulated(cameras: list[Rigid], tracks: QuadTracks) -> tuple[np.ndarray,
 
 
 def _median_angle(cameras: list[Rigid], points: np.ndarray) -> float:
-    """Median over points of the largest angle between two rays to it, degrees."""
+    """Median over points of the largest angle between two rays to it, degrees, in the three views where that is least.
+
+    Three views from one place make a ray of their three lines, and any fourth line meets it: such a quad checks nothing but
+    rotations, and a camera that only turned passes with an arbitrary fourth pose.
+    """
     rays = np.stack([points - camera.center for camera in cameras], axis=1)
     rays /= np.linalg.norm(rays, axis=2, keepdims=True)
-    cosines = np.einsum("pvi,pwi->pvw", rays, rays).reshape(len(points), -1).min(axis=1)
-    return float(np.degrees(np.median(np.arccos(np.clip(cosines, -1, 1)))))
+    cosines = np.einsum("pvi,pwi->pvw", rays, rays)
+    threes = [np.delete(np.delete(cosines, v, axis=1), v, axis=2).reshape(len(points), -1).min(axis=1) for v in range(VIEWS)]
+    return min(float(np.degrees(np.median(np.arccos(np.clip(three, -1, 1))))) for three in threes)
