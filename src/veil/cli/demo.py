@@ -15,18 +15,23 @@ from tqdm import tqdm
 
 from veil import chance
 from veil.attacks.repeat import intersect
-from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, report, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
 from veil.evaluate.localization import Outcome, Query, Study, Variant, demo_variants, run
+from veil.evaluate.reconstruction import Run, Subject, line_views, map_lines
+from veil.extract.segments import vertical_of
 from veil.extract.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.atomic import write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.examples import Example, lund_door, other_place
 from veil.files.pictures import find_pictures, read_picture, read_rgb
+from veil.geometry.vertical import Vertical
+from veil.match import match_pairs
+from veil.match.pairs import all_pairs
 from veil.privatize.profile import paper
 from veil.privatize.public import publish
 from veil.privatize.subspace import lift
-from veil.report.demo import page
+from veil.report.demo import LineStory, page
 
 EXAMPLES = """\
   veil demo
@@ -62,6 +67,7 @@ class _Material:
     example: Example
     features: dict[str, Features]
     strangers: dict[str, Features]
+    gravity: dict[str, np.ndarray]
     paths: dict[str, Path]
 
 
@@ -81,19 +87,26 @@ def _demo(arguments: argparse.Namespace) -> int:
         )
         outcomes, strangers = _outcomes(study, material)
         extent = _extent(material.example)
+        lines = _from_lines(material, arguments.workers)
         html = page(
             outcomes,
             strangers,
             extent=extent,
             read_rgb=lambda name: read_rgb(material.paths[name]),
             repeat=_repeat(study, material.features[HELD_OUT[0]]),
+            lines=lines,
             seconds=time.perf_counter() - start,
         )
     write_text(arguments.output / "report.html", html)
-    records = {"queries": [o.as_json() for o in outcomes], "strangers": [o.as_json() for o in strangers]}
+    records = {
+        "queries": [o.as_json() for o in outcomes],
+        "strangers": [o.as_json() for o in strangers],
+        "lines": lines.run.as_json(),
+    }
     write_json(arguments.json, records)
     if str(arguments.json) != "-":
         _print(outcomes, strangers, extent)
+        _print_lines(lines.run, extent)
     report(arguments, arguments.output / "report.html", "the report")
     return 0
 
@@ -106,13 +119,17 @@ def _material(arguments: argparse.Namespace) -> Iterator[_Material]:
         theirs = {elsewhere.name: elsewhere}
         for path in find_pictures(arguments.strangers) if arguments.strangers else []:
             theirs[str(path) if path.name in ours or path.name in theirs else path.name] = path
-        features, strangers = {}, {}
+        features, strangers, gravity = {}, {}, {}
         for name, path in progress([*ours.items(), *theirs.items()], "extracting"):
             if name in theirs:
                 strangers[name] = extract_sift(read_picture(path), options)
             else:
-                features[name] = extract_sift(read_picture(path, camera=example.camera), options)
-        yield _Material(example=example, features=features, strangers=strangers, paths=ours | theirs)
+                picture = read_picture(path, camera=example.camera)
+                features[name] = extract_sift(picture, options)
+                vertical = vertical_of(picture, calibrated=True)
+                if isinstance(vertical, Vertical):
+                    gravity[name] = vertical.gravity.direction
+        yield _Material(example=example, features=features, strangers=strangers, gravity=gravity, paths=ours | theirs)
 
 
 def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Outcome]]:
@@ -125,6 +142,25 @@ def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Ou
             bar.update()
             done.append(outcome)
     return [o for o in done if o.query.reference is not None], [o for o in done if o.query.reference is None]
+
+
+def _from_lines(material: _Material, workers: int) -> LineStory:
+    """All photographs mapped from lines, gravity estimated from their own edges."""
+    names = sorted(material.features)
+    with Bar("mapping from lines") as bar:
+        forms = {name: publish(material.features[name]) for name in names}
+        subject = Subject(
+            name="lund_door",
+            features=material.features,
+            matches=match_pairs(forms, all_pairs(names), workers=workers, progress=bar),
+            reference=material.example.poses,
+            gravity=material.gravity,
+            gravity_is_measured=True,
+        )
+        found = map_lines(subject, seed=0)
+    shown = HELD_OUT[1]
+    view = line_views(subject, seed=0)[shown]
+    return LineStory(run=found, reference=material.example.poses, name=shown, view=view)
 
 
 def _extent(example: Example) -> float:
@@ -160,6 +196,17 @@ def _first(features: Features, count: int) -> Features:
         space=features.space,
         camera=features.camera,
         image_digest=features.image_digest,
+    )
+
+
+def _print_lines(run: Run, extent: float) -> None:
+    if run.position is None or run.leak is None:
+        print(f"mapped from lines alone: {run.reason}")
+        return
+    print(
+        f"mapped from lines alone: {run.registered} of {run.total} photographs, {len(run.points)} points, median position "
+        f"error {100 * run.position.median / extent:.2f} %; the server can now name {run.leak.share:.0%} of the hidden positions "
+        f"to {run.leak.median_px:.1f} px"
     )
 
 

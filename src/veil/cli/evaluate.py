@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from veil.chance import seeded
-from veil.cli import reconstruction
+from veil.cli import queries, reconstruction
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
 from veil.evaluate.homographies import ImageSequence, Row, default_cases, evaluate
 from veil.extract.sift import SiftOptions, extract_sift
@@ -47,6 +47,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     add_json(homographies)
     homographies.set_defaults(run=_homographies)
     reconstruction.register(protocols)
+    queries.register(protocols)
 
 
 def _homographies(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float64
 
 from veil.features import Features
 from veil.geometry.camera import as_colmap
@@ -20,7 +21,7 @@ from veil.mapping.lines.world import Model, World, triangulated
 class Leak:
     """Mean over the images of the share of features whose position can be named, and the median error in pixels.
 
-    `images` gives both per image; the `_unchecked` pair adds points of three lines.
+    `images` gives both per image, `positions` the named places in pixels; the `_unchecked` pair adds points of three lines.
     """
 
     share: float
@@ -28,6 +29,7 @@ class Leak:
     share_unchecked: float
     median_px_unchecked: float | None
     images: Mapping[str, tuple[float, float | None]]
+    positions: Mapping[str, Float64[np.ndarray, "_ 2"]]
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
@@ -42,13 +44,15 @@ class Leak:
 
 def leak_of_points() -> Leak:
     """Keypoints that are sent need not be found."""
-    return Leak(share=1.0, median_px=0.0, share_unchecked=1.0, median_px_unchecked=0.0, images={})
+    return Leak(share=1.0, median_px=0.0, share_unchecked=1.0, median_px_unchecked=0.0, images={}, positions={})
 
 
 def leak_of_lines(world: World, model: Model, features: Mapping[str, Features]) -> Leak:
     """Of every image that went into the map, registered or not."""
-    checked = _named(world, model, features)
-    loose = _named(world, triangulated(world, model, limit_px=4.0, min_lines=3, min_angle_deg=1.5), features)
+    places = _named(world, model, features)
+    unchecked = _named(world, triangulated(world, model, limit_px=4.0, min_lines=3, min_angle_deg=1.5), features)
+    checked = {name: errors for name, (_, errors) in places.items()}
+    loose = {name: errors for name, (_, errors) in unchecked.items()}
     images = {
         name: (
             len(checked[name]) / max(len(features[name]), 1),
@@ -56,17 +60,19 @@ def leak_of_lines(world: World, model: Model, features: Mapping[str, Features]) 
         )
         for name in world.tracks.names
     }
+    positions = {name: named for name, (named, _) in places.items()}
     return Leak(
         share=_share(checked, features),
         median_px=_median(checked),
         share_unchecked=_share(loose, features),
         median_px_unchecked=_median(loose),
         images=images,
+        positions=positions,
     )
 
 
-def _named(world: World, model: Model, features: Mapping[str, Features]) -> dict[str, np.ndarray]:
-    """Pixels between projected points and hidden keypoints, by image."""
+def _named(world: World, model: Model, features: Mapping[str, Features]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Projected points, and pixels between them and the hidden keypoints, by image."""
     tracks = world.tracks
     found = {}
     for image, name in enumerate(tracks.names):
@@ -74,7 +80,7 @@ def _named(world: World, model: Model, features: Mapping[str, Features]) -> dict
         in_camera = model.points[tracks.track[rows]] @ model.rotations[image].T + model.translations[image]
         hidden = features[name].keypoints[tracks.feature[rows]].astype(np.float64)
         projected = np.asarray(as_colmap(features[name].camera).img_from_cam(in_camera), dtype=np.float64).reshape(-1, 2)
-        found[name] = np.linalg.norm(projected - hidden, axis=1)
+        found[name] = projected, np.linalg.norm(projected - hidden, axis=1)
     return found
 
 

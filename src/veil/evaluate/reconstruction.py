@@ -172,12 +172,7 @@ def map_lines(
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """The map of lines that stand for the keypoints, drawn (and gravity disturbed) by `seed`."""
-    gravity = disturbed(subject.gravity, gravity_noise_deg, name=f"{subject.name} {seed}")
-    chance = seeded(f"reconstruction {subject.name} {seed}")
-    views = {
-        name: LineView(camera=item.camera, lines=lift_to_lines(item, gravity=gravity.get(name), chance=chance))
-        for name, item in subject.features.items()
-    }
+    views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg)
     start = time.perf_counter()
     counts = {name: len(item) for name, item in subject.features.items()}
     pairs = {pair: found for pair, found in subject.matches.items() if (found.ratios < MAX_RATIO).sum() >= MIN_PAIR_MATCHES}
@@ -216,6 +211,16 @@ def map_lines(
     )
     mapped = np.unique(tracks.track[rows])
     return _judged(run, subject.reference, found.cam_from_world, found.points[mapped])
+
+
+def line_views(subject: Subject, *, seed: int, gravity_noise_deg: float = 0.0) -> dict[str, LineView]:
+    """The lines that stand for the keypoints in the run of `seed`."""
+    gravity = disturbed(subject.gravity, gravity_noise_deg, name=f"{subject.name} {seed}")
+    chance = seeded(f"reconstruction {subject.name} {seed}")
+    return {
+        name: LineView(camera=item.camera, lines=lift_to_lines(item, gravity=gravity.get(name), chance=chance))
+        for name, item in subject.features.items()
+    }
 
 
 def disturbed(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 
 import jinja2
@@ -11,10 +12,24 @@ import numpy as np
 
 from veil import __version__
 from veil.evaluate.localization import Outcome, Variant
+from veil.evaluate.reconstruction import Run
+from veil.geometry.rigid import Rigid
 from veil.localize import Localization
+from veil.mapping.lines import LineView
 from veil.report import pictures
+from veil.report.reconstruction import maps_figure
 
 ReadRgb = Callable[[str], np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LineStory:
+    """The photographs mapped from lines alone: the run, its reference, and what one photograph sent."""
+
+    run: Run
+    reference: Mapping[str, Rigid]
+    name: str
+    view: LineView
 
 
 def page(
@@ -24,10 +39,12 @@ def page(
     extent: float,
     read_rgb: ReadRgb,
     repeat: dict,
+    lines: LineStory,
     seconds: float,
 ) -> str:
     """One self-contained HTML page. `extent` is the scene's size in reference units; `repeat` is what releasing
-    twice with fresh draws gave away (`veil.cli.demo`); `read_rgb` gives a photograph by name."""
+    twice with fresh draws gave away (`veil.cli.demo`); `lines` is the map from lines alone; `read_rgb` gives a photograph by
+    name."""
     variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: (files("veil.report") / "templates" / name).read_text()),
@@ -44,6 +61,7 @@ def page(
         chart=pictures.error_chart([variant.label for variant in variants], errors),
         details=[_detail(outcome, extent) for outcome in (*outcomes, *strangers)],
         repeat=repeat,
+        lines=_lines(lines, extent, read_rgb),
         seconds=seconds,
         map_images=len(outcomes[0].scene.images),
     )
@@ -103,6 +121,36 @@ def _best_view(outcome: Outcome) -> tuple[str, np.ndarray, np.ndarray]:
     ours = outcome.keypoints[[q for q, _ in pairs]]
     theirs = image.keypoints[[r for _, r in pairs]]
     return best, ours, theirs
+
+
+def _lines(story: LineStory, extent: float, read_rgb: ReadRgb) -> dict:
+    """Numbers and pictures of the map from lines."""
+    run, rgb = story.run, read_rgb(story.name)
+    result = {
+        "registered": f"{run.registered} of {run.total}",
+        "reason": run.reason,
+        "points": len(run.points),
+        "position": f"{100 * run.position.median / extent:.2f} %" if run.position else "none",
+        "worst": f"{100 * run.position.max / extent:.2f} %" if run.position else "none",
+        "rotation": f"{run.pairwise_rotation_deg:.2f}°" if run.pairwise_rotation_deg is not None else "none",
+        "name": story.name,
+        "photo": pictures.photograph(rgb),
+        "sent": pictures.lines_view(story.view.camera, story.view.lines),
+        "named": None,
+        "map": None,
+    }
+    if run.leak is not None and run.position is not None:
+        share, median = run.leak.images[story.name]
+        result |= {
+            "named": pictures.server_view(rgb.shape[1], rgb.shape[0], run.leak.positions[story.name]),
+            "named_share": f"{share:.0%}",
+            "named_px": "" if median is None else f"{median:.1f}",
+            "share": f"{run.leak.share:.0%}",
+            "median_px": f"{run.leak.median_px:.1f}",
+            "unchecked": f"{run.leak.share_unchecked:.0%}",
+            "map": pictures.figure_picture(maps_figure([run], {run.scene: story.reference})),
+        }
+    return result
 
 
 def _stranger_rows(strangers: Sequence[Outcome]) -> list[dict]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-_GREEN, _GRAY = "#009E73", "#777777"
+from veil.forms import Lines
+from veil.geometry.camera import Camera, as_colmap
+
+_GREEN, _GRAY, _BLUE = "#009E73", "#777777", "#1d4ed8"
 
 
 def matches_picture(
@@ -40,6 +44,34 @@ def server_view(width: int, height: int, keypoints: np.ndarray) -> str:
     figure, axis = _canvas((height, width, 3))
     axis.imshow(np.full((height, width, 3), 246, dtype=np.uint8))
     axis.plot(keypoints[:, 0], keypoints[:, 1], ".", color=_GRAY, markersize=2.5)
+    uri = _jpeg(figure)
+    plt.close(figure)
+    return uri
+
+
+def lines_view(camera: Camera, lines: Lines, *, shown: int = 250) -> str:
+    """What the server gets where positions are hidden: some of the lines; those along gravity are blue."""
+    import matplotlib.pyplot as plt
+
+    figure, axis = _canvas((camera.height_px, camera.width_px, 3))
+    axis.imshow(np.full((camera.height_px, camera.width_px, 3), 246, dtype=np.uint8))
+    normal, offset = lines.coefficients[:, :2].astype(np.float64), lines.coefficients[:, 2].astype(np.float64)
+    along = np.linspace(-1.0, 1.0, 41)[:, None]
+    for row in range(0, len(lines), max(1, len(lines) // shown)):
+        run = -offset[row] * normal[row] + along * np.array([-normal[row, 1], normal[row, 0]])
+        pixels = np.asarray(as_colmap(camera).img_from_cam(np.hstack([run, np.ones((len(run), 1))])))
+        color = _BLUE if lines.aligned[row] else _GRAY
+        axis.plot(pixels[:, 0], pixels[:, 1], color=color, linewidth=0.5, alpha=0.7)
+    axis.set(xlim=(0, camera.width_px), ylim=(camera.height_px, 0))
+    uri = _jpeg(figure)
+    plt.close(figure)
+    return uri
+
+
+def figure_picture(figure: Any) -> str:
+    """A drawn figure, which is closed."""
+    import matplotlib.pyplot as plt
+
     uri = _jpeg(figure)
     plt.close(figure)
     return uri

@@ -16,6 +16,16 @@ COLORS = {"lines": "#c2410c", "points": "#1d4ed8"}
 
 
 def draw_maps(path: Path, runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid]]) -> None:
+    """Save `maps_figure`."""
+    from matplotlib import pyplot
+
+    figure = maps_figure(runs, references)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=130)
+    pyplot.close(figure)
+
+
+def maps_figure(runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid]]) -> Any:
     """One panel a scene and method: points and cameras of the median run, seen along gravity, over the reference cameras."""
     import matplotlib
 
@@ -31,9 +41,7 @@ def draw_maps(path: Path, runs: Sequence[Run], references: Mapping[str, Mapping[
     for run in chosen:
         axis = axes[methods.index(run.method)][scenes.index(run.scene)]
         _draw(axis, run, references.get(run.scene, {}))
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=130)
-    pyplot.close(figure)
+    return figure
 
 
 def _typical(runs: Sequence[Run]) -> list[Run]:

@@ -1,0 +1,211 @@
+"""`veil evaluate queries`: are false queries refused, true ones accepted, and lines as accurate as points?"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
+from veil.errors import InputError
+from veil.evaluate.interrogation import Answers, count, examinations, examine_all
+from veil.evaluate.queries import Fold, Place, Protocol, Tally, Verdict, exact_interval, fold_maps, tally
+from veil.evaluate.strain import ALL, Cell, Strained, cells, default_loads
+from veil.extract.sift import SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.pictures import find_pictures, read_picture
+from veil.files.scenes import ReferenceScene, read_scene
+from veil.report.queries import draw_queries
+
+EXAMPLES = """\
+  veil evaluate queries strecha/fountain-P11 strecha/Herz-Jesus-P8 --json queries.json --figure queries.png
+  veil evaluate queries strecha/* --same-place entry-P10 castle-P19 --strangers sacre_coeur/
+"""
+NEEDED_SHARE, NEEDED_FALSE, ALLOWED_RATIO = 0.99, 100, 1.3
+
+
+def register(protocols: Any) -> None:
+    """Add the protocol."""
+    parser = add_command(
+        protocols,
+        "queries",
+        "true, foreign and random queries from lines, and lines against points",
+        "Hold out photographs of each scene in turn, map the others, and localize the held-out ones from lines and from\n"
+        "points; ask the same maps about photographs of the other scenes, of a folder of strangers, and about noise, which\n"
+        "must be refused. Then compare the errors of lines and points on the same matches, with planted wrong ones.\n"
+        "A scene is a folder with images/ and K.txt + gt_dense_cameras/ or a COLMAP text model. Four scenes of ten\n"
+        "photographs take about ten minutes on two cores.",
+        EXAMPLES,
+    )
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
+    parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
+    parser.add_argument(
+        "--same-place",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="scenes that show the same building, which are not asked about each other (may be repeated)",
+    )
+    parser.add_argument("--folds", type=at_least(2), default=3, help="every so-manieth is held out (default %(default)s)")
+    parser.add_argument("--draws", type=at_least(1), default=3, help="of lines, a true query (default %(default)s)")
+    parser.add_argument("--noise", type=at_least(0), default=12, help="noise queries of either kind, a scene (default 12)")
+    parser.add_argument("--strain-draws", type=at_least(1), default=3, help="of matches, a load (default %(default)s)")
+    parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
+    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw errors and evidence (.png or .svg)")
+    add_json(parser)
+    parser.set_defaults(run=_queries)
+
+
+def _queries(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    scenes = [read_scene(folder) for folder in arguments.scenes]
+    apart = _apart(scenes, arguments.same_place)
+    protocol = Protocol(folds=arguments.folds, draws=arguments.draws, noise=arguments.noise, workers=arguments.workers)
+    features = {scene.name: _features(scene, arguments) for scene in scenes}
+    strangers = _strangers(arguments)
+    verdicts: list[Verdict] = []
+    strained: list[Strained] = []
+    for scene in scenes:
+        others = dict(strangers)
+        for name in apart[scene.name]:
+            others |= {f"{name}/{photo}": item for photo, item in features[name].items()}
+        place = _place(scene, features[scene.name])
+        for answers in _answers(place, others, protocol, arguments):
+            verdicts += answers.verdicts
+            strained += answers.strained
+    tallies, compared = tally(verdicts), cells(strained)
+    write_json(
+        arguments.json,
+        {
+            "verdicts": [verdict.as_json() for verdict in verdicts],
+            "tallies": [item.as_json() for item in tallies],
+            "strained": [item.as_json() for item in strained],
+            "cells": [cell.as_json() for cell in compared],
+        },
+    )
+    for line in [*_told(verdicts, tallies), "", *_compared(compared)]:
+        say(arguments, line)
+    if arguments.figure:
+        draw_queries(arguments.figure, verdicts, strained, threshold=-protocol.localize.max_log10_nfa)
+        report(arguments, arguments.figure, "the figure")
+    return 0
+
+
+def _apart(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """For each scene the others that show another place. Raises InputError for what cannot be evaluated."""
+    names = [scene.name for scene in scenes]
+    if len(set(names)) < len(names):
+        raise InputError("two scenes have the same folder name, and results could not be told apart; rename one")
+    for scene in scenes:
+        if not scene.cam_from_world:
+            raise InputError(f"{scene.name} has no reference cameras: it needs gt_dense_cameras/ or a COLMAP text model")
+        if len(scene.pictures) < 4:
+            raise InputError(f"{scene.name} has {len(scene.pictures)} photographs; leaving some out needs four or more")
+    unknown = {name for group in groups for name in group} - set(names)
+    if unknown:
+        raise InputError(f"--same-place names {', '.join(sorted(unknown))}, but the scenes are {', '.join(names)}")
+    together = {frozenset((a, b)) for group in groups for a in group for b in group}
+    return {name: [other for other in names if other != name and frozenset((name, other)) not in together] for name in names}
+
+
+def _features(scene: ReferenceScene, arguments: argparse.Namespace) -> dict[str, Features]:
+    options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
+    found = {}
+    for name, path in progress(sorted(scene.pictures.items()), f"{scene.name}: extracting"):
+        found[name] = extract_sift(read_picture(path, camera=scene.cameras[name]), options)
+    return found
+
+
+def _strangers(arguments: argparse.Namespace) -> dict[str, Features]:
+    if arguments.strangers is None:
+        return {}
+    options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
+    paths = find_pictures(arguments.strangers)
+    if not paths:
+        raise InputError(f"{arguments.strangers} holds no photographs")
+    return {f"strangers/{path.name}": extract_sift(read_picture(path), options) for path in progress(paths, "strangers")}
+
+
+def _place(scene: ReferenceScene, features: dict[str, Features]) -> Place:
+    """With measured gravity, or the reference's vertical, or the mean of the cameras' y-axes as such."""
+    down = scene.down
+    if down is None:
+        down = np.mean([pose.rotation[1] for pose in scene.cam_from_world.values()], axis=0)
+        down /= np.linalg.norm(down)
+    exact = {name: pose.rotation @ down for name, pose in scene.cam_from_world.items()}
+    return Place(
+        name=scene.name, features=features, cam_from_world=scene.cam_from_world, down={**exact, **scene.gravity}
+    )
+
+
+def _answers(
+    place: Place, others: dict[str, Features], protocol: Protocol, arguments: argparse.Namespace
+) -> Iterator[Answers]:
+    folds: list[Fold]
+    with tempfile.TemporaryDirectory(prefix="veil-queries-") as workdir, Bar(f"{place.name}: mapping") as bar:
+        folds = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
+    asked = examinations(folds, others, default_loads(arguments.strain_draws), protocol)
+    total = count(folds, others, protocol)
+    # `progress` would close over an iterator of processes; the bar is advanced by hand so that errors end both.
+    with tqdm(total=total, desc=f"{place.name}: localizing", unit="", disable=None, leave=False) as shown:
+        for answers in examine_all(asked, workers=protocol.workers):
+            shown.update()
+            yield answers
+
+
+def _told(verdicts: Sequence[Verdict], tallies: Sequence[Tally]) -> Iterator[str]:
+    yield f"{'query':12} {'seen as':14} accepted     95 % interval     -log10 NFA"
+    for item in tallies:
+        word = "least" if item.kind == "true" else "most"
+        text = f"{item.kind:12} {item.sight:14} {f'{item.accepted}/{item.total}':>8}  {100 * item.low:6.2f}-{100 * item.high:6.2f} %"
+        text += f"  {word} {item.margin:.1f}"
+        yield text + (f"  {item.astray} turned by more than 5 deg" if item.astray else "")
+    true = [verdict for verdict in verdicts if verdict.kind == "true" and verdict.sight != "points"]
+    false = [verdict for verdict in verdicts if verdict.kind != "true" and verdict.sight != "points"]
+    share = sum(verdict.accepted for verdict in true) / len(true)
+    wrong = sum(verdict.accepted for verdict in false)
+    met = _met(share >= NEEDED_SHARE)
+    yield f"true queries accepted from lines: {100 * share:.1f} % of {len(true)} (needed 99 %): {met}"
+    if not false:
+        yield "no false queries were asked: give more scenes, --strangers or --noise"
+        return
+    low, high = exact_interval(wrong, len(false))
+    met = _met(wrong == 0) if len(false) >= NEEDED_FALSE else f"too few to tell (needed {NEEDED_FALSE})"
+    yield f"false queries accepted from lines: {wrong} of {len(false)} ({100 * low:.2f}-{100 * high:.2f} %; needed 0): {met}"
+
+
+def _compared(compared: Sequence[Cell]) -> Iterator[str]:
+    yield f"{'matches':8} wrong  {'seen as':14} {'pairs':>5}  points     lines      ratio  without a pose (points, lines)"
+    for cell in compared:
+        matches = {ALL: "all >=200", -1: "together"}.get(cell.matches, str(cell.matches))
+        share = f"{100 * cell.wrong_share:.0f} %" if cell.matches != -1 else "<=50 %"
+        yield (
+            f"{matches:9} {share:>6} {cell.sight:14} {cell.count:5}  {_number(cell.points_median):9}  "
+            f"{_number(cell.lines_median):9}  {_number(cell.ratio, 2):5}  {cell.refused_points}, {cell.refused_lines}"
+            + ("" if cell.required else "  (not required)")
+        )
+    required = [cell for cell in compared if cell.required]
+    if required:
+        worst = max(cell.ratio if math.isfinite(cell.ratio) else math.inf for cell in required)
+        yield f"median error of lines over that of points, worst of the required: {worst:.2f} (needed {ALLOWED_RATIO}): " + _met(
+            worst <= ALLOWED_RATIO
+        )
+    else:
+        yield "no query has 200 right matches: lines and points were not compared; extract more features"
+
+
+def _met(holds: bool) -> str:
+    return "met" if holds else "NOT met"
+
+
+def _number(value: float, digits: int = 5) -> str:
+    return f"{value:.{digits}f}" if math.isfinite(value) else "none"

@@ -1,0 +1,84 @@
+"""The figure of `veil evaluate queries`: errors of lines against points, and the evidence of true and false queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.evaluate.queries import Verdict
+from veil.evaluate.strain import ALL, Strained, cells
+from veil.files.atomic import replacing
+
+_COLORS = {"points": "#1d4ed8", "random lines": "#c2410c", "aligned lines": "#d99a2b"}
+_TRUE, _FALSE = "#0f766e", "#b91c1c"
+_LINTHRESH = 10.0
+
+
+def draw_queries(path: Path, verdicts: Sequence[Verdict], strained: Sequence[Strained], *, threshold: float) -> None:
+    """Write the figure (PNG or SVG by its suffix); `threshold` is the -log10 NFA from which a pose is accepted."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 4.6), layout="constrained")
+    _errors(left, strained)
+    _evidence(right, [item for item in verdicts if item.sight != "points"], threshold)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=130)
+    pyplot.close(figure)
+
+
+def _errors(axis: Any, strained: Sequence[Strained]) -> None:
+    """Median and middle half of each load, points and both kinds of lines side by side, in units of the points' median."""
+    loads = list(dict.fromkeys((cell.matches, cell.wrong_share) for cell in cells(strained) if cell.matches >= 0))
+    for column, load in enumerate(loads):
+        group = [item for item in strained if (item.matches, item.wrong_share) == load]
+        unit = np.median([item.position_error for item in group if item.sight == "points"])
+        for offset, (sight, color) in enumerate(_COLORS.items()):
+            errors = np.array([item.position_error for item in group if item.sight == sight]) / unit
+            x = column + 0.25 * (offset - 1)
+            low, middle, high = np.quantile(errors, [0.25, 0.5, 0.75], method="nearest")
+            label = sight if column == 0 else None
+            if np.isfinite(middle):
+                axis.plot([x, x], [low, min(high, 1e3)], color=color, linewidth=3, alpha=0.35, solid_capstyle="butt")
+                axis.plot(x, middle, "o", color=color, markersize=5, label=label)
+            else:
+                axis.plot(x, 1, "x", color=color, label=label, transform=axis.get_xaxis_transform(), clip_on=False)
+    axis.axhline(1.3, color="black", linewidth=0.8, linestyle="--")
+    axis.text(len(loads) - 0.5, 1.3, " 1.3", va="center", fontsize=8)
+    axis.set_xticks(range(len(loads)), [f"{n if n != ALL else 'all'}\n{100 * share:.0f} %" for n, share in loads], fontsize=8)
+    axis.set_yscale("log")
+    axis.set_xlabel("matches, and share of them that is wrong")
+    axis.set_ylabel("position error / median of points")
+    axis.set_title("the same matches from points and from lines\n(median and middle half; x: no pose)", fontsize=10)
+    axis.legend(fontsize=8, loc="upper left")
+    axis.grid(axis="y", alpha=0.3)
+
+
+def _evidence(axis: Any, verdicts: Sequence[Verdict], threshold: float) -> None:
+    """How strongly chance is refused, true queries and false ones, on an axis that is linear near zero."""
+    strengths = {
+        True: np.array([-item.log10_nfa for item in verdicts if item.kind == "true" and np.isfinite(item.log10_nfa)]),
+        False: np.array([-item.log10_nfa for item in verdicts if item.kind != "true" and np.isfinite(item.log10_nfa)]),
+    }
+    axis.set_xscale("symlog", linthresh=_LINTHRESH)
+    edges = _edges(max((values.max() for values in strengths.values() if len(values)), default=_LINTHRESH))
+    for kind, color, name in ((True, _TRUE, "held-out photographs"), (False, _FALSE, "other places and noise")):
+        axis.hist(strengths[kind], edges, color=color, alpha=0.75, label=f"{name} ({len(strengths[kind])})")
+    axis.axvline(threshold, color="black", linewidth=1, linestyle="--")
+    axis.annotate("accepted", (threshold, 0.97), xycoords=("data", "axes fraction"), xytext=(4, 0), textcoords="offset points")
+    axis.set_xlabel("-log10 of the expected number of chance poses")
+    axis.set_ylabel("queries")
+    axis.set_title("queries from lines", fontsize=10)
+    axis.legend(fontsize=8)
+    axis.grid(axis="y", alpha=0.3)
+
+
+def _edges(most: float) -> np.ndarray:
+    """Bins of equal width on the axis: linear up to the threshold of the scale, then in equal ratios."""
+    outer = np.geomspace(_LINTHRESH, max(most, 10 * _LINTHRESH), 25)
+    return np.concatenate([-np.geomspace(100.0, _LINTHRESH, 10)[:-1], np.linspace(-_LINTHRESH, _LINTHRESH, 19)[:-1], outer])
