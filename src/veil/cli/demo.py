@@ -205,8 +205,8 @@ def _print_lines(run: Run, extent: float) -> None:
         return
     print(
         f"mapped from lines alone: {run.registered} of {run.total} photographs, {len(run.points)} points, median position "
-        f"error {100 * run.position.median / extent:.2f} %; the server can now name {run.leak.share:.0%} of the hidden positions "
-        f"to {run.leak.median_px:.1f} px"
+        f"error {100 * run.position.median / extent:.2f} %; the server can now name {run.leak.share:.0%} of the hidden "
+        f"positions to {run.leak.median_px:.1f} px"
     )
 
 

@@ -33,15 +33,18 @@ def draw_queries(path: Path, verdicts: Sequence[Verdict], strained: Sequence[Str
 
 
 def _errors(axis: Any, strained: Sequence[Strained]) -> None:
-    """Median and middle half of each load, points and both kinds of lines side by side, in units of the points' median."""
+    """Median and middle half of each load, points and both kinds of lines side by side.
+
+    Scenes differ in size and in how good their maps are, so an error counts in medians of the points' errors of its scene.
+    """
     loads = list(dict.fromkeys((cell.matches, cell.wrong_share) for cell in cells(strained) if cell.matches >= 0))
     for column, load in enumerate(loads):
         group = [item for item in strained if (item.matches, item.wrong_share) == load]
-        unit = np.median([item.position_error for item in group if item.sight == "points"])
+        units = _units(group)
         for offset, (sight, color) in enumerate(_COLORS.items()):
-            errors = np.array([item.position_error for item in group if item.sight == sight]) / unit
+            errors = np.array([item.position_error / units[item.place] for item in group if item.sight == sight])
             x = column + 0.25 * (offset - 1)
-            low, middle, high = np.quantile(errors, [0.25, 0.5, 0.75], method="nearest")
+            (low, high), middle = np.quantile(errors, [0.25, 0.75], method="nearest"), np.median(errors)
             label = sight if column == 0 else None
             if np.isfinite(middle):
                 axis.plot([x, x], [low, min(high, 1e3)], color=color, linewidth=3, alpha=0.35, solid_capstyle="butt")
@@ -53,10 +56,18 @@ def _errors(axis: Any, strained: Sequence[Strained]) -> None:
     axis.set_xticks(range(len(loads)), [f"{n if n != ALL else 'all'}\n{100 * share:.0f} %" for n, share in loads], fontsize=8)
     axis.set_yscale("log")
     axis.set_xlabel("matches, and share of them that is wrong")
-    axis.set_ylabel("position error / median of points")
+    axis.set_ylabel("position error / median of the scene's points")
     axis.set_title("the same matches from points and from lines\n(median and middle half; x: no pose)", fontsize=10)
     axis.legend(fontsize=8, loc="upper left")
     axis.grid(axis="y", alpha=0.3)
+
+
+def _units(group: Sequence[Strained]) -> dict[str, float]:
+    places = {item.place for item in group}
+    return {
+        place: float(np.median([item.position_error for item in group if item.place == place and item.sight == "points"]))
+        for place in places
+    }
 
 
 def _evidence(axis: Any, verdicts: Sequence[Verdict], threshold: float) -> None:

@@ -24,6 +24,7 @@ from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads
 from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, world_of
 
 FINAL_ROUNDS = 4
+MAX_SAMPLES = 5000
 # Once so many quads gave seeds and one of them fits so closely, others are not tried: wrong ones reached 0.9 at most.
 MIN_SEEDS = 3
 SURE_SHARE = 0.93
@@ -185,27 +186,41 @@ def _grow(
     world: World, model: Model, options: LineMapOptions, checkpoint: Checkpoint | None, progress: Progress | None
 ) -> tuple[Model, dict[str, str]]:
     """Register image after image until none is left that sees enough; the reasons of those refused."""
-    refused: dict[int, str] = {}
+    refusals = _Refusals()
     last_global = int(model.registered.sum())
-    while True:
-        image, found = _register_next(world, model, options, refused)
-        if image is None or isinstance(found, str):
-            break
+    while (found := _register_next(world, model, options, refusals)) is not None:
         count = int(model.registered.sum()) + 1
         everything = count >= options.global_growth * last_global
         last_global = count if everything else last_global
-        model = with_image(world, model, image, found, everything=everything, options=options)
+        model = with_image(world, model, *found, everything=everything, options=options)
         if checkpoint is not None:
             checkpoint(model)
         if progress is not None:
             progress(count, len(world.views))
-    return model, {world.tracks.names[image]: reason for image, reason in refused.items()}
+    left = np.flatnonzero(~model.registered)
+    return model, {world.tracks.names[image]: refusals.reasons.get(int(image), "sees no point of the map") for image in left}
 
 
-def _register_next(
-    world: World, model: Model, options: LineMapOptions, refused: dict[int, str]
-) -> tuple[int | None, Rigid | str]:
-    """The next image that can be registered, and its pose; where points of four lines carry none, those of three may.
+class _Refusals:
+    """Why images were refused, and how many points they saw then: with hardly more of them they are not tried again."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[int, str] = {}
+        self._seen: dict[tuple[int, int], int] = {}
+
+    def add(self, image: int, lines: int, points: int, reason: str) -> None:
+        """`lines` a point had to have."""
+        self.reasons[image] = reason
+        self._seen[image, lines] = points
+
+    def worth_trying(self, image: int, lines: int, points: int) -> bool:
+        """Whether the image sees a tenth more points than when it was refused."""
+        return points > 1.1 * self._seen.get((image, lines), -1)
+
+
+def _register_next(world: World, model: Model, options: LineMapOptions, refusals: _Refusals) -> tuple[int, Rigid] | None:
+    """The image that sees most points and can be registered, and its pose; where points of four lines carry none, those
+    of three may.
 
     Three lines always agree, so such points are half evidence; what chance explains is refused all the same.
     """
@@ -213,22 +228,19 @@ def _register_next(
         options, min_lines=3, min_resection_inliers=options.min_unchecked_inliers, min_inlier_share=options.min_unchecked_share
     )
     for limits in (options, unchecked):
-        refused.clear()
-        points = model if limits is options else triangulate(world, model, options.point_error_px, limits)
-        while (image := _next(world, points, refused)) is not None:
-            found = _resect(world, points, image, limits)
+        if model.registered.all():
+            break
+        source = model if limits is options else triangulate(world, model, options.point_error_px, limits)
+        seen = mapped_tracks(world, source)[world.tracks.track]
+        counts = np.bincount(world.tracks.image[seen], minlength=len(world.views)) * ~model.registered
+        for image in np.argsort(-counts, kind="stable").tolist():
+            if counts[image] == 0 or not refusals.worth_trying(image, limits.min_lines, int(counts[image])):
+                continue
+            found = _resect(world, source, image, limits)
             if not isinstance(found, str):
                 return image, found
-            refused[image] = found
-    return None, "no image is left that sees enough"
-
-
-def _next(world: World, model: Model, refused: Mapping[int, str]) -> int | None:
-    """The image that sees most points and was not refused since the map last grew."""
-    counts = np.bincount(world.tracks.image[mapped_tracks(world, model)[world.tracks.track]], minlength=len(world.views))
-    counts[model.registered] = -1
-    counts[list(refused)] = -1
-    return int(counts.argmax()) if counts.max() >= 0 else None
+            refusals.add(image, limits.min_lines, int(counts[image]), found)
+    return None
 
 
 def _resect(world: World, model: Model, image: int, options: LineMapOptions) -> Rigid | str:
@@ -241,7 +253,11 @@ def _resect(world: World, model: Model, image: int, options: LineMapOptions) -> 
         focal_px=float(world.focal_px[image]),
         half_extent=world.half_extent[image],
     )
-    found = resect_from_lines(problem, RansacOptions(max_error=options.resection_error_px, seed=options.seed.seed))
+    samples = int(np.ceil(np.log(0.001) / np.log1p(-(options.min_inlier_share**6))))  # enough for the least share
+    ransac = RansacOptions(
+        max_error=options.resection_error_px, max_iterations=int(np.clip(samples, 100, MAX_SAMPLES)), seed=options.seed.seed
+    )
+    found = resect_from_lines(problem, ransac)
     if found is None:
         return f"sees {len(rows)} points, too few or only along gravity"
     inliers = int(found.inliers.sum())
