@@ -24,7 +24,7 @@ from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads
 from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, world_of
 
 FINAL_ROUNDS = 4
-MAX_SAMPLES = 5000
+MAX_SAMPLES = 3000
 # Once so many quads gave seeds and one of them fits so closely, others are not tried: wrong ones reached 0.9 at most.
 MIN_SEEDS = 3
 SURE_SHARE = 0.93
@@ -246,6 +246,8 @@ def _register_next(world: World, model: Model, options: LineMapOptions, refusals
 def _resect(world: World, model: Model, image: int, options: LineMapOptions) -> Rigid | str:
     """The pose of one image, or why it was refused."""
     rows = np.flatnonzero((world.tracks.image == image) & mapped_tracks(world, model)[world.tracks.track])
+    if len(rows) < options.min_resection_inliers:
+        return f"sees {len(rows)} points, fewer than the {options.min_resection_inliers} that have to agree"
     problem = LineResection(
         lines=world.lines[rows],
         points=model.points[world.tracks.track[rows]],
@@ -259,7 +261,7 @@ def _resect(world: World, model: Model, image: int, options: LineMapOptions) -> 
     )
     found = resect_from_lines(problem, ransac)
     if found is None:
-        return f"sees {len(rows)} points, too few or only along gravity"
+        return f"sees {len(rows)} points, but all along gravity"
     inliers = int(found.inliers.sum())
     agreement = line_agreement(world.views[image].camera, options.resection_error_px)
     log10_nfa = chance_poses(inliers, len(rows), agreement, P6L)

@@ -1,0 +1,65 @@
+"""Planted worlds as line mapping sees them: features, lines, matches of equal points."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veil.chance import seeded
+from veil.features import Features
+from veil.mapping.lines import LineView, MatchGraph, match_graph
+from veil.mapping.lines.scenes import LineImage
+from veil.match import Matches
+from veil.privatize.lines import lift_to_lines
+from worlds import World, generator, sift_like
+
+
+def features_of(place: World, name: str) -> dict[str, Features]:
+    """Every view's keypoints with descriptors of their points."""
+    quantized = sift_like(generator(f"descriptors {name}"), len(place.points))
+    return {
+        key: Features(
+            keypoints=place.keypoints[key],
+            descriptors=quantized[place.visible[key]],
+            space=place.form(key).space,
+            camera=place.camera,
+            image_digest=f"{name}{key}".encode().ljust(32, b"\0"),
+        )
+        for key in place.poses
+    }
+
+
+def images_of(place: World, name: str) -> dict[str, LineImage]:
+    """Every view as a message with exact gravity would give it."""
+    down = np.array([0.0, 1.0, 0.0])
+    return {
+        key: LineImage(
+            camera=place.camera,
+            lines=lift_to_lines(item, gravity=place.poses[key].rotation @ down, chance=seeded(name)),
+            form=place.form(key),
+        )
+        for key, item in features_of(place, name).items()
+    }
+
+
+def views_of(images: dict[str, LineImage]) -> dict[str, LineView]:
+    """What mapping needs."""
+    return {key: image.view for key, image in images.items()}
+
+
+def matches_of(place: World) -> dict[tuple[str, str], Matches]:
+    """Matches of equal points between all pairs, all of them distinctive."""
+    keys = sorted(place.poses)
+    where = {key: {int(p): row for row, p in enumerate(place.visible[key])} for key in keys}
+    found = {}
+    for i, a in enumerate(keys):
+        for b in keys[i + 1 :]:
+            pairs = np.array([(where[a][p], where[b][p]) for p in where[a] if p in where[b]], dtype=np.int64).reshape(-1, 2)
+            found[a, b] = Matches(indices=pairs, distances=np.zeros(len(pairs)), ratios=np.full(len(pairs), 0.5))
+    return found
+
+
+def graph_of(counts: dict[str, int], matches: dict[tuple[str, str], Matches]) -> MatchGraph:
+    """The matches as mapping takes them."""
+    return match_graph(
+        counts, {pair: m.indices for pair, m in matches.items()}, ratios={pair: m.ratios for pair, m in matches.items()}
+    )
