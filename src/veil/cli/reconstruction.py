@@ -15,13 +15,12 @@ import numpy as np
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
 from veil.errors import InputError
 from veil.evaluate.reconstruction import Run, Subject, map_lines, map_points
-from veil.extract.picture import Picture
 from veil.extract.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.gravity import read_gravity
 from veil.files.pictures import read_picture
 from veil.files.scenes import ReferenceScene, read_scene
-from veil.geometry.camera import Camera, parse
+from veil.geometry.camera import parse
 from veil.geometry.rigid import Rigid
 from veil.match import match_pairs
 from veil.match.pairs import all_pairs
@@ -96,20 +95,40 @@ def _check(scene: ReferenceScene, arguments: argparse.Namespace) -> None:
 
 
 def _subject(scene: ReferenceScene, arguments: argparse.Namespace) -> Subject:
-    """Extract and match."""
+    """As `read_subject`, with what the command line says of gravity and the camera."""
+    camera = arguments.camera
+    if not scene.cameras:
+        sizes = Counter(_shape(path) for path in scene.pictures.values())
+        (height, width), count = sizes.most_common(1)[0]
+        if count < len(scene.pictures):
+            left_out = len(scene.pictures) - count
+            say(arguments, f"{scene.name}: left out {left_out} photographs that are not {width}x{height}, as --camera is")
+        same = {name: path for name, path in scene.pictures.items() if _shape(path) == (height, width)}
+        scene = replace(scene, pictures=same, cameras=dict.fromkeys(same, parse(camera, width, height)))
+    if arguments.gravity:
+        scene = replace(scene, gravity=read_gravity(arguments.gravity))
+    return read_subject(
+        scene, max_features=arguments.max_features, first_octave=arguments.first_octave, workers=arguments.workers
+    )
+
+
+def _shape(path: Path) -> tuple[int, int]:
+    height, width = read_picture(path).gray.shape
+    return height, width
+
+
+def read_subject(scene: ReferenceScene, *, max_features: int, first_octave: int, workers: int) -> Subject:
+    """Extract and match a scene whose cameras are known; its gravity is measured where it has readings, else exact."""
     start = time.perf_counter()
-    options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
+    options = SiftOptions(max_features=max_features, first_octave=first_octave)
     features: dict[str, Features] = {}
-    for name, picture in _pictures(scene, arguments):
-        features[name] = extract_sift(picture, options)
+    for name, path in progress(sorted(scene.pictures.items()), f"{scene.name}: extracting"):
+        features[name] = extract_sift(read_picture(path, camera=scene.cameras[name]), options)
     extracted = time.perf_counter()
-    names = sorted(features)
     with Bar(f"{scene.name}: matching") as bar:
         forms = {name: publish(item) for name, item in features.items()}
-        matches = match_pairs(forms, all_pairs(names), workers=arguments.workers, progress=bar)
-    seconds = {"extract": extracted - start, "match": time.perf_counter() - extracted}
-    measured = read_gravity(arguments.gravity) if arguments.gravity else scene.gravity
-    measured = {name: down for name, down in measured.items() if name in features}
+        matches = match_pairs(forms, all_pairs(sorted(features)), workers=workers, progress=bar)
+    measured = {name: down for name, down in scene.gravity.items() if name in features}
     return Subject(
         name=scene.name,
         features=features,
@@ -117,33 +136,8 @@ def _subject(scene: ReferenceScene, arguments: argparse.Namespace) -> Subject:
         reference=scene.cam_from_world,
         gravity=measured or _exact(scene),
         gravity_is_measured=bool(measured),
-        seconds=seconds,
+        seconds={"extract": extracted - start, "match": time.perf_counter() - extracted},
     )
-
-
-def _pictures(scene: ReferenceScene, arguments: argparse.Namespace) -> Iterator[tuple[str, Picture]]:
-    """Photographs with their cameras; without reference cameras, those of the most frequent size share `--camera`."""
-    items = progress(sorted(scene.pictures.items()), f"{scene.name}: extracting")
-    if scene.cameras:
-        for name, path in items:
-            yield name, _sized(name, read_picture(path, camera=scene.cameras[name]), scene.cameras[name])
-        return
-    sizes = {name: read_picture(path).gray.shape for name, path in scene.pictures.items()}
-    height, width = Counter(sizes.values()).most_common(1)[0][0]
-    camera = parse(arguments.camera, width, height)
-    left_out = [name for name, size in sizes.items() if size != (height, width)]
-    if left_out:
-        say(arguments, f"{scene.name}: left out {len(left_out)} photographs that are not {width}x{height}, as --camera is")
-    for name, path in items:
-        if name not in left_out:
-            yield name, read_picture(path, camera=camera)
-
-
-def _sized(name: str, picture: Picture, camera: Camera) -> Picture:
-    height, width = picture.gray.shape
-    if (width, height) != (camera.width_px, camera.height_px):
-        raise InputError(f"{name} is {width}x{height}, its reference camera {camera.width_px}x{camera.height_px}; resize one")
-    return picture
 
 
 def _exact(scene: ReferenceScene) -> dict[str, np.ndarray]:

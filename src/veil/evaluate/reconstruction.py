@@ -24,7 +24,7 @@ from veil.geometry.camera import as_colmap
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_centers, pairwise_rotation_deg, pose_error
-from veil.mapping.lines import LineMap, LineMapOptions, LineView, NoLineMap, map_from_lines, match_graph
+from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.world import Model, World, line_distances, world_of
 from veil.mapping.points import MapImage, MapOptions, NoMap, reconstruct, verify
 from veil.match import Matches
@@ -174,14 +174,7 @@ def map_lines(
     """The map of lines that stand for the keypoints, drawn (and gravity disturbed) by `seed`."""
     views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg)
     start = time.perf_counter()
-    counts = {name: len(item) for name, item in subject.features.items()}
-    pairs = {pair: found for pair, found in subject.matches.items() if (found.ratios < MAX_RATIO).sum() >= MIN_PAIR_MATCHES}
-    graph = match_graph(
-        counts,
-        {pair: found.indices for pair, found in pairs.items()},
-        ratios={pair: found.ratios for pair, found in pairs.items()},
-        max_ratio=MAX_RATIO,
-    )
+    graph = subject_graph(subject)
     found = map_from_lines(views, graph, options=options, progress=progress)
     seconds = {**subject.seconds, "map": time.perf_counter() - start}
     base = Run(
@@ -211,6 +204,17 @@ def map_lines(
     )
     mapped = np.unique(tracks.track[rows])
     return _judged(run, subject.reference, found.cam_from_world, found.points[mapped])
+
+
+def subject_graph(subject: Subject) -> MatchGraph:
+    """The matches as mapping from lines takes them."""
+    pairs = {pair: found for pair, found in subject.matches.items() if (found.ratios < MAX_RATIO).sum() >= MIN_PAIR_MATCHES}
+    return match_graph(
+        {name: len(item) for name, item in subject.features.items()},
+        {pair: found.indices for pair, found in pairs.items()},
+        ratios={pair: found.ratios for pair, found in pairs.items()},
+        max_ratio=MAX_RATIO,
+    )
 
 
 def line_views(subject: Subject, *, seed: int, gravity_noise_deg: float = 0.0) -> dict[str, LineView]:

@@ -79,7 +79,7 @@ def map_from_lines(
     world = world_of(views, graph)
     if resume is not None:
         return _finished(world, *_grow(world, resume, options, checkpoint, progress), None, options)
-    seeds = _seeds(world, options)
+    seeds = ranked_seeds(world, options)
     if isinstance(seeds, NoLineMap):
         return seeds
     best: tuple[Model, dict[str, str], Quad] | None = None
@@ -133,7 +133,7 @@ def _finished(world: World, model: Model, refused: Mapping[str, str], quad: Quad
     )
 
 
-def _seeds(world: World, options: LineMapOptions) -> list[tuple[Quad, Seed]] | NoLineMap:
+def ranked_seeds(world: World, options: LineMapOptions) -> list[tuple[Quad, Seed]] | NoLineMap:
     """Seeds of the candidate quads, most convincing first."""
     quads = candidate_quads(
         world.tracks,
