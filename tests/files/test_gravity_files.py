@@ -90,3 +90,57 @@ def test_names_that_a_table_cannot_hold(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="rename"):
         write_gravity(tmp_path / "g.csv", {name: Gravity(direction=np.array([0.0, 1.0, 0.0]))})
     assert not (tmp_path / "g.csv").exists()
+
+
+def test_a_table_of_sensors_is_read_by_its_columns(tmp_path: Path) -> None:
+    """Golden: columns in any order between others, vectors of any length; what is not named is ignored."""
+    path = tmp_path / "sensors.csv"
+    path.write_text(
+        "width,Gravity_Z,acc_x, gravity_y ,image,gravity_x,sigma_deg\n"
+        '1134,0,9,2,"db/a, b.jpg",0,x\n'
+        "\n"
+        "1512,0,9,0.4,c.jpg,0.3,-1\n",
+        encoding="utf-8",
+    )
+    found = read_gravity_readings(path)
+    assert set(found) == {"db/a, b.jpg", "c.jpg"}
+    np.testing.assert_allclose(found["db/a, b.jpg"].direction, [0, 1, 0])
+    np.testing.assert_allclose(found["c.jpg"].direction, [0.6, 0.8, 0])
+    assert all(reading.sigma_deg is None for reading in found.values())
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("", "holds no readings; expected lines image,gravity_x,gravity_y,gravity_z"),
+        ("a.jpg,1,0,1\n", "line 2: expected image,gravity_x,gravity_y,gravity_z"),
+        ("a.jpg,1,0,1,\n", "line 2: expected image,gravity_x"),
+        ("a.jpg,1,0,1,0\nb.jpg,1,0,down,0\n", "line 3: expected image,gravity_x"),
+        ("a.jpg,1,0,nan,0\n", "line 2: gravity must be a finite vector"),
+        ("a.jpg,1,0,0,0\n", "line 2: gravity must be a finite vector of some length"),
+        ("a.jpg,1,0,-1,0\n", "line 2: .*negate the readings"),
+    ],
+)
+def test_damaged_tables_of_sensors(tmp_path: Path, rows: str, words: str) -> None:
+    path = tmp_path / "sensors.csv"
+    path.write_text(f"image,width,gravity_x,gravity_y,gravity_z\n{rows}")
+    with pytest.raises(FileFormatError, match=words):
+        read_gravity_readings(path)
+
+
+def test_a_header_without_all_of_the_columns_names_none(tmp_path: Path) -> None:
+    """As before: the first line counts as a header only if it begins with `image`."""
+    path = tmp_path / "g.csv"
+    path.write_text("image,gravity_x,gravity_y,z\na.jpg,0,1,0\n")
+    assert set(read_gravity(path)) == {"a.jpg"}
+    path.write_text("gravity_x,gravity_y,gravity_z\n0,1,0\n")
+    with pytest.raises(FileFormatError, match="line 1: expected image,x,y,z"):
+        read_gravity(path)
+
+
+def test_the_phone_of_the_evaluation_set(veil_data: Path) -> None:
+    """Golden: the first image's accelerometer vector of length 0.994 as its README turns it."""
+    found = read_gravity(veil_data / "smartphone_monstree" / "sensors.csv")
+    vector = np.array([-0.085239, 0.957951, 0.252371])
+    assert len(found) == 23
+    np.testing.assert_allclose(found["IMG_1025.jpg"], vector / np.linalg.norm(vector), atol=1e-12)

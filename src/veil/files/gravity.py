@@ -1,4 +1,8 @@
-"""Gravity readings as a table: image,x,y,z[,sigma_deg], down in the camera frame x right, y down, z forward (traps S5)."""
+"""Gravity readings as a table: image,x,y,z[,sigma_deg], down in the camera frame x right, y down, z forward (traps S5).
+
+A table of a phone's sensors may hold more: where the first line names `image`, `gravity_x`, `gravity_y` and `gravity_z`, these
+columns are read wherever they stand. Vectors of any length are directions.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from veil.files.atomic import read_bytes, write_text
 from veil.geometry.gravity import Gravity
 
 _COLUMNS = "image,x,y,z[,sigma_deg]"
+_NAMED = ("image", "gravity_x", "gravity_y", "gravity_z")
 
 
 def read_gravity(path: Path) -> dict[str, np.ndarray]:
@@ -27,22 +32,25 @@ def read_gravity_readings(path: Path) -> dict[str, Gravity]:
         rows = list(csv.reader(read_bytes(path).decode("utf-8").splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:
         raise FileFormatError(f"{path} is not a text table ({error})") from None
+    header = [cell.strip().lower() for cell in rows[0]] if rows else []
+    named = [header.index(column) for column in _NAMED] if set(_NAMED) <= set(header) else None
+    expected = ",".join(_NAMED) if named else _COLUMNS
     found = {}
     for number, row in enumerate(rows, start=1):
-        if not row or (number == 1 and row[0].strip().lower() == "image"):
+        if not row or (number == 1 and (named or header[0] == "image")):
             continue
         try:
-            name, x, y, z, *rest = row
+            name, x, y, z, *rest = [row[column] for column in named] if named else row
             (sigma,) = rest or [""]
             found[name.strip()] = Gravity(
                 direction=np.array([float(x), float(y), float(z)]), sigma_deg=float(sigma) if sigma.strip() else None
             )
         except InputError as error:
             raise FileFormatError(f"{path}, line {number}: {error}") from None
-        except ValueError:
-            raise FileFormatError(f"{path}, line {number}: expected {_COLUMNS}, got {','.join(row)!r}") from None
+        except (ValueError, IndexError):
+            raise FileFormatError(f"{path}, line {number}: expected {expected}, got {','.join(row)!r}") from None
     if not found:
-        raise FileFormatError(f"{path} holds no readings; expected lines {_COLUMNS}")
+        raise FileFormatError(f"{path} holds no readings; expected lines {expected}")
     return found
 
 
