@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +34,15 @@ def read_cameras(path: Path) -> dict[int, Camera]:
 def read_images(path: Path) -> dict[str, tuple[int, Rigid]]:
     """(camera id, cam_from_world) by image name; the line of 2D points after each image is skipped, even if empty.
 
-    Raises FileFormatError with the line at fault.
+    Raises FileFormatError with the line at fault; also for what cannot be 2D points, as where those lines were left out.
     """
     found = {}
     lines = _lines(path)
     while lines and not lines[0][1].strip():
         lines = lines[1:]
+    for number, line in lines[1::2]:
+        if len(line.split()) % 3:
+            raise FileFormatError(f"{path}, line {number}: each image takes two lines, the second 2D points or empty")
     for number, line in lines[::2]:
         if not line.strip():
             continue
@@ -66,9 +70,9 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 
 def _rotation(w: float, x: float, y: float, z: float) -> np.ndarray:
     """Hamilton quaternion to rotation matrix; the quaternion is normalized first."""
-    length = np.linalg.norm([w, x, y, z])
-    if not length > 0:
-        raise ValueError("a quaternion of zeros")
+    length = math.hypot(w, x, y, z)
+    if not 0 < length < math.inf:
+        raise ValueError("a quaternion without a direction")
     w, x, y, z = np.array([w, x, y, z]) / length
     return np.array(
         [

@@ -76,15 +76,18 @@ def _strecha(folder: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Came
         values = _numbers(path, 26)
         # K, three zeros, M (camera to world), the center C, width and height.
         rotation, center = values[12:21].reshape(3, 3).T.copy(), values[21:24]
-        if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3):
+        if not (np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and np.linalg.det(rotation) > 0):
             raise FileFormatError(f"{path}: the matrix of its lines 5 to 7 is not a rotation")
         poses[name] = Rigid(rotation=rotation, translation=-rotation @ center)
-        cameras[name] = Camera(
-            model="PINHOLE",
-            width_px=int(values[24]),
-            height_px=int(values[25]),
-            params=(intrinsics[0, 0], intrinsics[1, 1], intrinsics[0, 2], intrinsics[1, 2]),
-        )
+        try:
+            cameras[name] = Camera(
+                model="PINHOLE",
+                width_px=int(values[24]),
+                height_px=int(values[25]),
+                params=(intrinsics[0, 0], intrinsics[1, 1], intrinsics[0, 2], intrinsics[1, 2]),
+            )
+        except InputError as error:
+            raise FileFormatError(f"{folder / 'K.txt'} and {path} give no camera: {error}") from None
     if not poses:
         raise FileFormatError(f"{folder / 'gt_dense_cameras'} holds no camera of a photograph in `images/`")
     return cameras, poses
