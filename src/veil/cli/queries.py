@@ -53,7 +53,9 @@ def register(protocols: Any) -> None:
         metavar="NAME",
         help="scenes that show the same building, which are not asked about each other (may be repeated)",
     )
-    parser.add_argument("--folds", type=at_least(2), default=3, help="every so-manieth is held out (default %(default)s)")
+    parser.add_argument(
+        "--folds", type=at_least(2), default=3, help="photographs are held out in this many turns (default %(default)s)"
+    )
     parser.add_argument("--draws", type=at_least(1), default=3, help="of lines, a true query (default %(default)s)")
     parser.add_argument("--noise", type=at_least(0), default=12, help="noise queries of either kind, a scene (default 12)")
     parser.add_argument("--strain-draws", type=at_least(1), default=3, help="of matches, a load (default %(default)s)")
@@ -142,22 +144,17 @@ def _place(scene: ReferenceScene, features: dict[str, Features]) -> Place:
         down = np.mean([pose.rotation[1] for pose in scene.cam_from_world.values()], axis=0)
         down /= np.linalg.norm(down)
     exact = {name: pose.rotation @ down for name, pose in scene.cam_from_world.items()}
-    return Place(
-        name=scene.name, features=features, cam_from_world=scene.cam_from_world, down={**exact, **scene.gravity}
-    )
+    return Place(name=scene.name, features=features, cam_from_world=scene.cam_from_world, down={**exact, **scene.gravity})
 
 
-def _answers(
-    place: Place, others: dict[str, Features], protocol: Protocol, arguments: argparse.Namespace
-) -> Iterator[Answers]:
+def _answers(place: Place, others: dict[str, Features], protocol: Protocol, arguments: argparse.Namespace) -> Iterator[Answers]:
     folds: list[Fold]
     with tempfile.TemporaryDirectory(prefix="veil-queries-") as workdir, Bar(f"{place.name}: mapping") as bar:
         folds = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
     asked = examinations(folds, others, default_loads(arguments.strain_draws), protocol)
     total = count(folds, others, protocol)
-    # `progress` would close over an iterator of processes; the bar is advanced by hand so that errors end both.
     with tqdm(total=total, desc=f"{place.name}: localizing", unit="", disable=None, leave=False) as shown:
-        for answers in examine_all(asked, workers=protocol.workers):
+        for answers in examine_all(asked, workers=protocol.workers, prepare=quiet_colmap):
             shown.update()
             yield answers
 
@@ -166,8 +163,8 @@ def _told(verdicts: Sequence[Verdict], tallies: Sequence[Tally]) -> Iterator[str
     yield f"{'query':12} {'seen as':14} accepted     95 % interval     -log10 NFA"
     for item in tallies:
         word = "least" if item.kind == "true" else "most"
-        text = f"{item.kind:12} {item.sight:14} {f'{item.accepted}/{item.total}':>8}  {100 * item.low:6.2f}-{100 * item.high:6.2f} %"
-        text += f"  {word} {item.margin:.1f}"
+        text = f"{item.kind:12} {item.sight:14} {f'{item.accepted}/{item.total}':>8}"
+        text += f"  {100 * item.low:6.2f}-{100 * item.high:6.2f} %  {word} {item.margin:.1f}"
         yield text + (f"  {item.astray} turned by more than 5 deg" if item.astray else "")
     true = [verdict for verdict in verdicts if verdict.kind == "true" and verdict.sight != "points"]
     false = [verdict for verdict in verdicts if verdict.kind != "true" and verdict.sight != "points"]
@@ -196,8 +193,9 @@ def _compared(compared: Sequence[Cell]) -> Iterator[str]:
     required = [cell for cell in compared if cell.required]
     if required:
         worst = max(cell.ratio if math.isfinite(cell.ratio) else math.inf for cell in required)
-        yield f"median error of lines over that of points, worst of the required: {worst:.2f} (needed {ALLOWED_RATIO}): " + _met(
-            worst <= ALLOWED_RATIO
+        yield (
+            f"median error of lines over that of points, worst of the required: {worst:.2f} (needed {ALLOWED_RATIO}): "
+            + _met(worst <= ALLOWED_RATIO)
         )
     else:
         yield "no query has 200 right matches: lines and points were not compared; extract more features"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -49,9 +49,7 @@ def examinations(
     drawn = tuple((sight, draw) for sight in sights for draw in range(protocol.draws))
     for fold in folds:
         for question in true_questions(fold, protocol):
-            yield Examination(
-                question=question, asked=(("points", 0), *drawn), loads=tuple(loads), options=protocol.localize
-            )
+            yield Examination(question=question, asked=(("points", 0), *drawn), loads=tuple(loads), options=protocol.localize)
     for index, question in enumerate(false_questions(folds, others, protocol)):
         # Noise comes in pairs of the two kinds, so the kind of lines changes after every pair.
         sight = sights[(index if question.kind == "other place" else (index - len(others)) // 2) % len(sights)]
@@ -68,14 +66,17 @@ def examine(examination: Examination) -> Answers:
         )
 
 
-def examine_all(items: Iterable[Examination], *, workers: int) -> Iterator[Answers]:
-    """Answers in order. With more than one worker the caller's program must be importable (`if __name__ == "__main__"`)."""
+def examine_all(items: Iterable[Examination], *, workers: int, prepare: Callable[[], None] | None = None) -> Iterator[Answers]:
+    """Answers in order; `prepare` runs first in every process.
+
+    With more than one worker the caller's program must be importable (`if __name__ == "__main__"`).
+    """
     if workers == 1:
         yield from map(examine, items)
         return
     pending: deque[Future[Answers]] = deque()
     # RANSAC over lines is a Python loop, which threads would not share out; COLMAP's own threads forbid forking.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=prepare) as pool:
         try:
             for item in items:
                 pending.append(pool.submit(examine, item))

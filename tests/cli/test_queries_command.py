@@ -1,0 +1,81 @@
+"""`veil evaluate queries` on bundled photographs: its numbers, its figure, and what it says to wrong input."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from edges import door_photographs
+from veil.cli import main
+from veil.evaluate.strain import Load
+from veil.files.examples import lund_door, other_place
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def run(*arguments: object) -> int:
+    return main(["evaluate", "queries", *(str(argument) for argument in arguments)])
+
+
+def door_scene(folder: Path, *numbers: int) -> Path:
+    """Some of the bundled photographs as a scene with a COLMAP text model."""
+    door_photographs(folder / "images", *numbers)
+    with lund_door() as example:
+        for name in ("cameras.txt", "images.txt"):
+            shutil.copy(example.folder / name, folder)
+    return folder
+
+
+def keys(value: object) -> set[str]:
+    if isinstance(value, dict):
+        return set(value) | {key for item in value.values() for key in keys(item)}
+    return {key for item in value for key in keys(item)} if isinstance(value, list) else set()
+
+
+def test_the_door_is_found_and_another_place_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the bundled reference poses; the photograph of Berlin shows another place. Printed counts are the JSON's."""
+    monkeypatch.setattr("veil.cli.queries.default_loads", lambda draws: (Load(matches=60, wrong_share=0.25, draws=draws),))
+    scene = door_scene(tmp_path / "door", 3, 4, 5, 6)
+    (tmp_path / "others").mkdir()
+    with other_place() as path:
+        shutil.copy(path, tmp_path / "others")
+    small = ("--folds", 4, "--draws", 1, "--noise", 0, "--strain-draws", 1, "--max-features", 500, "--workers", 1)
+    files = ("--json", tmp_path / "q.json", "--figure", tmp_path / "q.png")
+    assert run(scene, "--strangers", tmp_path / "others", *small, *files) == 0
+    written = json.loads((tmp_path / "q.json").read_text())
+    true = [item for item in written["verdicts"] if item["kind"] == "true"]
+    assert len(true) == 4 * 3
+    assert all(item["accepted"] and item["rotation_error_deg"] < 2 for item in true)
+    false = [item for item in written["verdicts"] if item["kind"] != "true"]
+    assert len(false) == 2 and not any(item["accepted"] for item in false)
+    assert len(written["strained"]) == 4 * 3 and all(cell["count"] == 4 for cell in written["cells"])
+    assert (tmp_path / "q.png").stat().st_size > 10_000
+    printed = capsys.readouterr().out
+    assert "true queries accepted from lines: 100.0 % of 8 (needed 99 %): met" in printed
+    assert "false queries accepted from lines: 0 of 1" in printed and "too few to tell (needed 100)" in printed
+    text = (REFERENCE / "json.md").read_text().partition("\n## veil evaluate queries\n")[2].partition("\n## ")[0]
+    assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
+
+
+def test_wrong_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scene = door_scene(tmp_path / "door", 3, 4, 5, 6)
+    few = door_scene(tmp_path / "few", 3, 4, 5)
+    door_photographs(tmp_path / "bare" / "images", 3, 4, 5, 6)
+    (tmp_path / "empty").mkdir()
+    for arguments, words in (
+        ((scene, "--same-place", "door", "gate"), "--same-place names gate, but the scenes are door"),
+        ((few,), "few has 3 photographs; leaving some out needs four or more"),
+        ((tmp_path / "bare",), "bare has no reference cameras"),
+        ((scene, scene), "same folder name"),
+        ((tmp_path / "empty",), "is not a scene"),
+        ((scene, "--strangers", tmp_path / "nowhere"), "nowhere"),
+    ):
+        assert run(*arguments) == 1, words
+        said = capsys.readouterr().err
+        assert said.startswith("veil: ") and words in said and "Traceback" not in said
