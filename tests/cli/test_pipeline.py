@@ -25,6 +25,9 @@ COMMANDS = [
     ["inspect"],
     ["evaluate"],
     ["evaluate", "homographies"],
+    ["evaluate", "queries"],
+    ["evaluate", "reconstruction"],
+    ["gravity"],
     ["demo"],
 ]
 

@@ -34,6 +34,8 @@ def read_gravity_readings(path: Path) -> dict[str, Gravity]:
         raise FileFormatError(f"{path} is not a text table ({error})") from None
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     named = [header.index(column) for column in _NAMED] if set(_NAMED) <= set(header) else None
+    if header[:1] == ["image"] and not named and header[1:4] != ["x", "y", "z"]:
+        raise FileFormatError(f"{path} names its columns {','.join(header)}; name those of gravity x,y,z or {','.join(_NAMED)}")
     expected = ",".join(_NAMED) if named else _COLUMNS
     found = {}
     for number, row in enumerate(rows, start=1):

@@ -1,8 +1,8 @@
-"""Tracks again, once there are poses: what agrees is joined, what does not is let go (docs/theory/lines.md, Completion).
+"""Tracks again, once there are poses: what agrees is joined, what does not is let go (docs/theory/mapping.md, Eq. 4).
 
 A track of n lines holds n - 3 checks, so length is what accuracy comes from. Matches that were too ambiguous to start a track,
 and tracks that broke in two, join where the point of one projects onto the line of the other: a wrong match does so with the
-small probability of Eq. 10 only.
+small probability of lines.md, Eq. 10, only.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ class QuadTracks:
 class SeedOptions:
     """Thresholds in pixels; the planar one grows with the gravity's standard deviation as f tan(sigma).
 
+    A seed needs `min_precise_share` of the tracks to agree closely, and `min_flat_share` where one vertical plane explains
+    its aligned tracks too: wrong seeds of facades and of cameras that only turned were seen to reach 0.71.
     Half a degree suits exact gravity and phones alike (docs/results.md): the spatial adjustment decides, not the plane.
     """
 
@@ -58,6 +60,7 @@ class SeedOptions:
     modes: int = 4
     min_angle_deg: float = 2.0
     min_precise_share: float = 0.5
+    min_flat_share: float = 0.75
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -66,8 +69,9 @@ class SeedOptions:
                 raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
         if not 0 <= self.gravity_sigma_deg < 20:
             raise RangeError(f"gravity_sigma_deg must lie in [0, 20), got {self.gravity_sigma_deg!r}")
-        if not 0 <= self.min_precise_share < 1:
-            raise RangeError(f"min_precise_share must lie in [0, 1), got {self.min_precise_share!r}")
+        for name in ("min_precise_share", "min_flat_share"):
+            if not 0 <= getattr(self, name) < 1:
+                raise RangeError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}")
         if self.min_tracks < MINIMAL_POINTS or self.samples < 1 or self.modes < 1:
             raise RangeError(f"a seed needs min_tracks >= {MINIMAL_POINTS}, samples >= 1 and modes >= 1")
 
@@ -123,9 +127,10 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
     found = [seed for mode in modes if (seed := _upgrade(mode, lines[rows], chosen, upright, error_px, options)) is not None]
     found = [seed for seed in found if seed.median_angle_deg >= options.min_angle_deg]
     best = max(found, key=lambda seed: seed.evidence, default=None)
-    if best is not None and best.precise_share >= options.min_precise_share:
+    flat = flat_share(modes[0], planar, error_px) >= FLAT_SHARE
+    if best is not None and best.precise_share >= (options.min_flat_share if flat else options.min_precise_share):
         return best
-    if flat_share(modes[0], planar, error_px) >= FLAT_SHARE:
+    if flat:
         return NoSeed(
             reason="one vertical plane explains the gravity-aligned tracks: a flat facade, or a camera that only turned, "
             "leaves the poses open; add photographs from other sides, or with more depth in the scene"
