@@ -57,8 +57,8 @@ def register(protocols: Any) -> None:
         "--folds", type=at_least(2), default=3, help="photographs are held out in this many turns (default %(default)s)"
     )
     parser.add_argument("--draws", type=at_least(1), default=3, help="of lines, a true query (default %(default)s)")
-    parser.add_argument("--noise", type=at_least(0), default=12, help="noise queries of either kind, a scene (default 12)")
-    parser.add_argument("--strain-draws", type=at_least(1), default=3, help="of matches, a load (default %(default)s)")
+    parser.add_argument("--noise", type=at_least(0), default=10, help="noise queries of either kind, a scene (default 10)")
+    parser.add_argument("--strain-draws", type=at_least(1), default=2, help="of matches, a load (default %(default)s)")
     parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
@@ -81,25 +81,40 @@ def _queries(arguments: argparse.Namespace) -> int:
         for name in apart[scene.name]:
             others |= {f"{name}/{photo}": item for photo, item in features[name].items()}
         place = _place(scene, features[scene.name])
-        for answers in _answers(place, others, protocol, arguments):
-            verdicts += answers.verdicts
-            strained += answers.strained
-    tallies, compared = tally(verdicts), cells(strained)
-    write_json(
-        arguments.json,
-        {
-            "verdicts": [verdict.as_json() for verdict in verdicts],
-            "tallies": [item.as_json() for item in tallies],
-            "strained": [item.as_json() for item in strained],
-            "cells": [cell.as_json() for cell in compared],
-        },
-    )
-    for line in [*_told(verdicts, tallies), "", *_compared(compared)]:
+        answers = list(_answers(place, others, protocol, arguments))
+        verdicts += [verdict for found in answers for verdict in found.verdicts]
+        strained += [item for found in answers for item in found.strained]
+        say(arguments, _line(scene.name, verdicts))
+        if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
+            write_json(arguments.json, _record(verdicts, strained))
+    if str(arguments.json) == "-":
+        write_json(arguments.json, _record(verdicts, strained))
+    for line in ["", *_told(verdicts, tally(verdicts)), "", *_compared(cells(strained))]:
         say(arguments, line)
     if arguments.figure:
         draw_queries(arguments.figure, verdicts, strained, threshold=-protocol.localize.max_log10_nfa)
         report(arguments, arguments.figure, "the figure")
     return 0
+
+
+def _record(verdicts: Sequence[Verdict], strained: Sequence[Strained]) -> dict:
+    return {
+        "verdicts": [verdict.as_json() for verdict in verdicts],
+        "tallies": [item.as_json() for item in tally(verdicts)],
+        "strained": [item.as_json() for item in strained],
+        "cells": [cell.as_json() for cell in cells(strained)],
+    }
+
+
+def _line(name: str, verdicts: Sequence[Verdict]) -> str:
+    """One scene for people."""
+    parts = []
+    for word, kinds in (("true", {"true"}), ("false", {"other place", "random", "shuffled"})):
+        asked = [
+            verdict for verdict in verdicts if verdict.place == name and verdict.kind in kinds and verdict.sight != "points"
+        ]
+        parts.append(f"{word} queries accepted from lines {sum(verdict.accepted for verdict in asked)} of {len(asked)}")
+    return f"{name}: {', '.join(parts)}"
 
 
 def _apart(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:

@@ -119,7 +119,7 @@ class Protocol:
 
     folds: int = 3
     draws: int = 3
-    noise: int = 12
+    noise: int = 10
     workers: int = 2
     localize: LocalizeOptions = field(default_factory=LocalizeOptions)
 
