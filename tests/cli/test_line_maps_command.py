@@ -67,7 +67,8 @@ def test_a_query_localizes_against_it(work: Path, capsys) -> None:
 def test_images_are_added_to_a_map(work: Path, tmp_path: Path) -> None:
     """Five first, the sixth added: six images, and the first map is as it was."""
     first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir(), second.mkdir()
+    first.mkdir()
+    second.mkdir()
     files = sorted((work / "up").glob("*.veil"))
     for file in files:
         shutil.copy(file, second if file == files[2] else first)

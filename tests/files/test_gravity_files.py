@@ -134,7 +134,7 @@ def test_a_header_without_all_of_the_columns_names_none(tmp_path: Path) -> None:
     path.write_text("image,gravity_x,gravity_y,z\na.jpg,0,1,0\n")
     assert set(read_gravity(path)) == {"a.jpg"}
     path.write_text("gravity_x,gravity_y,gravity_z\n0,1,0\n")
-    with pytest.raises(FileFormatError, match="line 1: expected image,x,y,z"):
+    with pytest.raises(FileFormatError, match="line 2: expected image,x,y,z"):
         read_gravity(path)
 
 
@@ -144,3 +144,16 @@ def test_the_phone_of_the_evaluation_set(veil_data: Path) -> None:
     vector = np.array([-0.085239, 0.957951, 0.252371])
     assert len(found) == 23
     np.testing.assert_allclose(found["IMG_1025.jpg"], vector / np.linalg.norm(vector), atol=1e-12)
+
+
+def test_accelerometer_tables_are_no_gravity(tmp_path: Path) -> None:
+    path = tmp_path / "sensors.csv"
+    path.write_text("image,acc_x,acc_y,acc_z\na.jpg,0.0,-1.0,0.0\n")
+    with pytest.raises(FileFormatError, match="accelerometer"):
+        read_gravity(path)
+
+
+def test_any_words_are_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "g.csv"
+    path.write_text("name,gx,gy,gz\na.jpg,0.0,2.0,0.0\n")
+    assert {name: down.tolist() for name, down in read_gravity(path).items()} == {"a.jpg": [0.0, 1.0, 0.0]}

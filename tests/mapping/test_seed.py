@@ -165,11 +165,9 @@ def test_a_camera_that_only_turned_gives_no_seed_that_looks_good() -> None:
     for index in range(12):
         tracks, _, _ = quad(f"turned {index}", place=place_of("turn", f"turned {index}", 0.3), wrong=0.1 * (index % 2))
         result = seed_from_quad(tracks, SeedOptions(samples=60))
-        if isinstance(result, NoSeed):
-            reasons.append("a camera that only turned" in result.reason or "did the camera move" in result.reason)
-        else:
-            assert result.precise_share < 0.75
-    assert len(reasons) >= 9 and sum(reasons) >= len(reasons) - 2
+        assert isinstance(result, NoSeed)
+        reasons.append("a camera that only turned" in result.reason or "did the camera move" in result.reason)
+    assert sum(reasons) >= 10
 
 
 def test_the_angle_is_that_without_the_view_that_stands_apart() -> None:

@@ -34,12 +34,17 @@ def read_gravity_readings(path: Path) -> dict[str, Gravity]:
         raise FileFormatError(f"{path} is not a text table ({error})") from None
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     named = [header.index(column) for column in _NAMED] if set(_NAMED) <= set(header) else None
-    if header[:1] == ["image"] and not named and header[1:4] != ["x", "y", "z"]:
-        raise FileFormatError(f"{path} names its columns {','.join(header)}; name those of gravity x,y,z or {','.join(_NAMED)}")
+    if not named and any(cell.startswith("acc") for cell in header):
+        raise FileFormatError(
+            f"{path} holds accelerometer readings, which depend on how the phone was held; run `veil gravity`, or name "
+            f"columns of gravity {','.join(_NAMED)}"
+        )
+    # Words in place of the first numbers are a header, whatever they are.
+    titled = bool(header[1:4]) and not any(character.isdigit() for cell in header[1:4] for character in cell)
     expected = ",".join(_NAMED) if named else _COLUMNS
     found = {}
     for number, row in enumerate(rows, start=1):
-        if not row or (number == 1 and (named or header[0] == "image")):
+        if not row or (number == 1 and (named or titled)):
             continue
         try:
             name, x, y, z, *rest = [row[column] for column in named] if named else row

@@ -128,7 +128,8 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
     found = [seed for seed in found if seed.median_angle_deg >= options.min_angle_deg]
     best = max(found, key=lambda seed: seed.evidence, default=None)
     flat = flat_share(modes[0], planar, error_px) >= FLAT_SHARE
-    if best is not None and best.precise_share >= (options.min_flat_share if flat else options.min_precise_share):
+    needed = max(options.min_precise_share, options.min_flat_share if flat else 0.0)
+    if best is not None and best.precise_share >= needed:
         return best
     if flat:
         return NoSeed(
