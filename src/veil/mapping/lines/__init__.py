@@ -1,4 +1,4 @@
-"""Structure-from-motion from lines alone (Geppert et al. 2020): tracks, seed, incremental mapping. In Python only so far."""
+"""Structure-from-motion from lines alone (Geppert et al. 2020): tracks, seed, incremental mapping."""
 
 from veil.mapping.lines.growth import LineMapOptions
 from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
