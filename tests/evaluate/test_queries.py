@@ -186,9 +186,27 @@ def test_cells_are_medians() -> None:
     first = found["random lines", 200, 0.0]
     assert (first.points_median, first.lines_median, first.ratio) == (2.0, 3.0, 1.5)
     assert (first.count, first.refused_points, first.refused_lines, first.required) == (3, 0, 1, True)
+    assert first.ratio_within == 1.5
     assert found["aligned lines", 200, 0.0].ratio == 0.5
     assert found["random lines", -1, 0.5].ratio == 1.5  # 80 % is not required
     assert math.isinf(found["random lines", 200, 0.8].ratio) and not found["random lines", 200, 0.8].required
+
+
+def test_scenes_of_different_size_are_compared_within() -> None:
+    """Golden values: lines are twice as far off in either scene; the median of both scenes together says something else."""
+
+    def item(place: str, sight: Sight, error: float, draw: int) -> Strained:
+        return Strained(place=place, query="q", matches=0, wrong_share=0.0, draw=draw, sight=sight, position_error=error)
+
+    small = [item("small", "points", error, draw) for draw, error in enumerate((1.0, 1.1, 0.9))]
+    large = [item("large", "points", error, draw) for draw, error in enumerate((100.0, 110.0))]
+    lines = [replace(each, sight="random lines", position_error=2 * each.position_error) for each in (*small, *large)]
+    lines[1] = replace(lines[1], position_error=200.0)  # one failure moves the median from one scene to the other
+    aligned = [replace(each, sight="aligned lines") for each in (*small, *large)]
+    found = {(cell.sight, cell.matches): cell for cell in cells([*small, *large, *lines, *aligned])}
+    assert found["random lines", ALL].ratio > 150
+    assert found["random lines", ALL].ratio_within == pytest.approx(2.0 / 1.0, rel=0.06)
+    assert found["aligned lines", -1].ratio_within == 1.0
 
 
 def test_the_interval_is_exact() -> None:

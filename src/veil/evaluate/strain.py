@@ -17,6 +17,7 @@ from veil.evaluate.queries import SIGHTS, Question, Sight
 from veil.geometry.camera import as_colmap
 from veil.localize import LocalizeOptions, localize_matches
 
+Case = tuple[str, int, float]
 ALL = 0  # a load of all matches
 MOST_WRONG = 0.5  # what lines are required to bear; larger shares are shown only
 
@@ -47,6 +48,11 @@ class Strained:
     draw: int
     sight: Sight
     position_error: float
+
+    @property
+    def case(self) -> Case:
+        """Scene and load."""
+        return self.place, self.matches, self.wrong_share
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
@@ -116,7 +122,11 @@ def loaded(
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """Medians under one load: errors from points and from lines, their ratio, and how many lines found no pose."""
+    """Medians under one load: errors from points and from lines, their ratio, and how many found no pose.
+
+    Scenes differ in size and in how good their maps are, and the median of all jumps between them. `ratio_within` therefore
+    counts each error in medians of the points' errors of its own scene and load.
+    """
 
     matches: int
     wrong_share: float
@@ -125,6 +135,7 @@ class Cell:
     points_median: float
     lines_median: float
     ratio: float
+    ratio_within: float
     refused_points: int
     refused_lines: int
 
@@ -156,9 +167,10 @@ def cells(strained: Sequence[Strained]) -> list[Cell]:
 
 
 def _cell(group: Sequence[Strained], sight: Sight, matches: int, share: float) -> Cell:
-    points = np.array([item.position_error for item in group if item.sight == "points"])
-    lines = np.array([item.position_error for item in group if item.sight == sight])
-    points_median, lines_median = float(np.median(points)), float(np.median(lines))
+    units = points_medians(group)
+    points, lines = ([item for item in group if item.sight == kind] for kind in ("points", sight))
+    points_median, lines_median = (float(np.median([item.position_error for item in items])) for items in (points, lines))
+    within = [float(np.median([item.position_error / units[item.case] for item in items])) for items in (points, lines)]
     return Cell(
         matches=matches,
         wrong_share=share,
@@ -166,7 +178,21 @@ def _cell(group: Sequence[Strained], sight: Sight, matches: int, share: float) -
         count=len(lines),
         points_median=points_median,
         lines_median=lines_median,
-        ratio=lines_median / points_median if math.isfinite(points_median) and points_median > 0 else math.nan,
-        refused_points=int(np.isinf(points).sum()),
-        refused_lines=int(np.isinf(lines).sum()),
+        ratio=_ratio(lines_median, points_median),
+        ratio_within=_ratio(within[1], within[0]),
+        refused_points=sum(math.isinf(item.position_error) for item in points),
+        refused_lines=sum(math.isinf(item.position_error) for item in lines),
     )
+
+
+def points_medians(strained: Sequence[Strained]) -> dict[Case, float]:
+    """Median error of points for each scene and load."""
+    errors: dict[Case, list[float]] = {}
+    for item in strained:
+        if item.sight == "points":
+            errors.setdefault(item.case, []).append(item.position_error)
+    return {case: float(np.median(values)) for case, values in errors.items()}
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if 0 < below < math.inf else math.nan

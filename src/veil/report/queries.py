@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veil.evaluate.queries import Verdict
-from veil.evaluate.strain import ALL, Strained, cells
+from veil.evaluate.strain import ALL, Strained, cells, points_medians
 from veil.files.atomic import replacing
 
 _COLORS = {"points": "#1d4ed8", "random lines": "#c2410c", "aligned lines": "#d99a2b"}
@@ -40,9 +40,9 @@ def _errors(axis: Any, strained: Sequence[Strained]) -> None:
     loads = list(dict.fromkeys((cell.matches, cell.wrong_share) for cell in cells(strained) if cell.matches >= 0))
     for column, load in enumerate(loads):
         group = [item for item in strained if (item.matches, item.wrong_share) == load]
-        units = _units(group)
+        units = points_medians(group)
         for offset, (sight, color) in enumerate(_COLORS.items()):
-            errors = np.array([item.position_error / units[item.place] for item in group if item.sight == sight])
+            errors = np.array([item.position_error / units[item.case] for item in group if item.sight == sight])
             x = column + 0.25 * (offset - 1)
             (low, high), middle = np.quantile(errors, [0.25, 0.75], method="nearest"), np.median(errors)
             label = sight if column == 0 else None
@@ -60,14 +60,6 @@ def _errors(axis: Any, strained: Sequence[Strained]) -> None:
     axis.set_title("the same matches from points and from lines\n(median and middle half; x: no pose)", fontsize=10)
     axis.legend(fontsize=8, loc="upper left")
     axis.grid(axis="y", alpha=0.3)
-
-
-def _units(group: Sequence[Strained]) -> dict[str, float]:
-    places = {item.place for item in group}
-    return {
-        place: float(np.median([item.position_error for item in group if item.place == place and item.sight == "points"]))
-        for place in places
-    }
 
 
 def _evidence(axis: Any, verdicts: Sequence[Verdict], threshold: float) -> None:
