@@ -38,6 +38,7 @@ def _errors(axis: Any, strained: Sequence[Strained]) -> None:
     Scenes differ in size and in how good their maps are, so an error counts in medians of the points' errors of its scene.
     """
     loads = list(dict.fromkeys((cell.matches, cell.wrong_share) for cell in cells(strained) if cell.matches >= 0))
+    shown: list[float] = []
     for column, load in enumerate(loads):
         group = [item for item in strained if (item.matches, item.wrong_share) == load]
         units = points_medians(group)
@@ -48,17 +49,18 @@ def _errors(axis: Any, strained: Sequence[Strained]) -> None:
             label = sight if column == 0 else None
             if np.isfinite(middle):
                 axis.plot([x, x], [low, min(high, 1e3)], color=color, linewidth=3, alpha=0.35, solid_capstyle="butt")
+                shown.append(float(middle))
                 axis.plot(x, middle, "o", color=color, markersize=5, label=label)
             else:
                 axis.plot(x, 1, "x", color=color, label=label, transform=axis.get_xaxis_transform(), clip_on=False)
     axis.axhline(1.3, color="black", linewidth=0.8, linestyle="--")
-    axis.text(len(loads) - 0.5, 1.3, " 1.3", va="center", fontsize=8)
+    axis.text(1.005, 1.3, "1.3", va="center", fontsize=8, transform=axis.get_yaxis_transform())
     axis.set_xticks(range(len(loads)), [f"{n if n != ALL else 'all'}\n{100 * share:.0f} %" for n, share in loads], fontsize=8)
-    axis.set_yscale("log")
+    axis.set_ylim(0, max(2.0, 1.2 * max(shown, default=1.0)))  # bars may leave the picture, medians do not
     axis.set_xlabel("matches, and share of them that is wrong")
     axis.set_ylabel("position error / median of the scene's points")
     axis.set_title("the same matches from points and from lines\n(median and middle half; x: no pose)", fontsize=10)
-    axis.legend(fontsize=8, loc="upper left")
+    axis.legend(fontsize=8, loc="lower left", ncols=3)
     axis.grid(axis="y", alpha=0.3)
 
 
@@ -73,7 +75,7 @@ def _evidence(axis: Any, verdicts: Sequence[Verdict], threshold: float) -> None:
     for kind, color, name in ((True, _TRUE, "held-out photographs"), (False, _FALSE, "other places and noise")):
         axis.hist(strengths[kind], edges, color=color, alpha=0.75, label=f"{name} ({len(strengths[kind])})")
     axis.axvline(threshold, color="black", linewidth=1, linestyle="--")
-    axis.annotate("accepted", (threshold, 0.97), xycoords=("data", "axes fraction"), xytext=(4, 0), textcoords="offset points")
+    axis.annotate("accepted", (threshold, 0.93), xycoords=("data", "axes fraction"), xytext=(4, 0), textcoords="offset points")
     axis.set_xlabel("-log10 of the expected number of chance poses")
     axis.set_ylabel("queries")
     axis.set_title("queries from lines", fontsize=10)
