@@ -12,11 +12,12 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
-from jaxtyping import Float64, Int64, UInt64
+from jaxtyping import Bool, Float64, Int64, UInt64
 
-from veil.errors import InputError
+from veil.errors import InputError, RangeError, ReleaseRefused
 
 KEY_BYTES = 32
 
@@ -34,7 +35,7 @@ class Secret:
     @staticmethod
     def generate() -> Secret:
         """A new secret from the operating system's CSPRNG."""
-        return Secret(os.urandom(KEY_BYTES))
+        return Secret(_entropy())
 
     @property
     def fingerprint(self) -> str:
@@ -76,7 +77,18 @@ def memoized(secret: Secret) -> Secure:
 
 def fresh() -> Secure:
     """A chance that never repeats; two fresh releases of one image give it away, so the ledger asks first."""
-    return Secure(os.urandom(KEY_BYTES))
+    return Secure(_entropy())
+
+
+def _entropy() -> bytes:
+    """A key from the operating system. Raises ReleaseRefused if it has none: nothing is drawn from anything weaker."""
+    try:
+        key = os.urandom(KEY_BYTES)
+    except (OSError, NotImplementedError) as error:
+        raise ReleaseRefused(f"the operating system gave no randomness ({error}); nothing was released, try again") from None
+    if len(key) != KEY_BYTES:
+        raise ReleaseRefused(f"the operating system gave {len(key)} of {KEY_BYTES} random bytes; nothing was released")
+    return key
 
 
 def seeded(name: str) -> Seeded:
@@ -124,4 +136,62 @@ def distinct_below(words: UInt64[np.ndarray, "rows picks"], bound: int) -> Int64
         candidate = below(words[:, column], top + 1)
         seen = (chosen[:, :column] == candidate[:, None]).any(axis=1)
         chosen[:, column] = np.where(seen, top, candidate)
+    return chosen
+
+
+def integers_below(chance: Chance, contexts: Sequence[bytes], bounds: Sequence[int]) -> Int64[np.ndarray, "rows bounds"]:
+    """For each context, integers that are exactly uniform in 0..bound-1, one for each of `bounds` (at most 2^63).
+
+    Remainders of 64-bit words; a word above the largest multiple of its bound is drawn again.
+    """
+    if not all(1 <= bound <= 1 << 63 for bound in bounds):
+        raise RangeError(f"bounds must lie between 1 and 2^63, got {min(bounds)} to {max(bounds)}")
+    divisors = np.array(bounds, dtype=np.uint64)
+    last = np.array([(1 << 64) - 1 - (1 << 64) % bound for bound in bounds], dtype=np.uint64)
+    words = chance.words(contexts, len(bounds))
+    round_index = 0
+    while (refused := words > last).any():
+        rows = np.flatnonzero(refused.any(axis=1)).tolist()
+        round_index += 1
+        again = chance.words([b"again %d|" % round_index + contexts[row] for row in rows], len(bounds))
+        words[rows] = np.where(refused[rows], again, words[rows])
+    return (words % divisors).astype(np.int64)
+
+
+def bernoulli(chance: Chance, contexts: Sequence[bytes], probability: Fraction) -> Bool[np.ndarray, "rows"]:
+    """For each context, True with exactly `probability`, a rational number.
+
+    A uniform real is drawn 64 binary digits at a time and compared with `probability` until they differ, mostly at once.
+    """
+    if not 0 <= probability <= 1:
+        raise RangeError(f"probability must lie in [0, 1], got {probability!r}")
+    if probability == 1:
+        return np.ones(len(contexts), dtype=bool)
+    found = np.zeros(len(contexts), dtype=bool)
+    undecided = np.arange(len(contexts))
+    rest, round_index = probability, 0
+    while undecided.size:
+        digit, rest = divmod(rest * (1 << 64), 1)
+        words = chance.words([b"digit %d|" % round_index + contexts[row] for row in undecided.tolist()], 1)[:, 0]
+        found[undecided] = words < np.uint64(digit)
+        undecided = undecided[words == np.uint64(digit)]
+        round_index += 1
+        if rest == 0:
+            break  # its digits end here: an equal uniform is not below it
+    return found
+
+
+def subsets_below(chance: Chance, contexts: Sequence[bytes], bound: int, size: int) -> Int64[np.ndarray, "rows size"]:
+    """For each context, `size` distinct integers in 0..bound-1, every set exactly equally likely (Floyd's sampling).
+
+    The order within a row is not uniform: use the row as a set. Raises RangeError if fewer than `size` integers exist.
+    """
+    if not 0 <= size <= bound:
+        raise RangeError(f"cannot draw {size} distinct integers below {bound}")
+    tops = [bound - size + column for column in range(size)]
+    candidates = integers_below(chance, contexts, [top + 1 for top in tops]) if size else np.empty((len(contexts), 0), np.int64)
+    chosen = np.full((len(contexts), size), -1, dtype=np.int64)
+    for column, top in enumerate(tops):
+        seen = (chosen[:, :column] == candidates[:, column, None]).any(axis=1)
+        chosen[:, column] = np.where(seen, top, candidates[:, column])
     return chosen

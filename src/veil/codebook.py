@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, UInt8
+from jaxtyping import Float, Float32, Float64, Int64, UInt8
 
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Points
@@ -93,6 +93,19 @@ class Codebook:
         """The words as unit vectors."""
         values = self.stored.astype(np.float64)
         return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+
+    def nearest(self, unit_vectors: Float32[np.ndarray, "vectors dim"], count: int = 1) -> Int64[np.ndarray, "..."]:
+        """The word nearest to each vector, (vectors,), or for `count` > 1 the nearest ones, closest first, (vectors, count).
+
+        Exact search through faiss.
+        """
+        import faiss
+
+        if not 1 <= count <= len(self):
+            raise RangeError(f"count must be between 1 and {len(self)} words, got {count!r}")
+        # For unit vectors the largest product is the least distance.
+        _, found = faiss.knn(np.ascontiguousarray(unit_vectors), self.words, count, metric=faiss.METRIC_INNER_PRODUCT)
+        return found[:, 0] if count == 1 else found
 
     @cached_property
     def digest(self) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Bool, Float32, Float64, UInt32
 
 from veil.errors import InputError
 from veil.guarantee import Guarantee, NoProof
 from veil.space import Space
+from veil.subset import SubsetMechanism
 
 PUBLIC_POINTS = NoProof(
     reason="Raw descriptors: anyone who holds them can invert them into images of the scene. Publish only public scenes."
@@ -72,7 +73,49 @@ class Subspaces:
         return replace(self, origin=self.origin[rows], basis=self.basis[rows])
 
 
-Form = Points | Subspaces
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subsets:
+    """A random subset of a public dictionary's words in place of each descriptor; its mechanism is its guarantee.
+
+    `words` holds word ids in ascending order, `dictionary` is the SHA-256 (hex) of the codebook that they number.
+    `releasable` is False for what a seeded study made.
+    """
+
+    words: UInt32[np.ndarray, "_ _"]
+    mechanism: SubsetMechanism
+    space: Space
+    dictionary: str
+    releasable: bool
+
+    def __post_init__(self) -> None:
+        _require_shape(self.words, (len(self.words), self.mechanism.m), "words")
+        if len(self.words) and int(self.words[:, -1].max()) >= self.mechanism.words:
+            raise InputError(f"a word id lies outside the dictionary of {self.mechanism.words} words")
+        if not (self.words[:, 1:] > self.words[:, :-1]).all():
+            raise InputError("a feature's words must be distinct and in ascending order: another order gives the true one away")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def m(self) -> int:
+        """Words of every subset."""
+        return self.mechanism.m
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Epsilon for each feature; none if it is infinite."""
+        return self.mechanism.guarantee
+
+    def take(self, rows: np.ndarray) -> Subsets:
+        """The form restricted to `rows` (indices or a mask)."""
+        return replace(self, words=self.words[rows])
+
+
+# What a distance compares, what a message may carry, and both.
+Flat = Points | Subspaces
+Released = Subspaces | Subsets
+Form = Points | Subspaces | Subsets
 
 
 def canonical(

@@ -20,11 +20,12 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.atomic import writing
-from veil.forms import Form, Lines, Points, Subspaces, canonical, lifted_guarantee
+from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import as_colmap, from_colmap
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.scene import MappedImage, Scene
 from veil.space import Space
+from veil.subset import SubsetMechanism
 
 FORMAT = 1
 
@@ -177,6 +178,9 @@ def _write_form(group: h5py.Group, form: Form) -> None:
     if isinstance(form, Points):
         group["vectors"] = form.vectors
         return
+    if isinstance(form, Subsets):
+        _write_words(group, form)
+        return
     group.attrs["profile"] = form.profile
     group["origin"] = form.origin
     group["basis"] = form.basis
@@ -188,6 +192,8 @@ def _read_form(group: h5py.Group, space: Space) -> Form:
         if not np.isfinite(vectors).all():
             raise FileFormatError("descriptors contain NaN or infinity")
         return Points(vectors=vectors, space=space)
+    if "words" in group:
+        return _read_words(group, space)
     origin, basis = canonical(np.asarray(group["origin"], dtype=np.float64), np.asarray(group["basis"], dtype=np.float64))
     profile = str(group.attrs["profile"])
     return Subspaces(
@@ -196,6 +202,26 @@ def _read_form(group: h5py.Group, space: Space) -> Form:
         space=space,
         guarantee=lifted_guarantee(profile),
         profile=profile,
+        releasable=True,
+    )
+
+
+def _write_words(group: h5py.Group, form: Subsets) -> None:
+    group["words"] = form.words
+    group.attrs["dictionary"] = form.dictionary
+    group.attrs["dictionary_words"] = form.mechanism.words
+    group.attrs["epsilon"] = form.mechanism.epsilon
+
+
+def _read_words(group: h5py.Group, space: Space) -> Subsets:
+    words = np.asarray(group["words"], dtype=np.uint32)
+    return Subsets(
+        words=words,
+        mechanism=SubsetMechanism(
+            words=int(group.attrs["dictionary_words"]), epsilon=float(group.attrs["epsilon"]), m=words.shape[1]
+        ),
+        space=space,
+        dictionary=str(group.attrs["dictionary"]),
         releasable=True,
     )
 

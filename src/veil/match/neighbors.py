@@ -8,9 +8,10 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil import kernels
-from veil.errors import InputError, RangeError
-from veil.forms import Form, Points
+from veil.errors import InputError, RangeError, SpaceError
+from veil.forms import Flat, Form, Points, Subsets
 from veil.kernels import Backend, NearestTwo
+from veil.match.words import mutual_best, shared_word_weights
 from veil.space import require_same
 
 
@@ -35,7 +36,10 @@ class MatchOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Matches:
-    """Pairs (left, right) of features with their distance and the worse of the two distance ratios."""
+    """Pairs (left, right) of features with their distance and the worse of the two distance ratios.
+
+    Words have no distance: there both are second best weight over best.
+    """
 
     indices: Int64[np.ndarray, "matches 2"]
     distances: Float64[np.ndarray, "matches"]
@@ -50,12 +54,15 @@ class Matches:
 
 
 def match(left: Form, right: Form, options: MatchOptions | None = None) -> Matches:
-    """Mutual nearest neighbors of two forms: point, point-to-subspace or subspace-to-subspace distance by their types.
+    """Mutual nearest neighbors of two forms: point, point-to-subspace or subspace-to-subspace distance by their types, or
+    mutually heaviest shared words.
 
     Raises SpaceError if the forms live in different spaces, InputError if m is so large that all distances are 0.
     An empty form gives no matches.
     """
     options = options or MatchOptions()
+    if isinstance(left, Subsets) or isinstance(right, Subsets):
+        return _match_words(left, right, options)
     require_same(left.space, right.space)
     if not isinstance(left, Points) and not isinstance(right, Points) and left.m + right.m >= left.space.dim:
         raise InputError(
@@ -68,13 +75,26 @@ def match(left: Form, right: Form, options: MatchOptions | None = None) -> Match
     return _mutual(nearest, options)
 
 
-def as_set(form: Form) -> kernels.Set:
+def as_set(form: Flat) -> kernels.Set:
     """A form as the kernels take it."""
     return (form.vectors, None) if isinstance(form, Points) else (form.origin, form.basis)
 
 
+def _match_words(left: Form, right: Form, options: MatchOptions) -> Matches:
+    if not (isinstance(left, Subsets) and isinstance(right, Subsets)):
+        raise SpaceError(
+            "words have no distance to descriptors or subspaces; against a map of descriptors they are matched through a "
+            "vocabulary (`veil localize --dictionary`)"
+        )
+    indices, ratios = mutual_best(shared_word_weights(left, right))
+    passed = np.ones(len(indices), dtype=bool) if options.max_ratio is None else ratios <= options.max_ratio
+    return Matches(indices=indices[passed], distances=ratios[passed], ratios=ratios[passed])
+
+
 def distance_name(left: Form, right: Form) -> str:
-    """ "point", "p2s" or "s2s": which distance `match` uses."""
+    """ "point", "p2s" or "s2s": which distance `match` uses; "words" if it counts shared words."""
+    if isinstance(left, Subsets) or isinstance(right, Subsets):
+        return "words"
     return ("point", "p2s", "s2s")[(not isinstance(left, Points)) + (not isinstance(right, Points))]
 
 

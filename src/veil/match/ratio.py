@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from veil.errors import InputError
-from veil.forms import Form, Points
+from veil.forms import Form, Points, Subspaces
 from veil.match.neighbors import distance_name
 
 
@@ -44,6 +44,8 @@ def calibrated(left: Form, right: Form) -> float:
 
 def ratio_key(left: Form, right: Form) -> str:
     """descriptor/profile/m/distance, as in the table."""
-    lifted = [form for form in (left, right) if not isinstance(form, Points)]
-    profile, m = (lifted[0].profile, max(form.m for form in lifted)) if lifted else ("raw", 0)
+    lifted = [form for form in (left, right) if isinstance(form, Subspaces)]
+    profile, m = (
+        (lifted[0].profile, max(form.m for form in lifted)) if lifted else ("raw" if isinstance(left, Points) else "words", 0)
+    )
     return f"{left.space.descriptor}-{left.space.normalization}/{profile}/{m}/{distance_name(left, right)}"
