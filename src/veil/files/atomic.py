@@ -18,14 +18,14 @@ def _umask() -> int:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, suffix: str | None = None) -> Iterator[Path]:
     """A temporary path beside `path`; moved onto it when the block ends well, removed when it does not.
 
-    Raises InputError if nothing can be written there.
+    It ends like `path`, by which libraries choose a format, or in `suffix`. Raises InputError if nothing can be written there.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=suffix or path.suffix)
         os.close(handle)
         os.chmod(name, 0o666 & ~_umask())  # mkstemp makes private files; a result should be as readable as any other
         temporary = Path(name)
@@ -47,7 +47,8 @@ def writing(path: Path) -> Iterator[None]:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` to `path` at once or not at all."""
-    with replacing(path) as temporary:
+    # A kill leaves the temporary file: named like the others, a half message would be taken for a message.
+    with replacing(path, suffix=".part") as temporary:
         temporary.write_bytes(data)
 
 
