@@ -190,6 +190,7 @@ def test_a_domain_that_underflows_keeps_its_law_in_logarithms() -> None:
         (dict(words=9, epsilon=math.nan, m=2), "epsilon must be >= 0"),
         (dict(words=9, epsilon=60.0, m=2), "rounds to 1"),
         (dict(words=256_000, epsilon=1000.0, m=2), "rounds to 1"),
+        (dict(words=256_000, epsilon=1e300, m=2), "rounds to 1"),  # e^epsilon has more digits than there is memory
     ],
 )
 def test_bad_parameters_are_refused(values: dict, said: str) -> None:

@@ -43,7 +43,9 @@ class SubsetMechanism:
             raise RangeError(f"m must be between 1 and words - 1 = {self.words - 1}, got {self.m!r}")
         if not self.epsilon >= 0:  # also catches NaN
             raise RangeError(f"epsilon must be >= 0, got {self.epsilon!r}; infinity sends the nearest word for certain")
-        if not math.isinf(self.epsilon) and float(self.truth) == 1.0:
+        # Log-odds first: the exact e^epsilon of a large epsilon has too many digits to be computed.
+        log_odds = math.log(self.m) + self.epsilon - math.log(self.words - self.m)
+        if not math.isinf(self.epsilon) and (log_odds > 40 or float(self.truth) == 1.0):
             raise RangeError(
                 f"with epsilon={self.epsilon:g}, m={self.m} and {self.words} words the true word is sent with a probability "
                 "that rounds to 1; use a smaller epsilon, or infinity if no privacy is wanted"
