@@ -93,6 +93,11 @@ class Subsets:
             raise InputError(f"a word id lies outside the dictionary of {self.mechanism.words} words")
         if not (self.words[:, 1:] > self.words[:, :-1]).all():
             raise InputError("a feature's words must be distinct and in ascending order: another order gives the true one away")
+        digits = set(self.dictionary)
+        if len(self.dictionary) != 64 or not digits <= set("0123456789abcdef") or digits == {"0"}:
+            raise InputError(
+                f"dictionary must be the SHA-256 (hex) of the codebook whose words these are, got {self.dictionary!r}"
+            )
 
     def __len__(self) -> int:
         return len(self.words)
@@ -190,13 +195,15 @@ class Lines:
     def __post_init__(self) -> None:
         _require_shape(self.coefficients, (len(self.coefficients), 3), "coefficients")
         _require_shape(self.aligned, (len(self.coefficients),), "aligned")
-        length = np.hypot(self.coefficients[:, 0], self.coefficients[:, 1])
-        if not np.isfinite(self.coefficients).all() or not (np.abs(length - 1) < 1e-4).all():
+        normals = self.coefficients[:, :2]
+        # Before any arithmetic: that of signaling NaNs, and the length of huge normals, are themselves invalid operations.
+        bounded = bool(np.isfinite(self.coefficients).all()) and bool((np.abs(normals) < 2).all())
+        if not bounded or not (np.abs(np.hypot(normals[:, 0], normals[:, 1]) - 1) < 1e-4).all():
             raise InputError("lines need finite coefficients with normals of unit length")
         if self.gravity is None and self.aligned.any():
             raise InputError("lines cannot be aligned with a gravity that is not given")
         if self.gravity is not None:
-            bounded = self.gravity.shape == (3,) and bool((np.abs(self.gravity) < 2).all())  # also catches NaN and overflow
+            bounded = self.gravity.shape == (3,) and bool(np.isfinite(self.gravity).all() and (np.abs(self.gravity) < 2).all())
             if not bounded or not abs(float(np.linalg.norm(self.gravity)) - 1) < 1e-6:
                 raise InputError("gravity must be a unit vector")
 
