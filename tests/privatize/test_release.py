@@ -13,6 +13,7 @@ from veil.attacks.repeat import intersect
 from veil.chance import Chance
 from veil.codebook import Provenance
 from veil.errors import InputError, ReleaseRefused
+from veil.forms import Subspaces
 from veil.privatize.profile import Profile, hardened, paper
 from veil.privatize.release import Release, privatize, pseudonym
 from veil.wire import Upload, encode
@@ -113,5 +114,7 @@ def test_pseudonyms_hang_on_the_secret() -> None:
 
 
 def test_the_attack_needs_two_releases() -> None:
+    form = release(chance.fresh(), paper(2)).upload.form
+    assert isinstance(form, Subspaces)
     with pytest.raises(InputError, match="two or more"):
-        intersect([release(chance.fresh(), paper(2)).upload.form])
+        intersect([form])

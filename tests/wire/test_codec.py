@@ -15,7 +15,7 @@ from veil.forms import Subspaces
 from veil.geometry.camera import MODELS, Camera
 from veil.space import Space
 from veil.wire.codec import CHECKSUM_BYTES, MAX_FEATURES, decode, encode
-from veil.wire.message import Upload
+from veil.wire.message import Message, Upload
 from worlds import camera, generator, sift_like, subspaces, unit
 
 SMALL = Space(descriptor="sift", normalization="L2", dim=8)
@@ -25,6 +25,11 @@ def upload(space: Space = SMALL, *, count: int = 5, m: int = 2) -> Upload:
     random = generator(f"codec {space} {count} {m}")
     form = subspaces(random, unit(sift_like(random, count, space.dim)), m, space)
     return Upload(camera=camera(), keypoints=random.uniform(0, 400, (count, 2)).astype(np.float32), form=form)
+
+
+def form_of(sent: Message) -> Subspaces:
+    assert isinstance(sent.form, Subspaces)
+    return sent.form
 
 
 def with_form(changed: Subspaces) -> Upload:
@@ -63,7 +68,7 @@ def test_every_part_of_the_space_survives_exactly(space: Space) -> None:
 
 def test_what_decode_would_refuse_is_not_encoded() -> None:
     """No features, a name that the header would cut off, numbers that are none: refused on the device."""
-    good = upload().form
+    good = form_of(upload())
     nothing = good.take(np.arange(0))
     far = replace(good, origin=good.origin * np.float32(1e5))
     broken = replace(good, basis=good.basis * np.float32(np.nan))
@@ -77,9 +82,8 @@ def test_what_decode_would_refuse_is_not_encoded() -> None:
     ):
         with pytest.raises(InputError, match=words):
             encode(with_form(form), dtype="float16")
-    assert (
-        decode(encode(with_form(replace(good, profile="sixteen letters!")), dtype="float16")).form.profile == "sixteen letters!"
-    )
+    got = decode(encode(with_form(replace(good, profile="sixteen letters!")), dtype="float16"))
+    assert form_of(got).profile == "sixteen letters!"
 
 
 def test_the_number_of_features_is_limited() -> None:
@@ -120,7 +124,7 @@ def test_other_precisions_are_refused_even_if_the_length_fits(item_bytes: int) -
     sent = upload()
     body = bytearray(encode(sent, dtype="float16")[:-CHECKSUM_BYTES])
     body[6] = item_bytes
-    payload = 2 * (sent.form.origin.size + sent.form.basis.size)
+    payload = 2 * (form_of(sent).origin.size + form_of(sent).basis.size)
     with pytest.raises(WireError, match="precision"):
         decode(resealed(bytes(body[:-payload]) + bytes(item_bytes * payload // 2)))
 
@@ -131,8 +135,8 @@ def test_distances_between_uploads_survive_half_precision() -> None:
     got = decode(encode(sent, dtype="float16"))
     for i in range(12):
         for j in range(i):
-            before = _gap(sent.form, i, j)
-            assert _gap(got.form, i, j) == pytest.approx(before, abs=3e-3)
+            before = _gap(form_of(sent), i, j)
+            assert _gap(form_of(got), i, j) == pytest.approx(before, abs=3e-3)
             assert before > 0.05  # so that the tolerance means something
 
 

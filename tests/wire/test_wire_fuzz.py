@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError, VeilError, WireError
-from veil.forms import Lines
+from veil.forms import Lines, Subspaces
 from veil.kernels import reference
 from veil.space import Space
 from veil.wire.codec import CHECKSUM_BYTES, decode, encode
@@ -52,7 +52,7 @@ def test_what_is_encoded_is_decoded(dtype, tolerance: float) -> None:
     """Inverse pair: everything but the last digits; distances survive the rounding."""
     sent = upload(40, 64, 4)
     got = decode(encode(sent, dtype=dtype))
-    assert isinstance(got, Upload)
+    assert isinstance(got, Upload) and isinstance(got.form, Subspaces) and isinstance(sent.form, Subspaces)
     assert (got.camera, got.form.space, got.form.profile) == (sent.camera, sent.form.space, sent.form.profile)
     assert got.form.releasable
     np.testing.assert_array_equal(got.keypoints, sent.keypoints)
@@ -125,6 +125,7 @@ def survives(message: bytes) -> bool:
         assert str(error)
         return False
     assert np.isfinite(got.keypoints if isinstance(got, Upload) else got.lines.coefficients).all()
+    assert isinstance(got.form, Subspaces)
     assert np.isfinite(got.form.origin).all() and np.isfinite(got.form.basis).all()
     assert 1 <= got.form.m < got.form.space.dim
     return True
@@ -206,3 +207,19 @@ def _peak(message: bytes) -> int:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     return peak
+
+
+@pytest.mark.parametrize("bits", [0x7F800001, 0x7FA00000, 0x7FC00000, 0x7F800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x60000000])
+def test_lines_of_no_length(bits: int) -> None:
+    """NaNs that signal, infinities and the largest floats are refused, and no arithmetic is done with them."""
+    message = encode(line_upload(), dtype="float16")
+    start = HEAD.size + 4 * 8 + 24
+    for index in range(2):
+        body = bytearray(message[:-CHECKSUM_BYTES])
+        for other in range(index, 2):
+            struct.pack_into("<I", body, start + 4 * other, bits)
+        assert not survives(sealed(bytes(body)))
+    for high in (0x7FF00000, 0x7FF40000, 0x7FEFFFFF):
+        body = bytearray(message[:-CHECKSUM_BYTES])
+        struct.pack_into("<II", body, start - 24, 1, high)
+        assert not survives(sealed(bytes(body)))

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from veil.errors import InputError
-from veil.forms import Lines, Subspaces
+from veil.forms import Lines, Released
 from veil.geometry.camera import Camera
 
 
@@ -18,7 +18,7 @@ class Upload:
 
     camera: Camera
     keypoints: Float32[np.ndarray, "_ _"]
-    form: Subspaces
+    form: Released
 
     def __post_init__(self) -> None:
         if self.keypoints.shape != (len(self.form), 2):
@@ -36,7 +36,7 @@ class LineUpload:
 
     camera: Camera
     lines: Lines
-    form: Subspaces
+    form: Released
 
     def __post_init__(self) -> None:
         if len(self.lines) != len(self.form):

@@ -1,0 +1,67 @@
+"""Words in a message: the dictionary's hash and the packed ids (docs/reference/wire.md)."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from veil.errors import InputError, RangeError, WireError
+from veil.forms import Subsets
+from veil.space import Space
+from veil.subset import SubsetMechanism
+from veil.wire.head import MAX_M, Head
+from veil.wire.packing import packed, packed_sizes, unpacked
+
+# words of the dictionary, epsilon, bytes of packed ids
+_OWN = struct.Struct("<IdI")
+_DICTIONARY_BYTES = 32
+_MAX_UINT32 = (1 << 32) - 1
+
+
+def own_and_payload(form: Subsets) -> tuple[bytes, bytes]:
+    """The form's part of the header; the dictionary and the ids. Raises InputError if they do not fit."""
+    mechanism = form.mechanism
+    if mechanism.words > _MAX_UINT32 or form.m > MAX_M:
+        raise InputError(
+            f"a message holds at most {MAX_M} words a feature out of {_MAX_UINT32}, got {form.m} out of {mechanism.words}"
+        )
+    if packed_sizes(len(form), form.m, mechanism.words)[-1] > _MAX_UINT32:
+        raise InputError(f"{len(form)} features of {form.m} words each make too long a message; extract fewer")
+    ids = packed(form.words, mechanism.words)
+    own = _OWN.pack(mechanism.words, abs(mechanism.epsilon), len(ids))  # abs: zero has one sign on the wire
+    return own, bytes.fromhex(form.dictionary) + ids
+
+
+def payload_bytes(head: Head) -> int:
+    """Length of the payload that the header asks for; possible for ids of its mechanism."""
+    mechanism, length = _read_own(head)
+    if length not in packed_sizes(head.features, mechanism.m, mechanism.words):
+        raise WireError(
+            f"{head.features} sets of {mechanism.m} out of {mechanism.words} words cannot take the header's {length} bytes"
+        )
+    return _DICTIONARY_BYTES + length
+
+
+def read_payload(message: bytes, head: Head, space: Space) -> Subsets:
+    """The form of a message whose length was checked. Raises WireError or InputError for what is no form."""
+    mechanism, length = _read_own(head)
+    ids_offset = head.payload_offset + _DICTIONARY_BYTES
+    ids = memoryview(message)[ids_offset : ids_offset + length]
+    return Subsets(
+        words=unpacked(ids, head.features, mechanism.m, mechanism.words),
+        mechanism=mechanism,
+        space=space,
+        dictionary=message[head.payload_offset : ids_offset].hex(),
+        releasable=True,
+    )
+
+
+def _read_own(head: Head) -> tuple[SubsetMechanism, int]:
+    """The mechanism, and the number of bytes of packed ids."""
+    words, epsilon, length = _OWN.unpack(head.own)
+    if math.copysign(1.0, epsilon) < 0:
+        raise WireError(f"the header gives a negative epsilon: {epsilon!r}")
+    try:
+        return SubsetMechanism(words=words, epsilon=epsilon, m=head.m), length
+    except RangeError as error:
+        raise WireError(f"the header gives no mechanism: {error}") from None

@@ -1,0 +1,154 @@
+"""The fixed part of a message, common to all kinds (docs/reference/wire.md)."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from veil.errors import InputError, WireError
+from veil.geometry.camera import MODELS, Camera
+from veil.space import NORMALIZATIONS, Space
+
+MAGIC = b"VEIL"
+VERSION = 1
+MAX_FEATURES = 1 << 17
+
+# magic, version, kind, item bytes, camera model, flags, normalization, width, height, features, dim, m,
+# dither steps, descriptor, the form's own, codebook digest
+_HEAD = struct.Struct("<4sBBBBBBHHIHHf32s16s32s")
+HEAD_BYTES = _HEAD.size
+OWN_BYTES = 16
+MAX_M = (1 << 16) - 1
+_LAST_KIND = 4
+_FOCAL_KNOWN, _GRAVITY_KNOWN = 1, 2
+_MODEL_NAMES = tuple(MODELS)
+
+
+class Head(NamedTuple):
+    """The fixed part, field by field as `_HEAD` packs it; what `own` means depends on the form."""
+
+    magic: bytes
+    version: int
+    kind: int
+    item_bytes: int
+    model: int
+    flags: int
+    normalization: int
+    width_px: int
+    height_px: int
+    features: int
+    dim: int
+    m: int
+    dither_steps: float
+    descriptor: bytes
+    own: bytes
+    codebook: bytes
+
+    @property
+    def has_words(self) -> bool:
+        return self.kind > 2
+
+    @property
+    def has_lines(self) -> bool:
+        return self.kind % 2 == 0
+
+    @property
+    def gravity_is_known(self) -> bool:
+        return bool(self.flags & _GRAVITY_KNOWN)
+
+    @property
+    def sight_offset(self) -> int:
+        """Where positions or lines begin."""
+        return HEAD_BYTES + 8 * MODELS[_MODEL_NAMES[self.model]]
+
+    @property
+    def payload_offset(self) -> int:
+        """Where the form begins."""
+        flags_of_lines = (self.features + 7) // 8
+        return self.sight_offset + (24 + 12 * self.features + flags_of_lines if self.has_lines else 8 * self.features)
+
+    def pack(self) -> bytes:
+        """The fixed part as bytes."""
+        return _HEAD.pack(*self)
+
+
+def head_of(
+    camera: Camera,
+    space: Space,
+    *,
+    features: int,
+    m: int,
+    has_words: bool,
+    has_lines: bool,
+    gravity_is_known: bool,
+    item_bytes: int,
+    own: bytes,
+) -> Head:
+    """The fixed part of a message about an image of `camera` whose form lives in `space`."""
+    return Head(
+        magic=MAGIC,
+        version=VERSION,
+        kind=1 + has_lines + 2 * has_words,
+        item_bytes=item_bytes,
+        model=_MODEL_NAMES.index(camera.model),
+        flags=_FOCAL_KNOWN * camera.focal_is_known | _GRAVITY_KNOWN * gravity_is_known,
+        normalization=NORMALIZATIONS.index(space.normalization),
+        width_px=camera.width_px,
+        height_px=camera.height_px,
+        features=features,
+        dim=space.dim,
+        m=m,
+        dither_steps=space.dither_steps,
+        descriptor=space.descriptor.encode("ascii"),
+        own=own,
+        codebook=bytes.fromhex(space.codebook) if space.codebook else bytes(32),
+    )
+
+
+def read_head(message: bytes) -> Head:
+    """The fixed part of `message`, which must be longer. Raises WireError for fields that no form may have."""
+    head = Head(*_HEAD.unpack_from(message))
+    if head.magic != MAGIC:
+        raise WireError("this is not a veil message; give a file that `veil privatize` wrote")
+    if head.version != VERSION:
+        raise WireError(f"message version {head.version} is not supported (this veil reads {VERSION}); update veil")
+    if not 1 <= head.kind <= _LAST_KIND or head.item_bytes not in ((0,) if head.has_words else (2, 4)):
+        raise WireError("the header names a kind or precision that does not exist; a newer veil may read it")
+    if head.model >= len(_MODEL_NAMES) or head.normalization >= len(NORMALIZATIONS):
+        raise WireError("the header names a camera model or normalization that does not exist")
+    if head.flags & ~(_FOCAL_KNOWN | _GRAVITY_KNOWN * head.has_lines):
+        raise WireError("the header holds an unknown flag")
+    if not 1 <= head.features <= MAX_FEATURES:
+        raise WireError(f"the header asks for {head.features} features; a message holds 1 to {MAX_FEATURES}")
+    return head
+
+
+def camera_and_space(message: bytes, head: Head) -> tuple[Camera, Space]:
+    """Raises WireError if there is no such camera or space."""
+    model = _MODEL_NAMES[head.model]
+    try:
+        space = Space(
+            descriptor=text(head.descriptor, "descriptor"),
+            normalization=NORMALIZATIONS[head.normalization],
+            dim=head.dim,
+            codebook=head.codebook.hex() if any(head.codebook) else "",
+            dither_steps=head.dither_steps,
+        )
+        camera = Camera(
+            model=model,
+            width_px=head.width_px,
+            height_px=head.height_px,
+            params=struct.unpack_from(f"<{MODELS[model]}d", message, HEAD_BYTES),
+            focal_is_known=bool(head.flags & _FOCAL_KNOWN),
+        )
+    except InputError as error:
+        raise WireError(f"the header holds impossible values: {error}") from None
+    return camera, space
+
+
+def text(field: bytes, name: str) -> str:
+    """The name in a field that is padded with zeros."""
+    stripped = field.rstrip(b"\0")
+    if not stripped.isascii() or not stripped or not stripped.decode("ascii").isprintable():
+        raise WireError(f"the {name} name is not printable ASCII")
+    return stripped.decode("ascii")
