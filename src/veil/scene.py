@@ -43,11 +43,15 @@ class MappedImage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scene:
-    """World coordinates of arbitrary scale unless the images' poses were metric."""
+    """World coordinates of arbitrary scale unless the images' poses were metric.
+
+    `measured_down` is gravity in the world (unit vector) where it was given apart from the images' lines.
+    """
 
     images: Mapping[str, MappedImage]
     points: Float64[np.ndarray, "points 3"]
     mean_reprojection_error_px: float
+    measured_down: Float64[np.ndarray, "3"] | None = None
 
     def __post_init__(self) -> None:
         if not self.images or len(self.points) == 0:
@@ -66,6 +70,13 @@ class Scene:
         return isinstance(next(iter(self.images.values())).form, Points)
 
     @property
+    def down(self) -> Float64[np.ndarray, "3"] | None:
+        """Gravity in the world: as measured, or the mean of what the images' lines say; None if nothing does."""
+        if self.measured_down is not None:
+            return self.measured_down
+        return mean_down({name: image.lines.gravity for name, image in self.images.items() if image.lines}, self.images)
+
+    @property
     def observation_count(self) -> int:
         """Observations of all images together."""
         return sum(len(image.keypoints) for image in self.images.values())
@@ -75,3 +86,20 @@ class Scene:
         """Diagonal of the box that holds the middle 90 % of the points along each axis, world units."""
         low, high = np.percentile(self.points, [5, 95], axis=0)
         return float(np.linalg.norm(high - low))
+
+
+def mean_down(
+    gravity: Mapping[str, Float64[np.ndarray, "3"] | None], images: Mapping[str, MappedImage]
+) -> Float64[np.ndarray, "3"] | None:
+    """Mean direction in the world of readings in the cameras' frames, those more than 10 degrees off it left out."""
+    readings = [
+        images[name].cam_from_world.rotation.T @ down for name, down in gravity.items() if down is not None and name in images
+    ]
+    if not readings:
+        return None
+    down = np.array(readings)
+    middle = np.median(down, axis=0)
+    near = down[down @ middle > np.cos(np.radians(10)) * np.linalg.norm(middle)]
+    mean = near.mean(axis=0) if len(near) else middle
+    length = float(np.linalg.norm(mean))
+    return mean / length if length > 0.5 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -304,3 +305,49 @@ def test_the_real_sets_read(veil_data: Path) -> None:
     assert len(phone.pictures) == len(phone.gravity) == 23 and not phone.cam_from_world
     berlin = read_scene(veil_data / "smartphone_berlin") if (veil_data / "smartphone_berlin" / "images").is_dir() else None
     assert berlin is None or berlin.gravity == {}
+
+
+def transforms(folder: Path, poses: dict[str, Rigid]) -> None:
+    """The table that instant-ngp would write: camera to world, y up and z backward."""
+    frames = []
+    for name, pose in poses.items():
+        matrix = np.eye(4)
+        matrix[:3, :3] = pose.rotation.T @ np.diag([1.0, -1.0, -1.0])
+        matrix[:3, 3] = pose.center
+        frames.append({"file_path": f"./images/{name}", "transform_matrix": matrix.tolist()})
+    content = {"fl_x": 10.0, "fl_y": 11.0, "cx": 6.0, "cy": 4.0, "w": 12.0, "h": 8.0, "k1": 0.01, "frames": frames}
+    (folder / "transforms.json").write_text(json.dumps(content))
+
+
+def test_a_table_of_transforms_gives_the_planted_cameras(tmp_path: Path) -> None:
+    photographs(tmp_path)
+    poses = planted()
+    transforms(tmp_path, poses)
+    scene = read_scene(tmp_path)
+    for name, pose in poses.items():
+        np.testing.assert_allclose(scene.cam_from_world[name].rotation, pose.rotation, atol=1e-9)
+        np.testing.assert_allclose(scene.cam_from_world[name].translation, pose.translation, atol=1e-9)
+        assert scene.cameras[name].params == (10.0, 11.0, 6.0, 4.0, 0.01, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda table: table.pop("frames"),
+        lambda table: table.pop("fl_x"),
+        lambda table: table["frames"].clear(),
+        lambda table: table["frames"][0].update(transform_matrix=[[1, 2], [3, 4]]),
+        lambda table: table["frames"][0].update(transform_matrix=(5 * np.eye(4)).tolist()),
+        lambda table: table["frames"][0].update(transform_matrix=np.diag([1.0, 1.0, -1.0, 1.0]).tolist()),
+        lambda table: table["frames"][0].update(file_path=3),
+        lambda table: [frame.update(file_path="other.png") for frame in table["frames"]],
+    ],
+)
+def test_a_damaged_table_of_transforms_is_refused(tmp_path: Path, damage: Callable[[dict], object]) -> None:
+    photographs(tmp_path)
+    transforms(tmp_path, planted())
+    table = json.loads((tmp_path / "transforms.json").read_text())
+    damage(table)
+    (tmp_path / "transforms.json").write_text(json.dumps(table))
+    with pytest.raises(FileFormatError):
+        read_scene(tmp_path)

@@ -1,8 +1,8 @@
 """Scenes with reference cameras for evaluations: Strecha's layout, or photographs beside a COLMAP text model.
 
 A scene is a folder with `images/` and either `K.txt` and `gt_dense_cameras/NAME.camera` (C. Strecha et al., CVPR 2008) or
-`cameras.txt` and `images.txt` (there, in `sparse/`, in `sparse/0/` or in another folder below), or neither; and, if gravity
-was measured, a table `image,x,y,z` in `gravity.csv` (or any other .csv that reads as one).
+`cameras.txt` and `images.txt` (there, in `sparse/`, in `sparse/0/` or in another folder below), or `transforms.json`, or
+none; and, if gravity was measured, a table `image,x,y,z` in `gravity.csv` (or any other .csv that reads as one).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from veil.files.atomic import read_bytes
 from veil.files.colmap_text import read_cameras, read_images
 from veil.files.gravity import read_gravity
 from veil.files.pictures import find_pictures
+from veil.files.transforms import read_transforms
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 
@@ -55,6 +56,8 @@ def read_scene(folder: Path) -> ReferenceScene:
         down = np.array([0.0, 0.0, 1.0])
     elif (model := _text_model(folder)) is not None:
         cameras, poses = _colmap(model, found)
+    elif (folder / "transforms.json").is_file():
+        cameras, poses = _transforms(folder / "transforms.json", found)
     pictures = {name: path for name, path in found.items() if name in poses or not poses}
     return ReferenceScene(
         name=folder.resolve().name,
@@ -120,6 +123,14 @@ def _colmap(model: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Camera
     if not poses:
         raise FileFormatError(f"{model} holds no camera of a photograph in `images/`")
     return cameras, poses
+
+
+def _transforms(path: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Camera], dict[str, Rigid]]:
+    cameras, poses = read_transforms(path)
+    known = [name for name in poses if name in pictures]
+    if not known:
+        raise FileFormatError(f"{path} holds no camera of a photograph in `images/`")
+    return {name: cameras[name] for name in known}, {name: poses[name] for name in known}
 
 
 def _gravity(folder: Path, pictures: Mapping[str, Path]) -> dict[str, np.ndarray]:
