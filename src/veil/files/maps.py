@@ -2,7 +2,7 @@
 
 A map is a folder with `sparse/` (cameras, rigs, frames, images, points3D: opens in COLMAP and pycolmap) and
 `descriptors.h5` (per image: which 2D point, which form, and the lines of images that hid their positions; their 2D points
-are projections). Nothing else, and no photograph.
+are projections), and `vocabularies/` if it was indexed by words (`veil.files.vocabularies`). Nothing else, and no photograph.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def write_map(folder: Path, scene: Scene) -> None:
             file.attrs["veil_map_format"] = FORMAT
             file.attrs["sparse_sha256"] = _fingerprint(sparse)
             _write_space(file, scene.space)
+            if scene.measured_down is not None:
+                file.attrs["down"] = scene.measured_down
             for name, image in scene.images.items():
                 _write_form(file.create_group(name), image.form)
                 if image.lines is not None:
@@ -108,11 +110,16 @@ def read_map(folder: Path) -> Scene:
             if file.attrs.get("veil_map_format") != FORMAT:
                 raise FileFormatError(f"map format {file.attrs.get('veil_map_format')} is not supported; build it again")
             _require_untouched(folder / "sparse", file.attrs.get("sparse_sha256"))
-            return _assemble(pycolmap.Reconstruction(folder / "sparse"), file, _read_space(file))
+            return _assemble(pycolmap.Reconstruction(folder / "sparse"), file, _read_space(file), _read_down(file))
     except VeilError as error:
         raise FileFormatError(f"{folder}: {error}") from None
     except (OSError, LookupError, ValueError, RuntimeError, TypeError, MemoryError) as error:
         raise FileFormatError(f"{folder} is damaged ({error}); build the map again") from None
+
+
+def map_fingerprint(folder: Path) -> str:
+    """What changes when a map does: SHA-256 (hex) of its model, and the size of its descriptors."""
+    return f"{_fingerprint(folder / 'sparse')}-{(folder / 'descriptors.h5').stat().st_size}"
 
 
 def _fingerprint(sparse: Path) -> str:
@@ -135,7 +142,16 @@ def _require_untouched(sparse: Path, fingerprint: Any) -> None:
         )
 
 
-def _assemble(model: Any, file: h5py.File, space: Space) -> Scene:
+def _read_down(file: h5py.File) -> np.ndarray | None:
+    if "down" not in file.attrs:
+        return None
+    down = np.asarray(file.attrs["down"], dtype=np.float64)
+    if down.shape != (3,) or not abs(float(np.linalg.norm(down)) - 1) < 1e-6:
+        raise FileFormatError("the map's gravity is no unit vector")
+    return down
+
+
+def _assemble(model: Any, file: h5py.File, space: Space, down: np.ndarray | None) -> Scene:
     point_ids = sorted(model.points3D)
     row_of = {point_id: row for row, point_id in enumerate(point_ids)}
     images = {}
@@ -154,6 +170,7 @@ def _assemble(model: Any, file: h5py.File, space: Space) -> Scene:
         images=images,
         points=np.array([model.points3D[i].xyz for i in point_ids], dtype=np.float64).reshape(-1, 3),
         mean_reprojection_error_px=float(model.compute_mean_reprojection_error()),
+        measured_down=down,
     )
 
 
@@ -214,7 +231,9 @@ def _write_words(group: h5py.Group, form: Subsets) -> None:
 
 
 def _read_words(group: h5py.Group, space: Space) -> Subsets:
-    words = np.asarray(group["words"], dtype=np.uint32)
+    words = np.asarray(group["words"])
+    if words.dtype != np.uint32 or words.ndim != 2:
+        raise FileFormatError(f"words must be rows of 32-bit numbers without sign, got {words.dtype} of shape {words.shape}")
     return Subsets(
         words=words,
         mechanism=SubsetMechanism(
