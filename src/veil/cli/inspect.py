@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import math
+from collections import Counter
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
+from veil.budget import outward
 from veil.cli.common import add_command, add_json, write_json
+from veil.composition import account, composed_epsilon
 from veil.errors import FileFormatError
 from veil.files.atomic import read_bytes
 from veil.files.client import read_ledger
 from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
 from veil.files.maps import read_map
+from veil.forms import Released, Subsets
 from veil.guarantee import Guarantee, LocalDP
+from veil.scene import Scene
+from veil.subset import SubsetMechanism
 from veil.wire.codec import decode
 from veil.wire.message import LineUpload, Message
 
@@ -37,6 +45,15 @@ NOT_PROTECTED = (
     "anything, if the same view is released twice with different choices: the subspaces intersect in the descriptors",
     "near repeats such as a static video: the repeats' descriptors differ slightly, and so do their subspaces",
 )
+OUTSIDE_THE_GUARANTEE = (
+    "which cell of the dictionary a descriptor lies in, if the true word is found out: it then is known to within that cell, "
+    "whatever epsilon is. The dictionary decides how wide its cells are",
+    "points that are seen again: every photograph of a point, and every frame of a video, spends epsilon once more. Only the "
+    "same photograph under the same secret repeats its draw",
+    "the outline of the scene: keypoint positions alone show where texture is",
+)
+NOTHING_PROMISED = "unlimited: nothing is promised, neither for a feature nor for all of them"
+DELTA = 1e-6
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
@@ -83,38 +100,101 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 def upload_facts(upload: Message, size_bytes: int) -> dict:
     """What `veil inspect` says of a message."""
-    form = upload.form
+    form, has_lines = upload.form, isinstance(upload, LineUpload)
+    in_clear = SENT_WITH_LINES if has_lines else SENT_IN_CLEAR
     return {
-        "what": f"{len(upload)} features as affine subspaces of dimension {form.m}, profile {form.profile}",
+        "what": f"{len(upload)} features as {_described(form)}",
         "space": str(form.space),
+        **({"dictionary": form.dictionary} if isinstance(form, Subsets) else {}),
         "bytes": f"{size_bytes} ({size_bytes / max(len(upload), 1):.0f} a feature)",
         "image": f"{upload.camera.width_px}x{upload.camera.height_px} px, {upload.camera.model}",
         "guarantee": _promise(form.guarantee),
+        **(_account_facts(form) if isinstance(form, Subsets) else {}),
         **({"guarantee of the lines": _promise(upload.lines.guarantee)} if isinstance(upload, LineUpload) else {}),
-        "sent in clear": SENT_WITH_LINES if isinstance(upload, LineUpload) else SENT_IN_CLEAR,
+        "sent in clear": f"{in_clear}; no guarantee covers them" if isinstance(form, Subsets) else in_clear,
         "not in this file": NOT_SENT,
-        "not protected": [*(LINES_SHOW if isinstance(upload, LineUpload) else ()), *NOT_PROTECTED],
+        "not protected": [
+            *(LINES_SHOW if has_lines else ()),
+            *(OUTSIDE_THE_GUARANTEE if isinstance(form, Subsets) else NOT_PROTECTED),
+        ],
     }
+
+
+def _described(form: Released) -> str:
+    if isinstance(form, Subsets):
+        return f"{form.m} of {form.mechanism.words} words each"
+    return f"affine subspaces of dimension {form.m}, profile {form.profile}"
+
+
+def _account_facts(form: Subsets) -> dict:
+    """What the guarantee amounts to, for words; without one, that nothing is promised."""
+    mechanism = form.mechanism
+    if math.isinf(mechanism.epsilon):
+        return {
+            "privacy loss": NOTHING_PROMISED,
+            "posterior": f"the true word is among the {form.m} that were sent, for certain",
+        }
+    spent = account(mechanism, len(form), delta=DELTA)
+    part = spent.object_features
+    return {
+        "privacy loss": [
+            f"one feature: epsilon {_plain(mechanism.epsilon)}",
+            f"an object of {part} features: {_composed(mechanism, part, spent.object_epsilon)}",
+            f"the image, {len(form)} features: {_composed(mechanism, len(form), spent.total_epsilon)}",
+        ],
+        "posterior": f"each word that was sent is the true one with probability {outward(mechanism.posterior, 3)}, "
+        f"if all {mechanism.words} were equally likely before",
+    }
+
+
+def _composed(mechanism: SubsetMechanism, features: int, epsilon: float) -> str:
+    total = f"{(Decimal(_plain(mechanism.epsilon)) * features).normalize():f}"
+    return f"epsilon {outward(epsilon)} at delta {DELTA:g} (exact composition); {total} (the plain sum, at delta 0)"
+
+
+def _plain(epsilon: float) -> str:
+    """All digits and no exponent."""
+    return f"{Decimal(repr(float(epsilon))).normalize():f}"
 
 
 def _promise(guarantee: Guarantee) -> str:
     if isinstance(guarantee, LocalDP):
-        return f"epsilon {guarantee.epsilon} for each {guarantee.unit}"
+        return f"epsilon {_plain(guarantee.epsilon)} for each {guarantee.unit} (local differential privacy)"
     return f"no proof of privacy. {guarantee.reason}"
 
 
 def _map_facts(path: Path) -> dict:
     scene = read_map(path)
-    form = next(iter(scene.images.values())).form
+    forms = [image.form for image in scene.images.values()]
+    # Of words the ones that promise least; other forms promise the same for all images.
+    form = max(forms, key=lambda form: form.mechanism.epsilon if isinstance(form, Subsets) else 0.0)
     return {
         "what": f"{'public' if scene.is_public else 'private'} map of {len(scene.images)} images, {len(scene.points)} points",
         "space": str(scene.space),
         "mean reprojection error": f"{scene.mean_reprojection_error_px:.2f} px",
         "guarantee": _promise(form.guarantee),
+        **_map_words(scene),
         "not protected": [
             "the 3D points and camera poses themselves: they show the shape of the scene",
-            *([] if scene.is_public else NOT_PROTECTED[:1]),
+            *([] if scene.is_public else OUTSIDE_THE_GUARANTEE if isinstance(form, Subsets) else NOT_PROTECTED[:1]),
         ],
+    }
+
+
+def _map_words(scene: Scene) -> dict:
+    """The account of all words that a map holds; nothing for other maps."""
+    forms = [image.form for image in scene.images.values() if isinstance(image.form, Subsets)]
+    if not forms:
+        return {}
+    spent: Counter[SubsetMechanism] = Counter()
+    for form in forms:
+        spent[form.mechanism] += len(form)
+    epsilon, count = composed_epsilon(spent, DELTA), sum(spent.values())
+    return {
+        "dictionary": ", ".join(sorted({form.dictionary for form in forms})),
+        "privacy loss": f"epsilon {outward(epsilon)} at delta {DELTA:g} for the {count} features that it kept"
+        if math.isfinite(epsilon)
+        else NOTHING_PROMISED,
     }
 
 
