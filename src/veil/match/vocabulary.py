@@ -21,7 +21,7 @@ from veil.scene import Scene
 from veil.space import require_same
 
 # A descriptor of a public map is entered under so many of its nearest words: another view of it may fall into any of them.
-NEAREST = 5
+NEAREST = 3
 # With fewer pairs of views than this the shares below stand in for measured ones.
 MIN_PAIRS = 200
 USUAL_SHARES = (0.4, 0.12, 0.06, 0.04, 0.03)

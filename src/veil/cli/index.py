@@ -1,0 +1,97 @@
+"""`veil index`: enter a map's points under the words of a dictionary, once, for queries in words."""
+
+from __future__ import annotations
+
+import argparse
+from functools import cache
+from pathlib import Path
+
+from veil.cli.common import Bar, add_command, add_json, at_least, report, say, write_json
+from veil.codebook import Codebook
+from veil.errors import InputError
+from veil.files.codebooks import bundled_codebook, read_codebook
+from veil.files.maps import read_map
+from veil.files.vocabularies import read_vocabulary, write_vocabulary
+from veil.forms import Points, Subsets
+from veil.match.vocabulary import NEAREST, Vocabulary, index_map
+from veil.scene import Scene
+
+BUNDLED = "bundled"
+EXAMPLES = """\
+  veil index map/                               with the bundled dictionary
+  veil index map/ --dictionary dictionary.npz   with the one that queries are released with
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "index",
+        "a public map + a dictionary -> an index for queries in words",
+        "Find the words of every descriptor of a map and keep lists of the points of each word in the map's folder, so that\n"
+        "`veil localize` matches queries of `veil privatize --words` through them. Each descriptor is entered under several\n"
+        "of its nearest words, as the map's own tracks show how far another view of a point falls.",
+        EXAMPLES,
+    )
+    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote from raw features")
+    parser.add_argument("--dictionary", default=BUNDLED, metavar="FILE", help="a codebook (default: the bundled one)")
+    parser.add_argument(
+        "--nearest", type=at_least(1), default=NEAREST, help="words that a descriptor is entered under (default %(default)s)"
+    )
+    add_json(parser)
+    parser.set_defaults(run=_index)
+
+
+def _index(arguments: argparse.Namespace) -> int:
+    scene = read_map(arguments.map)
+    if isinstance(next(iter(scene.images.values())).form, Subsets):
+        raise InputError(f"{arguments.map} is a map of words, which needs no index; localize against it directly")
+    book = read_dictionary(arguments.dictionary)
+    with Bar("indexing") as bar:
+        vocabulary = index_map(scene, book, nearest=arguments.nearest, progress=bar)
+    folder = write_vocabulary(arguments.map, vocabulary)
+    facts = {
+        "dictionary": vocabulary.dictionary,
+        "words": vocabulary.words,
+        "entries": len(vocabulary.point_rows),
+        "points": len(scene.points),
+        "images": len(scene.images),
+    }
+    write_json(arguments.json, facts)
+    say(arguments, f"{facts['entries']} entries of {facts['points']} points under {facts['words']} words")
+    report(arguments, folder, "the index")
+    return 0
+
+
+@cache
+def read_dictionary(path: str) -> Codebook:
+    """The codebook of a path, or the bundled one."""
+    return bundled_codebook() if path == BUNDLED else read_codebook(Path(path))
+
+
+def query_vocabulary(map_folder: Path, scene: Scene, query: Subsets, dictionary: str | None) -> Vocabulary:
+    """The index that serves a query: kept in the map, or made now from `dictionary`, the bundled one, or a map of words.
+
+    Raises InputError where none of these is of the query's dictionary.
+    """
+    form = next(iter(scene.images.values())).form
+    if isinstance(form, Subsets):
+        return index_map(scene, None)
+    if not isinstance(form, Points):
+        raise InputError(
+            "the query is in words, the map in subspaces, and these do not compare; build the map from raw features"
+        )
+    kept = read_vocabulary(map_folder, query.dictionary)
+    if kept is not None:
+        if len(kept.point_rows) and int(kept.point_rows.max()) >= len(scene.points):
+            raise InputError(f"the index of {map_folder} names points that the map does not have; run `veil index` again")
+        return kept
+    book = read_dictionary(dictionary or BUNDLED)
+    if book.digest != query.dictionary:
+        raise InputError(
+            f"the query's words are of dictionary {query.dictionary[:12]}, and {map_folder} has no index for it; give that "
+            "dictionary with --dictionary, or run `veil index` with it"
+        )
+    with Bar("indexing") as bar:
+        return index_map(scene, book, progress=bar)
