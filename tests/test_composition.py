@@ -105,6 +105,16 @@ def test_basic_composition_is_taken_where_it_is_less() -> None:
     assert composed_epsilon({mechanism: 10}, 1e-12) <= basic_epsilon({mechanism: 10})
 
 
+@given(st.lists(st.tuples(st.floats(0, 30), st.integers(0, 10**6)), max_size=5))
+def test_the_basic_sum_is_the_exact_one_or_the_next_float(law: list[tuple[float, int]]) -> None:
+    spent = {SubsetMechanism(words=256_000, epsilon=epsilon, m=2): count for epsilon, count in law}
+    exact = sum((Fraction(mechanism.epsilon) * count for mechanism, count in spent.items()), Fraction(0))
+    found = basic_epsilon(spent)
+    assert math.nextafter(found, 0.0) < exact <= found or found == exact == 0
+    assert basic_epsilon({SubsetMechanism(words=9, epsilon=6.0, m=2): 500}) == 3000.0
+    assert basic_epsilon({SubsetMechanism(words=9, epsilon=math.inf, m=2): 1}) == math.inf
+
+
 def test_several_mechanisms_add_and_order_does_not_matter() -> None:
     a, b = (SubsetMechanism(words=8000, epsilon=epsilon, m=2) for epsilon in (4.0, 6.0))
     both = composed_epsilon({a: 100, b: 50}, 1e-6)

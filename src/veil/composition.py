@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Float64
@@ -109,9 +110,12 @@ def composed_epsilon(spent: Mapping[SubsetMechanism, int], delta: float) -> floa
 
 
 def basic_epsilon(spent: Mapping[SubsetMechanism, int]) -> float:
-    """The sum of all features' epsilons, which holds with delta = 0; rounded up."""
-    total = math.fsum(mechanism.epsilon * count for mechanism, count in spent.items())
-    return math.nextafter(total, math.inf) if total else 0.0
+    """The sum of all features' epsilons, which holds with delta = 0; rounded up, and exact where a float can hold it."""
+    if any(math.isinf(mechanism.epsilon) and count for mechanism, count in spent.items()):
+        return math.inf
+    total = sum((Fraction(mechanism.epsilon) * count for mechanism, count in spent.items() if count), Fraction(0))
+    nearest = float(total)
+    return nearest if nearest >= total else math.nextafter(nearest, math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
