@@ -1,21 +1,30 @@
-"""From raw features to an upload: lifted, shuffled, and stripped of everything that a server has no need to see."""
+"""From raw features to an upload: lifted or put into words, shuffled, and stripped of everything no server needs to see."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.chance import Chance, Secret
 from veil.codebook import Codebook
-from veil.errors import ReleaseRefused
+from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
+from veil.forms import Released
 from veil.privatize.lines import LineOptions, lift_to_lines
 from veil.privatize.profile import Profile
+from veil.privatize.subset import to_words
 from veil.privatize.subspace import DecoyRule, lift, uniform_rule
+from veil.subset import SubsetMechanism
 from veil.wire.message import LineUpload, Message, Upload
+
+PRIVATE_DICTIONARY = (
+    "a dictionary is public and its words are all but descriptors of the photographs it was made from, which no epsilon "
+    "covers; take one that was made from other photographs"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,7 +37,7 @@ class HideInLines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Release:
-    """What leaves (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature.
+    """What leaves of a release of subspaces (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature.
 
     `nearest_decoy` is the smallest |w_i - d| (traps D8); `decoy_reuse` the mean number of this image's features that
     share a decoy: well above 0, subspaces meet in shared decoys and give them away (docs/theory/lifting.md, Eq. 8).
@@ -39,6 +48,25 @@ class Release:
     slice_index: int | None
     nearest_decoy: float
     decoy_reuse: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WordRelease:
+    """What leaves of a release of words (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature.
+
+    `quantization_error[i]` is the distance of its descriptor to its true word (traps L6). `missing` is how many features fewer
+    than asked for the image has: then their number says something about the image.
+    """
+
+    upload: Message
+    order: Int64[np.ndarray, "features"]
+    quantization_error: Float64[np.ndarray, "features"]
+    missing: int
+
+    @property
+    def median_error(self) -> float:
+        """Median distance of a descriptor to its word: who finds the word out knows the descriptor to within about this."""
+        return float(np.median(self.quantization_error))
 
 
 def privatize(
@@ -56,20 +84,15 @@ def privatize(
     Deterministic in (`chance`, features, parameters): under one secret the same image gives the same release.
     Raises what `veil.privatize.subspace.lift` raises, and ReleaseRefused if the image itself is among the decoys.
     """
-    if features.image_digest[:8].hex() in decoys.provenance.image_digests and profile.decoys == "descriptors":
+    if profile.decoys == "descriptors" and made_from(decoys, features.image_digest):
         raise ReleaseRefused(
             "this photograph is one of those that the decoy pool was made from: its own descriptors would be decoys; "
             "build a pool from other photographs with `veil codebook build --decoys`"
         )
     lifted = lift(features, profile=profile, codebook=codebook, decoys=decoys, chance=chance, rule=rule)
     order = _order(features, chance)
-    form = lifted.form.take(order)
-    upload: Message = Upload(camera=features.camera, keypoints=features.keypoints[order], form=form)
-    if lines is not None:
-        hidden = lift_to_lines(features, gravity=lines.gravity, chance=chance, options=lines.options)
-        upload = LineUpload(camera=features.camera, lines=hidden.take(order), form=form)
     return Release(
-        upload=upload,
+        upload=_upload(_taken(features, order), lifted.form.take(order), chance, lines),
         order=order,
         slice_index=lifted.slice_index,
         nearest_decoy=float(lifted.nearest_decoy.min()),
@@ -77,12 +100,70 @@ def privatize(
     )
 
 
+def privatize_words(
+    features: Features,
+    *,
+    mechanism: SubsetMechanism,
+    dictionary: Codebook,
+    chance: Chance,
+    lines: HideInLines | None = None,
+    features_sent: int | None = None,
+    allow_private_dictionary: bool = False,
+) -> WordRelease:
+    """Put one image's descriptors into random words, hide its positions in lines if asked to, and shuffle (traps L3, L5, D15).
+
+    `features_sent` fixes how many features leave: those with the least keyed hashes, a uniform choice that is the same each
+    time and that no other feature changes. An image with fewer sends all that it has. Deterministic in (`chance`, features,
+    parameters). Raises what `veil.privatize.subset.to_words` raises, RangeError if `features_sent` is less than 1, and
+    ReleaseRefused if the image itself is among those that the dictionary was made from (traps L8).
+    """
+    if features_sent is not None and features_sent < 1:
+        raise RangeError(f"features_sent must be at least 1, got {features_sent!r}; leave it out to send all")
+    if made_from(dictionary, features.image_digest) and not allow_private_dictionary:
+        raise ReleaseRefused(f"the dictionary was made from this very photograph: {PRIVATE_DICTIONARY}")
+    order = _order(features, chance)[:features_sent]
+    sent = _taken(features, order)
+    worded = to_words(sent, mechanism=mechanism, dictionary=dictionary, chance=chance)
+    return WordRelease(
+        upload=_upload(sent, worded.form, chance, lines),
+        order=order,
+        quantization_error=worded.quantization_error,
+        missing=0 if features_sent is None else features_sent - len(order),
+    )
+
+
+def made_from(book: Codebook, image_digest: bytes) -> bool:
+    """Whether the photograph is one of those that `book` was made from."""
+    return image_digest[:8].hex() in book.provenance.image_digests
+
+
+def _upload(sent: Features, form: Released, chance: Chance, lines: HideInLines | None) -> Message:
+    """The message about features that are already in their released order."""
+    if lines is None:
+        return Upload(camera=sent.camera, keypoints=sent.keypoints, form=form)
+    hidden = lift_to_lines(sent, gravity=lines.gravity, chance=chance, options=lines.options)
+    return LineUpload(camera=sent.camera, lines=hidden, form=form)
+
+
+def _taken(features: Features, rows: Int64[np.ndarray, "rows"]) -> Features:
+    """Keypoints and descriptors of `rows`; scale and orientation are never sent (traps L5)."""
+    return replace(
+        features, keypoints=features.keypoints[rows], descriptors=features.descriptors[rows], scales=None, orientations=None
+    )
+
+
 def _order(features: Features, chance: Chance) -> Int64[np.ndarray, "features"]:
-    """Sorted by a keyed hash of each feature: a uniform shuffle that does not change when other features do."""
-    contexts = [
-        b"order|" + features.image_digest + features.keypoints[row].tobytes() + features.descriptors[row].tobytes()
-        for row in range(len(features))
-    ]
+    """Sorted by a keyed hash of each feature: a uniform shuffle that does not change when other features do.
+
+    Of equal features each has a hash of its own, else standing side by side would give them away.
+    """
+    seen: Counter[bytes] = Counter()
+    contexts = []
+    for row in range(len(features)):
+        feature = features.keypoints[row].tobytes() + features.descriptors[row].tobytes()
+        repeat = b"|again %d" % seen[feature] if seen[feature] else b""
+        seen[feature] += 1
+        contexts.append(b"order|" + features.image_digest + feature + repeat)
     return np.argsort(chance.words(contexts, 1)[:, 0], kind="stable")
 
 
