@@ -55,6 +55,26 @@ def test_eight_threads_make_one_secret(tmp_path: Path) -> None:
     assert len({(tmp_path / str(attempt) / "secret").read_bytes() for attempt in range(10)}) == 10
 
 
+def test_one_secret_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(source: object, target: object) -> None:
+        raise PermissionError("this file system has no hard links")
+
+    monkeypatch.setattr(os, "link", refused)
+    keys = {secret.key for secret in in_threads(lambda _: load_secret(tmp_path), 8)}
+    assert keys == {(tmp_path / "secret").read_bytes()} and len(next(iter(keys))) == KEY_BYTES
+    assert [path.name for path in tmp_path.iterdir()] == ["secret"]
+
+
+def test_without_entropy_there_is_no_half_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty file in its place would be refused for ever after."""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "urandom", lambda count: b"")
+        with pytest.raises(ReleaseRefused, match="gave 0 of 32 random bytes"):
+            load_secret(tmp_path / "home")
+    assert not (tmp_path / "home").exists()
+    assert load_secret(tmp_path / "home").key == (tmp_path / "home" / "secret").read_bytes()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
 def test_the_secret_is_for_its_owner_whatever_the_umask(tmp_path: Path, mask: int) -> None:

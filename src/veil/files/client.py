@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -52,25 +53,46 @@ def home() -> Path:
 def load_secret(folder: Path) -> Secret:
     """The client's secret, made on first use and readable by its owner only.
 
-    Raises FileFormatError if it is damaged or cannot be read, InputError if `folder` cannot hold one.
+    Raises FileFormatError if it is damaged or cannot be read, ReleaseRefused if there is no randomness to make one, and
+    InputError if `folder` cannot hold one.
     """
     path = folder / "secret"
     with writing(path):
+        if path.exists():
+            return _read_secret(path)
+        secret = Secret.generate()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            _create(path, secret.key)
         except FileExistsError:
             return _read_secret(path)
-        with os.fdopen(handle, "wb") as stream:
-            secret = Secret.generate()
-            stream.write(secret.key)
-            stream.flush()
-            os.fsync(stream.fileno())
     return secret
 
 
+def _create(path: Path, key: bytes) -> None:
+    """Write a file that was not there, whole or not at all: a kill must not leave half a secret. FileExistsError if it is."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".secret.")  # readable by the owner only
+    try:
+        _write(handle, key)
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            raise
+        except OSError:  # no hard links here; then a kill may leave an empty file, which is refused
+            _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), key)
+    finally:
+        os.unlink(name)
+
+
+def _write(handle: int, key: bytes) -> None:
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(key)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
 def _read_secret(path: Path) -> Secret:
-    for _ in range(50):  # another process may be between creating and writing the file
+    for _ in range(50):  # without hard links another process may be between creating and writing the file
         key = read_bytes(path)
         if key:
             break
