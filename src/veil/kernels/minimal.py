@@ -24,7 +24,7 @@ def three_point_poses(rays, points, rotations, translations):  # type: ignore[no
     a2 = _squared_distance(points[1], points[2])
     b2 = _squared_distance(points[0], points[2])
     c2 = _squared_distance(points[0], points[1])
-    if a2 < 1e-18 or b2 < 1e-18 or c2 < 1e-18:
+    if a2 < 1e-18 or b2 < 1e-18 or c2 < 1e-18 or _collinear(points, b2 * c2):
         return 0
     cos_a, cos_b, cos_c = _dot(rays[1], rays[2]), _dot(rays[0], rays[2]), _dot(rays[0], rays[1])
     p, q = (a2 - c2) / b2, (a2 + c2) / b2
@@ -55,30 +55,43 @@ def three_point_poses(rays, points, rotations, translations):  # type: ignore[no
         depths = np.empty(3)
         depths[0] = math.sqrt(b2 / side)
         depths[1], depths[2] = u * depths[0], v * depths[0]
-        _polish_depths(depths, a2, b2, c2, cos_a, cos_b, cos_c)
-        if depths.min() > 0:
+        misfit = _polish_depths(depths, a2, b2, c2, cos_a, cos_b, cos_c)
+        # Equal rays make any depths a double root of the quartic; its triangle is another one, or NaN.
+        if depths.min() > 0 and misfit < 1e-6 * (a2 + b2 + c2):
             _rigid_from_triangles(points, rays, depths, rotations[found], translations[found])
             found += 1
     return found
 
 
 @compiled
+def _collinear(points, sides):  # type: ignore[no-untyped-def]
+    """Whether the sine of the angle at the first point is below 1e-6; `sides` is the product of its sides' squares."""
+    normal = np.empty(3)
+    _cross(points[1] - points[0], points[2] - points[0], normal)
+    return _dot(normal, normal) < 1e-12 * sides
+
+
+@compiled
 def _polish_depths(s, a2, b2, c2, cos_a, cos_b, cos_c):  # type: ignore[no-untyped-def]
-    """Two Newton steps on the three laws of cosines: the quartic's root has lost half of its digits."""
-    for _ in range(2):
+    """Two Newton steps on the three laws of cosines: the quartic's root has lost half of its digits. Returns their misfit."""
+    for step in range(3):
         f0 = s[1] * s[1] + s[2] * s[2] - 2 * s[1] * s[2] * cos_a - a2
         f1 = s[0] * s[0] + s[2] * s[2] - 2 * s[0] * s[2] * cos_b - b2
         f2 = s[0] * s[0] + s[1] * s[1] - 2 * s[0] * s[1] * cos_c - c2
+        misfit = abs(f0) + abs(f1) + abs(f2)
+        if step == 2:
+            break
         # Rows of the Jacobian: (0, j01, j02), (j10, 0, j12), (j20, j21, 0).
         j01, j02 = 2 * (s[1] - s[2] * cos_a), 2 * (s[2] - s[1] * cos_a)
         j10, j12 = 2 * (s[0] - s[2] * cos_b), 2 * (s[2] - s[0] * cos_b)
         j20, j21 = 2 * (s[0] - s[1] * cos_c), 2 * (s[1] - s[0] * cos_c)
         determinant = j01 * j12 * j20 + j02 * j10 * j21
         if abs(determinant) < 1e-300:
-            return
+            break
         s[0] -= (-j12 * j21 * f0 + j02 * j21 * f1 + j01 * j12 * f2) / determinant
         s[1] -= (j12 * j20 * f0 - j02 * j20 * f1 + j02 * j10 * f2) / determinant
         s[2] -= (j10 * j21 * f0 + j01 * j20 * f1 - j01 * j10 * f2) / determinant
+    return misfit
 
 
 @compiled
@@ -166,7 +179,8 @@ def _eliminate(design):  # type: ignore[no-untyped-def]
         for i in range(j + 1, 4):
             if abs(design[i, j]) > abs(design[best, j]):
                 best = i
-        if abs(design[best, j]) < 1e-9:
+        # Lines along gravity have no y here, but their float32 coefficients leave some 1e-7 of it.
+        if abs(design[best, j]) < 1e-6:
             return False
         for k in range(6):
             design[j, k], design[best, k] = design[best, k], design[j, k]
