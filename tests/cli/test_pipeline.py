@@ -16,6 +16,10 @@ from veil.files.examples import lund_door, other_place
 COMMANDS = [
     ["extract"],
     ["privatize"],
+    ["budget"],
+    ["budget", "show"],
+    ["budget", "set"],
+    ["budget", "plan"],
     ["codebook"],
     ["codebook", "build"],
     ["codebook", "info"],

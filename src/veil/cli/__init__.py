@@ -14,8 +14,9 @@ EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photogr
 DESCRIPTION = """\
 veil lets cameras localize and map through a server that cannot see what they saw.
 
-What leaves the device are affine subspaces that contain each descriptor among decoys. This is an obfuscation
-without proof: `veil inspect` says what a release contains and what it does not protect.
+What leaves the device are affine subspaces that contain each descriptor among decoys, an obfuscation without proof;
+or random words of a public dictionary, under local differential privacy with an epsilon for each feature.
+`veil inspect` says what a release contains and what it does not protect, `veil budget` what epsilons add up to.
 """
 
 EXAMPLES = """\
@@ -23,6 +24,7 @@ examples:
   veil demo                                    the whole path on bundled photographs, with a report
   veil extract photos/ -o features.h5          features that stay on the device
   veil privatize features.h5 -o upload/        what may leave it
+  veil budget show                             what was spent of epsilon
   veil map upload/ -o map/                     on the server: a map from private uploads
   veil localize map/ upload/3f2a....veil       on the server: a pose, or a reason why there is none
 
@@ -53,13 +55,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from veil.cli import client, codebook, demo, evaluate, gravity, inspect, server
+    from veil.cli import budget, codebook, demo, evaluate, extract, gravity, index, inspect, localize, privatize, server
 
     parser = argparse.ArgumentParser(
         prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"veil {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (client, gravity, codebook, server, inspect, evaluate, demo):
+    for module in (extract, privatize, budget, gravity, codebook, server, index, localize, inspect, evaluate, demo):
         module.register(commands)
     return parser

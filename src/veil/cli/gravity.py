@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veil.cli import EXIT_NO_GRAVITY, EXIT_OK
-from veil.cli.client import with_camera
 from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, say, write_json
+from veil.cli.extract import with_camera
 from veil.errors import InputError, VeilError
 from veil.files.gravity import write_gravity
 from veil.files.maker_notes import gravity_from_exif

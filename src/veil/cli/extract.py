@@ -1,0 +1,115 @@
+"""`veil extract`: photographs become raw features, which stay on the device."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, write_json
+from veil.errors import InputError
+from veil.extract import EXTRACTORS, extract
+from veil.extract.picture import Picture
+from veil.extract.sift import MAX_FEATURES, SiftOptions
+from veil.features import Features
+from veil.files.features import read_colmap_database, read_features, write_features
+from veil.files.pictures import named_pictures, read_picture
+from veil.files.weights import load_network
+from veil.geometry.camera import parse
+from veil.space import Space
+
+EXAMPLES = """\
+  veil extract photos/ -o features.h5
+  veil extract photos/ -o features.h5 --camera SIMPLE_RADIAL,1288.6,343,512,-0.0336
+  veil extract photos/ -o features.h5 --descriptor hardtfeat      a learned descriptor on the same keypoints
+  veil extract database.db -o features.h5 --normalization L1_ROOT features of a COLMAP database
+  veil extract feats-superpoint.h5 -o features.h5 --imported superpoint:256   features in hloc's layout
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "extract",
+        "photographs -> raw features (stay on the device)",
+        "Extract features, or import those of a COLMAP database (.db) or of hloc (.h5). Keypoint (0, 0) is the\n"
+        "top-left corner of the upright image. The result can be inverted into images: do not upload it.",
+        EXAMPLES,
+    )
+    parser.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, a COLMAP .db, or an hloc .h5")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="features to write (.h5)")
+    parser.add_argument("--descriptor", choices=EXTRACTORS, default="sift", help="default sift")
+    parser.add_argument("--normalization", choices=("L2", "L1_ROOT"), default=None, help="of SIFT (default L2)")
+    parser.add_argument("--max-features", type=int, default=MAX_FEATURES, help="per image (default %(default)s)")
+    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default 0)")
+    parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs, COLMAP's models")
+    parser.add_argument("--imported", metavar="NAME[:DIM]", help="what the descriptors of an .h5 of another tool are")
+    add_json(parser)
+    parser.set_defaults(run=_extract)
+
+
+def _extract(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    features: dict[str, Features] = {}
+    for name, item in _gather(arguments):
+        features[name] = item
+    write_features(arguments.output, sorted(features.items()))
+    total = sum(len(item) for item in features.values())
+    write_json(
+        arguments.json,
+        {"images": [{"name": name, "features": len(f), "space": str(f.space)} for name, f in sorted(features.items())]},
+    )
+    report(arguments, arguments.output, f"{total} raw features of {len(features)} images (do not upload this file)")
+    return 0
+
+
+def _gather(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
+    first = arguments.input[0]
+    if len(arguments.input) == 1 and first.suffix == ".db":
+        space = Space(descriptor="sift", normalization=_said_normalization(arguments), dim=128)
+        yield from progress(read_colmap_database(first, space=space), "importing")
+    elif len(arguments.input) == 1 and first.suffix in (".h5", ".hdf5"):
+        yield from progress(read_features(first, space=_imported_space(arguments)), "importing")
+    else:
+        yield from _from_photographs(arguments)
+
+
+def _from_photographs(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
+    options = SiftOptions(
+        max_features=arguments.max_features,
+        normalization=arguments.normalization or "L2",
+        first_octave=arguments.first_octave,
+    )
+    network = load_network(arguments.descriptor)
+    for name, path in progress(named_pictures(arguments.input), "extracting"):
+        picture = with_camera(read_picture(path), arguments.camera)
+        try:
+            yield name, extract(picture, arguments.descriptor, options, network)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+
+def with_camera(picture: Picture, camera: str | None) -> Picture:
+    """The picture with the intrinsics that --camera says, if it says any."""
+    if camera is None:
+        return picture
+    return replace(picture, camera=parse(camera, picture.camera.width_px, picture.camera.height_px))
+
+
+def _said_normalization(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
+    if arguments.normalization is None:
+        raise InputError(
+            "a COLMAP database does not say how its SIFT was normalized; say --normalization L1_ROOT (COLMAP's default) or L2"
+        )
+    return arguments.normalization
+
+
+def _imported_space(arguments: argparse.Namespace) -> Space | None:
+    if arguments.imported is None:
+        return None
+    name, _, dim = arguments.imported.partition(":")
+    if not (dim or "128").isdecimal():
+        raise InputError(f"--imported takes NAME or NAME:DIM, got {arguments.imported!r}; for example superpoint:256")
+    return Space(descriptor=name, normalization=arguments.normalization or "L2", dim=int(dim or 128))

@@ -1,0 +1,48 @@
+"""The figure of a plan: expected true words of an image against its epsilon, for several numbers of features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from veil.files.atomic import replacing
+from veil.planning import Plan, curve
+
+# Light to dark with the number of features: readable in print and with the common color deficiencies.
+_SHADES = "viridis_r"
+
+
+def draw_plans(path: Path, plans: Sequence[Plan], *, image_epsilon: float, needed: int) -> None:
+    """Write the figure (PNG or SVG by its suffix) for the K and m of the first plan; below `needed` no pose is accepted."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    law, delta = plans[0].mechanism, plans[0].delta
+    numbers = sorted({plan.features for plan in plans})
+    feature_epsilons = np.linspace(0.05, np.log(law.words / law.m) + 5, 120).tolist()
+    colors = plt.get_cmap(_SHADES)(np.linspace(0.15, 1, len(numbers)))
+    figure, axis = plt.subplots(figsize=(7, 4.8), constrained_layout=True)
+    for features, color in zip(numbers, colors, strict=True):
+        epsilons, words = zip(*curve(law.words, law.m, features, delta, feature_epsilons), strict=True)
+        axis.plot(epsilons, words, color=color, linewidth=1.8, label=str(features))
+    axis.axhspan(1e-3, needed, color="#999999", alpha=0.18, linewidth=0)
+    axis.text(0.02, needed * 0.9, f"fewer than the {needed} inliers of a pose", va="top", transform=axis.get_yaxis_transform())
+    if image_epsilon > 0:
+        axis.axvline(image_epsilon, color="#D55E00", linewidth=1.4)
+        axis.text(image_epsilon, 0.12, f" epsilon {image_epsilon:g}", color="#D55E00", va="bottom")
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_ylim(0.1, max(numbers) * 1.3)
+    axis.set_xlim(left=1)
+    axis.set_xlabel(f"epsilon of the image at delta {delta:g}")
+    axis.set_ylabel("expected features whose true word is sent")
+    axis.grid(alpha=0.3)
+    axis.legend(title="features", fontsize=9)
+    axis.set_title(f"K = {law.words} words, m = {law.m} sent; inliers are fewer than true words", fontsize=10)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+    plt.close(figure)

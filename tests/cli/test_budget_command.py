@@ -1,0 +1,193 @@
+"""`veil budget`: what it shows against `veil.composition`, what it says of changed budgets, and plans that can be typed in."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from veil.budget import inward, outward
+from veil.cli import main
+from veil.composition import basic_epsilon, composed_epsilon
+from veil.files.client import Entry, Ledger, home
+from veil.subset import SubsetMechanism
+
+LAW = SubsetMechanism(words=8000, epsilon=4.0, m=2)
+OTHER = replace(LAW, epsilon=2.0)
+ONE = Entry(
+    image_digest="aa" * 32,
+    released_as="0123456789abcdef",
+    name="one.jpg",
+    parameters="words",
+    features=200,
+    message_digest="b1",
+    fresh=False,
+    mechanism=LAW,
+)
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict:
+    """The JSON on standard output of `veil budget ... --json -`."""
+    capsys.readouterr()
+    assert run("budget", *arguments, "--json", "-") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def spent() -> Ledger:
+    """One image in words twice, one in words and as subspaces, one as subspaces alone."""
+    ledger = Ledger(home())
+    ledger.record(ONE)
+    ledger.record(replace(ONE, features=30, mechanism=OTHER, message_digest="b2"), allow_second=True)
+    two = replace(ONE, image_digest="cc" * 32, name="two.jpg", features=40, message_digest="b3")
+    ledger.record(two)
+    ledger.record(replace(two, mechanism=None, message_digest="b4", fresh=True), allow_second=True)
+    ledger.record(replace(ONE, image_digest="dd" * 32, name="three.jpg", mechanism=None, message_digest="b5"))
+    return ledger
+
+
+def test_every_unit_is_composed_over_what_it_holds(spent: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    """Planted by hand: a feature of the first image was drawn once by each law, an object of 50 has 50 and 30 of them."""
+    facts = printed(capsys, "show", "--delta", 1e-7)
+    one, two, three = facts["images"]
+    for found, draws in (
+        (one["feature"], {LAW: 1, OTHER: 1}),
+        (one["object"], {LAW: 50, OTHER: 30}),
+        (one["image"], {LAW: 200, OTHER: 30}),
+        (two["feature"], {LAW: 1}),
+        (two["object"], {LAW: 40}),
+        (two["image"], {LAW: 40}),
+        (facts["session"], {LAW: 240, OTHER: 30}),
+    ):
+        assert found["epsilon"] == composed_epsilon(draws, 1e-7)
+        assert found["basic"] == basic_epsilon(draws)
+    assert (facts["session"]["images"], facts["session"]["features"]) == (2, 270)
+    assert [image["no_proof"] for image in (one, two, three)] == [0, 1, 1] and facts["no_proof"] == 2
+    assert three["releases"] == [] and three["image"] is None
+    assert printed(capsys, "show", "--object", 10)["images"][1]["object"]["epsilon"] == composed_epsilon({LAW: 10}, 1e-6)
+
+
+def test_people_see_no_proof_and_never_a_zero_for_it(spent: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("budget", "show") == 0
+    lines = capsys.readouterr().out.splitlines()
+    by_name = {line.split()[0]: line for line in lines}
+    assert outward(composed_epsilon({LAW: 200, OTHER: 30}, 1e-6)) in by_name["one.jpg"]
+    assert "1 of subspaces: no proof, which no epsilon covers" in by_name["two.jpg"]
+    assert by_name["three.jpg"].endswith("1 of subspaces: no proof") and "epsilon" not in by_name["three.jpg"]
+    assert "outside of every epsilon: 2 releases of subspaces" in "\n".join(lines)
+    assert "no budget is set" in lines[-1]
+
+
+def test_what_is_left_of_a_budget(spent: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the budget's own delta, whatever delta is shown."""
+    assert run("budget", "set", "--image", 100, "--delta", 1e-5) == 0
+    assert run("budget", "set", "--session", 50) == 0
+    facts = printed(capsys, "show", "--delta", 1e-9)
+    image, session = facts["budgets"]
+    most = composed_epsilon({LAW: 200, OTHER: 30}, 1e-5)
+    assert (image["spent"], session["spent"]) == (most, composed_epsilon({LAW: 240, OTHER: 30}, 1e-6))
+    assert image["left"] == facts["images"][0]["left"] == pytest.approx(100 - most) and image["left"] <= 100 - most
+    assert session["left"] == 0.0
+    assert facts["images"][2]["left"] == pytest.approx(100)
+    assert run("budget", "show") == 0
+    said = capsys.readouterr().out
+    assert f"spent the most of one {outward(most)}, left {inward(100 - most)}" in said
+
+
+def test_changing_a_budget_says_what_it_breaks(spent: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*arguments: object) -> str:
+        assert run("budget", "set", *arguments) == 0
+        return capsys.readouterr().out
+
+    assert "it was none" in said("--image", 100)
+    lowered = said("--image", 45)
+    assert "it was epsilon 100 at delta 1e-06" in lowered and "no longer holds" not in lowered
+    most = composed_epsilon({LAW: 200, OTHER: 30}, 1e-6)
+    assert most > 45
+    assert f"1 images have spent more already (the most one.jpg, {outward(most)})" in lowered
+    assert "2 releases of subspaces are outside of it" in lowered
+    assert "warning: what was promised before, epsilon 45 at delta 1e-06, no longer holds" in said("--image", 46)
+    assert "no longer holds" in said("--image", 46, "--delta", 1e-5)
+    assert "no longer holds" not in said("--image", 46, "--delta", 1e-7)
+    assert "is spent already: no more words can be released" in said("--session", 1)
+    assert "no longer holds" in said("--clear", "session")
+    cleared = said("--clear", "session")
+    assert "is none; it was none" in cleared and "no longer holds" not in cleared
+    changes = printed(capsys, "show")["changes"]
+    assert [(change["unit"], change["epsilon"]) for change in changes] == [
+        *(("image", epsilon) for epsilon in (100.0, 45.0, 46.0, 46.0, 46.0)),
+        *(("session", 1.0), ("session", None), ("session", None)),
+    ]
+    assert printed(capsys, "set", "--session", 5) == {
+        "unit": "session",
+        "budget": {"epsilon": 5.0, "delta": 1e-6},
+        "before": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        (["set", "--image", "nan"], "finite and >= 0"),
+        (["set", "--session", "inf"], "finite and >= 0"),
+        (["set", "--image", "1", "--delta", "0"], "between 1e-15 and 1"),
+        (["plan", "--epsilon-image", "inf"], "finite and >= 0"),
+        (["plan", "--epsilon-image", "5", "--delta", "2"], "delta must lie between"),
+        (["plan", "--epsilon-image", "5", "--words", "4", "--m", "4"], "no subset size is less"),
+    ],
+)
+def test_impossible_numbers_change_nothing(choices: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("budget", *choices) == 1
+    assert words in capsys.readouterr().err
+    assert not (home() / "ledger.sqlite").exists()
+
+
+@pytest.mark.parametrize("choices", [["set"], ["set", "--image", "1", "--session", "2"], ["set", "--clear", "feature"], []])
+def test_wrong_usage(choices: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run("budget", *choices)
+    assert stop.value.code == 2
+
+
+def test_looking_makes_no_ledger(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = printed(capsys, "show")
+    assert facts["images"] == [] and facts["session"]["epsilon"] == 0.0
+    assert not home().exists()
+
+
+def test_an_infinite_epsilon_is_null_for_machines_and_a_word_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    Ledger(home()).record(replace(ONE, mechanism=replace(LAW, epsilon=math.inf)))
+    assert printed(capsys, "show")["session"]["epsilon"] is None
+    assert run("budget", "set", "--session", 5) == 0
+    assert run("budget", "show") == 0
+    said = capsys.readouterr().out
+    assert "image infinite" in said and "spent infinite, left 0" in said
+
+
+def test_a_plan_can_be_typed_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the table prints composes to at most what was asked for; the figure is a picture."""
+    arguments = ("plan", "--epsilon-image", 300, "--features", 100, 1000, "--words", 16384, "--m", 1, 2)
+    plans = printed(capsys, *arguments)["plans"]
+    assert len(plans) == 4
+    assert run("budget", *arguments, "--figure", tmp_path / "plan.png") == 0
+    said = capsys.readouterr().out
+    for plan in plans:
+        assert f"{plan['epsilon']:.3f}" in said
+        law = SubsetMechanism(words=plan["words"], epsilon=float(f"{plan['epsilon']:.3f}"), m=plan["m"])
+        assert composed_epsilon({law: plan["features"]}, 1e-6) == plan["image_epsilon"] <= 300
+    assert "how often two views of a point fall on one word" in said and "no plan here" not in said
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_hopeless_epsilon_is_called_hopeless(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("budget", "plan", "--epsilon-image", 5) == 0
+    assert "no plan here is enough for a pose" in capsys.readouterr().out
+    assert run("budget", "plan", "--epsilon-image", 20000, "--features", 2000, "--words", 16384, "--m", 1) == 0
+    assert "is the true one with probability" in capsys.readouterr().out
