@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +27,9 @@ IMAGE = features(generator("words of an image"), 80)
 LAW = SubsetMechanism(words=512, epsilon=4.0, m=3)
 
 
-def release(source: Chance, image=IMAGE, **choices) -> WordRelease:
-    return privatize_words(image, **{"mechanism": LAW, "dictionary": BOOK, "chance": source} | choices)
+def release(source: Chance, image=IMAGE, **choices: Any) -> WordRelease:
+    usual: dict[str, Any] = {"mechanism": LAW, "dictionary": BOOK, "chance": source}
+    return privatize_words(image, **usual | choices)
 
 
 def subsets(made: WordRelease) -> Subsets:
