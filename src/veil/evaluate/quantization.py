@@ -1,0 +1,168 @@
+"""How far descriptors lie from their words: what a dictionary hides at no price in proof, and what it costs in detail.
+
+A release by words says nothing of where in its word's cell a descriptor lies (traps L6), so the distance to the nearest word is
+the error of everything that is matched by words. Two distances of the same descriptors stand beside it: between two at random,
+and to the nearest other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64, UInt8
+from scipy import stats
+
+from veil.clustering import unit_rows
+from veil.codebook import Codebook
+from veil.errors import InputError, SpaceError
+
+MEASURED = 50_000  # descriptors whose words are looked up
+NEIGHBORS = 2_000  # of these, as many have their nearest other one sought in the whole pool
+BLOCK = 1 << 14
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Mean and quantiles of distances between unit vectors (0 equal, 1.41 orthogonal)."""
+
+    mean: float
+    p5: float
+    median: float
+    p95: float
+
+    @staticmethod
+    def of(values: Float64[np.ndarray, "_"]) -> Spread:
+        """The spread of at least one value."""
+        low, median, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()
+        return Spread(mean=float(values.mean()), p5=low, median=median, p95=high)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Quantization:
+    """Distances of descriptors to their nearest word, to another one at random, and to the nearest other one of a pool.
+
+    `uses` counts for each word how many of the descriptors are nearest to it. `book_images` of the `images` are among those
+    that the codebook was made from: 0 means that it never saw these descriptors.
+    """
+
+    to_word: Float64[np.ndarray, "_"]
+    to_random: Float64[np.ndarray, "_"]
+    to_other: Float64[np.ndarray, "_"]
+    pool_size: int
+    uses: Int64[np.ndarray, "_"]
+    images: int
+    book_images: int
+
+    @property
+    def entropy_bits(self) -> float:
+        """Entropy of the words' use, at most log2 of the smaller of words and descriptors."""
+        shares = self.uses[self.uses > 0] / self.uses.sum()
+        return float(-(shares * np.log2(shares)).sum()) + 0.0  # no negative zero
+
+    def as_json(self) -> dict:
+        """The record of `veil codebook quality`."""
+        words, descriptors = len(self.uses), len(self.to_word)
+        unused, entropy = even_use(words, descriptors)
+        return {
+            "descriptors": descriptors,
+            "images": self.images,
+            "book_images": self.book_images,
+            "to_nearest_word": asdict(Spread.of(self.to_word)),
+            "to_nearest_other": asdict(Spread.of(self.to_other)),
+            "pool": self.pool_size,
+            "to_random": asdict(Spread.of(self.to_random)),
+            "words": words,
+            "unused_words": int((self.uses == 0).sum()),
+            "unused_words_if_even": unused,
+            "entropy_bits": self.entropy_bits,
+            "entropy_bits_if_even": entropy,
+            "log2_words": float(np.log2(words)),
+        }
+
+
+def even_use(words: int, descriptors: int) -> tuple[float, float]:
+    """Expected unused words and entropy (bits) if each of `descriptors` took one of `words` at random.
+
+    A few descriptors cannot use many words, however good these are. E H = log2 n - K / n E[C log2 C], C binomial (n, 1 / K).
+    """
+    mean = descriptors / words
+    counts = np.arange(1, int(mean + 12 * np.sqrt(mean) + 60))
+    log_sum = (stats.binom.pmf(counts, descriptors, 1 / words) * counts * np.log2(counts)).sum()
+    unused = words * np.exp(descriptors * np.log1p(-1 / words))
+    return float(unused), float(np.log2(descriptors) - log_sum / mean)
+
+
+def measure(
+    book: Codebook,
+    descriptors: UInt8[np.ndarray, "_ _"] | Float32[np.ndarray, "_ _"],
+    *,
+    pool: UInt8[np.ndarray, "_ _"] | Float32[np.ndarray, "_ _"],
+    in_pool: bool,
+    images: int,
+    book_images: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> Quantization:
+    """Distances of `descriptors` (stored as extracted, in random order) to the words of `book` and to others in `pool`.
+
+    `in_pool` says that the pool begins with these very descriptors, which are then not their own neighbors.
+    Raises InputError if there are fewer than two descriptors, SpaceError if they are of another dimension than the words.
+    """
+    if len(descriptors) < 2 or len(pool) < 2:
+        raise InputError(f"{len(descriptors)} descriptors cannot be measured; give photographs with more detail")
+    if descriptors.shape[1] != book.dim:
+        raise SpaceError(f"descriptors of {descriptors.shape[1]} dimensions do not go with words of {book.dim}")
+    unit = unit_rows(descriptors)
+    nearest = np.empty(len(unit), dtype=np.int64)
+    for start in range(0, len(unit), BLOCK):
+        nearest[start : start + BLOCK] = book.nearest(unit[start : start + BLOCK])
+        if progress is not None:
+            progress(min(start + BLOCK, len(unit)), len(unit))
+    random = np.random.default_rng(seed)
+    others = (np.arange(len(unit)) + random.integers(1, len(unit), size=len(unit))) % len(unit)  # never itself
+    few = unit[:NEIGHBORS]
+    return Quantization(
+        to_word=_apart(unit, book.words[nearest]),
+        to_random=_apart(unit, unit[others]),
+        to_other=_apart(few, unit_rows(pool[_nearest_other(few, pool, in_pool)])),
+        pool_size=len(pool),
+        uses=np.bincount(nearest, minlength=len(book)),
+        images=images,
+        book_images=book_images,
+    )
+
+
+def _apart(left: Float32[np.ndarray, "_ _"], right: Float32[np.ndarray, "_ _"]) -> Float64[np.ndarray, "_"]:
+    """Distances from differences, since products round away those of near twins."""
+    return np.concatenate(
+        [
+            np.linalg.norm(left[start : start + BLOCK].astype(np.float64) - right[start : start + BLOCK], axis=1)
+            for start in range(0, len(left), BLOCK)
+        ]
+    )
+
+
+def _nearest_other(
+    unit: Float32[np.ndarray, "few dim"],
+    pool: UInt8[np.ndarray, "pool dim"] | Float32[np.ndarray, "pool dim"],
+    in_pool: bool,
+) -> Int64[np.ndarray, "few"]:
+    """The row of `pool` nearest to each vector, without row i for vector i if `in_pool`."""
+    import faiss
+
+    rows = np.arange(len(unit))
+    best, where = np.full(len(unit), -np.inf, dtype=np.float32), np.zeros(len(unit), dtype=np.int64)
+    for start in range(0, len(pool), BLOCK):
+        block = unit_rows(pool[start : start + BLOCK])
+        product, found = faiss.knn(unit, block, min(2, len(block)), metric=faiss.METRIC_INNER_PRODUCT)
+        if in_pool:
+            product[found + start == rows[:, None]] = -np.inf
+        first = product.argmax(axis=1)
+        product, found = product[rows, first], found[rows, first]
+        better = product > best
+        best[better], where[better] = product[better], found[better] + start
+    return where
