@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from veil.codebook import WordTraining, fit_pca, spherical_kmeans
+from veil.codebook import WordTraining, fit_pca
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Points
 from veil.space import Space
@@ -30,31 +29,35 @@ def test_the_sample_is_uniform_and_bounded() -> None:
     assert training.seen == 60
 
 
+def test_a_row_that_is_replaced_twice_is_the_later_one() -> None:
+    """Second method: Algorithm R row by row, over images whose rows often meet in one place; shuffled in whole rows."""
+    random = generator("reservoir")
+    stream = [random.integers(1, 255, (count, 20)).astype(np.uint8) for count in (3, 40, 1, 90)]
+    training, twin, kept = WordTraining(5, seed=4), np.random.default_rng(4), list(stream[0])
+    seen = len(kept)
+    for part in stream:
+        training.add(part, bytes(32))
+    for part in stream[1:]:
+        early = max(0, min(5 - seen, len(part)))
+        kept.extend(part[:early])
+        targets = twin.integers(0, np.arange(seen + early, seen + len(part)) + 1)
+        for target, row in zip(targets, part[early:], strict=True):
+            if target < 5:
+                kept[target] = row
+        seen += len(part)
+    np.testing.assert_array_equal(training.sample(), np.array(kept)[twin.permutation(5)])
+
+
+def test_words_are_unit_vectors_however_many() -> None:
+    """Defining equation, over more than one of the blocks in which they are made."""
+    stored = np.tile(codebook(generator("many"), 64, 2).stored, (300, 1))
+    book = replace(codebook(generator("many"), 64, 2), stored=stored)
+    np.testing.assert_array_equal(book.words, unit(stored).astype(np.float32))
+
+
 def test_no_descriptors_is_an_error() -> None:
     with pytest.raises(InputError, match="no descriptors"):
         WordTraining(10, seed=0).sample()
-
-
-def test_spherical_kmeans_finds_planted_clusters() -> None:
-    """Planted truth: eight tight bundles; every centroid is the unit mean of one of them."""
-    random = generator("clusters")
-    truth = unit(random.normal(size=(8, 16)))
-    samples = unit(np.repeat(truth, 50, axis=0) + 0.01 * random.normal(size=(400, 16))).astype(np.float32)
-    found = list(spherical_kmeans(samples[random.permutation(400)], 8, iterations=25, seed=3))[-1]
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
-    cosine = found @ truth.T
-    assert (cosine.max(axis=1) > 0.7).all()
-    assert (cosine > 0.99).any(axis=0).sum() >= 6  # k-means may merge a bundle; spherical means must fit the others
-    with pytest.raises(RangeError, match="add photographs"):
-        list(spherical_kmeans(samples[:4], 8, iterations=1, seed=0))
-
-
-def test_kmeans_lowers_its_objective() -> None:
-    """Defining property: the mean cosine to the nearest centroid never falls from one iteration to the next."""
-    samples = unit(sift_like(generator("objective"), 1500)).astype(np.float32)
-    steps = list(spherical_kmeans(samples, 32, iterations=6, seed=0))
-    objective = [float((samples @ centroids.T).max(axis=1).mean()) for centroids in steps]
-    assert all(b >= a - 1e-5 for a, b in pairwise(objective))
 
 
 def test_pca_is_the_svd() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -91,8 +90,11 @@ class Codebook:
     @cached_property
     def words(self) -> Float32[np.ndarray, "words dim"]:
         """The words as unit vectors."""
-        values = self.stored.astype(np.float64)
-        return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+        found = np.empty(self.stored.shape, dtype=np.float32)
+        for start in range(0, len(found), 1 << 14):  # half a million words in float64 would be half a gigabyte
+            values = self.stored[start : start + (1 << 14)].astype(np.float64)
+            found[start : start + (1 << 14)] = values / np.linalg.norm(values, axis=1, keepdims=True)
+        return found
 
     def nearest(self, unit_vectors: Float32[np.ndarray, "vectors dim"], count: int = 1) -> Int64[np.ndarray, "..."]:
         """The word nearest to each vector, (vectors,), or for `count` > 1 the nearest ones, closest first, (vectors, count).
@@ -191,17 +193,19 @@ class WordTraining:
         self._rows[positions[early]] = descriptors[early]
         # Algorithm R: the i-th row (from 0) replaces a kept one with probability capacity / (i + 1).
         targets = self._random.integers(0, positions[~early] + 1)
-        for target, row in zip(targets, descriptors[~early], strict=True):
-            if target < self._capacity:
-                self._rows[target] = row
+        taken = targets < self._capacity  # where two rows replace the same one, the later stays
+        self._rows[targets[taken]] = descriptors[~early][taken]
         self.seen += len(descriptors)
 
     def sample(self) -> np.ndarray:
-        """What was kept, in random order. Raises InputError if nothing was."""
+        """What was kept, shuffled in place: the end of collecting. Raises InputError if nothing was."""
         if self._rows is None or self.seen < 2:
             raise InputError("no descriptors were found in these photographs; check the folder, or lower the threshold")
         kept = self._rows[: min(self.seen, self._capacity)]
-        return kept[self._random.permutation(len(kept))]
+        order = self._random.permutation(len(kept))
+        for start in range(0, kept.shape[1], 16):  # a few columns at a time: a copy of all rows would double the memory
+            kept[:, start : start + 16] = kept[order, start : start + 16]
+        return kept
 
 
 def fit_pca(unit_vectors: Float[np.ndarray, "samples dim"], reduced: int) -> Pca:
@@ -217,32 +221,3 @@ def fit_pca(unit_vectors: Float[np.ndarray, "samples dim"], reduced: int) -> Pca
     axes = axes[:, ::-1][:, :reduced].T
     signs = np.sign(axes[np.arange(reduced), np.abs(axes).argmax(axis=1)])
     return Pca(mean=mean.astype(np.float32), axes=(axes * signs[:, None]).astype(np.float32))
-
-
-def spherical_kmeans(
-    unit_vectors: Float32[np.ndarray, "samples dim"], words: int, *, iterations: int, seed: int
-) -> Iterator[Float32[np.ndarray, "words dim"]]:
-    """Centroids of unit length after each iteration of spherical k-means (faiss; Dusmanu et al. 2021, Sec. 4.2).
-
-    A generator so that the caller can show progress; the last value is the result. Empty clusters are split by faiss.
-    """
-    import faiss
-
-    if not 2 <= words <= len(unit_vectors):
-        raise RangeError(f"{words} words need at least as many descriptors, got {len(unit_vectors)}; add photographs")
-    vectors = np.ascontiguousarray(unit_vectors, dtype=np.float32)
-    centroids = None
-    for iteration in range(iterations):
-        step = faiss.Kmeans(
-            vectors.shape[1],
-            words,
-            niter=1,
-            spherical=True,
-            seed=seed + iteration,
-            min_points_per_centroid=1,
-            max_points_per_centroid=2**31 - 1,
-        )
-        step.train(vectors, init_centroids=centroids)
-        found = np.asarray(step.centroids, dtype=np.float32)
-        centroids = found / np.linalg.norm(found, axis=1, keepdims=True)
-        yield centroids

@@ -1,4 +1,4 @@
-"""`veil codebook build|info`."""
+"""`veil codebook build|info|quality`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
-from veil.codebook import PCA_DIM, Codebook, Pca, Provenance, WordTraining, fit_pca, spherical_kmeans
+from veil.cli import quality
+from veil.cli.collect import Collection, Wanted, collect
+from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.clustering import FLAT_WORDS, METHODS, Method, chosen_method, train_words
+from veil.codebook import PCA_DIM, Codebook, Pca, Provenance, WordTraining, fit_pca
 from veil.errors import InputError
-from veil.extract import EXTRACTORS, extract
-from veil.extract.sift import SiftOptions
+from veil.evaluate.quantization import MEASURED, Quantization, measure
+from veil.extract import EXTRACTORS
 from veil.files.codebooks import read_codebook, write_codebook
-from veil.files.pictures import find_pictures, read_picture
-from veil.files.weights import load_network
 from veil.privatize.profile import HARDENED_DITHER_STEPS
 
-CENTROIDS, DECOYS = 16384, 262144
+CENTROIDS, DECOYS = FLAT_WORDS, 262144
+SAMPLE, SAMPLE_A_WORD = 400_000, 10
+HOLDOUT = 10
+PCA_SAMPLE = 100_000  # of a sample that is too large to be float64 as a whole
 
 BUILD_EXAMPLES = """\
   veil codebook build photos/ -o book.npz --words 16384 --source "my photographs" --license CC0-1.0
+  veil codebook build reference.h5 -o book.npz --words 256000    a dictionary of a public map's reference images
   veil codebook build --decoys photos/ -o pool.npz       a decoy pool of real descriptors, kept by the client
 """
 
@@ -30,34 +35,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser = add_command(
         commands,
         "codebook",
-        "build or describe a codebook",
+        "build, describe or measure a codebook",
         "A codebook holds the words that descriptors hide among, and the public PCA of the hardened profile.",
         BUILD_EXAMPLES,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    build = add_command(
-        actions,
-        "build",
-        "build one from photographs",
-        "Extract SIFT from every photograph of a folder, keep a bounded uniform sample, and cluster it.\n"
-        "Never build a decoy pool from photographs that you will release: their descriptors would be decoys.",
-        BUILD_EXAMPLES,
-    )
-    build.add_argument("photos", type=Path, nargs="+", help="folders of photographs (searched recursively) or files")
-    build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
-    build.add_argument("--decoys", action="store_true", help="keep real descriptors instead of centroids: a decoy pool")
-    build.add_argument(
-        "--words", type=at_least(2), help=f"words (default {CENTROIDS}; for --decoys {DECOYS} or as many as there are)"
-    )
-    build.add_argument("--slices", type=at_least(1), default=16, help="disjoint sub-databases (default %(default)s)")
-    build.add_argument("--descriptor", choices=EXTRACTORS, default="sift", help="default sift")
-    build.add_argument("--normalization", choices=("L2", "L1_ROOT"), default="L2", help="of the SIFT (default L2)")
-    build.add_argument("--sample", type=at_least(2), default=400_000, help="descriptors to cluster (default %(default)s)")
-    build.add_argument("--iterations", type=at_least(1), default=15, help="of k-means (default %(default)s)")
-    build.add_argument("--seed", type=at_least(0), default=0, help="of the sample and of k-means (default %(default)s)")
-    build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
-    build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")
-    build.set_defaults(run=_build)
+    _register_build(actions)
     info = add_command(
         actions,
         "info",
@@ -68,55 +51,122 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     info.add_argument("codebook", type=Path, help="a file that `veil codebook build` wrote")
     add_json(info)
     info.set_defaults(run=_info)
+    quality.register(actions)
+
+
+def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
+    build = add_command(
+        actions,
+        "build",
+        "build one from photographs",
+        "Extract SIFT from every photograph of a folder (or read features), keep a bounded uniform sample, cluster it, and\n"
+        "say how far descriptors lie from the words. The digests of the photographs are stored, so that releases of them\n"
+        "with this codebook can be refused: build it from public photographs, or from the reference images of a public map.\n"
+        "Never build a decoy pool from photographs that you will release: their descriptors would be decoys.",
+        BUILD_EXAMPLES,
+    )
+    build.add_argument(
+        "photos",
+        type=Path,
+        nargs="+",
+        help="photographs, folders of them (searched recursively), or features of `veil extract`",
+    )
+    build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
+    build.add_argument("--decoys", action="store_true", help="keep real descriptors instead of centroids: a decoy pool")
+    build.add_argument(
+        "--words",
+        type=at_least(2),
+        help=f"words (default {CENTROIDS}; for --decoys {DECOYS} or as many as there are; the paper's 256k are 256000)",
+    )
+    build.add_argument("--slices", type=at_least(1), default=16, help="disjoint sub-databases (default %(default)s)")
+    build.add_argument("--descriptor", choices=EXTRACTORS, help="default sift, or that of the features")
+    build.add_argument("--normalization", choices=("L2", "L1_ROOT"), help="of the SIFT (default L2, or that of the features)")
+    build.add_argument(
+        "--method",
+        choices=("auto", *METHODS),
+        default="auto",
+        help=f"of k-means: auto is flat up to {FLAT_WORDS} words and hierarchical, in two levels, above",
+    )
+    build.add_argument(
+        "--sample",
+        type=at_least(2),
+        help=f"descriptors to cluster (default {SAMPLE}, or {SAMPLE_A_WORD} times --words if that is more). The memory is "
+        "bounded by it: 128 bytes each of SIFT (--method flat: 3 kB), beside 1 kB for each word",
+    )
+    build.add_argument(
+        "--holdout",
+        type=at_least(0),
+        metavar="N",
+        help=f"keep each N-th photograph out and measure the words with it; 0: measure with the photographs they are made from "
+        f"(default 0 for --method flat, {HOLDOUT} for hierarchical)",
+    )
+    build.add_argument("--iterations", type=at_least(1), default=15, help="of k-means (default %(default)s)")
+    build.add_argument("--seed", type=at_least(0), default=0, help="of the sample and of k-means (default %(default)s)")
+    build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
+    build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")
+    add_json(build)
+    build.set_defaults(run=_build)
 
 
 def _build(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    paths = [path for folder in arguments.photos for path in find_pictures(folder)]
     words = arguments.words or (DECOYS if arguments.decoys else CENTROIDS)
+    method = None if arguments.decoys else chosen_method(arguments.method, words)
+    every = _holdout(arguments, method)
     # A pool loses its duplicates, so a little more than `words` is kept.
-    capacity = words + words // 16 if arguments.decoys else max(arguments.sample, words)
-    training = WordTraining(capacity, seed=arguments.seed)
-    options = SiftOptions(normalization=arguments.normalization)
-    network = load_network(arguments.descriptor)
-    skipped = 0
-    for path in progress(paths, "extracting"):
-        try:
-            features = extract(read_picture(path), arguments.descriptor, options, network)
-        except InputError:
-            skipped += 1  # a blank photograph has nothing to add
-            continue
-        training.add(features.descriptors, features.image_digest)
-    book = _assemble(arguments, training, words)
+    capacity = words + words // 16 if arguments.decoys else _capacity(arguments, words)
+    collection = Collection(
+        training=WordTraining(capacity, seed=arguments.seed), held=WordTraining(MEASURED, seed=arguments.seed)
+    )
+    collect(arguments.photos, Wanted.of(arguments), collection, every=every)
+    images = len(collection.training.image_digests)
+    if arguments.holdout and not collection.held.image_digests:
+        raise InputError(f"--holdout {every} needs {every} photographs with features, got {images}; give less, or 0")
+    sample = collection.training.sample()
+    book = _assemble(arguments, collection, sample, words, method)
     write_codebook(arguments.output, book)
-    report(arguments, arguments.output, f"{len(book)} {book.kind} from {len(paths) - skipped} photographs")
-    if skipped:
-        say(arguments, f"{skipped} photographs had no features and were left out")
-    if book.remainder:
-        say(arguments, f"{book.remainder} words are in no sub-database because {book.slices} does not divide {len(book)}")
+    found = None if method is None else _measured(arguments, book, collection, sample)
+    _tell(arguments, book, collection, method, found)
     return 0
 
 
-def _assemble(arguments: argparse.Namespace, training: WordTraining, words: int) -> Codebook:
-    sample = training.sample()
-    if arguments.decoys:  # a word that is there twice would be drawn twice as often, and twice for one descriptor
+def _holdout(arguments: argparse.Namespace, method: Method | None) -> int:
+    """Each how many-th photograph is kept out. Raises InputError where that cannot be."""
+    if method is None and (arguments.holdout is not None or arguments.method != "auto"):
+        raise InputError("--method and --holdout belong to words made by k-means; a decoy pool holds descriptors as they are")
+    if arguments.holdout == 1:
+        raise InputError("--holdout 1 would keep every photograph out; give 0 or at least 2")
+    if arguments.holdout is not None:
+        return int(arguments.holdout)
+    return HOLDOUT if method == "hierarchical" else 0  # books made flat stay what they were
+
+
+def _capacity(arguments: argparse.Namespace, words: int) -> int:
+    return max(arguments.sample or max(SAMPLE, SAMPLE_A_WORD * words), words)
+
+
+def _assemble(
+    arguments: argparse.Namespace, collection: Collection, sample: np.ndarray, words: int, method: Method | None
+) -> Codebook:
+    if method is None:  # a word that is there twice would be drawn twice as often, and twice for one descriptor
         sample = sample[np.sort(np.unique(sample, axis=0, return_index=True)[1])]
         words = min(words, len(sample)) if arguments.words is None else words
     if len(sample) < words:
         raise InputError(f"{len(sample)} descriptors cannot give {words} words; add photographs or ask for fewer")
-    quantized = sample.dtype == np.uint8
     pca: Pca | None = None
     stored = sample[:words]
-    if not arguments.decoys:
-        if quantized:
-            pca = fit_pca(_dithered(sample, arguments.seed), PCA_DIM)
-        stored = _stored_centroids(_clustered(sample, words, arguments), quantized)
+    if method is not None:
+        if sample.dtype == np.uint8:
+            pca = fit_pca(_dithered(sample if method == "flat" else sample[:PCA_SAMPLE], arguments.seed), PCA_DIM)
+        stored = _clustered(arguments, sample, words, method)
         # k-means leaves similar words side by side; sub-databases must be uniform draws (traps D10).
         stored = stored[np.random.default_rng(arguments.seed).permutation(len(stored))]
+    training, space = collection.training, collection.space
+    assert space is not None  # there is a sample
     return Codebook(
-        kind="descriptors" if arguments.decoys else "centroids",
-        descriptor=arguments.descriptor,
-        normalization=arguments.normalization,
+        kind="descriptors" if method is None else "centroids",
+        descriptor=space.descriptor,
+        normalization=space.normalization,
         stored=np.ascontiguousarray(stored),
         slices=arguments.slices,
         pca=pca,
@@ -134,21 +184,69 @@ def _assemble(arguments: argparse.Namespace, training: WordTraining, words: int)
 def _dithered(sample: np.ndarray, seed: int) -> np.ndarray:
     """The sample as the hardened profile will see descriptors: the PCA is fitted where it is used."""
     values = sample + np.random.default_rng(seed).uniform(0, HARDENED_DITHER_STEPS, sample.shape)
-    return values / np.linalg.norm(values, axis=1, keepdims=True)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    return values
 
 
-def _clustered(sample: np.ndarray, words: int, arguments: argparse.Namespace) -> np.ndarray:
-    unit = sample.astype(np.float32)
-    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    steps = spherical_kmeans(unit, words, iterations=arguments.iterations, seed=arguments.seed)
-    return list(progress(steps, "clustering", total=arguments.iterations))[-1]
+def _clustered(arguments: argparse.Namespace, sample: np.ndarray, words: int, method: Method) -> np.ndarray:
+    with Bar("cells") as cells, Bar("clustering") as clustering:
+        return train_words(
+            sample,
+            words,
+            method=method,
+            iterations=arguments.iterations,
+            seed=arguments.seed,
+            on_cells=cells,
+            on_words=clustering,
+        )
 
 
-def _stored_centroids(centroids: np.ndarray, quantized: bool) -> np.ndarray:
-    """Centroids of 8-bit descriptors in 8 bits (they are not negative), others in full precision."""
-    if not quantized:
-        return centroids.astype(np.float32)
-    return np.clip(np.round(centroids * (255.0 / centroids.max())), 0, 255).astype(np.uint8)
+def _measured(arguments: argparse.Namespace, book: Codebook, collection: Collection, sample: np.ndarray) -> Quantization:
+    """With the photographs that were held out; without such, with those that the book was made from."""
+    held = collection.held
+    images = len(held.image_digests) or len(collection.training.image_digests)
+    with Bar("measuring") as bar:
+        return measure(
+            book,
+            held.sample() if held.image_digests else sample[:MEASURED],
+            pool=sample,
+            in_pool=not held.image_digests,
+            images=images,
+            book_images=0 if held.image_digests else images,
+            seed=arguments.seed,
+            progress=bar,
+        )
+
+
+def _tell(
+    arguments: argparse.Namespace, book: Codebook, collection: Collection, method: Method | None, found: Quantization | None
+) -> None:
+    measured = None if found is None else found.as_json()
+    record = {
+        "kind": book.kind,
+        "words": len(book),
+        "method": method,
+        "images": book.provenance.image_count,
+        "held_out": len(collection.held.image_digests),
+        "skipped": collection.skipped,
+        "descriptors_seen": book.provenance.descriptor_count,
+        "remainder": book.remainder,
+        "sha256": book.digest,
+        "quality": measured,
+    }
+    write_json(arguments.json, record)
+    report(arguments, arguments.output, f"{len(book)} {book.kind} from {record['images']} photographs")
+    if collection.skipped:
+        say(arguments, f"{collection.skipped} photographs had no features and were left out")
+    if book.remainder:
+        say(arguments, f"{book.remainder} words are in no sub-database because {book.slices} does not divide {len(book)}")
+    if measured is not None:
+        quality.say_quality(arguments, measured)
+    say(
+        arguments,
+        "warning: the codebook tells of the photographs that it was made from, and keeps their digests; do not make it from "
+        "photographs that you will release with it, and publish it only if these may be public",
+    )
 
 
 def _info(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,101 @@
+"""Descriptors out of photographs and of features files, some to make words of and some to measure them with."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from veil.cli.common import progress
+from veil.codebook import WordTraining
+from veil.errors import InputError
+from veil.extract import extract
+from veil.extract.sift import SiftOptions
+from veil.features import Features
+from veil.files.features import read_features
+from veil.files.pictures import find_pictures, read_picture
+from veil.files.weights import load_network
+from veil.space import Normalization, Space
+
+FEATURES_SUFFIXES = (".h5", ".hdf5")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the descriptors must be; None is whatever a features file holds, and SIFT (L2) for photographs."""
+
+    descriptor: str | None = None
+    normalization: Normalization | None = None
+
+    @staticmethod
+    def of(arguments: argparse.Namespace) -> Wanted:
+        """--descriptor and --normalization."""
+        return Wanted(descriptor=arguments.descriptor, normalization=arguments.normalization)
+
+    def require(self, features: Features, before: Space | None) -> None:
+        """Raises InputError if `features` are something else than was asked for, or than those before them."""
+        space = features.space
+        for asked, got in ((self.descriptor, space.descriptor), (self.normalization, space.normalization)):
+            if asked not in (None, got):
+                raise InputError(f"features of [{space}] were given where {asked} was asked for; extract them as {asked}")
+        if before not in (None, space):
+            raise InputError(f"features of [{space}] and of [{before}] cannot make one codebook; give one kind")
+
+
+@dataclass(kw_only=True)
+class Collection:
+    """What was collected: descriptors to train with, descriptors held out, and the images that gave none."""
+
+    training: WordTraining
+    held: WordTraining
+    space: Space | None = None
+    skipped: int = 0
+    _is_held: dict[bytes, bool] = field(default_factory=dict)
+
+    def add(self, features: Features, *, every: int) -> None:
+        """Each `every`-th image is held out (0: none); a picture that comes twice goes where it went first."""
+        digest = features.image_digest
+        index = len(self.training.image_digests) + len(self.held.image_digests) + 1
+        is_held = self._is_held.setdefault(digest, bool(every) and index % every == 0)
+        (self.held if is_held else self.training).add(features.descriptors, digest)
+        self.space = features.space
+
+
+def collect(inputs: Sequence[Path], wanted: Wanted, collection: Collection, *, every: int = 0) -> Collection:
+    """Fill `collection` from folders of photographs, photographs, and features files, one image in memory at a time."""
+    sources = [path for root in inputs for path in _files(root)]
+    network = load_network(wanted.descriptor or "sift") if not all(map(holds_features, sources)) else None
+    for features in _images(sources, wanted, network):
+        if features is None:
+            collection.skipped += 1  # a blank photograph has nothing to add
+            continue
+        wanted.require(features, collection.space)
+        collection.add(features, every=every)
+    return collection
+
+
+def _files(root: Path) -> list[Path]:
+    if holds_features(root):
+        if not root.is_file():
+            raise InputError(f"there is no features file {root}; write one with `veil extract`")
+        return [root]
+    return find_pictures(root)
+
+
+def holds_features(path: Path) -> bool:
+    """Whether a path is that of features, by its suffix."""
+    return path.suffix.lower() in FEATURES_SUFFIXES
+
+
+def _images(sources: Sequence[Path], wanted: Wanted, network: object) -> Iterator[Features | None]:
+    options = SiftOptions(normalization=wanted.normalization or "L2")
+    for path in progress(sources, "extracting"):
+        if holds_features(path):
+            for _, features in progress(read_features(path), f"reading {path.name}"):
+                yield features if len(features) else None
+            continue
+        try:
+            yield extract(read_picture(path), wanted.descriptor or "sift", options, network)
+        except InputError:
+            yield None

@@ -1,0 +1,152 @@
+"""`veil codebook build` and `quality`: from photographs or features, with some held out, and told to people and machines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_cli import documented, keys
+
+from edges import door_photographs
+from veil.cli import main
+from veil.clustering import spherical_kmeans, unit_rows
+from veil.files.codebooks import read_codebook, write_codebook
+from veil.files.features import read_features, write_features
+from worlds import codebook, generator
+from worlds import features as made_up
+
+IMAGES = 12
+
+
+def run(*arguments: object) -> int:
+    return main(["codebook", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Features of a dozen made-up images; the last is the first one once more."""
+    path = tmp_path_factory.mktemp("reference") / "reference.h5"
+    images = [(f"{i:02d}", made_up(generator(f"image {i % 11}"), 60, name=f"image {i % 11}")) for i in range(IMAGES)]
+    write_features(path, images)
+    return path
+
+
+def digests(path: Path) -> list[str]:
+    return [item.image_digest[:8].hex() for _, item in read_features(path)]
+
+
+def test_photographs_and_their_features_make_the_same_book(tmp_path: Path) -> None:
+    """Second method: extraction in between, written and read. The digests of the pictures are stored either way."""
+    photographs = door_photographs(tmp_path / "photos", 2, 6)
+    assert main(["extract", str(photographs), "-o", str(tmp_path / "f.h5")]) == 0
+    common = ("--words", 300, "--slices", 4, "--iterations", 2, "--sample", 3000)
+    for method in ("flat", "hierarchical"):
+        for name, source in (("photos", photographs), ("features", tmp_path / "f.h5")):
+            assert run("build", source, "-o", tmp_path / f"{method}-{name}.npz", *common, "--method", method) == 0
+        one, other = (read_codebook(tmp_path / f"{method}-{name}.npz") for name in ("photos", "features"))
+        assert one.digest == other.digest and len(one) == len(np.unique(one.stored, axis=0)) == 300
+        assert list(one.provenance.image_digests) == digests(tmp_path / "f.h5")
+
+
+def test_old_commands_make_old_books(reference: Path, tmp_path: Path) -> None:
+    """Second method: all descriptors clustered flat, scaled by their largest number, shuffled; no photograph held out."""
+    assert run("build", reference, "-o", tmp_path / "b.npz", "--words", 64, "--slices", 2, "--iterations", 3, "--seed", 5) == 0
+    book = read_codebook(tmp_path / "b.npz")
+    rows = np.concatenate([item.descriptors for _, item in read_features(reference)])
+    random = np.random.default_rng(5)
+    last = list(spherical_kmeans(unit_rows(rows[random.permutation(len(rows))]), 64, iterations=3, seed=5))[-1]
+    expected = np.clip(np.round(last * (255.0 / last.max())), 0, 255).astype(np.uint8)
+    np.testing.assert_array_equal(book.stored, expected[np.random.default_rng(5).permutation(64)])
+    assert list(book.provenance.image_digests) == digests(reference) and book.provenance.descriptor_count == IMAGES * 60
+
+
+def test_photographs_that_are_held_out_leave_no_trace(
+    reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planted truth: every fourth image, but not the twelfth, which is the first one once more."""
+    arguments = ("--words", 64, "--slices", 2, "--holdout", 4, "--json", "-")
+    assert run("build", reference, "-o", tmp_path / "b.npz", *arguments) == 0
+    said = capsys.readouterr()
+    record = json.loads(said.out)
+    assert keys(record) <= documented("veil codebook build") | documented("veil codebook quality")
+    assert (record["images"], record["held_out"], record["method"]) == (10, 2, "flat")
+    assert (record["quality"]["images"], record["quality"]["book_images"], record["quality"]["descriptors"]) == (2, 0, 120)
+    every = digests(reference)
+    assert every[11] == every[0]
+    stored = read_codebook(tmp_path / "b.npz").provenance.image_digests
+    assert list(stored) == [digest for index, digest in enumerate(every) if index not in (3, 7)]
+    assert "to the nearest word" in said.err and "warning: the codebook tells of the photographs" in said.err
+    assert "too small" not in said.err
+
+
+def test_what_is_held_out_by_default(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every tenth image for the hierarchical method; the flat one measures with its own photographs and says so."""
+    for method, held, own in (("hierarchical", 1, 0), ("flat", 0, 12)):
+        arguments = ("-o", tmp_path / "b.npz", "--words", 64, "--slices", 2, "--method", method, "--json", tmp_path / "b.json")
+        assert run("build", reference, *arguments) == 0
+        record = json.loads((tmp_path / "b.json").read_text())
+        assert (record["method"], record["held_out"], record["quality"]["book_images"]) == (method, held, own)
+        assert ("all of these photographs are among those" in capsys.readouterr().out) == (own > 0)
+        assert record["sha256"] == read_codebook(tmp_path / "b.npz").digest
+
+
+def test_quality_knows_the_books_own_photographs(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Planted truth: a book whose words are the descriptors of two images has no error there, and says whose they are."""
+    images = [item for _, item in read_features(reference)][:2]
+    for name, items in (("own", images), ("strange", [made_up(generator("stranger"), 60, name="stranger")])):
+        write_features(tmp_path / f"{name}.h5", [(str(i), item) for i, item in enumerate(items)])
+    assert run("build", tmp_path / "own.h5", "-o", tmp_path / "b.npz", "--words", 120, "--method", "hierarchical") == 0
+    capsys.readouterr()
+    records = {}
+    for name in ("own", "strange"):
+        figure = tmp_path / f"{name}.png"
+        assert run("quality", tmp_path / "b.npz", tmp_path / f"{name}.h5", "--json", "-", "--figure", figure) == 0
+        records[name] = json.loads(capsys.readouterr().out)
+        assert keys(records[name]) <= documented("veil codebook quality")
+        assert figure.read_bytes().startswith(b"\x89PNG")
+    assert records["own"]["book_images"] == 2 and records["own"]["to_nearest_word"]["p95"] < 0.03
+    assert records["strange"]["book_images"] == 0 and records["strange"]["to_nearest_word"]["p5"] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (["{h5}", "--words", "721"], "720 descriptors cannot give 721 words"),
+        (
+            ["{h5}", "--words", "700", "--method", "hierarchical", "--holdout", "0"],
+            "700 words need as many distinct .* got 660",
+        ),
+        (["{h5}", "--words", "64", "--holdout", "13"], "needs 13 photographs with features, got 12"),
+        (["{h5}", "--words", "64", "--holdout", "1"], "0 or at least 2"),
+        (["{h5}", "--decoys", "--holdout", "2"], "belong to words made by k-means"),
+        (["{h5}", "--decoys", "--method", "flat"], "belong to words made by k-means"),
+        (["{h5}", "--words", "64", "--normalization", "L1_ROOT"], "given where L1_ROOT was asked for"),
+        (["{h5}", "--words", "64", "--descriptor", "hardtfeat"], "given where hardtfeat was asked for"),
+        (["{tmp}/nowhere.h5", "--words", "64"], "there is no features file"),
+        (["{h5}", "{tmp}/root.h5", "--words", "64"], "cannot make one codebook"),
+    ],
+)
+def test_the_remedy_is_named(
+    reference: Path, tmp_path: Path, wrong: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import re
+    from dataclasses import replace
+
+    other = made_up(generator("root"), 60, name="root")
+    write_features(tmp_path / "root.h5", [("0", replace(other, space=replace(other.space, normalization="L1_ROOT")))])
+    assert run("build", *(part.format(h5=reference, tmp=tmp_path) for part in wrong), "-o", tmp_path / "b.npz") == 1
+    assert re.search(words, capsys.readouterr().err)
+    assert not (tmp_path / "b.npz").exists()
+
+
+def test_quality_wants_the_books_own_kind(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from dataclasses import replace
+
+    book = codebook(generator("kinds"), 40, 2)
+    write_codebook(tmp_path / "other.npz", replace(book, descriptor="superpoint", pca=None, dither_steps=0.0))
+    assert run("quality", tmp_path / "other.npz", reference) == 1
+    assert "given where superpoint was asked for" in capsys.readouterr().err
+    assert run("quality", tmp_path / "other.npz", tmp_path) == 1
+    assert "veil cannot extract superpoint" in capsys.readouterr().err
