@@ -56,6 +56,25 @@ def test_everything_comes_back(tmp_path: Path) -> None:
         assert got.stored.dtype == book.stored.dtype
 
 
+def test_compressed_books_of_before_are_read_and_each_array_once(
+    tmp_path: Path, good: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted file in the old writer's form, whose every access inflates: the words of a large book take seconds."""
+    np.savez_compressed(tmp_path / "old.npz", **good)
+    assert (tmp_path / "old.npz").stat().st_size < (tmp_path / "good.npz").stat().st_size
+    seen: list[str] = []
+    access = np.lib.npyio.NpzFile.__getitem__
+
+    def watched(archive: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
+        seen.append(key)
+        return access(archive, key)
+
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", watched)
+    books = [read_codebook(tmp_path / f"{name}.npz") for name in ("old", "good")]
+    assert books[0].digest == books[1].digest
+    assert sorted(seen) == sorted(2 * list(good))
+
+
 @pytest.mark.parametrize("key", ["kind", "descriptor", "normalization", "slices", "dither_steps", "source", "license"])
 def test_a_changed_header_is_seen(tmp_path: Path, good: dict, key: str) -> None:
     """Every field that changes results or provenance stands under the hash."""

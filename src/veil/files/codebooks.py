@@ -45,7 +45,7 @@ def write_codebook(path: Path, book: Codebook) -> None:
         arrays |= {"pca_mean": book.pca.mean, "pca_axes": book.pca.axes}
     with replacing(path) as temporary, temporary.open("wb") as stream:
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
+        np.savez(stream, allow_pickle=False, **arrays)  # words hardly shrink, and inflating is most of a large book's reading
 
 
 def read_codebook(path: Path) -> Codebook:
@@ -66,14 +66,14 @@ def read_codebook(path: Path) -> Codebook:
 def _assemble(header: dict, archive) -> Codebook:  # type: ignore[no-untyped-def]
     if header.get("format") != FORMAT:
         raise ValueError(f"format {header.get('format')!r}, this veil reads {FORMAT}")
-    pca = None
+    words, pca = archive["words"], None  # every access reads the file again
     if "pca_axes" in archive:
-        pca = _pca(archive["pca_mean"], archive["pca_axes"], archive["words"].shape[-1])
+        pca = _pca(archive["pca_mean"], archive["pca_axes"], words.shape[-1])
     return Codebook(
         kind=header["kind"],
         descriptor=header["descriptor"],
         normalization=header["normalization"],
-        stored=archive["words"],
+        stored=words,
         slices=int(header["slices"]),
         pca=pca,
         dither_steps=float(header["dither_steps"]),
