@@ -25,7 +25,7 @@ def draw_quantization(path: Path, found: Quantization, *, title: str) -> None:
         (found.to_other, _OTHER, f"to the nearest other of {found.pool_size:,} descriptors"),
     ]
     edges = np.linspace(0, max(float(values.max()) for values, _, _ in groups) * 1.02, 61)
-    figure, axis = plt.subplots(figsize=(10, 4.5), constrained_layout=True)
+    figure, axis = plt.subplots(figsize=(8, 4.5), constrained_layout=True)
     for values, color, label in groups:
         median = float(np.median(values))
         style = "step" if color == _OTHER else "stepfilled"
@@ -39,12 +39,13 @@ def draw_quantization(path: Path, found: Quantization, *, title: str) -> None:
             linewidth=1.6,
             label=f"{label}, median {median:.2f}",
         )
-        axis.axvline(median, color=color, linestyle="--", linewidth=1)
+        axis.axvline(median, ymax=0.72, color=color, linestyle="--", linewidth=1)
     axis.set_xlim(0, edges[-1])
     axis.set_xlabel("distance of unit vectors")
     axis.set_ylabel("density")
     axis.set_yticks([])
-    axis.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncol=3)
+    axis.set_ylim(0, 1.35 * axis.get_ylim()[1])  # room for the legend above the highest bin
+    axis.legend(fontsize=9, frameon=False, loc="upper left")
     axis.set_title(title, fontsize=10)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=120)
