@@ -42,6 +42,11 @@ class GroupedOptions:
             raise RangeError("iterations must satisfy 1 <= min_iterations <= max_iterations")
         if self.max_seconds is not None and not 0 < self.max_seconds < math.inf:
             raise RangeError(f"max_seconds must be positive and finite, got {self.max_seconds!r}")
+        # Seed and number of samples share the 64 bits that start a search.
+        if not 0 <= self.seed < 1 << 24:
+            raise RangeError(f"seed must lie in [0, 2^24), got {self.seed!r}")
+        if not self.max_iterations < 1 << 39:
+            raise RangeError(f"max_iterations must lie below 2^39, got {self.max_iterations!r}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
