@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from veil.chance import seeded
-from veil.cli import queries, reconstruction
+from veil.cli import localization, queries, reconstruction
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
 from veil.evaluate.homographies import ImageSequence, Row, default_cases, evaluate
 from veil.extract.sift import SiftOptions, extract_sift
@@ -48,6 +48,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     homographies.set_defaults(run=_homographies)
     reconstruction.register(protocols)
     queries.register(protocols)
+    localization.register(protocols)
 
 
 def _homographies(arguments: argparse.Namespace) -> int:

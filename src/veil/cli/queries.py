@@ -70,17 +70,17 @@ def register(protocols: Any) -> None:
 def _queries(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     scenes = [read_scene(folder) for folder in arguments.scenes]
-    apart = _apart(scenes, arguments.same_place)
+    others_of = apart(scenes, arguments.same_place)
     protocol = Protocol(folds=arguments.folds, draws=arguments.draws, noise=arguments.noise, workers=arguments.workers)
-    features = {scene.name: _features(scene, arguments) for scene in scenes}
+    features = {scene.name: photographs(scene, arguments) for scene in scenes}
     strangers = _strangers(arguments)
     verdicts: list[Verdict] = []
     strained: list[Strained] = []
     for scene in scenes:
         others = dict(strangers)
-        for name in apart[scene.name]:
+        for name in others_of[scene.name]:
             others |= {f"{name}/{photo}": item for photo, item in features[name].items()}
-        place = _place(scene, features[scene.name])
+        place = place_of(scene, features[scene.name])
         answers = list(_answers(place, others, protocol, arguments))
         verdicts += [verdict for found in answers for verdict in found.verdicts]
         strained += [item for found in answers for item in found.strained]
@@ -117,7 +117,7 @@ def _line(name: str, verdicts: Sequence[Verdict]) -> str:
     return f"{name}: {', '.join(parts)}"
 
 
-def _apart(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+def apart(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     """For each scene the others that show another place. Raises InputError for what cannot be evaluated."""
     names = [scene.name for scene in scenes]
     if len(set(names)) < len(names):
@@ -134,7 +134,7 @@ def _apart(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str]]) ->
     return {name: [other for other in names if other != name and frozenset((name, other)) not in together] for name in names}
 
 
-def _features(scene: ReferenceScene, arguments: argparse.Namespace) -> dict[str, Features]:
+def photographs(scene: ReferenceScene, arguments: argparse.Namespace) -> dict[str, Features]:
     options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
     found = {}
     for name, path in progress(sorted(scene.pictures.items()), f"{scene.name}: extracting"):
@@ -152,7 +152,7 @@ def _strangers(arguments: argparse.Namespace) -> dict[str, Features]:
     return {f"strangers/{path.name}": extract_sift(read_picture(path), options) for path in progress(paths, "strangers")}
 
 
-def _place(scene: ReferenceScene, features: dict[str, Features]) -> Place:
+def place_of(scene: ReferenceScene, features: dict[str, Features]) -> Place:
     """With measured gravity, or the reference's vertical, or the mean of the cameras' y-axes as such."""
     down = scene.down
     if down is None:

@@ -29,7 +29,7 @@ class ReferenceScene:
     """Photographs by image name, with cameras and reference poses where the scene has them.
 
     `gravity` holds readings (unit vectors, down in the camera frame) of the images that have one; `down` is gravity in the
-    world of the poses where the scene defines it: Strecha's world has z down.
+    world of the poses where the scene defines it: Strecha's world has z down. `metric` tells whether positions are in meters.
     """
 
     name: str
@@ -38,6 +38,7 @@ class ReferenceScene:
     cam_from_world: Mapping[str, Rigid]
     gravity: Mapping[str, Float64[np.ndarray, "3"]]
     down: Float64[np.ndarray, "3"] | None
+    metric: bool = False
 
 
 def read_scene(folder: Path) -> ReferenceScene:
@@ -66,6 +67,7 @@ def read_scene(folder: Path) -> ReferenceScene:
         cam_from_world=poses,
         gravity=_gravity(folder, pictures),
         down=down,
+        metric=down is not None,
     )
 
 

@@ -11,11 +11,14 @@ import numpy as np
 from jaxtyping import Float32
 
 from veil.errors import InputError
-from veil.forms import Form
+from veil.forms import Form, Subsets
 from veil.geometry.camera import Camera, as_colmap, from_colmap
 from veil.geometry.rigid import rigid_from_colmap
 from veil.match.neighbors import Matches
 from veil.scene import MappedImage, Scene
+
+
+WORD_TRIALS, WORD_INLIERS = 30_000, 25
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,6 +80,11 @@ def verify(
     pycolmap.set_random_seed(options.seed)
     verification = pycolmap.TwoViewGeometryOptions()
     verification.ransac.random_seed = options.seed
+    if any(isinstance(image.form, Subsets) for image in images.values()):
+        # Shared words are mostly coincidences: fewer of them are right than COLMAP expects of matches, and more must agree.
+        verification.ransac.min_inlier_ratio = 0.05
+        verification.ransac.max_num_trials = WORD_TRIALS
+        verification.min_num_inliers = WORD_INLIERS
     pycolmap.geometric_verification(workdir / "database.db", two_view_geometry_options=verification)
 
 
@@ -108,7 +116,10 @@ def reconstruct(
         next_image_callback=on_image,
     )
     if not models:
-        return NoMap("no two images gave enough matches for a start; take photographs with more overlap, or a smaller m")
+        return NoMap(
+            "no two images gave enough matches for a start; take photographs with more overlap, or a smaller m; "
+            "words need a larger epsilon to map than to localize"
+        )
     best = max(models.values(), key=lambda model: (model.num_reg_images(), model.num_points3D()))
     return _scene(best, images)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,9 +48,13 @@ def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Code
     error = np.linalg.norm(vectors.astype(np.float64) - dictionary.words[true_words], axis=1)
     law = f"{mechanism.words}|{float(mechanism.epsilon)!r}|{mechanism.m}"
     prefix = f"words|{law}|{dictionary.digest}|".encode() + features.image_digest
-    contexts = [
-        prefix + features.keypoints[row].tobytes() + features.descriptors[row].tobytes() for row in range(len(features))
-    ]
+    # Features that are alike in everything draw apart: equal subsets would tell that their descriptors are equal.
+    alike: Counter[bytes] = Counter()
+    contexts = []
+    for row in range(len(features)):
+        context = prefix + features.keypoints[row].tobytes() + features.descriptors[row].tobytes()
+        contexts.append(context + b"|%d" % alike[context])
+        alike[context] += 1
     form = Subsets(
         words=randomized(true_words, mechanism, chance, contexts).astype(np.uint32),
         mechanism=mechanism,

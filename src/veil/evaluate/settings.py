@@ -1,0 +1,150 @@
+"""Settings, trials and rows of `veil evaluate localization` (Pittaluga and Zhuang 2023, Tables 2 and 3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from veil.errors import InputError
+
+FormName = Literal["raw", "subspaces", "words", "lines", "words+lines"]
+Matching = Literal["distance", "vocabulary", "mutual-nn"]
+# Pittaluga and Zhuang 2023, Table 2: meters and degrees; without a metric scale, shares of the cameras' extent and degrees.
+METRIC: dict[str, tuple[float, float]] = {"0.25m, 2deg": (0.25, 2), "0.5m, 5deg": (0.5, 5), "5m, 10deg": (5, 10)}
+RELATIVE: dict[str, tuple[float, float]] = {"1%, 2deg": (0.01, 2), "2%, 5deg": (0.02, 5), "20%, 10deg": (0.2, 10)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a query sends and how it is matched. Words: `words` (K) of a `dictionary` from the map's own photographs
+    ("reference") or a named codebook, `epsilon`, `m`, and samples of the search."""
+
+    form: FormName
+    matching: Matching = "distance"
+    words: int | None = None
+    epsilon: float | None = None
+    m: int | None = None
+    dictionary: str | None = None
+    iterations: int | None = None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether descriptors are sent as words."""
+        return self.form.startswith("words")
+
+    @property
+    def hides_positions(self) -> bool:
+        """Whether lines are sent."""
+        return self.form.endswith("lines")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """The settings of the two tables: the default point (K, epsilon, m), and one parameter varied at a time."""
+
+    words: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384)
+    epsilons: tuple[float, ...] = (4.0, 6.0, 8.0, 10.0, 12.0)
+    sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
+    iterations: tuple[int, ...] = (1_000, 10_000)
+    default: tuple[int, float, int] = (4096, 10.0, 2)
+    most: int = 100_000
+    elsewhere: tuple[str, ...] = ()
+
+    def settings(self) -> list[Setting]:
+        """Every setting once, in the tables' order."""
+        k, epsilon, m = self.default
+
+        def words(**changed: object) -> Setting:
+            base = Setting(
+                form="words",
+                matching="vocabulary",
+                words=k,
+                epsilon=epsilon,
+                m=m,
+                dictionary="reference",
+                iterations=self.most,
+            )
+            return replace(base, **changed)  # type: ignore[arg-type]
+
+        rows = [Setting(form="raw"), Setting(form="subspaces"), Setting(form="lines")]
+        rows += [words(words=count, epsilon=math.inf, m=1) for count in self.words]
+        rows += [words(words=count) for count in self.words]
+        rows += [words(epsilon=value) for value in self.epsilons]
+        rows += [words(m=size) for size in self.sizes]
+        rows += [words(matching="mutual-nn", words=count) for count in self.words]
+        rows += [words(dictionary=name, words=None) for name in self.elsewhere]
+        rows += [words(iterations=count) for count in self.iterations]
+        rows += [words(form="words+lines", epsilon=value) for value in self.epsilons]
+        return list(dict.fromkeys(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One query in one setting; errors are in units of the reference and degrees, None without a pose or for a false query."""
+
+    setting: Setting
+    scene: str
+    query: str
+    true: bool
+    accepted: bool
+    inliers: int
+    position: float | None
+    rotation_deg: float | None
+    upload_bytes: int
+    epsilon_image: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One setting on one scene, over all of its held-out queries; medians are over the accepted ones."""
+
+    scene: str
+    setting: Setting
+    queries: int
+    localized: Mapping[str, float]
+    accepted: float
+    median_position: float | None
+    median_rotation_deg: float | None
+    median_inliers: float
+    false_queries: int
+    false_accepts: int
+    upload_bytes: float
+    epsilon_image: float | None
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        own = {key: value for key, value in self.__dict__.items() if key != "setting"}
+        return {"scene": own.pop("scene"), **self.setting.__dict__, **own}
+
+
+def row(setting: Setting, trials: Sequence[Trial], *, thresholds: Mapping[str, tuple[float, float]], extent: float) -> Row:
+    """Sum up the trials of one setting on one scene; `extent` scales the position thresholds (1 where they are metric)."""
+    true = [trial for trial in trials if trial.true]
+    false = [trial for trial in trials if not trial.true]
+    if not true:
+        raise InputError("a row needs at least one held-out query")
+    errors = [(trial.position, trial.rotation_deg) for trial in true]
+    found = [(far, turned) for far, turned in errors if far is not None and turned is not None]
+    localized = {
+        name: sum(position <= far * extent and rotation <= turned for position, rotation in found) / len(true)
+        for name, (far, turned) in thresholds.items()
+    }
+    spent = [trial.epsilon_image for trial in true if trial.epsilon_image is not None]
+    return Row(
+        scene=true[0].scene,
+        setting=setting,
+        queries=len(true),
+        localized=localized,
+        accepted=sum(trial.accepted for trial in true) / len(true),
+        median_position=float(np.median([position for position, _ in found])) if found else None,
+        median_rotation_deg=float(np.median([rotation for _, rotation in found])) if found else None,
+        median_inliers=float(np.median([trial.inliers for trial in true])),
+        false_queries=len(false),
+        false_accepts=sum(trial.accepted for trial in false),
+        upload_bytes=float(np.median([trial.upload_bytes for trial in true])),
+        epsilon_image=float(np.median(spent)) if spent else None,
+    )

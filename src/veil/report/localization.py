@@ -1,0 +1,88 @@
+"""The figure of `veil evaluate localization`: share of localized queries and inliers against what each feature spends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.evaluate.settings import Row, Setting
+from veil.files.atomic import replacing
+
+_COLORS = ("#1d4ed8", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#4d7c0f")
+
+
+def draw_localization(path: Path, rows: Sequence[Row], *, default: tuple[int, float, int]) -> None:
+    """Write the figure (PNG or SVG by its suffix): epsilon, K and m in turn, the other two as in `default` (K, epsilon, m)."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(2, 3, figsize=(14, 7.4), layout="constrained", sharex="col")
+    k, epsilon, m = default
+    panels: tuple[tuple[str, str, str, dict[str, float]], ...] = (
+        ("epsilon", "epsilon of each feature", f"K = {k}, m = {m}", {"words": k, "m": m}),
+        ("words", "words in the dictionary, K", f"epsilon = {epsilon:g}, m = {m}", {"epsilon": epsilon, "m": m}),
+        ("m", "words sent for each feature, m", f"K = {k}, epsilon = {epsilon:g}", {"words": k, "epsilon": epsilon}),
+    )
+    for column, (name, label, fixed, values) in enumerate(panels):
+        _panel(axes[0, column], rows, name, values, accepted=True)
+        _panel(axes[1, column], rows, name, values, accepted=False)
+        axes[0, column].set_title(fixed, fontsize=10)
+        axes[1, column].set_xlabel(label)
+    axes[0, 0].set_ylabel("localized within the strictest threshold, %")
+    axes[1, 0].set_ylabel("inliers, median of the queries")
+    axes[0, 0].legend(fontsize=7, loc="lower right")
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+    pyplot.close(figure)
+
+
+def _panel(axis: Any, rows: Sequence[Row], name: str, fixed: dict[str, float], *, accepted: bool) -> None:
+    chosen = [row for row in rows if row.setting.dictionary == "reference" and _on_line(row.setting, name, fixed)]
+    most = max((row.setting.iterations or 0 for row in chosen), default=0)
+    for scene, color in zip(dict.fromkeys(row.scene for row in rows), _COLORS * len(rows), strict=False):
+        for form, matching, style in (
+            ("words", "vocabulary", "o-"),
+            ("words", "mutual-nn", "x:"),
+            ("words+lines", "vocabulary", "s--"),
+        ):
+            line = [
+                row
+                for row in chosen
+                if (row.scene, row.setting.form, row.setting.matching, row.setting.iterations) == (scene, form, matching, most)
+            ]
+            line.sort(key=lambda row: getattr(row.setting, name))
+            if not line:
+                continue
+            x = [getattr(row.setting, name) for row in line]
+            y = [100 * next(iter(row.localized.values())) if accepted else max(row.median_inliers, 0.5) for row in line]
+            label = {"o-": scene, "x:": f"{scene}, mutual nearest neighbor", "s--": f"{scene}, with lines"}[style]
+            axis.plot(
+                x, y, style, color=color, markersize=4, linewidth=1.2, label=label if form == "words" or accepted else None
+            )
+        raw = [row for row in rows if row.scene == scene and row.setting.form == "raw"]
+        for row in raw:
+            level = 100 * next(iter(row.localized.values())) if accepted else row.median_inliers
+            axis.axhline(level, color=color, linewidth=0.7, alpha=0.4)
+    if name != "epsilon":
+        axis.set_xscale("log", base=2)
+        ticks = sorted({getattr(row.setting, name) for row in chosen})
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    if accepted:
+        axis.set_ylim(-4, 104)
+    else:
+        axis.set_yscale("log")
+    axis.grid(alpha=0.3)
+
+
+def _on_line(setting: Setting, name: str, fixed: dict[str, float]) -> bool:
+    """Whether a setting differs from the default point in `name` at most."""
+    value = getattr(setting, name)
+    if value is None or (name == "epsilon" and math.isinf(value)):
+        return False
+    return all(getattr(setting, key) is not None and np.isclose(getattr(setting, key), wanted) for key, wanted in fixed.items())
