@@ -78,9 +78,10 @@ def index_map(
         raise InputError("a map of descriptors is indexed with a dictionary; give the one that queries are released with")
     require_same(scene.space, dictionary.raw_space)
     found: list[np.ndarray] = []
+    nearest = min(nearest, len(dictionary))
     for done, image in enumerate(scene.images.values(), start=1):
         assert isinstance(image.form, Points)
-        found.append(dictionary.nearest(image.form.vectors, min(nearest, len(dictionary))).reshape(len(image.form), -1))
+        found.append(dictionary.nearest(image.form.vectors, nearest).reshape(len(image.form), nearest))
         if progress is not None:
             progress(done, len(scene.images))
     ranked = np.concatenate(found)
@@ -189,7 +190,7 @@ def vocabulary_candidates(form: Subsets, vocabulary: Vocabulary, *, limit: int =
     points = len(vocabulary.point_rows) and int(vocabulary.point_rows.max()) + 1
     key = keypoint * max(points, 1) + vocabulary.point_rows[entry]
     unique, inverse = np.unique(key, return_inverse=True)
-    s_point = np.bincount(inverse, weights=vocabulary.chance[entry], minlength=len(unique))
+    s_point = np.bincount(inverse, weights=vocabulary.chance[entry], minlength=len(unique)).astype(np.float64)
     s_any = vocabulary.frequency[form.words.astype(np.int64)].sum(axis=1, dtype=np.float64)
     keypoint_rows, point_rows = np.divmod(unique, max(points, 1))
     log_odds = log_likelihood_ratio(form.mechanism.epsilon, s_point, s_any[keypoint_rows])

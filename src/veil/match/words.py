@@ -10,6 +10,9 @@ from veil.errors import SpaceError
 from veil.forms import Subsets
 from veil.space import require_same
 
+# Equal weights that were added in another order differ by rounding; different ones are far further apart.
+TIE = 1e-9
+
 
 def shared_word_weights(left: Subsets, right: Subsets) -> csr_array:
     """For each pair of features that share words, the sum of 1 / (features with that word on the left * on the right).
@@ -37,7 +40,7 @@ def mutual_best(weights: csr_array) -> tuple[Int64[np.ndarray, "pairs 2"], Float
         best, second = _two_best(side, values, count)
         keep &= values == best[side]
         ratio = np.maximum(ratio, second[side] / best[side])
-    keep &= ratio < 1  # of equal rivals none is a match
+    keep &= ratio < 1 - TIE  # of equal rivals none is a match
     return np.stack([rows[keep], columns[keep]], axis=1), ratio[keep]
 
 
