@@ -40,7 +40,7 @@ class WordOptions:
     min_inliers: int = 15
     max_log10_nfa: float = -6.0
     retrieved: int = 20
-    gravity_sigma_deg: float = 0.1
+    gravity_sigma_deg: float = 0.5
     search: GroupedOptions = field(default_factory=GroupedOptions)
     threads: int = 2
 

@@ -24,6 +24,7 @@ from veil.scene import Scene
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
   veil localize map/ queries/*.veil --json poses.json
+  veil localize map/ words.veil --dictionary dictionary.npz   a query in words; once for all: `veil index`
 """
 
 
@@ -43,7 +44,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--dictionary", metavar="FILE", help="of queries in words, if the map has no index for it")
     parser.add_argument("--max-error", type=float, default=8.0, metavar="PX", help="inlier threshold (default 8)")
     parser.add_argument("--iterations", type=at_least(1), default=200_000, help="samples, of words (default %(default)s)")
-    parser.add_argument("--gravity-sigma", type=float, default=0.1, metavar="DEG", help="of words with lines (default 0.1)")
+    parser.add_argument("--max-seconds", type=float, metavar="S", help="and a limit of time, which makes results vary")
+    parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of words with lines (default 0.5)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
     add_matching(parser)
     add_json(parser)
@@ -100,6 +102,7 @@ def _by_words(arguments: argparse.Namespace, query: Loaded, form: Subsets, scene
     search = GroupedOptions(
         min_iterations=min(GroupedOptions().min_iterations, arguments.iterations),
         max_iterations=arguments.iterations,
+        max_seconds=arguments.max_seconds,
         seed=arguments.seed,
     )
     options = WordOptions(

@@ -32,6 +32,7 @@ MAP_EXAMPLES = """\
   veil map upload/ -o map/            a private map from messages of `veil privatize`
   veil map features.h5 -o map/        a public map from raw features
   veil map lines/ -o map/             from messages of `veil privatize --lines`, no position sent
+  veil map features.h5 -o map/ --gravity gravity.csv   a public map that serves queries in words with lines
   veil map more/ --add-to map/ -o map2/   the same map with more images
 """
 

@@ -1,0 +1,181 @@
+"""Queries in words from photographs to poses: with and without an index, with lines, and maps of words."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edges import door_photographs, truncated
+from veil.cli import main
+from veil.files.colmap_text import read_images
+from veil.files.examples import lund_door
+from veil.files.vocabularies import read_vocabulary
+from veil.geometry.rigid import Rigid
+from veil.match.vocabulary import Vocabulary
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def references() -> dict[str, Rigid]:
+    with lund_door() as example:
+        return {name: pose for name, (_, pose) in read_images(example.folder / "images.txt").items()}
+
+
+def gravity_table(path: Path, names: list[str], *, upside_down: bool = False) -> Path:
+    """Exact gravity: the mean y-axis of the reference cameras is down in their world."""
+    poses = references()
+    down = np.mean([pose.rotation[1] for pose in poses.values()], axis=0)
+    down *= (-1 if upside_down else 1) / np.linalg.norm(down)
+    rows = [",".join([name, *(repr(float(v)) for v in poses[name].rotation @ down)]) for name in names]
+    path.write_text("\n".join(["image,x,y,z", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A public map of five photographs with gravity, and a sixth one as a query: in words, and in words with lines."""
+    folder = tmp_path_factory.mktemp("words")
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()), lund_door() as example:
+        patch.setenv("VEIL_HOME", str(folder / "home"))
+        camera = ",".join([example.camera.model, *map(str, example.camera.params)])
+        for place, numbers in (("mapped", (2, 4, 5, 7, 8)), ("query", (6,))):
+            photographs = door_photographs(folder / place, *numbers)
+            options = ("--max-features", 1500, "--camera", camera)
+            assert run("extract", photographs, "-o", folder / f"{place}.h5", *options) == 0
+            gravity_table(folder / f"{place}.csv", sorted(path.name for path in photographs.iterdir()))
+        assert run("map", folder / "mapped.h5", "-o", folder / "map", "--gravity", folder / "mapped.csv") == 0
+        words = ("--words", "bundled", "--epsilon", 9, "--m", 2)
+        assert run("privatize", folder / "query.h5", "-o", folder / "words", *words) == 0
+        second = ("--lines", "--gravity", folder / "query.csv", "--allow-second-release")
+        assert run("privatize", folder / "query.h5", "-o", folder / "lines", *words, *second) == 0
+    return folder
+
+
+def message(folder: Path) -> Path:
+    return next(folder.glob("*.veil"))
+
+
+def copied(work: Path, target: Path) -> Path:
+    shutil.copytree(work / "map", target)
+    return target
+
+
+def localized(map_folder: Path, query: Path, target: Path, *options: object) -> dict:
+    assert run("localize", map_folder, query, "--json", target, *options) == 0
+    return json.loads(target.read_text())["queries"][0]
+
+
+def test_a_query_in_words_is_localized_with_and_without_an_index(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Oracle: the query's neighbors 5 and 7 in the row of cameras; and the index changes nothing but the time."""
+    place = copied(work, tmp_path / "map")
+    without = localized(place, message(work / "words"), tmp_path / "a.json")
+    assert run("index", place, "--json", tmp_path / "index.json") == 0
+    facts = json.loads((tmp_path / "index.json").read_text())
+    assert facts["words"] == 16384 and facts["entries"] >= facts["points"]
+    assert "wrote the index to" in capsys.readouterr().out
+    found = localized(place, message(work / "words"), tmp_path / "b.json")
+    assert found["cam_from_world"] == without["cam_from_world"]
+    assert found["inliers"] > 40 and found["log10_nfa"] < -20
+    poses = references()
+    rotation = np.array(found["cam_from_world"]["rotation"])
+    # Both worlds are turned against each other; the angle to a mapped camera is not.
+    import pycolmap
+
+    mapped = {
+        image.name: image.cam_from_world().rotation.matrix()
+        for image in pycolmap.Reconstruction(place / "sparse").images.values()
+    }
+    for name in mapped:
+        ours, theirs = rotation @ mapped[name].T, poses["DSC_0006.jpg"].rotation @ poses[name].rotation.T
+        assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 1.0
+
+
+def test_words_with_lines_are_localized_upright(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    points = localized(work / "map", message(work / "words"), tmp_path / "a.json")
+    lines = localized(work / "map", message(work / "lines"), tmp_path / "b.json")
+    ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (points, lines))
+    assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 1.0
+
+
+def test_lines_need_the_gravity_of_the_map(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with redirect_stdout(io.StringIO()):
+        assert run("map", work / "mapped.h5", "-o", tmp_path / "map") == 0
+    assert run("localize", tmp_path / "map", message(work / "lines")) == 1
+    assert "the map has no gravity" in capsys.readouterr().err
+    gravity_table(tmp_path / "other.csv", ["DSC_0001.jpg"])
+    assert run("map", work / "mapped.h5", "-o", tmp_path / "map2", "--gravity", tmp_path / "other.csv") == 1
+    assert "has no gravity of a mapped image" in capsys.readouterr().err
+    assert not (tmp_path / "map2").exists()
+
+
+def test_another_dictionary_is_named(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    book = tmp_path / "book.npz"
+    with redirect_stdout(io.StringIO()):
+        assert run("codebook", "build", work / "mapped.h5", "-o", book, "--words", 64, "--slices", 1, "--iterations", 2) == 0
+    assert run("localize", work / "map", message(work / "words"), "--dictionary", book) == 1
+    assert "has no index for it" in capsys.readouterr().err
+    # An index for another dictionary is no index for this one, and does not stand in its way.
+    place = copied(work, tmp_path / "map")
+    assert run("index", place, "--dictionary", book) == 0
+    assert run("localize", place, message(work / "words")) == 0
+
+
+def index_of(place: Path) -> tuple[Path, str]:
+    folder = next((place / "vocabularies").iterdir())
+    return folder, json.loads((folder / "header.json").read_text())["dictionary"]
+
+
+def test_a_damaged_or_outdated_index_is_refused(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = copied(work, tmp_path / "map")
+    assert run("index", place) == 0
+    folder, dictionary = index_of(place)
+    assert isinstance(read_vocabulary(place, dictionary), Vocabulary)
+    for path in sorted(folder.iterdir()):
+        whole = path.read_bytes()
+        for part in truncated(whole, 4):
+            path.write_bytes(part)
+            assert run("localize", place, message(work / "words")) == 1, path.name
+            assert "veil index" in capsys.readouterr().err
+        path.write_bytes(whole)
+    header = json.loads((folder / "header.json").read_text())
+    (folder / "header.json").write_text(json.dumps(header | {"map": "another"}))
+    assert run("localize", place, message(work / "words")) == 1
+    assert "another state of the map" in capsys.readouterr().err
+    assert run("index", place) == 0  # made again, it serves again
+    assert run("localize", place, message(work / "words")) == 0
+
+
+def test_a_map_of_subspaces_has_no_words(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
+    with redirect_stdout(io.StringIO()):
+        assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up") == 0
+        assert run("map", tmp_path / "up", "-o", tmp_path / "map") == 0
+    assert run("index", tmp_path / "map") == 1
+    assert "subspaces cannot be indexed" in capsys.readouterr().err
+    assert run("localize", tmp_path / "map", message(work / "words")) == 1
+    assert "these do not compare" in capsys.readouterr().err
+
+
+def test_words_map_and_serve_words(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Neither side holds a descriptor: the map is made of words (Pittaluga and Zhuang 2023, Sec. S2.2)."""
+    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
+    words = ("--words", "bundled", "--epsilon", 13, "--m", 1)
+    with redirect_stdout(io.StringIO()):
+        assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", *words) == 0
+        assert run("privatize", work / "query.h5", "-o", tmp_path / "query", *words) == 0
+    assert run("map", tmp_path / "up", "-o", tmp_path / "map", "--json", tmp_path / "map.json") == 0
+    facts = json.loads((tmp_path / "map.json").read_text())
+    assert facts["registered"] == 5 and not facts["public"] and facts["mean_reprojection_error_px"] < 1
+    assert run("index", tmp_path / "map") == 1
+    assert "needs no index" in capsys.readouterr().err
+    assert localized(tmp_path / "map", message(tmp_path / "query"), tmp_path / "pose.json")["inliers"] > 20
