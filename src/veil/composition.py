@@ -1,4 +1,4 @@
-"""Exact composition of the subset mechanism's privacy loss, rounded outward (traps L4; docs/theory/words.md).
+"""Exact composition of the subset mechanism's privacy loss, rounded outward (traps L4; docs/theory/words.md, Eq. 7-8).
 
 The loss of one feature is +epsilon, 0 or -epsilon, so that of n features is epsilon times a walk on the integers. Its
 distribution is convolved from positive terms only, which costs no accuracy, and what is cut off or rounded is added to delta.

@@ -225,7 +225,7 @@ class _Problem:
         )
 
     def chance(self, rows: Int64[np.ndarray, "inliers"]) -> float:
-        """log10 of the expected number of chance poses with such inliers (docs/theory/words.md, Eq. 16-17).
+        """log10 of the expected number of chance poses with such inliers (docs/theory/words.md, Eq. 19-20).
 
         Each of a feature's candidates is one more chance to agree, and right ones gather among the most trusted: the least over
         nested sets of groups and of candidates in them, times the number of sets.

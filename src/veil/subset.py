@@ -1,4 +1,4 @@
-"""The omega-subset mechanism: its law in exact numbers, and its promise (docs/theory/words.md).
+"""The omega-subset mechanism: its law in exact numbers, and its promise (docs/theory/words.md, Eq. 1-7).
 
 Pittaluga and Zhuang 2023, Sec. 5. One object is the mechanism's parameters and its guarantee. Drawing from it is the raw
 side's (`veil.privatize.subset`); a server needs the law alone, to weigh what it receives.

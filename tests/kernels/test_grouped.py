@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from grouped_problems import HALF_EXTENT, LIMIT, near, planted_groups
 from veil.geometry.rigid import Rigid
-from veil.kernels.grouped import Groups, best_candidates, search
+from veil.kernels.grouped import FIRST_SHARE, Groups, best_candidates, search
 from worlds import generator
 
 
@@ -120,11 +120,11 @@ def test_nothing_better_than_the_floor_leaves_the_floor() -> None:
 
 
 def test_what_gets_little_among_the_first_groups_is_dropped() -> None:
-    """A pose whose first groups give less than 0.35 of the floor there is not scored further, however good."""
+    """A pose whose first groups give less than a share of the floor there is not scored further, however good."""
     problem = planted_groups("first floor", candidates=2, right=0.8)
     _, gain, _ = run(problem.groups)
-    assert run(problem.groups, first_floor=gain / 0.4)[1] == gain
-    assert run(problem.groups, first_floor=gain / 0.3)[1] == 0.0
+    assert run(problem.groups, first_floor=gain / (1.4 * FIRST_SHARE))[1] == gain
+    assert run(problem.groups, first_floor=gain / (0.6 * FIRST_SHARE))[1] == 0.0
 
 
 def test_a_sample_alone_is_no_pose() -> None:

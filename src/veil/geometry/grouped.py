@@ -174,7 +174,7 @@ def _optimized(groups: Groups, pose: Rigid, limit: float, refine: Refine, iterat
 
 
 def _needed(groups: Groups, inliers: Int64[np.ndarray, "inliers"], confidence: float) -> int:
-    """Samples after which one holds inliers only: its share is the mean over lists and pools (docs/theory/words.md, Eq. 14)."""
+    """Samples after which one holds inliers only: its share is the mean over lists and pools (docs/theory/words.md, Eq. 16)."""
     right = np.zeros(len(groups.points))
     right[inliers] = 1
     shares = []

@@ -1,4 +1,4 @@
-"""Samples and scores for poses from groups of candidates, compiled by numba (docs/theory/words.md, Eq. 13-14).
+"""Samples and scores for poses from groups of candidates, compiled by numba (docs/theory/words.md, Eq. 15-16).
 
 A keypoint is a group: it has several candidate points, of which at most one is right (traps L11). A pose is scored by
 keypoints, each by its best candidate.
@@ -141,7 +141,7 @@ def _below(state, bound):  # type: ignore[no-untyped-def]
 
 @compiled
 def _sample(state, group, point_rows, lists, list_starts, size, rows):  # type: ignore[no-untyped-def]
-    """`size` candidates of different groups and points, from a pool of one list: its best 12, 24, ..., or all (Eq. 13)."""
+    """`size` candidates of different groups and points, from a pool of one list: its best 12, 24, ..., or all (Eq. 16)."""
     chosen = _below(state, len(list_starts) - 1)
     start, count = list_starts[chosen], list_starts[chosen + 1] - list_starts[chosen]
     pools = 1

@@ -124,7 +124,7 @@ def _frame(triangle, axes):  # type: ignore[no-untyped-def]
 
 @compiled
 def upright_line_poses(lines, points, down_cam, down_world, rotations, translations):  # type: ignore[no-untyped-def]
-    """Poses with lines_i (R points_i + t) = 0 for four lines and R down_world = down_cam (docs/theory/words.md, Eq. 15).
+    """Poses with lines_i (R points_i + t) = 0 for four lines and R down_world = down_cam (docs/theory/words.md, Eq. 17-18).
 
     R = B Y(angle) A with A, B that turn `down` of world and camera to the y-axis: linear in (cos, sin, t), and without t one
     equation a cos + b sin + c = 0 is left.

@@ -1,4 +1,4 @@
-"""Which images of a map a query looks like, from its private words alone (docs/theory/words.md, Eq. 11-12).
+"""Which images of a map a query looks like, from its private words alone (docs/theory/words.md, Eq. 12-13).
 
 A bag of words with the mechanism's bias removed: how often a word was sent says, on average, how often it is the true one.
 """

@@ -1,4 +1,4 @@
-"""A map indexed by words, and what a private query's words say about its points and images (docs/theory/words.md, Eq. 8-11).
+"""A map indexed by words, and what a private query's words say about its points and images (docs/theory/words.md, Eq. 9-11).
 
 The index is made once for a map and a dictionary. A subset of words is then weighed by the mechanism's own law: how much more
 likely it is from a feature that sees a point of the map than from any feature.
@@ -178,7 +178,7 @@ def vocabulary_candidates(form: Subsets, vocabulary: Vocabulary, *, limit: int =
     """Every point of the map that shares a word with a feature (traps L10), the `limit` most likely of them.
 
     log P(Z | sees the point) / P(Z | sees anything) = log (1 + (e^eps - 1) s_point) / (1 + (e^eps - 1) s_any), where s sums the
-    probabilities of the words in Z: the mechanism's law has only these two values (Eq. 4).
+    probabilities of the words in Z: the mechanism's law has only these two values (Eq. 1, 10).
     """
     vocabulary.require(form)
     words = form.words.astype(np.int64).ravel()
@@ -201,7 +201,7 @@ def vocabulary_candidates(form: Subsets, vocabulary: Vocabulary, *, limit: int =
 def log_likelihood_ratio(
     epsilon: float, s_point: Float64[np.ndarray, "pairs"], s_any: Float64[np.ndarray, "pairs"]
 ) -> Float64[np.ndarray, "pairs"]:
-    """Eq. 9; for an infinite epsilon the limit s_point / s_any."""
+    """Eq. 10; for an infinite epsilon the limit s_point / s_any."""
     if math.isinf(epsilon):
         return np.log(s_point) - np.log(s_any)
     # Both sides divided by e^eps, so that nothing overflows.

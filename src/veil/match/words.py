@@ -1,4 +1,4 @@
-"""Matching two sets of words: features that share a word, the rarest first (docs/theory/words.md, Eq. 12-13)."""
+"""Matching two sets of words: features that share a word, the rarest first (docs/theory/words.md, Eq. 14)."""
 
 from __future__ import annotations
 
