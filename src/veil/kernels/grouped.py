@@ -15,7 +15,7 @@ from veil.kernels.minimal import MAX_POSES, three_point_poses, upright_line_pose
 from veil.kernels.schur import compiled
 
 # The most trusted groups are scored first; a pose that gets less than this share of the best pose's part there is dropped.
-FIRST_GROUPS, FIRST_SHARE, FIRST_OTHERS = 384, 0.35, 0.3
+FIRST_GROUPS, FIRST_SHARE, FIRST_OTHERS = 192, 0.7, 0.3
 SMALLEST_POOL = 12
 
 
@@ -210,7 +210,7 @@ def _search(  # type: ignore[no-untyped-def]
         for k in range(found):
             head = _gain(starts, points, seen, as_lines, half_extent, rotations[k], translations[k], limit, 0, first)
             # Its own sample agrees with any pose; a pose with which nothing else agrees there is not worth the rest.
-            if head < FIRST_SHARE * best_first or head < own + FIRST_OTHERS:
+            if head - own < max(FIRST_OTHERS, FIRST_SHARE * (best_first - size)):
                 continue
             gain = head + _gain(starts, points, seen, as_lines, half_extent, rotations[k], translations[k], limit, first, count)
             if gain > best:
