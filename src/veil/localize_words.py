@@ -50,8 +50,12 @@ class WordOptions:
                 raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
         if not 0 <= self.gravity_sigma_deg < 45:
             raise RangeError(f"gravity_sigma_deg must lie in [0, 45), got {self.gravity_sigma_deg!r}")
-        if self.min_inliers < 6 or self.retrieved < 1:
-            raise RangeError("min_inliers below 6 accepts chance, and at least one image must be retrieved")
+        if self.min_inliers < 6:
+            raise RangeError(f"min_inliers below 6 accepts chance, got {self.min_inliers!r}")
+        if not self.max_log10_nfa <= 0:
+            raise RangeError(f"max_log10_nfa must be at most 0, got {self.max_log10_nfa!r}")
+        if self.retrieved < 1 or self.threads < 1:
+            raise RangeError(f"retrieved and threads must be at least 1, got {self.retrieved!r} and {self.threads!r}")
 
 
 def localize_words(

@@ -155,7 +155,9 @@ def test_a_damaged_or_outdated_index_is_refused(work: Path, tmp_path: Path, caps
     assert run("localize", place, message(work / "words")) == 0
 
 
-def test_a_map_of_subspaces_has_no_words(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_map_of_subspaces_has_no_words(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
     with redirect_stdout(io.StringIO()):
         assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up") == 0
@@ -166,7 +168,9 @@ def test_a_map_of_subspaces_has_no_words(work: Path, tmp_path: Path, capsys: pyt
     assert "these do not compare" in capsys.readouterr().err
 
 
-def test_words_map_and_serve_words(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_words_map_and_serve_words(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither side holds a descriptor: the map is made of words (Pittaluga and Zhuang 2023, Sec. S2.2)."""
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
     words = ("--words", "bundled", "--epsilon", 13, "--m", 1)

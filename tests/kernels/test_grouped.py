@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from grouped_problems import HALF_EXTENT, LIMIT, near, planted_groups
 from veil.geometry.rigid import Rigid
-from veil.kernels.grouped import FIRST_SHARE, Groups, best_candidates, search
+from veil.kernels.grouped import FIRST_GROUPS, FIRST_SHARE, Groups, best_candidates, search
 from worlds import generator
 
 
@@ -77,13 +77,13 @@ def test_search_finds_the_planted_pose_and_its_gain_is_the_twins(as_lines: bool)
     assert near(pose, problem.pose, 1e-5)
     assert gain == pytest.approx(slow_gain(problem.groups, pose, LIMIT), rel=1e-9)
     assert gain > 0.99 * 0.8 * 40
-    assert first_gain == pytest.approx(gain)  # all groups are among the first 384
+    assert first_gain == pytest.approx(gain)  # all groups are among the first ones
 
 
-def test_the_first_groups_gain_is_that_of_384_groups() -> None:
+def test_the_first_groups_gain_is_that_of_the_first_groups() -> None:
     problem = planted_groups("many", features=500, candidates=1, right=0.9, noise=0.0003)
     pose, gain, first_gain = run(problem.groups, iterations=2000)
-    first = replace(problem.groups, starts=problem.groups.starts[:385])
+    first = replace(problem.groups, starts=problem.groups.starts[: FIRST_GROUPS + 1])
     assert gain == pytest.approx(slow_gain(problem.groups, pose, LIMIT), rel=1e-9)
     assert slow_gain(first, pose, LIMIT) - 1e-6 <= first_gain < gain
 
