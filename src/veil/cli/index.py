@@ -30,7 +30,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "index",
         "a public map + a dictionary -> an index for queries in words",
         "Find the words of every descriptor of a map and keep lists of the points of each word in the map's folder, so that\n"
-        "`veil localize` matches queries of `veil privatize --words` through them. Each descriptor is entered under several\n"
+        "`veil localize` matches queries in words through them. Each descriptor is entered under several\n"
         "of its nearest words, as the map's own tracks show how far another view of a point falls.",
         EXAMPLES,
     )

@@ -14,8 +14,8 @@ from veil.errors import InputError
 FormName = Literal["raw", "subspaces", "words", "lines", "words+lines"]
 Matching = Literal["distance", "vocabulary", "mutual-nn"]
 # Pittaluga and Zhuang 2023, Table 2: meters and degrees; without a metric scale, shares of the cameras' extent and degrees.
-METRIC: dict[str, tuple[float, float]] = {"0.25m, 2deg": (0.25, 2), "0.5m, 5deg": (0.5, 5), "5m, 10deg": (5, 10)}
-RELATIVE: dict[str, tuple[float, float]] = {"1%, 2deg": (0.01, 2), "2%, 5deg": (0.02, 5), "20%, 10deg": (0.2, 10)}
+METRIC: dict[str, tuple[float, float]] = {"0.25m, 2deg": (0.25, 2.0), "0.5m, 5deg": (0.5, 5.0), "5m, 10deg": (5.0, 10.0)}
+RELATIVE: dict[str, tuple[float, float]] = {"1%, 2deg": (0.01, 2.0), "2%, 5deg": (0.02, 5.0), "20%, 10deg": (0.2, 10.0)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,9 +25,9 @@ def draw_localization(path: Path, rows: Sequence[Row], *, default: tuple[int, fl
     figure, axes = pyplot.subplots(2, 3, figsize=(14, 7.4), layout="constrained", sharex="col")
     k, epsilon, m = default
     panels: tuple[tuple[str, str, str, dict[str, float]], ...] = (
-        ("epsilon", "epsilon of each feature", f"K = {k}, m = {m}", {"words": k, "m": m}),
-        ("words", "words in the dictionary, K", f"epsilon = {epsilon:g}, m = {m}", {"epsilon": epsilon, "m": m}),
-        ("m", "words sent for each feature, m", f"K = {k}, epsilon = {epsilon:g}", {"words": k, "epsilon": epsilon}),
+        ("epsilon", "epsilon of each feature", f"K = {k}, m = {m}", {"words": float(k), "m": float(m)}),
+        ("words", "words in the dictionary, K", f"epsilon = {epsilon:g}, m = {m}", {"epsilon": epsilon, "m": float(m)}),
+        ("m", "words sent for each feature, m", f"K = {k}, epsilon = {epsilon:g}", {"words": float(k), "epsilon": epsilon}),
     )
     for column, (name, label, fixed, values) in enumerate(panels):
         _panel(axes[0, column], rows, name, values, accepted=True)
