@@ -14,9 +14,9 @@ EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photogr
 DESCRIPTION = """\
 veil lets cameras localize and map through a server that cannot see what they saw.
 
-What leaves the device are affine subspaces that contain each descriptor among decoys, an obfuscation without proof;
-or random words of a public dictionary, under local differential privacy with an epsilon for each feature.
-`veil inspect` says what a release contains and what it does not protect, `veil budget` what epsilons add up to.
+What leaves the device in place of a descriptor is an affine subspace that contains it among decoys, which is an
+obfuscation without proof, or a few random words of a public dictionary, with an epsilon for each feature that a ledger adds up.
+`veil inspect` says what a release contains and what it does not protect.
 """
 
 EXAMPLES = """\
