@@ -17,19 +17,21 @@ def test_every_held_out_photograph_is_localized_and_the_other_place_refused(tmp_
     result = json.loads((tmp_path / "demo.json").read_text())
     rows = result["queries"]
     keys = {"name", "form", "profile", "m", "distance", "status", "position_error", "rotation_error_deg"}
-    keys |= {"inliers", "upload_bytes", "seconds"}
+    keys |= {"inliers", "upload_bytes", "seconds", "epsilon", "epsilon_image"}
     assert all(set(row) == keys for row in (*rows, *result["strangers"]))
     must = [row for row in rows if row["profile"] != "paper" or row["distance"] == "p2s"]
-    assert len(must) == 3 * 7
+    assert len(must) == 3 * 8
     assert {row["status"] for row in must} == {"localized"}
     assert {row["status"] for row in result["strangers"]} == {"no pose"}
-    assert len(result["strangers"]) == 9
+    assert len(result["strangers"]) == 10
     error = {
         m: np.median([r["position_error"] for r in must if (r["m"], r["distance"]) == (m, d)])
         for m, d in ((0, "point"), (2, "p2s"))
     }
     assert error[2] <= 2 * error[0]
+    words = [row for row in rows if row["form"] == "words"]
+    assert len(words) == 3 and all(row["epsilon"] == 10 and row["epsilon_image"] > 1000 for row in words)
     page = (tmp_path / "report.html").read_text()
-    assert "No proof" in page and "SCIA 2011" in page
+    assert "No proof" in page and "no promise about the photograph" in page and "SCIA 2011" in page
     assert "http://" not in page and "https://" not in page  # opens offline, calls nobody
     assert "localized" in capsys.readouterr().out

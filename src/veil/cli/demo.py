@@ -135,7 +135,7 @@ def _material(arguments: argparse.Namespace) -> Iterator[_Material]:
 def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Outcome]]:
     queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
     others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
-    variants = demo_variants()
+    variants = demo_variants(len(study.codebook))
     with tqdm(total=len(variants) * (len(queries) + len(others)), desc="demo", disable=None, leave=False) as bar:
         done = []
         for outcome in run(study, [*queries, *others], variants, progress=bar.set_description):

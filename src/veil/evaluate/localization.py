@@ -12,43 +12,53 @@ import numpy as np
 
 from veil.chance import Secure
 from veil.codebook import Codebook
+from veil.composition import composed_epsilon
 from veil.errors import InputError
 from veil.evaluate.homographies import Distance
 from veil.features import Features
-from veil.forms import Form, Subspaces
+from veil.forms import Form, Subsets, Subspaces
+from veil.geometry.grouped import GroupedOptions
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_poses, pose_error
 from veil.localize import Localization, LocalizeOptions, NoPose, localize
+from veil.localize_words import WordOptions, localize_words
 from veil.mapping import MapImage, NoMap, build_map
 from veil.match import match_pairs
 from veil.match.pairs import all_pairs
+from veil.match.vocabulary import index_map
 from veil.privatize.profile import Profile, hardened, paper
 from veil.privatize.public import publish
-from veil.privatize.release import Release, privatize
+from veil.privatize.release import Release, privatize, privatize_words
 from veil.scene import Scene
+from veil.subset import SubsetMechanism
 from veil.wire import Upload, decode, encode
 
+DEMO_EPSILON = 10.0
+DELTA = 1e-6
 RAW_POSITION_BYTES = 8  # two float32, as today's services would send
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One way to localize: raw, or a profile with a public (p2s) or private (s2s) map."""
+    """One way to localize: raw, a profile with a public (p2s) or private (s2s) map, or words by a mechanism."""
 
     profile: Profile | None
-    distance: Distance
+    distance: Distance | Literal["words"]
+    mechanism: SubsetMechanism | None = None
 
     @property
     def label(self) -> str:
         """For people."""
+        if self.mechanism is not None:
+            return f"words m={self.mechanism.m}, epsilon {self.mechanism.epsilon:g} a feature"
         if self.profile is None:
             return "raw features"
         map_kind = "public map" if self.distance == "p2s" else "private map"
         return f"{self.profile.name} m={self.profile.m}, {map_kind}"
 
 
-def demo_variants() -> list[Variant]:
-    """What the demo compares."""
+def demo_variants(words: int) -> list[Variant]:
+    """What the demo compares; its dictionary has `words` words."""
     default = hardened(quantized=True)
     return [
         Variant(profile=None, distance="point"),
@@ -56,6 +66,7 @@ def demo_variants() -> list[Variant]:
         Variant(profile=default, distance="s2s"),
         *(Variant(profile=paper(m), distance="p2s") for m in (2, 4, 8, 16)),
         *(Variant(profile=paper(m), distance="s2s") for m in (2, 4)),
+        Variant(profile=None, distance="words", mechanism=SubsetMechanism(words=words, epsilon=DEMO_EPSILON, m=2)),
     ]
 
 
@@ -84,13 +95,15 @@ class Outcome:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        profile = self.variant.profile
+        profile, mechanism = self.variant.profile, self.variant.mechanism
         status: Literal["localized", "no pose"] = "localized" if isinstance(self.found, Localization) else "no pose"
         return {
             "name": self.query.name,
-            "form": "subspaces" if profile else "points",
-            "profile": profile.name if profile else "raw",
-            "m": profile.m if profile else 0,
+            "form": "subspaces" if profile else ("words" if mechanism else "points"),
+            "profile": profile.name if profile else ("words" if mechanism else "raw"),
+            "m": profile.m if profile else (mechanism.m if mechanism else 0),
+            "epsilon": mechanism.epsilon if mechanism else None,
+            "epsilon_image": composed_epsilon({mechanism: len(self.query.features)}, DELTA) if mechanism else None,
             "distance": self.variant.distance,
             "status": status,
             "position_error": self.position_error,
@@ -165,19 +178,26 @@ def _sent(study: Study, features: Features, profile: Profile) -> tuple[Upload, i
     return upload, len(message)
 
 
-def _localize(study: Study, query: Query, variant: Variant, scene: Scene) -> Outcome:
-    form: Form
-    if variant.profile is None:
-        form, keypoints, camera = publish(query.features), query.features.keypoints, query.features.camera
-        upload_bytes = len(query.features) * (query.features.space.dim + RAW_POSITION_BYTES)
-    else:
-        upload, upload_bytes = _sent(study, query.features, variant.profile)
-        form, keypoints, camera = upload.form, upload.keypoints, upload.camera
+def _by_words(
+    study: Study, query: Query, mechanism: SubsetMechanism, scene: Scene
+) -> tuple[Localization | NoPose, np.ndarray, int, float]:
+    """The pose, what was sent of positions, the message's size, and the server's seconds."""
+    made = privatize_words(query.features, mechanism=mechanism, dictionary=study.codebook, chance=study.chance)
+    message = encode(made.upload)
+    upload = decode(message)
+    assert isinstance(upload, Upload) and isinstance(upload.form, Subsets)
+    vocabulary = index_map(scene, study.codebook)  # once a map: no part of a query's time
     start = time.perf_counter()
-    options = LocalizeOptions(workers=study.workers, seed=study.seed)
-    codebook = study.codebook if isinstance(form, Subspaces) and scene.is_public else None
-    found = localize(camera, keypoints, form, scene, codebook=codebook, options=options)
-    seconds = time.perf_counter() - start
+    options = WordOptions(search=GroupedOptions(seed=study.seed), threads=study.workers)
+    found = localize_words(upload.camera, upload.keypoints, upload.form, scene, vocabulary, options=options)
+    return found, upload.keypoints, len(message), time.perf_counter() - start
+
+
+def _localize(study: Study, query: Query, variant: Variant, scene: Scene) -> Outcome:
+    if variant.mechanism is not None:
+        found, keypoints, upload_bytes, seconds = _by_words(study, query, variant.mechanism, scene)
+    else:
+        found, keypoints, upload_bytes, seconds = _by_distance(study, query, variant, scene)
     position = rotation = None
     if isinstance(found, Localization) and query.reference is not None:
         position, rotation = _errors(study, scene, found, query.reference)
@@ -192,6 +212,23 @@ def _localize(study: Study, query: Query, variant: Variant, scene: Scene) -> Out
         upload_bytes=upload_bytes,
         seconds=seconds,
     )
+
+
+def _by_distance(
+    study: Study, query: Query, variant: Variant, scene: Scene
+) -> tuple[Localization | NoPose, np.ndarray, int, float]:
+    form: Form
+    if variant.profile is None:
+        form, keypoints, camera = publish(query.features), query.features.keypoints, query.features.camera
+        upload_bytes = len(query.features) * (query.features.space.dim + RAW_POSITION_BYTES)
+    else:
+        upload, upload_bytes = _sent(study, query.features, variant.profile)
+        form, keypoints, camera = upload.form, upload.keypoints, upload.camera
+    start = time.perf_counter()
+    options = LocalizeOptions(workers=study.workers, seed=study.seed)
+    codebook = study.codebook if isinstance(form, Subspaces) and scene.is_public else None
+    found = localize(camera, keypoints, form, scene, codebook=codebook, options=options)
+    return found, keypoints, upload_bytes, time.perf_counter() - start
 
 
 def _errors(study: Study, scene: Scene, found: Localization, reference: Rigid) -> tuple[float, float]:

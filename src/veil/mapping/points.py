@@ -17,7 +17,6 @@ from veil.geometry.rigid import rigid_from_colmap
 from veil.match.neighbors import Matches
 from veil.scene import MappedImage, Scene
 
-
 WORD_TRIALS, WORD_INLIERS = 30_000, 25
 
 

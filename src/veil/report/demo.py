@@ -11,7 +11,9 @@ import jinja2
 import numpy as np
 
 from veil import __version__
-from veil.evaluate.localization import Outcome, Variant
+from veil.budget import outward
+from veil.composition import composed_epsilon
+from veil.evaluate.localization import DELTA, Outcome, Variant
 from veil.evaluate.reconstruction import Run
 from veil.geometry.rigid import Rigid
 from veil.localize import Localization
@@ -62,6 +64,7 @@ def page(
         details=[_detail(outcome, extent) for outcome in (*outcomes, *strangers)],
         repeat=repeat,
         lines=_lines(lines, extent, read_rgb),
+        words=_words(outcomes),
         seconds=seconds,
         map_images=len(outcomes[0].scene.images),
     )
@@ -75,7 +78,7 @@ def _summary(variant: Variant, outcomes: Sequence[Outcome], strangers: Sequence[
     turns = [o.rotation_error_deg for o in found if o.rotation_error_deg is not None]
     return {
         "label": variant.label,
-        "is_raw": variant.profile is None,
+        "is_raw": variant.profile is None and variant.mechanism is None,
         "is_default": variant.profile is not None and variant.profile.name == "hardened",
         "localized": f"{len(found)} of {len(mine)}",
         "position": f"{100 * float(np.median(errors)) / extent:.2f} %" if errors else "none",
@@ -84,6 +87,24 @@ def _summary(variant: Variant, outcomes: Sequence[Outcome], strangers: Sequence[
         "upload": f"{np.median([o.upload_bytes for o in mine]) / 1e3:.0f} kB",
         "seconds": f"{np.median([o.seconds for o in mine]):.1f} s",
         "refused": f"{sum(not isinstance(o.found, Localization) for o in others)} of {len(others)}" if others else "",
+    }
+
+
+def _words(outcomes: Sequence[Outcome]) -> dict:
+    """What epsilon comes to over the features of a query in words."""
+    spoken = [o for o in outcomes if o.variant.mechanism is not None]
+    mechanism = spoken[0].variant.mechanism
+    assert mechanism is not None
+    account = composed_epsilon({mechanism: len(spoken[0].query.features)}, DELTA)
+    return {
+        "words": f"{mechanism.words:,}",
+        "epsilon": f"{mechanism.epsilon:g}",
+        "m": mechanism.m,
+        "truth": f"{float(mechanism.truth):.0%}",
+        "posterior": f"{mechanism.posterior:.0%}",
+        "features": f"{len(spoken[0].query.features):,}",
+        "image": outward(account),
+        "delta": f"{DELTA:g}",
     }
 
 
