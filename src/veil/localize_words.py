@@ -176,6 +176,7 @@ class _Problem:
             lists=_lists(candidates, scene, names),
             down_cam=down_cam,
             down_world=down_world,
+            agreement=(line_agreement if self.as_lines else point_agreement)(camera, self.search_px),
         )
         self.keypoints = candidates.keypoint_rows[self.order]
         self.shown, self.aligned = shown, aligned

@@ -73,10 +73,12 @@ def grouped(
     lists: Sequence[Int64[np.ndarray, "_"]],
     down_cam: Float64[np.ndarray, "3"] | None = None,
     down_world: Float64[np.ndarray, "3"] | None = None,
+    agreement: float = 0.0,
 ) -> tuple[Groups, Int64[np.ndarray, "candidates"]]:
     """The kernel's problem from candidates in order of trust, and the candidate of each of its rows.
 
-    `group[i]` is the feature (row of `seen`) of candidate i; `lists` name candidates to sample from, most trusted first.
+    `group[i]` is the feature (row of `seen`) of candidate i; `lists` name candidates to sample from, most trusted first;
+    `agreement` is the probability that a wrong candidate agrees with a pose.
     """
     _, first = np.unique(group, return_index=True)
     rank_of = np.empty(int(group.max()) + 1, dtype=np.int64)
@@ -99,6 +101,7 @@ def grouped(
         list_starts=np.cumsum([0, *(len(rows) for rows in used)]).astype(np.int64),
         down_cam=nothing if down_cam is None else np.asarray(down_cam, dtype=np.float64),
         down_world=nothing if down_world is None else np.asarray(down_world, dtype=np.float64),
+        agreement=agreement,
     ), order
 
 

@@ -14,7 +14,8 @@ from jaxtyping import Float64, Int64
 from veil.kernels.minimal import MAX_POSES, three_point_poses, upright_line_poses
 from veil.kernels.schur import compiled
 
-# The most trusted groups are scored first; a pose that gets less than this share of the best pose's part there is dropped.
+# The most trusted groups are scored first. A pose is dropped that gains no more there than chance and this, or less than this
+# share of what the best pose gains there.
 FIRST_GROUPS, FIRST_SHARE, FIRST_OTHERS = 192, 0.7, 0.3
 SMALLEST_POOL = 12
 
@@ -25,7 +26,7 @@ class Groups:
 
     `seen` holds for each group the keypoint (x, y, 1) or, with `as_lines`, the unit-normal line, in the normalized plane.
     `lists` are the samples' sources, each a run `list_starts[k]` to `list_starts[k + 1]` of candidate rows, most trusted first.
-    Projections beyond `half_extent` never agree.
+    Projections beyond `half_extent` never agree. `agreement` is the probability that a wrong candidate agrees with a pose.
     """
 
     starts: Int64[np.ndarray, "_"]
@@ -39,6 +40,7 @@ class Groups:
     list_starts: Int64[np.ndarray, "_"]
     down_cam: Float64[np.ndarray, "3"]
     down_world: Float64[np.ndarray, "3"]
+    agreement: float = 0.0
 
     @property
     def sample_size(self) -> int:
@@ -63,6 +65,9 @@ def search(
     The gain of a pose is the sum over groups of (1 - (residual / limit)^2) where the best candidate's residual is below `limit`
     (normalized plane). A gain of `floor` says that none was better.
     """
+    # A residual that agrees by chance is uniform in a strip of a line or a disk of a point, where 1 - r^2 has these means.
+    mean = 2 / 3 if groups.as_lines else 1 / 2
+    by_chance = mean * float(np.minimum(1.0, np.diff(groups.starts[: FIRST_GROUPS + 1]) * groups.agreement).sum())
     return _search(
         groups.starts,
         groups.group,
@@ -80,6 +85,7 @@ def search(
         np.uint64(seed),
         floor,
         first_floor,
+        FIRST_OTHERS + by_chance + by_chance**0.5,
     )
 
 
@@ -180,6 +186,7 @@ def _search(  # type: ignore[no-untyped-def]
     seed,
     floor,
     first_floor,
+    others,
 ):
     state = np.array([seed], dtype=np.uint64)
     size = 4 if as_lines else 3
@@ -210,7 +217,7 @@ def _search(  # type: ignore[no-untyped-def]
         for k in range(found):
             head = _gain(starts, points, seen, as_lines, half_extent, rotations[k], translations[k], limit, 0, first)
             # Its own sample agrees with any pose; a pose with which nothing else agrees there is not worth the rest.
-            if head - own < max(FIRST_OTHERS, FIRST_SHARE * (best_first - size)):
+            if head - own < max(others, FIRST_SHARE * (best_first - size)):
                 continue
             gain = head + _gain(starts, points, seen, as_lines, half_extent, rotations[k], translations[k], limit, first, count)
             if gain > best:
