@@ -180,6 +180,12 @@ def test_a_domain_that_underflows_keeps_its_law_in_logarithms() -> None:
     assert without == pytest.approx(-2 * 1024 * math.log(2) + math.log(2), rel=1e-12)
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-70, 1e-59, 1e-30, 2.0**-63])
+def test_the_least_epsilons_hold_in_both_directions(epsilon: float) -> None:
+    """1 <= r <= e^epsilon: below 1 it is the inverse ratio that exceeds e^epsilon, which 1 + epsilon bounds from below."""
+    assert 1 <= SubsetMechanism(words=9, epsilon=epsilon, m=2).odds <= 1 + Fraction(epsilon)
+
+
 @pytest.mark.parametrize(
     "values, said",
     [

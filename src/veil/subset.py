@@ -56,7 +56,8 @@ class SubsetMechanism:
         """e^epsilon rounded down (never up) to a multiple of 2^-64: what the sampler really does. Epsilon must be finite."""
         with localcontext() as context:
             context.prec = 60 + int(self.epsilon / 2.3)
-            return Fraction(int(Decimal(self.epsilon).exp().next_minus() * SCALE) if self.epsilon else SCALE, SCALE)
+            # At least 1: below 1 the other direction's ratio, its inverse, would exceed e^epsilon.
+            return Fraction(max(SCALE, int(Decimal(self.epsilon).exp().next_minus() * SCALE)), SCALE)
 
     @cached_property
     def truth(self) -> Fraction:
