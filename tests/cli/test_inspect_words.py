@@ -14,6 +14,7 @@ from veil.cli import main
 from veil.cli.inspect import upload_facts
 from veil.files.maps import write_map
 from veil.forms import Subsets
+from veil.subset import SubsetMechanism
 from veil.wire import encode
 from word_uploads import DICTIONARY, subsets, word_line_upload, word_upload
 
@@ -72,7 +73,10 @@ def test_the_command_prints_and_writes_it(tmp_path: Path, capsys: pytest.Capture
     images = {name: replace(image, form=subsets(len(image.keypoints))) for name, image in raw.images.items()}
     write_map(tmp_path / "map", replace(raw, images=images))
     kept = sum(len(image.form) for image in images.values())
-    for name, expected in (("words.veil", "an object of 50 features"), ("map", f"for the {kept} features that it kept")):
+    for name, expected in (
+        ("words.veil", "an object of 50 features"),
+        ("map", f"its {kept} features were kept because their words match"),
+    ):
         assert main(["inspect", str(tmp_path / name)]) == 0
         said = capsys.readouterr().out
         assert expected in said and f"dictionary: {DICTIONARY}" in said
@@ -84,8 +88,22 @@ def test_the_command_prints_and_writes_it(tmp_path: Path, capsys: pytest.Capture
             assert isinstance(value, str) or all(isinstance(item, str) for item in value)
 
 
-def test_a_map_of_several_mechanisms_adds_them_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One image without privacy leaves none to the map."""
+def test_a_map_claims_no_epsilon_for_the_features_it_chose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of ten features a map keeps the one that sent w. If w is the true word of none, that is likelier than if it is of all by
+    (q / p) ((1 - q) / (1 - p))^9: more than the epsilon of the one feature that was kept.
+    """
+    law = SubsetMechanism(words=8, epsilon=2.0, m=1)
+    p, q = float(law.truth), float(law.other)
+    assert math.log(q / p) + 9 * math.log((1 - q) / (1 - p)) > law.epsilon
+    raw = scene(0)
+    images = {name: replace(image, form=subsets(len(image.keypoints))) for name, image in raw.images.items()}
+    write_map(tmp_path / "map", replace(raw, images=images))
+    assert main(["inspect", str(tmp_path / "map")]) == 0
+    loss = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("privacy loss"))
+    assert "epsilon" not in loss and "veil budget show" in loss
+
+
+def test_one_image_without_privacy_leaves_none_to_the_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raw = scene(0)
     images = {
         name: replace(image, form=subsets(len(image.keypoints), epsilon=math.inf if index == 2 else 1.0))
