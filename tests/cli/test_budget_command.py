@@ -186,6 +186,15 @@ def test_a_plan_can_be_typed_in(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", ["plan", "plan.txt", "plan.jpg"])
+def test_a_figure_of_an_unknown_format_is_wrong_usage(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is computed: without an ending an empty file would be left."""
+    with pytest.raises(SystemExit) as stopped:
+        run("budget", "plan", "--epsilon-image", 5, "--figure", tmp_path / name)
+    assert stopped.value.code == 2 and "must end in .png or .svg" in capsys.readouterr().err
+    assert not list(tmp_path.glob("plan*"))
+
+
 def test_a_hopeless_epsilon_is_called_hopeless(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("budget", "plan", "--epsilon-image", 5) == 0
     assert "no plan here is enough for a pose" in capsys.readouterr().out

@@ -96,6 +96,14 @@ def report(arguments: argparse.Namespace, path: Path, what: str) -> None:
     say(arguments, f"wrote {what} to {path}")
 
 
+def picture(text: str) -> Path:
+    """An argparse type: where to draw a figure, in a format that its name says."""
+    path = Path(text)
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise argparse.ArgumentTypeError(f"must end in .png or .svg, got {text!r}")
+    return path
+
+
 def at_least(low: int) -> Callable[[str], int]:
     """An argparse type: an integer of at least `low`."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from veil.chance import seeded
 from veil.cli import localization, queries, reconstruction
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, write_json
 from veil.evaluate.homographies import ImageSequence, Row, default_cases, evaluate
 from veil.extract.sift import SiftOptions, extract_sift
 from veil.files.atomic import write_text
@@ -42,7 +42,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     homographies.add_argument("--decoys", type=Path, metavar="FILE", help="real descriptors; default: the bundled pool")
     homographies.add_argument("--study", default="homographies", help="name that seeds the study (default %(default)s)")
     homographies.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
-    homographies.add_argument("--figure", type=Path, metavar="FILE", help="draw the curves (.png or .svg)")
+    homographies.add_argument("--figure", type=picture, metavar="FILE", help="draw the curves (.png or .svg)")
     homographies.add_argument("--calibrate", type=Path, metavar="FILE", help="write the best ratio of each case (JSON)")
     add_json(homographies)
     homographies.set_defaults(run=_homographies)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veil.cli import EXIT_NO_GRAVITY, EXIT_OK
-from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import add_command, add_json, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.extract import with_camera
 from veil.errors import InputError, VeilError
 from veil.files.gravity import write_gravity
@@ -56,7 +56,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="CSV", help="table to write")
     parser.add_argument("--from", dest="source", choices=SOURCES, default="auto", help="auto: exif, else vanishing-point")
     parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs, COLMAP's models")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the vertical edges of one photograph (.png or .svg)")
+    parser.add_argument(
+        "--figure", type=picture, metavar="FILE", help="draw the vertical edges of one photograph (.png or .svg)"
+    )
     add_json(parser)
     parser.set_defaults(run=_gravity)
 

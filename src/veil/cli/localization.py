@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.index import read_dictionary
 from veil.cli.queries import apart, photographs, place_of
 from veil.codebook import Codebook
@@ -65,7 +65,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
     parser.add_argument("--retrieval-words", type=at_least(2), default=16384, metavar="K", help="of the joint dictionary")
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw shares and inliers (.png or .svg)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw shares and inliers (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_localization)
 

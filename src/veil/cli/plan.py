@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from pathlib import Path
 
 from veil.budget import outward
-from veil.cli.common import add_command, add_json, at_least, report, say, write_json
+from veil.cli.common import add_command, add_json, at_least, picture, report, say, write_json
 from veil.cli.words import DELTA, MAX_POSTERIOR
 from veil.localize import LocalizeOptions
 from veil.planning import Place, Plan, planned
@@ -41,7 +40,7 @@ def register(actions) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--map-features", type=at_least(1), default=Place().map_features, metavar="F", help="of the map (default %(default)s)"
     )
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw true words against epsilon (.png or .svg)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw true words against epsilon (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_plan)
 

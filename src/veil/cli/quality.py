@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from veil.cli.collect import Collection, Wanted, collect, holds_features
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, picture, quiet_colmap, report, say, write_json
 from veil.codebook import WordTraining
 from veil.errors import InputError
 from veil.evaluate.quantization import MEASURED, measure
@@ -36,7 +36,7 @@ def register(actions) -> None:  # type: ignore[no-untyped-def]
         "--sample", type=at_least(2), default=MEASURED, help="descriptors to measure, drawn at random (default %(default)s)"
     )
     parser.add_argument("--seed", type=at_least(0), default=0, help="of the sample (default %(default)s)")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the distances (.png or .svg)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw the distances (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_quality)
 

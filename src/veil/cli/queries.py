@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.errors import InputError
 from veil.evaluate.interrogation import Answers, count, examinations, examine_all
 from veil.evaluate.queries import Fold, Place, Protocol, Tally, Verdict, exact_interval, fold_maps, tally
@@ -62,7 +62,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw errors and evidence (.png or .svg)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw errors and evidence (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_queries)
 

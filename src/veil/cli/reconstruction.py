@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.errors import InputError
 from veil.evaluate.reconstruction import Run, Subject, map_lines, map_points
 from veil.extract.sift import MAX_FEATURES, SiftOptions, extract_sift
@@ -55,7 +55,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--max-features", type=int, default=MAX_FEATURES, help="per image (default %(default)s)")
     parser.add_argument("--first-octave", type=int, default=-1, help="-1 doubles the image first, as COLMAP does (default)")
     parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw cameras and points of each scene (.png or .svg)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw cameras and points of each scene (.png or .svg)")
     parser.add_argument("--curve", type=Path, metavar="FILE", help="draw success against gravity noise (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_reconstruction)
