@@ -115,6 +115,8 @@ def _privatize(arguments: argparse.Namespace) -> int:
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     rows: list[dict] = []
     notes = dict.fromkeys(words.notes() if words else _outside(ledger))
+    if words and arguments.lines and not arguments.gravity:
+        notes["warning: words with lines are localized upright only, and no gravity is sent; give it with --gravity"] = None
     try:
         for name, features in progress(read_features(arguments.features), "privatizing"):
             lines = None

@@ -79,7 +79,7 @@ class Words:
         said = [
             f"epsilon {self.mechanism.epsilon:g} for each feature: {self.mechanism.m} of {self.mechanism.words} words are "
             f"sent, the true one among them with probability {truth}; a word that is sent is the true one with "
-            f"probability {posterior}"
+            f"probability {posterior}, if all were equally likely before"
         ]
         if self.mechanism.posterior > MAX_POSTERIOR:
             said.append(
