@@ -172,6 +172,12 @@ def test_floats_of_sift_become_colmaps_eight_bits(tmp_path: Path) -> None:
         assert np.abs(got.descriptors.astype(int) - np.clip(np.round(long), 0, 255)).max() <= 1
 
 
+def test_no_file_says_what_makes_one_in_one_line(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.h5", tmp_path):
+        with pytest.raises(FileFormatError, match=r"^there is no file .*`veil extract` makes files of features$"):
+            list(read_features(path))
+
+
 def test_a_truncated_file_raises_only_veils_errors(tmp_path: Path) -> None:
     path = tmp_path / "f.h5"
     write_features(path, [("a/b.jpg", features(generator("one"), 20)), ("c.jpg", features(generator("two"), 3))])

@@ -62,6 +62,8 @@ def read_features(
     `space` says what the descriptors are where the file does not (files of other tools); `cameras` likewise, by image.
     Raises FileFormatError for anything else than such a file.
     """
+    if not path.is_file():
+        raise FileFormatError(f"there is no file {path}; `veil extract` makes files of features")
     try:
         file = h5py.File(path, "r")
     except OSError as error:
