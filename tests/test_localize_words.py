@@ -188,11 +188,11 @@ def test_chance_is_the_least_of_the_nested_sets_and_pays_for_their_number(seen: 
     for rows in (starts[:40], last[-40:], np.sort(random.choice(starts, 30, replace=False))):
         sets = nested(problem, rows)
         plain = sets[len(starts), 10**9]
-        found = problem.chance(rows)
+        found = problem.chance(rows, problem.limit_px)
         assert found == pytest.approx(min(sets.values()) + math.log10(len(sets)), abs=1e-9)
         assert found <= plain + math.log10(12) + 1e-9
     # Trusted inliers are worth more than others; without nested sets they would not be.
-    assert problem.chance(starts[:40]) < problem.chance(last[-40:]) - 10
+    assert problem.chance(starts[:40], problem.limit_px) < problem.chance(last[-40:], problem.limit_px) - 10
 
 
 def test_the_chance_of_grouped_poses_is_bounded_by_means() -> None:
@@ -221,7 +221,7 @@ def test_more_candidates_or_less_inliers_are_more_chance() -> None:
     candidates = vocabulary_candidates(QUERY, VOCABULARY)
     problem = problem_of(KEYPOINTS, candidates)
     starts = problem.groups.starts[:-1]
-    assert problem.chance(starts[:30]) < problem.chance(starts[:20])
+    assert problem.chance(starts[:30], 8.0) < problem.chance(starts[:20], 8.0)
     doubled = Candidates(
         keypoint_rows=np.tile(candidates.keypoint_rows, 2),
         point_rows=np.concatenate([candidates.point_rows, generator("wrong").permutation(candidates.point_rows)]),
@@ -229,7 +229,7 @@ def test_more_candidates_or_less_inliers_are_more_chance() -> None:
     )
     wider = problem_of(KEYPOINTS, doubled)
     rows = wider.groups.starts[1:-1] - 1  # the least trusted of each group
-    assert wider.chance(rows[:30]) > problem.chance(starts[:30])
+    assert wider.chance(rows[:30], 8.0) > problem.chance(starts[:30], 8.0)
 
 
 def test_noise_reaches_no_small_chance() -> None:
@@ -251,3 +251,19 @@ def test_the_mechanism_is_needed_to_weigh_words() -> None:
     mechanism = SubsetMechanism(words=len(DICTIONARY), epsilon=2.0, m=2)
     weak = vocabulary_candidates(replace(QUERY, mechanism=mechanism), VOCABULARY)
     assert weak.log_odds.max() < 2.0 < plain.log_odds.max()
+
+
+@pytest.mark.parametrize("factor", [0.75, 1.0, 1.4])
+def test_a_guessed_focal_length_is_found(factor: float) -> None:
+    """Oracle: the planted pose. The broken twin takes the guess for exact and goes astray along the line of sight."""
+    camera = PLACE.camera
+    scaled = tuple(factor * value for value in camera.params[: camera.focal_count]) + camera.params[camera.focal_count :]
+    guessed = replace(camera, params=scaled, focal_is_known=False)
+    found = localize_words(guessed, KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
+    assert isinstance(found, Localization)
+    exact = localize_words(camera, KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
+    assert isinstance(exact, Localization)
+    assert np.linalg.norm(found.cam_from_world.center - exact.cam_from_world.center) < 0.15
+    if factor != 1.0:
+        twin = localize_words(replace(guessed, focal_is_known=True), KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
+        assert isinstance(twin, NoPose) or np.linalg.norm(twin.cam_from_world.center - exact.cam_from_world.center) > 0.5

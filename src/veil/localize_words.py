@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -26,6 +26,8 @@ from veil.match.vocabulary import Candidates, Vocabulary, vocabulary_candidates
 from veil.scene import Scene
 
 UPRIGHT_LINES = Sampling(size=4, poses=2)
+# Of a guessed focal length: a guess of 1.2 times the longer side is right within these for most cameras.
+FOCAL_FACTORS = (0.6, 0.7, 0.82, 0.95, 1.1, 1.3, 1.55)
 # Inliers are weighed among these shares of the groups and so many candidates of each, the most trusted ones.
 NESTED_GROUPS, NESTED_CANDIDATES = (0.125, 0.25, 0.5, 1.0), (1, 2, 1 << 40)
 
@@ -98,21 +100,16 @@ def localize_candidates(
     count = len(np.unique(candidates.keypoint_rows))
     if count < options.min_inliers:
         return NoPose(reason=f"only {count} features share words with the map; is it of this place?", correspondences=count)
-    problem = _Problem(camera, seen, candidates, scene, names, options)
-    found = resect_grouped(
-        problem.groups,
-        limit=problem.search_px / camera.focal_px,
-        convinced=lambda rows: problem.chance(rows) <= options.max_log10_nfa,
-        refine=problem.refine,
-        options=options.search,
-        threads=options.threads,
-        progress=progress,
-    )
+    cameras = _cameras(camera, seen)
+    problem = _Problem(cameras[0], seen, candidates, scene, names, options)
+    if len(cameras) > 1:  # a short search with each focal length, a full one with the best
+        brief = replace(options.search, max_iterations=options.search.min_iterations)
+        tried = [_Problem(one, seen, candidates, scene, names, options) for one in cameras]
+        problem = min(tried, key=lambda one: _searched(one, brief, None)[2])
+    found, rows, log10_nfa = _searched(problem, options.search, progress)
+    log10_nfa += math.log10(len(cameras))
     if found is None:
         return NoPose(reason=f"no pose explains the {count} features with words of the map", correspondences=count)
-    found = problem.polished(found)
-    rows = _one_a_point(problem.groups, found)
-    log10_nfa = problem.chance(rows)
     if len(rows) < options.min_inliers or log10_nfa > options.max_log10_nfa:
         return NoPose(
             reason=f"the best pose has {len(rows)} of {count} features as inliers, which chance also gives "
@@ -122,14 +119,47 @@ def localize_candidates(
             log10_nfa=log10_nfa,
         )
     chosen = problem.order[rows]
+    pose = found.pose if len(cameras) == 1 else problem.with_focal(found.pose, rows)
     return Localization(
-        cam_from_world=found.pose,
+        cam_from_world=pose,
         covariance=problem.covariance(found.pose, rows),
         keypoint_rows=candidates.keypoint_rows[chosen],
         point_rows=candidates.point_rows[chosen],
         correspondences=count,
         log10_nfa=log10_nfa,
     )
+
+
+def _cameras(camera: Camera, seen: np.ndarray | Lines) -> list[Camera]:
+    """The camera, or cameras of several focal lengths around one that is only a guess; lines were drawn with the guess."""
+    if camera.focal_is_known or isinstance(seen, Lines):
+        return [camera]
+    count = camera.focal_count
+    return [
+        replace(camera, params=(*(factor * value for value in camera.params[:count]), *camera.params[count:]))
+        for factor in FOCAL_FACTORS
+    ]
+
+
+def _searched(
+    problem: _Problem, search: GroupedOptions, progress: Callable[[int, int], None] | None
+) -> tuple[GroupedConsensus | None, Int64[np.ndarray, "inliers"], float]:
+    """The best pose with one camera, its inliers on different points, and how many such poses chance gives (log10)."""
+    options = problem.options
+    found = resect_grouped(
+        problem.groups,
+        limit=problem.search_px / problem.camera.focal_px,
+        convinced=lambda rows: problem.chance(rows, problem.search_px) <= options.max_log10_nfa,
+        refine=problem.refine,
+        options=search,
+        threads=options.threads,
+        progress=progress,
+    )
+    if found is None:
+        return None, np.empty(0, dtype=np.int64), math.inf
+    found = problem.polished(found)
+    rows = _one_a_point(problem.groups, found)
+    return found, rows, problem.chance(rows, problem.limit_px)
 
 
 class _Problem:
@@ -191,13 +221,13 @@ class _Problem:
 
     def polished(self, found: GroupedConsensus) -> GroupedConsensus:
         """With the threshold of the result in place of that of the search, where that was wider."""
+        if self.search_px <= self.limit_px:
+            return found
         limit = self.limit_px / self.camera.focal_px
         best = found
-        for _ in range(3 if self.search_px > self.limit_px else 0):
+        for _ in range(3):
             refined = self.refine(best.pose, best.rows)
-            if refined is None:
-                break
-            best = consensus_of(self.groups, refined, limit, found.iterations)
+            best = consensus_of(self.groups, refined or best.pose, limit, found.iterations)
         return best
 
     def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Float64[np.ndarray, "6 6"] | None:
@@ -206,6 +236,19 @@ class _Problem:
             return None
         found = self._refined(pose, rows)
         return None if found is None or found.get("covariance") is None else np.asarray(found["covariance"], dtype=np.float64)
+
+    def with_focal(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid:
+        """The pose after its focal length was refined with it; the pose itself where that fails."""
+        import pycolmap
+
+        assert self.pixels is not None
+        start = pycolmap.Rigid3d(np.hstack([pose.rotation, pose.translation[:, None]]))
+        refinement = pycolmap.AbsolutePoseRefinementOptions()
+        refinement.refine_focal_length = True
+        pixels, points = self.pixels[self.keypoints[rows]], self.groups.points[rows]
+        inlier = np.ones(len(rows), dtype=bool)
+        found = pycolmap.refine_absolute_pose(start, pixels, points, inlier, as_colmap(self.camera), refinement)
+        return pose if found is None else rigid_from_colmap(found["cam_from_world"])
 
     def _refined(self, pose: Rigid, rows: np.ndarray) -> dict | None:
         import pycolmap
@@ -229,8 +272,8 @@ class _Problem:
             half_extent=self.groups.half_extent,
         )
 
-    def chance(self, rows: Int64[np.ndarray, "inliers"]) -> float:
-        """log10 of the expected number of chance poses with such inliers (docs/theory/words.md, Eq. 19-20).
+    def chance(self, rows: Int64[np.ndarray, "inliers"], limit_px: float) -> float:
+        """log10 of the expected number of chance poses with such inliers within `limit_px` (docs/theory/words.md, Eq. 19-20).
 
         Each of a feature's candidates is one more chance to agree, and right ones gather among the most trusted: the least over
         nested sets of groups and of candidates in them, times the number of sets.
@@ -238,7 +281,7 @@ class _Problem:
         starts = self.groups.starts
         group = self.groups.group[rows]
         rank = rows - starts[group]
-        single = (line_agreement if self.as_lines else point_agreement)(self.camera, self.limit_px)
+        single = (line_agreement if self.as_lines else point_agreement)(self.camera, limit_px)
         sampling = UPRIGHT_LINES if self.as_lines else P3P
         tried = []
         for groups in {max(1, int(share * (len(starts) - 1))) for share in NESTED_GROUPS}:

@@ -102,6 +102,16 @@ def test_repeating_costs_nothing_and_another_choice_is_refused(work: Path, capsy
     assert len(list((work / "up").iterdir())) == len(Ledger(home()).entries()) == 4
 
 
+def test_a_second_release_does_not_replace_the_first(work: Path) -> None:
+    """Broken twin: one name an image, under which the second message took the place of the first."""
+    assert privatize(work) == 0
+    before = {path.name: path.read_bytes() for path in (work / "up").iterdir()}
+    for _ in range(2):  # and repeating the second one finds its own file again
+        assert privatize(work, "--features", 20, "--allow-second-release") == 0
+        after = {path.name: path.read_bytes() for path in (work / "up").iterdir()}
+        assert len(after) == 2 * len(before) and before.items() <= after.items()
+
+
 def test_a_fixed_number_of_features_and_lines(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert privatize(work, "--features", 70, "--lines") == 0
     said = capsys.readouterr().out

@@ -156,7 +156,7 @@ def _tell(arguments: argparse.Namespace, facts: dict) -> None:
         said = [f"{image['name']:40}"]
         if image["releases"]:
             laws = "; ".join(
-                f"{r['features']} features K={r['words']} epsilon={r['epsilon']:g} m={r['m']}" for r in image["releases"]
+                f"{r['features']} features K={r['words']} epsilon={r['epsilon']!r} m={r['m']}" for r in image["releases"]
             )
             numbers = (
                 f"feature {outward(image['feature']['epsilon'])}, object of {facts['object_features']} "

@@ -70,17 +70,19 @@ def query_codebook(path: Path | None, query, scene) -> Codebook | None:  # type:
 def _localize(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     scene = read_map(arguments.map)
-    rows = []
-    for path in arguments.queries:
-        for name, query in load_images(path).items():
-            start = time.perf_counter()
-            if isinstance(query.form, Subsets):
-                found = _by_words(arguments, query, query.form, scene)
-            else:
-                found = _by_distance(arguments, query, scene)
-            rows.append(_row(name, found, time.perf_counter() - start))
-            say(arguments, _pose_line(name, found))
-    write_json(arguments.json, {"queries": rows})
+    rows: list[dict] = []
+    try:
+        for path in arguments.queries:
+            for name, query in load_images(path).items():
+                start = time.perf_counter()
+                if isinstance(query.form, Subsets):
+                    found = _by_words(arguments, query, query.form, scene)
+                else:
+                    found = _by_distance(arguments, query, scene)
+                rows.append(_row(name, found, time.perf_counter() - start))
+                say(arguments, _pose_line(name, found))
+    finally:  # a query that cannot be read takes nothing from those before it
+        write_json(arguments.json, {"queries": rows})
     return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
 
 

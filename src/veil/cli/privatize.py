@@ -183,7 +183,7 @@ def _release(
     """Enter one image in the ledger, then write it: what is written was always entered."""
     message = encode(made.upload, dtype=made.dtype)
     digest = hashlib.sha256(message).hexdigest()
-    alias = pseudonym(secret, features.image_digest) + (f"-{digest[:8]}" if arguments.fresh else "")
+    alias = _alias(pseudonym(secret, features.image_digest), features.image_digest.hex(), digest, ledger, fresh=arguments.fresh)
     entry = Entry(
         image_digest=features.image_digest.hex(),
         released_as=alias,
@@ -198,6 +198,15 @@ def _release(
     write_bytes(arguments.output / f"{alias}.veil", message)
     row = {"name": name, "file": f"{alias}.veil", "features": len(made.upload), "bytes": len(message)}
     return {**row, **made.facts, "said": made.said}
+
+
+def _alias(name: str, image_digest: str, message_digest: str, ledger: Ledger, *, fresh: bool) -> str:
+    """The name of a message: that under which it was entered before, or one that no other message of the image has."""
+    others = [entry for entry in ledger.entries() if entry.image_digest == image_digest]
+    known = next((entry.released_as for entry in others if entry.message_digest == message_digest), None)
+    if known is not None:
+        return known
+    return f"{name}-{message_digest[:8]}" if fresh or any(entry.released_as == name for entry in others) else name
 
 
 def _in_words(name: str, features: Features, words: Words, source: Secure, lines: HideInLines | None) -> _Made:

@@ -77,8 +77,8 @@ class Words:
                 "can be inverted into images almost like descriptors"
             ]
         said = [
-            f"epsilon {self.mechanism.epsilon:g} for each feature: {self.mechanism.m} of {self.mechanism.words} words are "
-            f"sent, the true one among them with probability {truth}; a word that is sent is the true one with "
+            f"epsilon {outward(self.mechanism.epsilon, 12)} for each feature: {self.mechanism.m} of "
+            f"{self.mechanism.words} words are sent, the true one among them with probability {truth}; a word that is sent is the true one with "
             f"probability {posterior}, if all were equally likely before"
         ]
         if self.mechanism.posterior > MAX_POSTERIOR:

@@ -44,11 +44,11 @@ class Camera:
             raise RangeError(f"{self.model} takes {MODELS[self.model]} parameters, got {len(self.params)}")
         if not (1 <= self.width_px <= 65535 and 1 <= self.height_px <= 65535):
             raise RangeError(f"image size must be 1..65535 px a side, got {self.width_px}x{self.height_px}")
-        if not all(math.isfinite(p) for p in self.params) or not min(self.params[: self._focal_count]) > 0:
+        if not all(math.isfinite(p) for p in self.params) or not min(self.params[: self.focal_count]) > 0:
             raise RangeError(f"camera parameters must be finite with a positive focal length, got {self.params!r}")
 
     @property
-    def _focal_count(self) -> int:
+    def focal_count(self) -> int:
         """Models with one focal length begin with SIMPLE_ or are RADIAL ones; the others have fx and fy."""
         return 1 if "RADIAL" in self.model or self.model == "SIMPLE_PINHOLE" else 2
 

@@ -83,8 +83,8 @@ def as_set(form: Flat) -> kernels.Set:
 def _match_words(left: Form, right: Form, options: MatchOptions) -> Matches:
     if not (isinstance(left, Subsets) and isinstance(right, Subsets)):
         raise SpaceError(
-            "words have no distance to descriptors or subspaces; against a map of descriptors they are matched through a "
-            "vocabulary (`veil localize --dictionary`)"
+            "words have no distance to descriptors or subspaces; release both sides in words of one dictionary, or localize "
+            "words against a public map"
         )
     indices, ratios = mutual_best(shared_word_weights(left, right))
     passed = np.ones(len(indices), dtype=bool) if options.max_ratio is None else ratios <= options.max_ratio
