@@ -78,8 +78,8 @@ class Words:
             ]
         said = [
             f"epsilon {outward(self.mechanism.epsilon, 12)} for each feature: {self.mechanism.m} of {self.mechanism.words} "
-            f"words are sent, the true one among them with probability {truth}; a word that is sent is the true one with probability "
-            f"{posterior}, if all were equally likely before"
+            f"words are sent, the true one among them with probability {truth}; a word that is sent is the true one with "
+            f"probability {posterior}, if all were equally likely before"
         ]
         if self.mechanism.posterior > MAX_POSTERIOR:
             said.append(
