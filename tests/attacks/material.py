@@ -1,0 +1,52 @@
+"""SIFT of the bundled photographs, lifted in the ways that the attacks are tested on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from veil.chance import seeded
+from veil.codebook import Codebook
+from veil.extract.sift import SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.examples import lund_door
+from veil.files.pictures import read_picture
+from veil.forms import Subspaces
+from veil.privatize.profile import Profile, hardened, paper
+from veil.privatize.public import publish
+from veil.privatize.subspace import lift
+
+
+@cache
+def photograph(number: int = 1, count: int = 300) -> Features:
+    """The first `count` features of one of the twelve bundled photographs; none of them made a codebook."""
+    with lund_door() as example:
+        picture = read_picture(sorted(example.folder.glob("*.jpg"))[number])
+    features = extract_sift(picture, SiftOptions(max_features=2000))
+    rows = np.random.default_rng(number).permutation(len(features))[:count]
+    return replace(
+        features, keypoints=features.keypoints[rows], descriptors=features.descriptors[rows], scales=None, orientations=None
+    )
+
+
+def truth(features: Features, form: Subspaces) -> np.ndarray:
+    """The descriptors (without their dither) in the space of the form."""
+    return bundled_codebook().into_space(publish(features), form.space).vectors.astype(np.float64)
+
+
+def lifted(features: Features, profile: Profile, *, case: str, decoys: Codebook | None = None) -> Subspaces:
+    """In the order of the features."""
+    book = bundled_codebook()
+    pool = decoys or (bundled_decoys() if profile.decoys == "descriptors" else book)
+    return lift(features, profile=profile, codebook=book, decoys=pool, chance=seeded(case)).form
+
+
+def paper_form(features: Features, m: int, case: str = "attack") -> Subspaces:
+    return lifted(features, paper(m), case=case)
+
+
+def hardened_form(features: Features, case: str = "attack") -> Subspaces:
+    return lifted(features, hardened(quantized=True), case=case)
