@@ -1,0 +1,132 @@
+"""The inlier attack: a match tells its matcher the descriptor ([P23] Sec. S3.3, traps D16).
+
+Whoever holds the map's descriptor e and has matched it to a subspace D takes the point of D that is nearest to e: it is never
+further from the hidden descriptor than e itself (docs/theory/release.md, Eq. 5). Where the map is lifted, too, the closest
+points of both subspaces estimate both descriptors (Eq. 6). Nothing is certified: a wrong match gives a wrong estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Float64
+
+from veil.attacks.attack import Estimates
+from veil.errors import InputError, RangeError
+from veil.forms import Subspaces
+from veil.space import require_same
+
+CHUNK_FEATURES = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class InlierOptions:
+    """`on_sphere` looks among the subspace's points of unit length, where the descriptor is unless a PCA moved it (Eq. 11).
+
+    `half_distance` is the distance between D and its match at which the confidence has sunk to one half. `tol` is the smallest
+    squared sine of an angle between two subspaces that counts as a direction of its own.
+    """
+
+    on_sphere: bool = True
+    half_distance: float = 0.4
+    tol: float = 1e-9
+
+    def __post_init__(self) -> None:
+        if not 0 < self.half_distance < math.inf:
+            raise RangeError(f"half_distance must be positive and finite, got {self.half_distance!r}")
+        if not 0 < self.tol < 1:
+            raise RangeError(f"tol must be between 0 and 1, got {self.tol!r}")
+
+
+def inlier_points(
+    form: Subspaces, matched: Float[np.ndarray, "features dim"], *, options: InlierOptions | None = None
+) -> Estimates:
+    """Estimates of the descriptors of `form` from the raw descriptors that they were matched to, in the form's space.
+
+    Rows of `matched` that are NaN have no match and stay undecided. Raises InputError if the shapes disagree.
+    """
+    options = options or InlierOptions()
+    if matched.shape != form.origin.shape:
+        raise InputError(
+            f"the matched descriptors must have shape {form.origin.shape}, got {matched.shape}; NaN rows have none"
+        )
+    found, distance = np.full(matched.shape, np.nan), np.full(len(form), np.nan)
+    rows = np.flatnonzero(np.isfinite(matched).all(axis=1))
+    for part in _parts(rows):
+        origin, basis = form.origin[part].astype(np.float64), form.basis[part].astype(np.float64)
+        e = matched[part].astype(np.float64)
+        inside = np.einsum("fmn,fn->fm", basis, e - origin)
+        if options.on_sphere and not form.space.codebook:
+            inside = _on_sphere(origin, inside)
+        found[part] = origin + np.einsum("fm,fmn->fn", inside, basis)
+        distance[part] = np.linalg.norm(found[part] - e, axis=1)
+    return _estimates(found, distance, options)
+
+
+def inlier_subspaces(
+    form: Subspaces, matched: Subspaces, *, options: InlierOptions | None = None
+) -> tuple[Estimates, Estimates]:
+    """Estimates of the descriptors of `form` and of `matched`, whose rows are matches of each other: their closest points.
+
+    Raises InputError if the counts disagree, SpaceError if the spaces do.
+    """
+    options = options or InlierOptions()
+    require_same(form.space, matched.space)
+    if len(form) != len(matched):
+        raise InputError(f"matched subspaces come in pairs of rows, got {len(form)} and {len(matched)}")
+    ours, theirs = np.empty(form.origin.shape), np.empty(form.origin.shape)
+    for part in _parts(np.arange(len(form))):
+        first = form.origin[part].astype(np.float64), form.basis[part].astype(np.float64)
+        second = matched.origin[part].astype(np.float64), matched.basis[part].astype(np.float64)
+        a, b = _closest(*first, *second, options.tol)
+        if options.on_sphere and not form.space.codebook:
+            a, b = _on_sphere(first[0], a), _on_sphere(second[0], b)
+        ours[part] = first[0] + np.einsum("fm,fmn->fn", a, first[1])
+        theirs[part] = second[0] + np.einsum("fm,fmn->fn", b, second[1])
+    distance = np.linalg.norm(ours - theirs, axis=1)
+    return _estimates(ours, distance, options), _estimates(theirs, distance, options)
+
+
+def _closest(
+    o: Float64[np.ndarray, "features dim"],
+    basis: Float64[np.ndarray, "features m dim"],
+    p: Float64[np.ndarray, "features dim"],
+    other: Float64[np.ndarray, "features k dim"],
+    tol: float,
+) -> tuple[Float64[np.ndarray, "features m"], Float64[np.ndarray, "features k"]]:
+    """Coefficients of the closest points, of least length where they are not unique (traps D2)."""
+    gap = p - o
+    u, cosine, vt = np.linalg.svd(basis @ other.transpose(0, 2, 1), full_matrices=False)
+    # In principal vectors the pairs decouple: a - c b = g, b - c a = h with g, h the gap along each of them.
+    g_all, h_all = np.einsum("fmn,fn->fm", basis, gap), -np.einsum("fkn,fn->fk", other, gap)
+    g, h = np.einsum("fmr,fm->fr", u, g_all), np.einsum("frk,fk->fr", vt, h_all)
+    sine2 = np.maximum(1 - cosine**2, 0)
+    shared = sine2 <= tol
+    scale = np.where(shared, 0.0, 1 / np.where(shared, 1.0, sine2))
+    along = np.where(shared, (g - h) / 4, scale * (g + cosine * h))
+    back = np.where(shared, (h - g) / 4, scale * (h + cosine * g))
+    # Directions of the larger subspace that have no partner stay as they are.
+    a = g_all + np.einsum("fmr,fr->fm", u, along - g)
+    b = h_all + np.einsum("frk,fr->fk", vt, back - h)
+    return a, b
+
+
+def _on_sphere(
+    origin: Float64[np.ndarray, "features dim"], inside: Float64[np.ndarray, "features m"]
+) -> Float64[np.ndarray, "features m"]:
+    """The coefficients scaled so that origin + them has unit length; the origin is orthogonal to them (traps D7, Eq. 11)."""
+    radius = np.sqrt(np.maximum(1 - np.square(origin).sum(axis=1), 0))
+    length = np.linalg.norm(inside, axis=1)
+    return inside * (radius / np.maximum(length, 1e-12))[:, None]
+
+
+def _parts(rows: np.ndarray) -> list[np.ndarray]:
+    return [rows[start : start + CHUNK_FEATURES] for start in range(0, len(rows), CHUNK_FEATURES)]
+
+
+def _estimates(points: np.ndarray, distance: np.ndarray, options: InlierOptions) -> Estimates:
+    known = np.isfinite(points).all(axis=1)
+    confidence = np.where(known, 1 / (1 + np.square(np.where(known, distance, 0.0) / options.half_distance)), 0.0)
+    return Estimates(points=points, confidence=confidence, certified=np.zeros(len(points), dtype=bool))
