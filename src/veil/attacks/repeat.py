@@ -25,16 +25,18 @@ class RepeatOptions:
     float16 on the wire leaves some 0.0005; subspaces of different descriptors are tens of times further apart.
 
     `meet_px` is the same for lines, and `decoy` the distance to a known decoy within which a common point is that decoy.
-    `tol` is the smallest eigenvalue of the mean of the complements' projectors that counts as determined.
+    `tol` is the smallest eigenvalue of the mean of the complements' projectors that counts as determined; `tol_lines` that of
+    the mean of n n^T, a quarter of the squared angle between two lines.
     """
 
     meet: float = 2e-3
     meet_px: float = 1e-2
     decoy: float = 1e-2
     tol: float = 1e-6
+    tol_lines: float = 1e-9
 
     def __post_init__(self) -> None:
-        for name, value in (("meet", self.meet), ("meet_px", self.meet_px), ("decoy", self.decoy), ("tol", self.tol)):
+        for name, value in self.__dict__.items():
             if not 0 < value <= 1:
                 raise RangeError(f"{name} must be above 0 and at most 1, got {value!r}")
 
@@ -182,7 +184,7 @@ def _one_each(pairs: Int64[np.ndarray, "pairs 2"], distance: Float64[np.ndarray,
     return pairs[np.sort(np.array(kept, dtype=np.int64))]
 
 
-def meet(releases: Sequence[Lines], *, tol: float = 1e-6) -> Recovered:
+def meet(releases: Sequence[Lines], *, tol: float = 1e-9) -> Recovered:
     """Least-squares common point of the i-th lines of all `releases`, in the undistorted normalized plane (traps S11).
 
     x minimizes sum_k (n_k . x + c_k)^2 (docs/theory/position_attacks.md, Eq. 10). `tol` is the smallest eigenvalue of the mean
@@ -209,7 +211,7 @@ def repeat_positions(releases: Sequence[Lines], *, camera: Camera, options: Repe
     memoized ones are, and as two lines along gravity are.
     """
     options = options or RepeatOptions()
-    found = meet(releases, tol=options.tol)
+    found = meet(releases, tol=options.tol_lines)
     scaled = Recovered(
         points=pixels(found.points, camera), residual=found.residual * focal_px(camera), determined=found.determined
     )
