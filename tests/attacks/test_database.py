@@ -28,7 +28,7 @@ WORDS = entries(bundled_codebook(), SPACE)
 @cache
 def planted(m: int, strategy: str = "sub-hybrid") -> tuple[Subspaces, np.ndarray]:
     """A form and the rows of the decoys of each feature, recorded by the rule that drew them."""
-    profile, drawn = paper(m, strategy), []  # type: ignore[arg-type, var-annotated]
+    profile, drawn = paper(m, strategy), []  # type: ignore[arg-type]
 
     def rule(rows: np.ndarray, draws: np.ndarray, available: np.ndarray) -> np.ndarray:
         chosen = available[np.argsort(draws, axis=1)[:, :1] * 7 + np.arange(draws.shape[1]) + 13 * rows[:, None]]
@@ -146,7 +146,7 @@ def test_known_length_moves_the_estimate_to_the_nearest_point_of_length_one() ->
     assert (np.linalg.norm(moved.points - free.points, axis=1) <= others.min(axis=0) + 1e-6).all()
 
 
-def error(form: Subspaces, estimates) -> np.ndarray:  # type: ignore[no-untyped-def]
+def error(form: Subspaces, estimates) -> np.ndarray:
     return np.linalg.norm(estimates.points - truth(IMAGE, form), axis=1)
 
 

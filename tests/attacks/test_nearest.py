@@ -27,7 +27,7 @@ def some(points: Points, count: int) -> Points:
     return replace(points, vectors=points.vectors[:count])
 
 
-def noise(count: int, space=FORM.space) -> Points:  # type: ignore[no-untyped-def]
+def noise(count: int, space=FORM.space) -> Points:
     vectors = np.abs(np.random.default_rng(7).normal(size=(count, space.dim)))
     return Points(vectors=(vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32), space=space)
 
