@@ -1,0 +1,1 @@
+"""Ground truth is known only here: attacks on releases, scored against the originals."""
