@@ -8,7 +8,7 @@ import sys
 from veil import __version__
 from veil.errors import VeilError
 
-EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE = 0, 1, 2, 3
+EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
 EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
 
 DESCRIPTION = """\
@@ -27,8 +27,9 @@ examples:
   veil budget show                             what was spent of epsilon
   veil map upload/ -o map/                     on the server: a map from private uploads
   veil localize map/ upload/3f2a....veil       on the server: a pose, or a reason why there is none
+  veil audit upload/ --images features.h5      what the server can see: every known attack on your own upload
 
-exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no pose or gravity was found
+exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no pose or gravity was found, 4 an audit broke a rule
 """
 
 
@@ -55,13 +56,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from veil.cli import budget, codebook, demo, evaluate, extract, gravity, index, inspect, localize, privatize, server
+    from veil.cli import audit, budget, codebook, demo, evaluate, extract, gravity, index, inspect, localize, privatize, server
 
     parser = argparse.ArgumentParser(
         prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"veil {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (extract, privatize, budget, gravity, codebook, server, index, localize, inspect, evaluate, demo):
+    for module in (extract, privatize, budget, gravity, codebook, server, index, localize, inspect, audit, evaluate, demo):
         module.register(commands)
     return parser

@@ -49,6 +49,20 @@ def server_view(width: int, height: int, keypoints: np.ndarray) -> str:
     return uri
 
 
+def recovered_view(width: int, height: int, keypoints: np.ndarray, error: np.ndarray) -> str:
+    """Keypoints colored by how near an attack came to their descriptors: within 0.1, within 0.4, or not (NaN: undecided)."""
+    import matplotlib.pyplot as plt
+
+    figure, axis = _canvas((height, width, 3))
+    axis.imshow(np.full((height, width, 3), 246, dtype=np.uint8))
+    near, close = error < 0.1, (error >= 0.1) & (error < 0.4)
+    for rows, color in ((~near & ~close, "#bbbbbb"), (close, "#E69F00"), (near, _GREEN)):
+        axis.plot(keypoints[rows, 0], keypoints[rows, 1], "o", color=color, markersize=4, markeredgewidth=0)
+    uri = _jpeg(figure)
+    plt.close(figure)
+    return uri
+
+
 def lines_view(camera: Camera, lines: Lines, *, shown: int = 250) -> str:
     """What the server gets where positions are hidden: some of the lines; those along gravity are blue."""
     import matplotlib.pyplot as plt

@@ -1,0 +1,93 @@
+"""One attack's answer on one release before anybody has looked at the truth, and what attackers are taken to know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Int64
+
+from veil.attacks.attack import Estimates, Lists
+from veil.audit.finding import Family
+from veil.codebook import Codebook
+from veil.errors import RangeError
+from veil.wire.message import Message
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Knowledge:
+    """What the attacker has besides the release: always what is public, never the originals or the client's secret.
+
+    `codebook` is the one whose PCA or words the release names, if it is at hand. `decoys` is the pool that decoys were drawn
+    from, None if it is secret. `database` holds descriptors of the attacker's own photographs. `others` are other releases by
+    name.
+    """
+
+    codebook: Codebook | None
+    decoys: Codebook | None
+    database: Codebook
+    others: Mapping[str, Message] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much of a release is attacked: at most `features`, drawn by `seed`. `oracle` is the length of the oracle's lists,
+    `auxiliary` the number of other subspaces that the clustering attack compares with."""
+
+    features: int = 400
+    seed: int = 0
+    oracle: int = 100
+    auxiliary: int = 4000
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("features", "oracle", "auxiliary", "threads"):
+            if not getattr(self, name) >= 1:
+                raise RangeError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+
+    def rows(self, total: int, name: str) -> Int64[np.ndarray, "drawn"]:
+        """The features of one release that are attacked, in ascending order."""
+        if total <= self.features:
+            return np.arange(total)
+        drawn = np.random.default_rng([self.seed, *name.encode()]).permutation(total)[: self.features]
+        return np.sort(drawn)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Attempt:
+    """What an attack claims about the features `rows` of a release: `estimates`, or `lists` for an oracle to pick from.
+
+    `unit` says what is estimated; `named` are word ids (-1: none) where it is words. `skipped` says why nothing was tried.
+    """
+
+    attack: str
+    family: Family
+    assumes: str
+    unit: str = "descriptor"
+    rows: Int64[np.ndarray, "_"] = field(default_factory=lambda: np.arange(0))
+    estimates: Estimates | None = None
+    lists: Lists | None = None
+    named: Int64[np.ndarray, "_"] | None = None
+    seconds: float = 0.0
+    skipped: str = ""
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, float] = field(default_factory=dict)
+
+
+class Clock:
+    """Seconds that a block took."""
+
+    seconds: float = 0.0
+
+
+@contextmanager
+def timed() -> Iterator[Clock]:
+    """`with timed() as clock: ...`, then `clock.seconds`."""
+    clock, start = Clock(), time.perf_counter()
+    yield clock
+    clock.seconds = time.perf_counter() - start

@@ -1,0 +1,285 @@
+"""Every attack on subspaces, tried on one release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Int64
+
+from veil.attacks.attack import Estimates, undecided
+from veil.attacks.clusters import ClusterOptions, clustering_attack
+from veil.attacks.database import database_attack
+from veil.attacks.grain import effective_dimension, identifiable_noise, release_noise
+from veil.attacks.intersection import MeetingOptions, intersection_attack
+from veil.attacks.lattice import lattice_attack
+from veil.attacks.nearest import entries, nearest_lists, nearest_neighbor
+from veil.attacks.repeat import RepeatOptions, pair_releases, repeat_descriptors
+from veil.attacks.vertex import vertex_attack, vertex_reach
+from veil.audit.attempt import Attempt, Effort, Knowledge, Progress, timed
+from veil.codebook import Pca
+from veil.errors import VeilError
+from veil.forms import Points, Subspaces
+from veil.wire.message import Message
+
+NOTHING = "nothing but the release"
+OWN = "photographs of its own"
+OTHERS = "other releases that drew from the same pool"
+POOL = "the pool that the decoys were drawn from"
+REPEATS = "a second release of the same photograph"
+# Two dithered copies of one decoy differ by sqrt(n / 6) a / 512 (docs/theory/hardened.md); some room for the tail.
+DITHER_ROOM = 1.5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Case:
+    """One release's attacked features and all that is known about them."""
+
+    form: Subspaces
+    rows: Int64[np.ndarray, "_"]
+    knowledge: Knowledge
+    effort: Effort
+
+    @cached_property
+    def part(self) -> Subspaces:
+        """The features that are attacked."""
+        return self.form.take(self.rows)
+
+    @cached_property
+    def rest(self) -> list[Subspaces]:
+        """All other subspaces at hand that can be compared: of this release and of others."""
+        left = np.setdiff1d(np.arange(len(self.form)), self.rows)
+        found = [self.form.take(left)] if len(left) else []
+        return found + [form for form in _same_kind(self.form, self.knowledge.others.values())]
+
+    @cached_property
+    def pca(self) -> Pca | None:
+        """The public compression, if the form is behind one."""
+        book = self.knowledge.codebook
+        return book.require_pca() if self.form.space.codebook and book is not None else None
+
+    @cached_property
+    def database(self) -> Points:
+        """The attacker's own descriptors in the form's space."""
+        return entries(self.knowledge.database, self.form.space, codebook=self.knowledge.codebook)
+
+    @cached_property
+    def pool(self) -> Points | None:
+        """The decoys' pool in the form's space, if it is known."""
+        decoys = self.knowledge.decoys
+        return None if decoys is None else entries(decoys, self.form.space, codebook=self.knowledge.codebook)
+
+    @property
+    def decoy_count(self) -> int:
+        """Decoys in each subspace, which the profile's name tells: all m, or half of them."""
+        return self.form.m if self.form.profile == "hardened" else max(1, self.form.m // 2)
+
+    @property
+    def meet(self) -> float:
+        """Within this, two subspaces count as meeting in a decoy: rounding, or two draws of a dither."""
+        dither = self.form.space.dither_steps
+        return max(2e-3, DITHER_ROOM * np.sqrt(self.form.space.dim / 6) * dither / 512)
+
+
+def attempts(form: Subspaces, rows: np.ndarray, knowledge: Knowledge, effort: Effort, progress: Progress) -> Iterator[Attempt]:
+    """All attacks on the features `rows` of one release; what cannot be tried says why."""
+    case = _Case(form=form, rows=rows, knowledge=knowledge, effort=effort)
+    if form.space.codebook and (knowledge.codebook is None or knowledge.codebook.digest != form.space.codebook):
+        why = f"the release names the codebook {form.space.codebook[:12]}, which was not given (--codebook)"
+        yield Attempt(attack="all", family="structural", assumes="the public codebook", skipped=why)
+        return
+    for attack in (_lattice, _vertex, _nearest, _oracle, _database, _clustering, _intersection, _repeat):
+        progress(attack.__name__.removeprefix("_"))
+        try:
+            yield from attack(case)
+        except VeilError as error:  # an attack that cannot work on this form says so, and the others go on
+            name = attack.__name__.removeprefix("_")
+            yield Attempt(attack=name, family=_FAMILY[name], assumes=NOTHING, skipped=str(error))
+
+
+_FAMILY = {
+    "lattice": "structural",
+    "vertex": "structural",
+    "nearest": "distribution",
+    "oracle": "distribution",
+    "database": "distribution",
+    "clustering": "distribution",
+    "intersection": "intersection",
+    "repeat": "repeat",
+}
+
+
+def _lattice(case: _Case) -> Iterator[Attempt]:
+    """Applies to whatever was once stored in 8 bits; its failure says less than the noise against its bound."""
+    m_eff, dim = effective_dimension(case.form, case.pca), len(case.pca.mean) if case.pca else case.form.space.dim
+    noise = release_noise(case.form) + case.form.space.dither_steps / np.sqrt(12)
+    bound = identifiable_noise(m_eff, dim)
+    with timed() as clock:
+        found = lattice_attack(case.part, pca=case.pca, words=_real_decoys(case), threads=case.effort.threads)
+    side = "below" if noise < bound else "above"
+    yield Attempt(
+        attack="lattice",
+        family="structural",
+        assumes=NOTHING,
+        rows=case.rows,
+        estimates=found,
+        seconds=clock.seconds,
+        notes=(
+            f"noise of {noise:.2g} steps is {side} the {bound:.2g} up to which an 8-bit descriptor is identifiable"
+            + ("" if side == "above" else "; where it failed, a stronger lattice reduction should be expected to succeed"),
+        ),
+        details={"noise_steps": float(noise), "identifiable_steps": float(bound), "m_eff": float(m_eff)},
+    )
+
+
+def _vertex(case: _Case) -> Iterator[Attempt]:
+    reach = vertex_reach(case.form, pca=case.pca)
+    if not reach.applies:
+        yield Attempt(attack="vertex", family="structural", assumes=NOTHING, skipped=reach.reason)
+        return
+    decoys = case.knowledge.decoys
+    with timed() as clock:
+        found = vertex_attack(case.part, seed=case.effort.seed, pca=case.pca, decoys=None if decoys is None else decoys.words)
+    yield Attempt(
+        attack="vertex",
+        family="structural",
+        assumes=NOTHING,
+        rows=case.rows,
+        estimates=found,
+        seconds=clock.seconds,
+        notes=(reach.reason,),
+        details={"reach": reach.share},
+    )
+
+
+def _nearest(case: _Case) -> Iterator[Attempt]:
+    for projected in (False, True):
+        with timed() as clock:
+            found = nearest_neighbor(case.part, case.database, projected=projected)
+        yield Attempt(
+            attack="nearest, projected" if projected else "nearest",
+            family="distribution",
+            assumes=OWN,
+            rows=case.rows,
+            estimates=found,
+            seconds=clock.seconds,
+        )
+
+
+def _oracle(case: _Case) -> Iterator[Attempt]:
+    count = min(case.effort.oracle, len(case.database))
+    with timed() as clock:
+        found = nearest_lists(case.part, case.database, count=count)
+    yield Attempt(
+        attack=f"oracle of {count}",
+        family="distribution",
+        assumes=f"{OWN}, and a way to choose the best of {count} candidates, which nobody is known to have",
+        rows=case.rows,
+        lists=found,
+        seconds=clock.seconds,
+    )
+
+
+def _database(case: _Case) -> Iterator[Attempt]:
+    if case.pool is None:
+        yield Attempt(attack="database", family="distribution", assumes=POOL, skipped="the pool is secret (--secret-decoys)")
+        return
+    with timed() as clock:
+        found, decoys = database_attack(case.part, case.pool)
+    seen = int((decoys.count > 0).sum())
+    yield Attempt(
+        attack="database",
+        family="distribution",
+        assumes=POOL,
+        rows=case.rows,
+        estimates=found,
+        seconds=clock.seconds,
+        notes=(f"decoys were told from the descriptor for {seen} of {len(case.rows)} features",),
+        details={"decoys_seen": seen / max(len(case.rows), 1)},
+    )
+
+
+def _clustering(case: _Case) -> Iterator[Attempt]:
+    auxiliary = _limited(case.rest, case.effort)
+    if not auxiliary:
+        yield Attempt(attack="clustering", family="distribution", assumes=OTHERS, skipped="there are no other subspaces")
+        return
+    with timed() as clock:
+        options = ClusterOptions(tol=case.meet, decoys=case.decoy_count)
+        found = clustering_attack(case.part, case.database, auxiliary, seed=case.effort.seed, options=options)
+    yield Attempt(
+        attack="clustering",
+        family="distribution",
+        assumes=f"{OWN} and {OTHERS}",
+        rows=case.rows,
+        estimates=found,
+        seconds=clock.seconds,
+    )
+
+
+def _intersection(case: _Case) -> Iterator[Attempt]:
+    with timed() as clock:
+        found, lists = intersection_attack(
+            case.part, case.database, _limited(case.rest, case.effort), options=MeetingOptions(tol=case.meet)
+        )
+    seen = sum(len(candidates) > 0 for candidates in lists.candidates)
+    yield Attempt(
+        attack="intersection",
+        family="intersection",
+        assumes=f"{OWN} and {OTHERS}",
+        rows=case.rows,
+        estimates=found,
+        seconds=clock.seconds,
+        notes=(f"{seen} of {len(case.rows)} features share a decoy with another one that the attacker has seen",),
+        details={"share_a_decoy": seen / max(len(case.rows), 1)},
+    )
+
+
+def _repeat(case: _Case) -> Iterator[Attempt]:
+    others = _same_kind(case.form, case.knowledge.others.values())
+    if not others:
+        yield Attempt(
+            attack="repeat", family="repeat", assumes=REPEATS, skipped="no other release of this kind was given (--against)"
+        )
+        return
+    decoys = None if case.pool is None else case.pool.vectors.astype(np.float64)
+    best = undecided(len(case.rows), case.form.space.dim)
+    options = RepeatOptions(meet=case.meet)
+    with timed() as clock:
+        for other in others:
+            pairs = pair_releases(case.part, other, options=options, decoys=decoys)
+            if len(pairs):
+                found = repeat_descriptors([case.part.take(pairs[:, 0]), other.take(pairs[:, 1])], options=options)
+                best = _more_confident(best, found, pairs[:, 0])
+    yield Attempt(attack="repeat", family="repeat", assumes=REPEATS, rows=case.rows, estimates=best, seconds=clock.seconds)
+
+
+def _more_confident(best: Estimates, found: Estimates, rows: np.ndarray) -> Estimates:
+    """`best`, with the estimates `found` of `rows` where these are surer."""
+    points, confidence, certified = best.points.copy(), best.confidence.copy(), best.certified.copy()
+    surer = found.confidence > confidence[rows]
+    into = rows[surer]
+    points[into], confidence[into], certified[into] = found.points[surer], found.confidence[surer], found.certified[surer]
+    return Estimates(points=points, confidence=confidence, certified=certified)
+
+
+def _same_kind(form: Subspaces, others: Sequence[Message] | object) -> list[Subspaces]:
+    """Subspaces of other releases in the same space and of the same dimension."""
+    forms = [message.form for message in others]  # type: ignore[attr-defined]
+    return [other for other in forms if isinstance(other, Subspaces) and other.space == form.space and other.m == form.m]
+
+
+def _limited(forms: Sequence[Subspaces], effort: Effort) -> list[Subspaces]:
+    """At most `auxiliary` subspaces in all, an equal share of each form."""
+    if not forms:
+        return []
+    each = max(1, effort.auxiliary // len(forms))
+    return [form.take(np.arange(min(len(form), each))) for form in forms]
+
+
+def _real_decoys(case: _Case) -> np.ndarray | None:
+    """Public decoys that are integer vectors, to be struck off the lattice attack's list."""
+    decoys = case.knowledge.decoys
+    return decoys.words if decoys is not None and decoys.kind == "descriptors" else None

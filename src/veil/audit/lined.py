@@ -1,0 +1,115 @@
+"""Every attack on hidden positions, and on what the order of a message tells, tried on one release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from veil.attacks.attack import Estimates
+from veil.attacks.line_density import density_positions
+from veil.attacks.line_neighbors import neighbor_positions
+from veil.attacks.order import order_test
+from veil.attacks.repeat import pair_releases, repeat_positions
+from veil.attacks.twins import twins
+from veil.audit.attempt import Attempt, Effort, Progress, timed
+from veil.audit.lifted import NOTHING, REPEATS
+from veil.errors import InputError
+from veil.forms import Subspaces
+from veil.wire.message import LineUpload, Message
+
+ORDERS = 2000
+
+
+def order_attempt(message: Message, effort: Effort) -> Attempt:
+    """Whether positions (or lines) have to do with the order in which features were sent (traps S13)."""
+    values = message.lines.coefficients if isinstance(message, LineUpload) else message.keypoints
+    with timed() as clock:
+        try:
+            found = order_test(values, draws=ORDERS, seed=effort.seed)
+        except InputError as error:
+            return Attempt(attack="order", family="order", assumes=NOTHING, skipped=str(error))
+    said = "is told from a random one: it leaks" if found.leaks(1e-3) else "looks random"
+    return Attempt(
+        attack="order",
+        family="order",
+        assumes=NOTHING,
+        unit="order",
+        rows=np.arange(len(message)),
+        seconds=clock.seconds,
+        notes=(f"the order of the features {said} (p = {found.p_value:.2g})",),
+        details={"p_value": found.p_value},
+    )
+
+
+def attempts(
+    message: LineUpload,
+    descriptors: Estimates | None,
+    others: Mapping[str, Message],
+    progress: Progress,
+) -> Iterator[Attempt]:
+    """Attacks on the positions of all lines. `descriptors` are estimates of all descriptors, where another attack has some."""
+    rows = np.arange(len(message))
+    progress("line density")
+    with timed() as clock:
+        found = density_positions(message.lines, camera=message.camera)
+    yield Attempt(
+        attack="line density", family="positions", assumes=NOTHING, unit="px", rows=rows, estimates=found, seconds=clock.seconds
+    )
+    progress("line neighbors")
+    assumes = "descriptors, or estimates of them"
+    if descriptors is None or message.form.space.descriptor != "sift":
+        why = "no attack estimated the descriptors, which tell who is a neighbor"
+        yield Attempt(attack="line neighbors", family="positions", assumes=assumes, unit="px", skipped=why)
+    else:
+        with timed() as clock:
+            found = neighbor_positions(message.lines, twins(descriptors.points), camera=message.camera)
+        yield Attempt(
+            attack="line neighbors",
+            family="positions",
+            assumes=assumes,
+            unit="px",
+            rows=rows,
+            estimates=found,
+            seconds=clock.seconds,
+            notes=("neighbors are features at one place, told by their descriptors; others would be near misses",),
+        )
+    yield from _repeats(message, others, progress)
+
+
+def _repeats(message: LineUpload, others: Mapping[str, Message], progress: Progress) -> Iterator[Attempt]:
+    form = message.form
+    same = [
+        (other, other.form)
+        for other in others.values()
+        if isinstance(other, LineUpload)
+        and isinstance(other.form, Subspaces)
+        and isinstance(form, Subspaces)
+        and (other.form.space, other.form.m, other.camera) == (form.space, form.m, message.camera)
+    ]
+    if not same:
+        why = "no other release of this kind was given (--against)"
+        yield Attempt(attack="repeat of lines", family="repeat", assumes=REPEATS, unit="px", skipped=why)
+        return
+    progress("repeat of lines")
+    points = np.full((len(message), 2), np.nan)
+    confidence = np.zeros(len(message))
+    with timed() as clock:
+        for other, their_form in same:
+            pairs = pair_releases(form, their_form)  # type: ignore[arg-type]
+            if not len(pairs):
+                continue
+            lines = [message.lines.take(pairs[:, 0]), other.lines.take(pairs[:, 1])]
+            found = repeat_positions(lines, camera=message.camera)
+            surer = found.confidence > confidence[pairs[:, 0]]
+            points[pairs[surer, 0]], confidence[pairs[surer, 0]] = found.points[surer], found.confidence[surer]
+    estimates = Estimates(points=points, confidence=confidence, certified=np.zeros(len(points), dtype=bool))
+    yield Attempt(
+        attack="repeat of lines",
+        family="repeat",
+        assumes=REPEATS,
+        unit="px",
+        rows=np.arange(len(message)),
+        estimates=estimates,
+        seconds=clock.seconds,
+    )

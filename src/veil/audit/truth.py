@@ -1,0 +1,128 @@
+"""What was released, known again: which original feature each released one came from. Only the audit knows this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from veil.codebook import Codebook
+from veil.errors import InputError
+from veil.features import Features
+from veil.forms import Released, Subspaces
+from veil.geometry.camera import as_colmap
+from veil.kernels.refine import point_subspace_pairs
+from veil.privatize.public import publish
+from veil.space import Space
+from veil.wire.message import LineUpload, Message
+
+POSITION_TOL_PX = 1e-3
+# Lines travel in float32: a keypoint is off its own line by rounding only, others are near it by accident.
+LINE_TOL = 2e-6
+# Fewer features than this share recognized, and the photograph is another one (or extracted otherwise).
+RECOGNIZED = 0.9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Truth:
+    """The originals of one release in its own order: `descriptors` in the space of its form, unit length where that has it."""
+
+    image: str
+    descriptors: Float64[np.ndarray, "_ _"]
+    keypoints: Float64[np.ndarray, "_ 2"]
+    rows: Int64[np.ndarray, "_"]
+
+    def take(self, rows: np.ndarray) -> Truth:
+        """The originals of `rows` of the release."""
+        return Truth(image=self.image, descriptors=self.descriptors[rows], keypoints=self.keypoints[rows], rows=self.rows[rows])
+
+
+def find_truth(message: Message, originals: Mapping[str, Features], codebook: Codebook | None) -> Truth:
+    """The photograph that `message` was made of, and the feature behind each released one.
+
+    Positions, or lines, tell features; of several at one place, what fits the form best. `codebook` leads from the descriptors'
+    own space into that of the form, where the form is compressed; for words it is their dictionary. Raises InputError if no
+    photograph fits, or the codebook does not.
+    """
+    best, most = None, 0.0
+    for name, features in originals.items():
+        camera = features.camera
+        if (camera.width_px, camera.height_px) != (message.camera.width_px, message.camera.height_px):
+            continue
+        pairs = _candidates(message, features)
+        share = len(np.unique(pairs[:, 0])) / len(message)
+        if share > most:
+            best, most = (name, features, pairs), share
+    if best is None or most < RECOGNIZED:
+        raise InputError(
+            f"none of {len(originals)} photographs is what this release was made of (the best one has {most:.0%} of its "
+            "features); give the photographs, or better the features.h5, that `veil privatize` was given"
+        )
+    name, features, pairs = best
+    descriptors = in_space(features, message.form.space, codebook)
+    rows = _assigned(_fit(message.form, descriptors, pairs, codebook), pairs, len(message), len(descriptors))
+    if (rows < 0).any():
+        raise InputError(
+            f"{int((rows < 0).sum())} of {len(rows)} released features are not among those of {name}; give the features.h5 "
+            "that `veil privatize` was given (a photograph is extracted anew here, with default options)"
+        )
+    return Truth(image=name, descriptors=descriptors[rows], keypoints=features.keypoints[rows].astype(np.float64), rows=rows)
+
+
+def in_space(features: Features, space: Space, codebook: Codebook | None) -> Float64[np.ndarray, "features dim"]:
+    """Descriptors, without any dither, in the space of a form. Raises InputError (SpaceError) if `codebook` does not lead
+    there."""
+    points = publish(features)
+    if points.space != space:
+        if codebook is None:
+            raise InputError(f"the release lives in [{space}]; give its codebook with --codebook")
+        points = codebook.into_space(points, space)
+    return points.vectors.astype(np.float64)
+
+
+def _candidates(message: Message, features: Features) -> Int64[np.ndarray, "pairs 2"]:
+    """Pairs (released, original) that can be one feature by what was sent of its position."""
+    if isinstance(message, LineUpload):
+        xy = np.asarray(as_colmap(message.camera).cam_from_img(features.keypoints.astype(np.float64)), dtype=np.float64)
+        rays = np.hstack([xy, np.ones((len(xy), 1))])
+        found = []
+        for start in range(0, len(message), 512):  # an image's lines times its keypoints, a block at a time
+            off = np.abs(message.lines.coefficients[start : start + 512].astype(np.float64) @ rays.T)
+            pairs = np.argwhere(off < LINE_TOL)
+            found.append(pairs + np.array([start, 0]))
+        return np.concatenate(found)
+    from scipy.spatial import cKDTree
+
+    near = cKDTree(features.keypoints).query_ball_point(message.keypoints, POSITION_TOL_PX)
+    lengths = [len(rows) for rows in near]
+    return np.stack(
+        [np.repeat(np.arange(len(message)), lengths), np.array([row for rows in near for row in rows], dtype=np.int64)], axis=1
+    )
+
+
+def _fit(
+    form: Released, descriptors: np.ndarray, pairs: Int64[np.ndarray, "pairs 2"], codebook: Codebook | None
+) -> Float64[np.ndarray, "pairs"]:
+    """How badly each pair's descriptor fits the form: only twins at one place need it."""
+    released, original = pairs.T
+    if isinstance(form, Subspaces):
+        return point_subspace_pairs(descriptors[original], form.origin[released], form.basis[released])
+    if codebook is None:
+        return np.zeros(len(pairs))
+    words = codebook.nearest(descriptors.astype(np.float32))
+    return 1.0 - (form.words[released] == words[original, None]).any(axis=1)
+
+
+def _assigned(
+    fit: Float64[np.ndarray, "pairs"], pairs: Int64[np.ndarray, "pairs 2"], released_count: int, original_count: int
+) -> Int64[np.ndarray, "released"]:
+    """One original for each released feature, none twice: the best fitting pairs first."""
+    rows = np.full(released_count, -1, dtype=np.int64)
+    taken = np.zeros(original_count, dtype=bool)
+    for pair in np.argsort(fit, kind="stable"):
+        released, original = pairs[pair]
+        if rows[released] < 0 and not taken[original]:
+            rows[released], taken[original] = original, True
+    return rows

@@ -1,0 +1,90 @@
+"""The verdict in plain words. It can say that a release is broken or leaks; it never says that one is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from veil.audit.finding import Finding
+
+Grade = Literal["broken", "leaks", "nothing found"]
+# A release is called broken, or leaking, from this share of its features on.
+NOTABLE = 0.05
+# What such an attacker has anyway: the releases themselves.
+NEEDS_NOTHING = ("structural", "repeat")
+
+NOT_TESTED = (
+    "decoders that are trained on positions, neighbors and descriptors jointly",
+    "lattice reduction stronger than the one that was run",
+    "photographs of the same place that an attacker may find elsewhere",
+    "what features that match a map give away to whoever matches them: that is by design",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A grade, its one-sentence reason, and further sentences."""
+
+    grade: Grade
+    headline: str
+    sentences: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.grade.upper()}: {self.headline}"
+
+
+def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: float) -> Verdict:
+    """The worst of what was found decides. `epsilons` (by unit, at `delta`) is empty for forms that have none."""
+    ran = [(finding, share) for finding in findings if not finding.skipped and (share := finding.recovered) is not None]
+    sentences = [_promise(epsilons, delta)]
+    if not ran:
+        return Verdict(
+            grade="nothing found",
+            headline="no attack could be scored; give the originals with --images",
+            sentences=tuple(sentences),
+        )
+    alone = [pair for pair in ran if pair[0].family in NEEDS_NOTHING]
+    worst, most = max(alone or ran, key=lambda pair: pair[1].value)
+    if alone and most.value >= NOTABLE:
+        grade: Grade = "broken"
+        headline = (
+            f"the server computes {_of(worst)} for {most} of the features from what was uploaded alone ({worst.attack} attack)"
+        )
+    else:
+        worst, most = max(ran, key=lambda pair: pair[1].value)
+        if most.value >= NOTABLE:
+            grade = "leaks"
+            headline = (
+                f"an attacker who has {worst.assumes} computes {_of(worst)} for {most} of the features ({worst.attack} attack)"
+            )
+        else:
+            grade = "nothing found"
+            headline = f"no attack that was run recovered more than {most} of the features ({worst.attack} attack)"
+    sentences.append(
+        "Every number is what a known attack reached on this release: a lower bound of what leaks, and no proof beyond."
+    )
+    wrong = sum(finding.score.false_certificates for finding, _ in ran if finding.score is not None)
+    if wrong:
+        sentences.append(f"{wrong} recoveries that an attack had certified were wrong: please report this as a bug of veil.")
+    return Verdict(grade=grade, headline=headline, sentences=tuple(sentences))
+
+
+def _of(finding: Finding) -> str:
+    unit = None if finding.score is None else finding.score.unit
+    return {
+        None: "the descriptor, and knows it,",
+        "descriptor": "the descriptor to within 0.1",
+        "px": "the position to within 5 px",
+        "word": "the word",
+    }[unit]
+
+
+def _promise(epsilons: Mapping[str, float], delta: float) -> str:
+    if not epsilons:
+        return "The release carries no epsilon: lifting and lines are obfuscations without proof."
+    image = f", {epsilons['image']:g} for the whole image at delta {delta:g}" if "image" in epsilons else ""
+    return (
+        f"The release carries epsilon {epsilons['feature']:g} for each feature{image}. It covers the descriptors, not "
+        "positions, their number, or repeats under another secret."
+    )

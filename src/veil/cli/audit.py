@@ -1,0 +1,235 @@
+"""`veil audit`: every known attack on one's own upload, with pictures and honest numbers."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tqdm import tqdm
+
+from veil.attacks.word_pairs import NeighborModel
+from veil.audit.attempt import Effort, Knowledge
+from veil.audit.examine import Examined, epsilons, examine, findings
+from veil.audit.finding import Finding
+from veil.audit.policy import HELP, Breach, Rule, breaches, parse_policy, parse_rule
+from veil.audit.truth import Truth, find_truth
+from veil.audit.verdict import NOT_TESTED, Verdict, judge
+from veil.budget import total
+from veil.cli import EXIT_OK, EXIT_POLICY
+from veil.cli.attackers import attackers_knowledge, neighbor_model
+from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, report, write_json
+from veil.cli.inspect import upload_facts
+from veil.cli.originals import Originals, read_originals
+from veil.composition import composed_epsilon
+from veil.errors import InputError, WireError
+from veil.files.atomic import read_bytes, write_text
+from veil.files.client import Ledger, home
+from veil.report.audit import Shown, page, position_pictures
+from veil.wire.codec import decode
+from veil.wire.message import Message
+
+EXAMPLES = """\
+  veil audit upload/                                              what the release alone gives away
+  veil audit upload/ --images features.h5 -o audit.html           and how near each attack comes to the truth
+  veil audit upload/ --images features.h5 photos/                 with the photographs beside what attacks see
+  veil audit upload/3f2a....veil --against other-upload/          what two releases of one place give away together
+  veil audit upload/ --images features.h5 --fail-on "structural>5%" --fail-on "epsilon.image>100"
+
+rules of --fail-on and --policy (one a line, # begins a comment):
+  structural>5%          any attack of a family: structural, distribution, intersection, repeat, positions, words
+  lattice.exact>0        one attack; recovered (the default), certified, exact, identified, within_0.02, _0.1, _0.4, _0.6
+  positions.within_5px>20%
+  epsilon.image>100      of words: feature, object or image
+A rule that no attack could judge counts as broken. Exit code 4 says that a rule is broken.
+"""
+DELTA = 1e-6
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "audit",
+        "what the server can see: every known attack on your own upload",
+        "Attack a release with everything that is known, and tell in numbers and pictures what was recovered. With the\n"
+        "originals, every attack is measured; without them, only what an attack certifies by itself. A number is what known\n"
+        "attacks reach, a lower bound of what leaks: the audit can find a release broken, never safe.",
+        EXAMPLES,
+    )
+    parser.add_argument("release", type=Path, help="a message (.veil) or a folder of them")
+    parser.add_argument(
+        "--images", type=Path, nargs="+", default=[], metavar="PATH", help="originals: features.h5, photographs"
+    )
+    parser.add_argument(
+        "--against", type=Path, nargs="+", default=[], metavar="PATH", help="other releases the server has seen"
+    )
+    parser.add_argument("--codebook", type=Path, metavar="FILE", help="the release's codebook or dictionary; default: bundled")
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="the pool that decoys came from; default: bundled")
+    parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
+    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's own descriptors (a codebook)")
+    parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
+    parser.add_argument("--features", type=at_least(1), default=400, help="attacked at most, over all (default %(default)s)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="which features those are (default %(default)s)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="of the lattice attack (default %(default)s)")
+    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE", help="exit with code 4 if a rule is broken")
+    parser.add_argument("--policy", type=Path, metavar="FILE", help="rules, one a line")
+    parser.add_argument(
+        "--ledger", type=Path, metavar="FOLDER", help="the client's ledger (default: $VEIL_HOME or its usual place)"
+    )
+    parser.add_argument("-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="default audit.html")
+    add_json(parser)
+    parser.set_defaults(run=_audit)
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    start = time.perf_counter()
+    rules = _rules(arguments)
+    releases = _messages([arguments.release])
+    others = _messages(arguments.against)
+    knowledge = attackers_knowledge(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
+    originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
+    truths = _truths(releases, originals, knowledge)
+    model = neighbor_model(arguments, list(releases.values()), knowledge)
+    with tqdm(desc="attacking", disable=None, leave=False) as bar:
+        examined = examine(
+            releases,
+            truths,
+            knowledge,
+            effort=Effort(features=arguments.features, seed=arguments.seed, threads=arguments.threads),
+            model=model,
+            progress=lambda step: (bar.set_description(step), bar.update())[0],
+        )
+    found = findings(examined, knowledge.codebook)
+    spent = epsilons(releases.values(), DELTA) | _session(arguments.ledger or home())
+    verdict = judge(found, spent, DELTA)
+    broken = breaches(rules, found, spent)
+    html = page(
+        found,
+        verdict,
+        facts=_facts(releases, arguments.release),
+        shown=_shown(examined, originals),
+        rules=rules,
+        breaches=broken,
+        epsilons=spent,
+        delta=DELTA,
+        have_originals=bool(truths),
+        seconds=time.perf_counter() - start,
+    )
+    write_text(arguments.output, html)
+    write_json(arguments.json, _record(releases, arguments.release, found, spent, verdict, rules, broken))
+    if str(arguments.json) != "-":
+        _print(found, verdict, broken, model)
+    report(arguments, arguments.output, "the report")
+    return EXIT_POLICY if broken else EXIT_OK
+
+
+def _rules(arguments: argparse.Namespace) -> list[Rule]:
+    """Before anything else, so that a typing error costs no minutes."""
+    rules = [parse_rule(text) for text in arguments.fail_on]
+    if arguments.policy:
+        try:
+            rules += parse_policy(read_bytes(arguments.policy).decode())
+        except UnicodeDecodeError:
+            raise InputError(f"{arguments.policy} is not a text file; {HELP}") from None
+    return rules
+
+
+def _messages(paths: list[Path]) -> dict[str, Message]:
+    found: dict[str, Message] = {}
+    for path in paths:
+        files = sorted(path.glob("*.veil")) if path.is_dir() else [path]
+        if not files:
+            raise InputError(f"{path} holds no .veil messages; make some with `veil privatize`")
+        for file in files:
+            try:
+                found[file.stem if file.stem not in found else str(file)] = decode(read_bytes(file))
+            except WireError as error:
+                raise WireError(f"{file}: {error}") from None
+    return found
+
+
+def _truths(releases: Mapping[str, Message], originals: Originals | None, knowledge: Knowledge) -> dict[str, Truth]:
+    if originals is None:
+        return {}
+    return {
+        name: find_truth(message, originals.features, knowledge.codebook)
+        for name, message in progress(releases.items(), "recognizing", len(releases))
+    }
+
+
+def _session(folder: Path) -> dict[str, float]:
+    """Epsilon of all that the client's ledger holds; nothing if there is none."""
+    if not (folder / "ledger.sqlite").is_file():
+        return {}
+    charges = [entry.charge for entry in Ledger(folder).entries() if entry.charge]
+    if not charges:
+        return {}
+    if any(math.isinf(charge.mechanism.epsilon) for charge in charges):
+        return {"session": math.inf}
+    return {"session": composed_epsilon(total(charges), DELTA)}
+
+
+def _facts(releases: Mapping[str, Message], path: Path) -> dict:
+    """What `veil inspect` says of the first release; of the others, how many there are."""
+    name, first = next(iter(releases.items()))
+    size = (path if path.is_file() else path / f"{name}.veil").stat().st_size
+    facts = upload_facts(first, size)
+    if len(releases) > 1:
+        features = sum(len(message) for message in releases.values())
+        facts = {"releases": f"{len(releases)}, {features} features in all; the first of them:"} | facts
+    return facts
+
+
+def _shown(examined: list[Examined], originals: Originals | None, most: int = 6) -> list[Shown]:
+    """Pictures of the first few releases."""
+    shown = []
+    for item in progress(examined[:most], "drawing"):
+        has_photo = originals is not None and item.truth is not None and item.truth.image in originals.paths
+        shown.append(position_pictures(item, originals.read_rgb if originals is not None and has_photo else None))
+    return shown
+
+
+def _record(
+    releases: Mapping[str, Message],
+    path: Path,
+    found: list[Finding],
+    spent: Mapping[str, float],
+    verdict: Verdict,
+    rules: list[Rule],
+    broken: list[Breach],
+) -> dict:
+    return {
+        "release": {"messages": list(releases), **_facts(releases, path)},
+        "attacks": [finding.as_json() for finding in found],
+        "epsilon": {"delta": DELTA, **spent},
+        "images": [],
+        "verdict": {"grade": verdict.grade, "headline": verdict.headline, "sentences": list(verdict.sentences)},
+        "policy": [{"rule": r.text, "broken": next((b.why for b in broken if b.rule == r.text), None)} for r in rules],
+        "not_tested": list(NOT_TESTED),
+    }
+
+
+def _print(found: list[Finding], verdict: Verdict, broken: list[Breach], model: NeighborModel | None) -> None:
+    print(f"{'attack':20} {'features':>8} {'recovered':>24} {'exact':>8} {'certified':>9} {'median':>8} {'seconds':>7}")
+    for finding in found:
+        if finding.skipped:
+            print(f"{finding.attack:20} not run: {finding.skipped}")
+            continue
+        score, recovered = finding.score, finding.recovered
+        if recovered is None:
+            print(f"{finding.attack:20} {'; '.join(finding.notes)}")
+            continue
+        exact = f"{100 * score.exact.value:.1f} %" if score is not None and score.exact is not None else ""
+        certified = "" if finding.certified is None else f"{100 * finding.certified.value:.1f} %"
+        median = "" if score is None or score.median_distance is None else f"{score.median_distance:.2g}"
+        print(
+            f"{finding.attack:20} {finding.features:8,} {recovered!s:>24} {exact:>8} {certified:>9} {median:>8} "
+            f"{finding.seconds:7.1f}"
+        )
+    for breach in broken:
+        print(f"broken rule {breach.rule}: {breach.why}")
+    print(verdict)

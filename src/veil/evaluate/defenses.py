@@ -1,0 +1,200 @@
+"""Defenses against what they cost: each way to lift, what is recovered from it, and how well it still matches.
+
+Every defense is a profile, a codebook made for it, and a precision of the release. Attacks know all three, but not the decoys
+where the pool is called secret. Errors are those of descriptors in the space that was lifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float64
+
+from veil.attacks.attack import Estimates
+from veil.attacks.database import database_attack
+from veil.attacks.lattice import lattice_attack
+from veil.attacks.nearest import entries, nearest_neighbor
+from veil.attacks.vertex import vertex_attack
+from veil.audit.score import share
+from veil.audit.truth import in_space
+from veil.chance import seeded
+from veil.codebook import Codebook, fit_pca
+from veil.evaluate.homographies import Case, ImageSequence, evaluate
+from veil.features import Features, unit_length
+from veil.forms import Subspaces
+from veil.privatize.profile import Profile, Strategy, hardened, paper
+from veil.privatize.subspace import lift
+
+WITHIN = (0.1, 0.4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defense:
+    """A way to lift: `reduced` axes of a PCA (None: no compression)."""
+
+    name: str
+    profile: Profile
+    reduced: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """Of `features` descriptors the share within 0.1 and 0.4 of the truth, with the upper end of the first's interval."""
+
+    attack: str
+    features: int
+    within: tuple[float, float]
+    upper: float
+    exact: float
+    certified: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One defense: mean matching accuracy at 3 px raw in its space, point to subspace, subspace to subspace; recoveries."""
+
+    defense: Defense
+    raw: float
+    p2s: float
+    s2s: float
+    recoveries: tuple[Recovery, ...]
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        profile = self.defense.profile
+        return {
+            "defense": self.defense.name,
+            "strategy": profile.strategy,
+            "m": profile.m,
+            "decoys": profile.decoys,
+            "dither_steps": profile.dither_steps,
+            "reduced": self.defense.reduced,
+            "dtype": profile.dtype,
+            "mma3": {"raw": self.raw, "p2s": self.p2s, "s2s": self.s2s},
+            "attacks": [dict(item.__dict__) for item in self.recoveries],
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pools:
+    """Centroids, and real descriptors in three disjoint parts: decoys, the attacker's database, and what PCA is fitted on."""
+
+    centroids: Codebook
+    decoys: Codebook
+    database: Codebook
+    training: Float64[np.ndarray, "_ dim"]
+
+    @staticmethod
+    def split(centroids: Codebook, pool: Codebook) -> Pools:
+        """A pool of real 8-bit descriptors in two halves, the second of which is the attacker's and fits the PCA, too."""
+        half = len(pool) // 2
+        mine, theirs = replace(pool, stored=pool.stored[:half], slices=max(1, pool.slices // 2)), pool.stored[half:]
+        return Pools(
+            centroids=centroids,
+            decoys=mine,
+            database=replace(pool, stored=theirs, slices=1),
+            training=theirs.astype(np.float64),
+        )
+
+
+def default_defenses(m: int = 4) -> list[Defense]:
+    """The table of the theory page: each step alone, then together."""
+
+    def plain(name: str, reduced: int | None = None, **changes: object) -> Defense:
+        profile = replace(paper(m, "sub-hybrid"), name=name, directions="gaussian", compress=reduced is not None, **changes)  # type: ignore[arg-type]
+        return Defense(name=name, profile=profile, reduced=reduced)
+
+    def safe(name: str, m: int = m, reduced: int = 64, strategy: Strategy = "sub-adversarial") -> Defense:
+        profile = replace(hardened(quantized=True), name=name, m=m, strategy=strategy)
+        return Defense(name=name, profile=profile, reduced=reduced)
+
+    steps = [1.0, 4.0, 8.0, 16.0, 32.0]
+    real = replace(paper(m, "sub-hybrid"), directions="gaussian", decoys="descriptors")
+    return [
+        Defense(name="paper", profile=paper(m)),
+        plain("float16", dtype="float16"),
+        *(plain(f"dither {step:g}", dither_steps=step) for step in steps),
+        *(plain(f"PCA-{reduced}", reduced) for reduced in (112, 96, 80, 64, 48, 32)),
+        Defense(name="real decoys, half", profile=replace(real, name="real decoys, half")),
+        Defense(name="real decoys, all", profile=replace(real, name="real decoys, all", strategy="sub-adversarial")),
+        safe("PCA-64, dither 4, real, half", strategy="sub-hybrid"),
+        safe("hardened"),
+        *(safe(f"hardened m={other}", m=other) for other in (2, 8) if other != m),
+        safe("hardened, PCA-32", reduced=32),
+    ]
+
+
+def codebook_for(defense: Defense, pools: Pools) -> Codebook:
+    """The public codebook of a defense: its PCA is fitted on descriptors that went through its dither."""
+    if defense.reduced is None:
+        return pools.centroids
+    steps = defense.profile.dither_steps
+    random = np.random.default_rng([defense.reduced, round(8 * steps)])
+    dithered = pools.training + steps * random.random(pools.training.shape)
+    pca = fit_pca(unit_length(dithered), defense.reduced)
+    return replace(pools.centroids, pca=pca, dither_steps=steps)
+
+
+def released(features: Features, defense: Defense, codebook: Codebook, pools: Pools, case: str) -> Subspaces:
+    """One photograph's subspaces as a server gets them: rounded to the precision of the wire."""
+    decoys = pools.decoys if defense.profile.decoys == "descriptors" else codebook
+    form = lift(features, profile=defense.profile, codebook=codebook, decoys=decoys, chance=seeded(case)).form
+    dtype = np.dtype(defense.profile.dtype)
+    return replace(form, origin=form.origin.astype(dtype).astype(np.float32), basis=form.basis.astype(dtype).astype(np.float32))
+
+
+def recoveries(victims: Sequence[Features], defense: Defense, codebook: Codebook, pools: Pools, *, case: str) -> list[Recovery]:
+    """Every attack of the table on all features of `victims`, photograph by photograph."""
+    forms = [released(item, defense, codebook, pools, f"{case} {k}") for k, item in enumerate(victims)]
+    truths = [in_space(item, form.space, codebook) for item, form in zip(victims, forms, strict=True)]
+    pca = codebook.require_pca() if defense.reduced is not None else None
+    space = forms[0].space
+    theirs = entries(pools.database, space, codebook=codebook)
+    pool = pools.decoys if defense.profile.decoys == "descriptors" else codebook
+    ours = entries(pool, space, codebook=codebook)
+    attacks: dict[str, Callable[[Subspaces], Estimates]] = {
+        "lattice": lambda form: lattice_attack(form, pca=pca),
+        "vertex": lambda form: vertex_attack(form, seed=0, pca=pca),
+        "nearest": lambda form: nearest_neighbor(form, theirs),
+        "database, secret pool": lambda form: database_attack(form, theirs, theirs, decoy_count=defense.profile.decoy_count),
+        "database, public pool": lambda form: database_attack(form, ours, theirs, decoy_count=defense.profile.decoy_count),
+    }
+    return [_recovery(name, [attack(form) for form in forms], truths) for name, attack in attacks.items()]
+
+
+def _recovery(name: str, estimates: Sequence[Estimates], truths: Sequence[np.ndarray]) -> Recovery:
+    error = np.concatenate([np.linalg.norm(e.points - t, axis=1) for e, t in zip(estimates, truths, strict=True)])
+    near, far = (float((error < limit).mean()) for limit in WITHIN)
+    return Recovery(
+        attack=name,
+        features=len(error),
+        within=(near, far),
+        upper=share(int((error < WITHIN[0]).sum()), len(error)).high,
+        exact=float((error < 1e-3).mean()),
+        certified=float(np.concatenate([e.certified for e in estimates]).mean()),
+    )
+
+
+def study(
+    sequences: Sequence[ImageSequence],
+    victims: Sequence[Features],
+    pools: Pools,
+    defenses: Sequence[Defense],
+    *,
+    workers: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Row]:
+    """Matching on `sequences` and attacks on `victims` for each defense. Neither may have made the pools."""
+    rows = []
+    for done, defense in enumerate(defenses):
+        codebook = codebook_for(defense, pools)
+        cases = [Case(profile=None, distance="point"), *(Case(profile=defense.profile, distance=d) for d in ("p2s", "s2s"))]  # type: ignore[arg-type]
+        matched = evaluate(sequences, cases, codebook=codebook, decoys=pools.decoys, chance=seeded("defenses"), workers=workers)
+        raw, p2s, s2s = (float(np.mean([accuracy[2] for accuracy in row.accuracy])) for row in matched)
+        found = recoveries(victims, defense, codebook, pools, case="defenses")
+        rows.append(Row(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(found)))
+        if progress is not None:
+            progress(done + 1, len(defenses))
+    return rows

@@ -1,0 +1,176 @@
+"""The audit's page: what was uploaded, what each attack made of it, and what that means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+import jinja2
+import numpy as np
+
+from veil import __version__
+from veil.audit.examine import Examined
+from veil.audit.finding import Finding, Share
+from veil.audit.policy import Breach, Rule
+from veil.audit.verdict import NOT_TESTED, Verdict
+from veil.report import pictures
+
+ReadRgb = Callable[[str], np.ndarray]
+TITLES = {
+    "structural": "Structure of the descriptors: no database, no training",
+    "repeat": "Repeats: a second release of one photograph",
+    "intersection": "Intersections of subspaces",
+    "distribution": "Distribution of descriptors: the attacker has photographs of its own",
+    "positions": "Hidden positions",
+    "words": "Words",
+    "order": "Order of the features",
+}
+COLORS = ("#b3400e", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#7a5195", "#8c564b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """One row of pictures: the photograph, what the server sees, and pictures that attacks made, each a data URI with a
+    title."""
+
+    name: str
+    pictures: tuple[tuple[str, str], ...]
+
+
+def page(
+    findings: Sequence[Finding],
+    verdict: Verdict,
+    *,
+    facts: Mapping[str, object],
+    shown: Sequence[Shown],
+    rules: Sequence[Rule],
+    breaches: Sequence[Breach],
+    epsilons: Mapping[str, float],
+    delta: float,
+    have_originals: bool,
+    seconds: float,
+) -> str:
+    """One self-contained HTML page; nothing in it is fetched."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: (files("veil.report") / "templates" / name).read_text()),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    families = [family for family in TITLES if any(finding.family == family for finding in findings)]
+    return environment.get_template("audit.html").render(
+        version=__version__,
+        verdict=verdict,
+        facts=[(key, value if isinstance(value, (list, tuple)) else [value]) for key, value in facts.items()],
+        families=[(TITLES[family], [_row(f) for f in findings if f.family == family]) for family in families],
+        curves=_curves(findings),
+        shown=shown,
+        rules=[(rule.text, next((b.why for b in breaches if b.rule == rule.text), "")) for rule in rules],
+        epsilons=[(unit, "no bound" if math.isinf(value) else f"{value:,.4g}") for unit, value in epsilons.items()],
+        delta=f"{delta:g}",
+        have_originals=have_originals,
+        not_tested=NOT_TESTED,
+        seconds=f"{seconds:.0f}",
+    )
+
+
+def _row(finding: Finding) -> dict:
+    """What the table shows of one attack."""
+    score, recovered = finding.score, finding.recovered
+    unit = {"px": "within 5 px", "word": "right word", "descriptor": "within 0.1"}
+    return {
+        "attack": finding.attack,
+        "assumes": finding.assumes,
+        "skipped": finding.skipped,
+        "features": f"{finding.features:,}",
+        "undecided": _percent(finding.undecided, finding.features),
+        "certified": "" if finding.certified is None else f"{100 * finding.certified.value:.1f} %",
+        "exact": "" if score is None or score.exact is None else f"{100 * score.exact.value:.1f} %",
+        "recovered": "" if recovered is None else f"{100 * recovered.value:.1f} %",
+        "interval": "" if recovered is None else f"{100 * recovered.low:.1f} to {100 * recovered.high:.1f} %",
+        "what": "certified" if score is None else unit[score.unit],
+        "bar": 0.0 if recovered is None else 100 * recovered.value,
+        "whisker": _whisker(recovered),
+        "distance": "" if score is None or score.median_distance is None else _distance(finding),
+        "identified": "" if score is None or score.identified is None else f"{100 * score.identified.value:.1f} %",
+        "notes": finding.notes,
+        "seconds": f"{finding.seconds:.1f}",
+    }
+
+
+def _percent(count: int, total: int) -> str:
+    return f"{100 * count / total:.0f} %" if total else ""
+
+
+def _whisker(share: Share | None) -> tuple[float, float]:
+    return (0.0, 0.0) if share is None else (100 * share.low, 100 * (share.high - share.low))
+
+
+def _distance(finding: Finding) -> str:
+    assert finding.score is not None and finding.score.median_distance is not None
+    value = finding.score.median_distance
+    return f"{value:.0f} px" if finding.score.unit == "px" else f"{value:.2g}"
+
+
+def _curves(findings: Sequence[Finding]) -> str | None:
+    """For each distance the share of features that an attack recovers to within it; None without originals."""
+    scored = [f for f in findings if f.score is not None and f.score.unit != "px"]
+    if not scored:
+        return None
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(7.2, 4.3), constrained_layout=True)
+    for finding, color in zip(scored, COLORS * 4, strict=False):
+        assert finding.score is not None
+        errors = np.sort(np.where(np.isfinite(finding.score.errors), finding.score.errors, np.inf))
+        share = 100 * np.arange(1, len(errors) + 1) / len(errors)
+        axis.step(np.maximum(errors, 1e-6), share, where="post", color=color, label=finding.attack, linewidth=1.6)
+    axis.axvline(0.1, color="#777777", linewidth=0.8, linestyle=":")
+    axis.set(xscale="log", xlim=(1e-6, 2), ylim=(0, 101))
+    axis.set_xlabel("distance of the estimate to the descriptor (two random descriptors are about 1 apart)")
+    axis.set_ylabel("share of features, %")
+    axis.grid(alpha=0.25)
+    axis.legend(fontsize=8, loc="upper left", frameon=False)
+    return pictures.figure_picture(figure)
+
+
+def position_pictures(examined: Examined, read_rgb: ReadRgb | None) -> Shown:
+    """The photograph (if it is given), the upload as the server gets it, and features colored by how well they were
+    recovered."""
+    from veil.wire.message import LineUpload
+
+    message = examined.message
+    size = message.camera.width_px, message.camera.height_px
+    found: list[tuple[str, str]] = []
+    if read_rgb is not None and examined.truth is not None:
+        found.append(("the photograph: stays on the device", pictures.photograph(read_rgb(examined.truth.image))))
+    if isinstance(message, LineUpload):
+        found.append(("what is sent: a line through each keypoint", pictures.lines_view(message.camera, message.lines)))
+    else:
+        found.append(("what is sent in clear: positions of keypoints", pictures.server_view(*size, message.keypoints)))
+    best = _most_recovered(examined)
+    if best is not None and examined.truth is not None:
+        name, rows, error = best
+        where = examined.truth.keypoints[rows]
+        title = (
+            f"{name} attack: green within 0.1 of the descriptor, orange within 0.4, gray not ({len(rows)} features attacked)"
+        )
+        found.append((title, pictures.recovered_view(*size, where, error)))
+    return Shown(name=examined.name, pictures=tuple(found))
+
+
+def _most_recovered(examined: Examined) -> tuple[str, np.ndarray, np.ndarray] | None:
+    """The attack that gets most descriptors of one release to within 0.1 (an oracle is none)."""
+    best, most = None, -1
+    for attempt in examined.attempts:
+        if attempt.unit == "px" or attempt.estimates is None or examined.truth is None:
+            continue
+        error = np.linalg.norm(attempt.estimates.points - examined.truth.descriptors[attempt.rows], axis=1)
+        count = int((error < 0.1).sum())
+        if count > most:
+            best, most = (attempt.attack, attempt.rows, error), count
+    return best
