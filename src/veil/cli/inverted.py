@@ -1,0 +1,84 @@
+"""What `veil inversion invert` reads, and the pictures that it writes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from veil.errors import InputError
+from veil.features import Features
+from veil.files.atomic import read_bytes, replacing
+from veil.files.codebooks import bundled_codebook, read_codebook
+from veil.files.features import read_features
+from veil.files.inverters import read_weights
+from veil.files.pictures import SUFFIXES, read_picture, read_rgb
+from veil.forms import Subspaces
+from veil.inversion.maps import Frame, SparseMap, points_map, subspaces_map, words_map
+from veil.inversion.quality import quality
+from veil.privatize.public import publish
+from veil.wire.codec import decode
+from veil.wire.message import LineUpload
+
+
+def inverted(arguments: argparse.Namespace) -> Iterator[tuple[str, dict]]:
+    """Writes a picture after the other; yields its name, its features, and its quality where the original is known."""
+    from veil.inversion.inference import Inverter
+
+    inverter = Inverter(read_weights(arguments.weights))
+    for name, seen, original in _inputs(arguments):
+        rgb = inverter.invert([seen])[0]
+        write_picture(arguments.output / (name.replace("/", "_") + ".png"), rgb)
+        measured = {} if original is None else asdict(quality(original, rgb))
+        yield name, {"features": len(seen), **measured}
+
+
+def write_picture(path: Path, rgb: np.ndarray) -> None:
+    """As PNG."""
+    from PIL import Image
+
+    with replacing(path) as temporary:
+        Image.fromarray(rgb).save(temporary)
+
+
+def _inputs(arguments: argparse.Namespace) -> Iterator[tuple[str, SparseMap, np.ndarray | None]]:
+    for root in arguments.input:
+        for path in _files(root):
+            if path.suffix == ".veil":
+                yield path.stem, _message(path, arguments.dictionary), None
+            elif path.suffix == ".h5":
+                for name, features in read_features(path):
+                    yield name, _raw(features), None
+            else:
+                from veil.extract.sift import extract_sift
+
+                picture, rgb = read_picture(path), read_rgb(path)
+                frame = Frame(width=rgb.shape[1], height=rgb.shape[0])
+                yield path.stem, _raw(extract_sift(picture)), frame.crop(rgb)
+
+
+def _files(root: Path) -> list[Path]:
+    known = SUFFIXES | {".veil", ".h5"}
+    found = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.suffix.lower() in known)
+    if not found:
+        raise InputError(f"there are no photographs, features or messages in {root}")
+    return found
+
+
+def _raw(features: Features) -> SparseMap:
+    frame = Frame(width=features.camera.width_px, height=features.camera.height_px)
+    return points_map(frame, features.keypoints, publish(features).vectors)
+
+
+def _message(path: Path, dictionary: Path | None) -> SparseMap:
+    upload = decode(read_bytes(path))
+    if isinstance(upload, LineUpload):
+        raise InputError(f"{path} hides positions in lines; a picture needs keypoints")
+    frame = Frame(width=upload.camera.width_px, height=upload.camera.height_px)
+    if isinstance(upload.form, Subspaces):
+        return subspaces_map(frame, upload.keypoints, upload.form)
+    book = bundled_codebook() if dictionary is None else read_codebook(dictionary)
+    return words_map(frame, upload.keypoints, upload.form, book)

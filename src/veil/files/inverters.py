@@ -1,0 +1,116 @@
+"""Weights of inversion as .npz files that carry their own hash, and an unfinished training on disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from veil.errors import FileFormatError, InputError
+from veil.files.atomic import replacing, write_text
+from veil.inversion.photos import Example, assembled
+from veil.inversion.weights import Training, Weights
+
+FORMAT = 1
+_DAMAGE = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
+    *(ValueError, LookupError, TypeError, AttributeError, OverflowError, tokenize.TokenError),
+)
+
+
+def write_weights(path: Path, weights: Weights) -> None:
+    """Write them with their hash, at once or not at all."""
+    _save(path, weights.arrays, {"format": FORMAT, "digest": weights.digest, **weights.header})
+
+
+def read_weights(path: Path) -> Weights:
+    """Read and verify. Raises FileFormatError if the file is damaged, foreign, or its hash does not match."""
+    arrays, header = _load(path, "weights of inversion")
+    try:
+        if header["format"] != FORMAT:
+            raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {FORMAT}")
+        training = dict(header["training"])
+        training["dims"] = tuple(training["dims"])
+        weights = Weights(kind=header["kind"], arrays=arrays, training=Training(**training))
+        if weights.digest != header["digest"]:
+            raise FileFormatError(f"{path} does not match its hash; fetch it again")
+    except _DAMAGE as error:
+        raise FileFormatError(f"{path} holds no weights of inversion, or is damaged ({error})") from None
+    return weights
+
+
+class Workshop:
+    """The folder of an unfinished training: the run's key, its examples, and where it stands.
+
+    Raises InputError if the folder belongs to another run, or to this one and `resume` is not given.
+    """
+
+    def __init__(self, folder: Path, key: str, *, resume: bool) -> None:
+        self._folder = folder
+        run = folder / "run.txt"
+        if folder.exists():
+            if not run.is_file() or run.read_text().strip() != key:
+                raise InputError(
+                    f"{folder} belongs to a training with other photographs or options; give these, or remove the folder"
+                )
+            if not resume:
+                raise InputError(f"{folder} holds an unfinished training; go on with --resume, or remove the folder")
+        else:
+            write_text(run, key + "\n")
+
+    def example(self, index: int) -> Example | None:
+        """Stored example number `index`, or None; a damaged one counts as none."""
+        path = self._path(index)
+        if not path.is_file():
+            return None
+        try:
+            arrays, header = _load(path, "an example")
+            return assembled(arrays["rgb"], arrays["keypoints"], arrays["descriptors"], bytes.fromhex(header["digest"]))
+        except (FileFormatError, InputError, *_DAMAGE):
+            return None
+
+    def save_example(self, index: int, example: Example) -> None:
+        """Keep an example."""
+        features = example.features
+        arrays = {"rgb": example.rgb, "keypoints": features.keypoints, "descriptors": features.descriptors}
+        _save(self._path(index), arrays, {"digest": features.image_digest.hex()})
+
+    def _path(self, index: int) -> Path:
+        return self._folder / f"example-{index:06d}.npz"
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict] | None:
+        """Arrays and header as they were kept last, or None."""
+        path = self._folder / "state.npz"
+        return _load(path, "the state of a training") if path.is_file() else None
+
+    def save_state(self, arrays: Mapping[str, np.ndarray], header: Mapping[str, object]) -> None:
+        """Keep where training stands."""
+        _save(self._folder / "state.npz", arrays, header)
+
+    def remove(self) -> None:
+        """The training is finished."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _save(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, object]) -> None:
+    text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, header=text, **arrays)
+
+
+def _load(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            header = json.loads(stored["header"].tobytes())
+            return {name: stored[name] for name in stored.files if name != "header"}, header
+    except FileNotFoundError:
+        raise FileFormatError(f"there is no file {path}") from None
+    except _DAMAGE as error:
+        raise FileFormatError(f"{path} is not {what}, or is damaged ({error})") from None

@@ -1,0 +1,180 @@
+"""What is known at keypoints, as sparse 256x256 maps: the input of inversion (docs/theory/inversion.md, Eq. 1-4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Float64, Int64, UInt8
+
+from veil.codebook import Codebook
+from veil.errors import InputError, SpaceError
+from veil.forms import Subsets, Subspaces
+from veil.space import Space
+
+SIDE = 256  # [P23] Sec. 6.1: F in R^(256 x 256 x 128)
+DIM = 128
+
+Kind = Literal["raw", "subspaces", "words"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """The central square of a photograph of `width` x `height` px, resized to 256x256."""
+
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        if not (self.width >= 1 and self.height >= 1):
+            raise InputError(f"a photograph has at least one pixel a side, got {self.width!r} x {self.height!r}")
+
+    @property
+    def side_px(self) -> int:
+        """Side of the square in the photograph: its shorter side."""
+        return min(self.width, self.height)
+
+    @property
+    def corner(self) -> Float64[np.ndarray, "2"]:
+        """Top-left corner of the square in pixels of the photograph."""
+        return np.array([self.width - self.side_px, self.height - self.side_px]) / 2
+
+    def moved(self, keypoints: Float[np.ndarray, "n 2"]) -> Float64[np.ndarray, "n 2"]:
+        """Positions in pixels of the square (0..256 is inside); pixel (i, j) covers [i, i + 1) x [j, j + 1), Eq. 1."""
+        return (keypoints.astype(np.float64) - self.corner) * (SIDE / self.side_px)
+
+    def crop(self, rgb: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "256 256 3"]:
+        """The picture that an inversion of the photograph is compared with."""
+        if rgb.shape != (self.height, self.width, 3):
+            raise InputError(f"the frame is for {self.width}x{self.height} px, the photograph has shape {rgb.shape}")
+        from PIL import Image
+
+        left, top = self.corner.tolist()
+        box = (left, top, left + self.side_px, top + self.side_px)
+        return np.asarray(Image.fromarray(rgb).resize((SIDE, SIDE), Image.Resampling.LANCZOS, box=box))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SparseMap:
+    """Vectors at some pixels of a 256x256 map, `values` (pixels, vectors, 128): the others are zero.
+
+    `cells` are row-major pixel numbers, 256 y + x, strictly ascending. Raw or recovered descriptors have one vector a pixel,
+    words m in ascending order of their ids, subspaces m + 1: the origin, then the basis.
+    """
+
+    kind: Kind
+    cells: Int64[np.ndarray, "_"]
+    values: Float32[np.ndarray, "_ _ _"]
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        if self.values.ndim != 3 or self.values.shape[::2] != (len(self.cells), DIM) or self.values.shape[1] < 1:
+            raise InputError(f"values must be ({len(self.cells)}, vectors, {DIM}), got {self.values.shape}")
+        if not np.isfinite(self.values).all():
+            raise InputError("a map holds NaN or infinity; drop undecided features before they are mapped")
+        inside = len(self.cells) == 0 or (self.cells[0] >= 0 and self.cells[-1] < SIDE * SIDE)
+        if not inside or not (self.cells[1:] > self.cells[:-1]).all():
+            raise InputError("cells must be ascending pixel numbers of a 256x256 map, each once")
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @property
+    def mask(self) -> Bool[np.ndarray, "256 256"]:
+        """Where there are features."""
+        mask = np.zeros(SIDE * SIDE, dtype=bool)
+        mask[self.cells] = True
+        return mask.reshape(SIDE, SIDE)
+
+    def dense(self) -> Float32[np.ndarray, "channels 256 256"]:
+        """F of [P23] Sec. 6.1 and 6.3, channels first: the vectors of a pixel one behind the other."""
+        flat = np.zeros((self.values.shape[1] * DIM, SIDE * SIDE), dtype=np.float32)
+        flat[:, self.cells] = self.values.reshape(len(self), -1).T
+        return flat.reshape(-1, SIDE, SIDE)
+
+
+def points_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], points: Float[np.ndarray, "n 128"]) -> SparseMap:
+    """Raw or recovered descriptors; rows with NaN (undecided, `Estimates.points`) are left out."""
+    decided = np.isfinite(points).all(axis=1)
+    return _scattered("raw", frame, keypoints[decided], points[decided][:, None])
+
+
+def subspaces_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], form: Subspaces) -> SparseMap:
+    """Origin and canonical basis of each subspace, for direct inversion. Raises SpaceError unless they are of 128-D SIFT."""
+    _require_plain(form.space)
+    basis = canonical_basis(form.basis.astype(np.float64))
+    return _scattered("subspaces", frame, keypoints, np.concatenate([form.origin[:, None], basis], axis=1))
+
+
+def words_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], form: Subsets, dictionary: Codebook) -> SparseMap:
+    """The m words of each feature in ascending order of their ids ([P23] Sec. 6.3, traps L3).
+
+    Raises SpaceError if they are words of another dictionary, or not of 128-D descriptors.
+    """
+    if dictionary.digest != form.dictionary:
+        raise SpaceError(f"these are words of {form.dictionary[:12]}, not of the dictionary {dictionary.digest[:12]}")
+    _require_plain(form.space)
+    return _scattered("words", frame, keypoints, dictionary.words[form.words.astype(np.int64)])
+
+
+def canonical_basis(basis: Float64[np.ndarray, "n m dim"]) -> Float64[np.ndarray, "n m dim"]:
+    """The orthonormal basis that begins with a triangle of positive diagonal: a function of the span (Eq. 3)."""
+    m = basis.shape[1]
+    q, r = np.linalg.qr(basis[:, :, :m])
+    signs = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
+    return np.einsum("nki,nkd->nid", q * signs[:, None], basis)
+
+
+def back_projected(
+    points: Float64[np.ndarray, "n dim"], space: Space, codebook: Codebook | None
+) -> Float64[np.ndarray, "n 128"]:
+    """Estimates in the space of a form as SIFT descriptors; NaN rows stay NaN (Eq. 4).
+
+    A PCA is undone up to the axes that it dropped, a dither by its mean. Raises SpaceError if `space` is not 128-D SIFT's or
+    that of the PCA of `codebook`.
+    """
+    if not space.codebook:
+        _require_plain(space)
+        return points
+    if codebook is None or space != codebook.hardened_space or codebook.dim != DIM:
+        raise SpaceError(f"[{space}] needs the codebook {space.codebook[:12]} to lead back to descriptors of {DIM} dimensions")
+    pca = codebook.require_pca()
+    shifted = pca.mean.astype(np.float64) + points @ pca.axes.astype(np.float64)
+    # Codebook.into_space adds the mean of the dither, dither_steps / 2 steps, to unit vectors and scales them down.
+    shifted /= np.maximum(np.linalg.norm(shifted, axis=1, keepdims=True), 1e-12)
+    grown = shifted * _grown(shifted, codebook.dither_steps / 2 / 512)
+    descriptors = np.maximum(grown - codebook.dither_steps / 2 / 512, 0)
+    return descriptors / np.maximum(np.linalg.norm(descriptors, axis=1, keepdims=True), 1e-12)
+
+
+def _grown(unit: Float64[np.ndarray, "n 128"], step: float) -> Float64[np.ndarray, "n 1"]:
+    """The factor t for which t `unit` - `step` has unit length: t^2 - 2 t step sum(unit) + 128 step^2 = 1, larger root."""
+    half = step * unit.sum(axis=1, keepdims=True)
+    return half + np.sqrt(np.maximum(half**2 + 1 - unit.shape[1] * step**2, 0))
+
+
+def _scattered(kind: Kind, frame: Frame, keypoints: np.ndarray, values: np.ndarray) -> SparseMap:
+    """One feature a pixel: of several the one nearest to the pixel's center stays, since a release has no other order (S13)."""
+    if keypoints.shape != (len(values), 2) or not np.isfinite(keypoints).all():
+        raise InputError(f"{len(values)} features need as many finite keypoints (x, y), got {keypoints.shape}")
+    if values.shape[2] != DIM:
+        raise SpaceError(f"inversion reads descriptors of {DIM} dimensions, got {values.shape[2]}; extract SIFT")
+    position = frame.moved(keypoints)
+    inside = np.flatnonzero(((position >= 0) & (position < SIDE)).all(axis=1))
+    pixel = np.floor(position[inside]).astype(np.int64)
+    distance = np.square(position[inside] - pixel - 0.5).sum(axis=1)
+    cells = pixel[:, 1] * SIDE + pixel[:, 0]
+    order = np.lexsort((distance, cells))
+    first = order[np.unique(cells[order], return_index=True)[1]]
+    return SparseMap(kind=kind, cells=cells[first], values=np.ascontiguousarray(values[inside[first]], dtype=np.float32))
+
+
+def _require_plain(space: Space) -> None:
+    if space.codebook or space.dim != DIM:
+        raise SpaceError(
+            f"inversion reads descriptors of {DIM} dimensions as they were extracted, got [{space}]; attack the release first, "
+            "and give its codebook"
+        )

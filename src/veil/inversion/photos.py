@@ -1,0 +1,171 @@
+"""What inversion is trained on: photographs varied and extracted anew, and what a server would see of them. Raw side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import UInt8
+
+from veil.chance import seeded
+from veil.codebook import Codebook
+from veil.errors import InputError, RangeError
+from veil.extract.picture import picture
+from veil.extract.sift import extract_sift, sift_space
+from veil.features import Features
+from veil.geometry.camera import guessed
+from veil.inversion.maps import KINDS, SIDE, Frame, Kind, SparseMap, points_map, subspaces_map, words_map
+from veil.privatize.profile import paper
+from veil.privatize.public import publish
+from veil.privatize.subset import to_words
+from veil.privatize.subspace import lift
+from veil.subset import SubsetMechanism
+
+# Of a variation: the shorter side that the window of 256 px is cut from, and how many times larger the picture is in which
+# features are looked for. A photograph of 400 px a side that is inverted whole has 1.6.
+SHORT_SIDE_PX = (256, 340)
+FINER = (1.0, 1.6)
+MOST_ENLARGED = 1.3
+BRIGHTNESS, GAMMA = (0.75, 1.25), (0.8, 1.25)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Example:
+    """A variation of a photograph, its shorter side at least 256 px, with features whose keypoints are in its pixels."""
+
+    rgb: UInt8[np.ndarray, "_ _ 3"]
+    features: Features
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sight:
+    """What a server sees: descriptors, subspaces of the `paper` profile, or words of `codebook`; m is one of `dims`."""
+
+    kind: Kind
+    dims: tuple[int, ...] = ()
+    codebook: Codebook | None = None
+    epsilon: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        if self.kind != "raw" and (self.codebook is None or not self.dims):
+            raise InputError(f"{self.kind} need a codebook and at least one m")
+        if not all(1 <= m <= 64 for m in self.dims):
+            raise RangeError(f"m must lie between 1 and 64, got {self.dims}")
+
+    def of(self, features: Features, frame: Frame, *, m: int, case: str) -> SparseMap:
+        """The map of one image; `case` seeds the lifting or the words. `m` is ignored for descriptors."""
+        if self.kind == "raw":
+            return points_map(frame, features.keypoints, publish(features).vectors)
+        assert self.codebook is not None
+        if self.kind == "subspaces":
+            lifted = lift(features, profile=paper(m), codebook=self.codebook, decoys=self.codebook, chance=seeded(case))
+            return subspaces_map(frame, features.keypoints, lifted.form)
+        mechanism = SubsetMechanism(words=len(self.codebook), epsilon=self.epsilon, m=m)
+        worded = to_words(features, mechanism=mechanism, dictionary=self.codebook, chance=seeded(case))
+        return words_map(frame, features.keypoints, worded.form, self.codebook)
+
+
+def varied(rgb: UInt8[np.ndarray, "height width 3"], random: np.random.Generator) -> Example:
+    """Another picture of the same: mirrored or not, in other light, and of another size; features are extracted from it.
+
+    Raises InputError if it has no features.
+    """
+    from PIL import Image
+
+    if random.random() < 0.5:
+        rgb = rgb[:, ::-1]
+    brightness, gamma = random.uniform(*BRIGHTNESS), math.exp(random.uniform(*np.log(GAMMA)))
+    levels = np.clip(255 * brightness * (np.arange(256) / 255) ** gamma + 0.5, 0, 255).astype(np.uint8)
+    source = Image.fromarray(np.ascontiguousarray(levels[rgb]))
+    short = random.uniform(*SHORT_SIDE_PX)
+    finer = min(short * random.uniform(*FINER), MOST_ENLARGED * min(source.size))
+    seen = _resized(source, max(finer, short))
+    shown = _resized(source, short)
+    features = extract_sift(picture(np.asarray(seen), {}, None))
+    scale = np.array([shown.width / seen.width, shown.height / seen.height], dtype=np.float32)
+    camera = guessed(shown.width, shown.height)
+    moved = replace(features, keypoints=features.keypoints * scale, camera=camera, scales=None, orientations=None)
+    return Example(rgb=np.asarray(shown), features=moved)
+
+
+def _resized(source, short: float):  # type: ignore[no-untyped-def]
+    """A Pillow image with this shorter side (px)."""
+    from PIL import Image
+
+    factor = short / min(source.size)
+    width, height = (max(SIDE, round(side * factor)) for side in source.size)
+    return source.resize((width, height), Image.Resampling.LANCZOS)
+
+
+def assembled(rgb: np.ndarray, keypoints: np.ndarray, descriptors: np.ndarray, digest: bytes) -> Example:
+    """An example from its parts, as they were stored."""
+    features = Features(
+        keypoints=keypoints,
+        descriptors=descriptors,
+        space=sift_space("L2"),
+        camera=guessed(rgb.shape[1], rgb.shape[0]),
+        image_digest=digest,
+    )
+    return Example(rgb=rgb, features=features)
+
+
+def windowed(example: Example, random: np.random.Generator) -> Example | None:
+    """A random window of 256x256 px with the features in it, or None if there are none."""
+    height, width = example.rgb.shape[:2]
+    left, top = random.integers(width - SIDE + 1), random.integers(height - SIDE + 1)
+    keypoints = example.features.keypoints - np.array([left, top], dtype=np.float32)
+    inside = ((keypoints >= 0) & (keypoints < SIDE)).all(axis=1)
+    if not inside.any():
+        return None
+    features = replace(
+        example.features,
+        keypoints=keypoints[inside],
+        descriptors=example.features.descriptors[inside],
+        camera=guessed(SIDE, SIDE),
+    )
+    return Example(rgb=example.rgb[top : top + SIDE, left : left + SIDE], features=features)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Supply:
+    """Batches of training by their number alone, so that a resumed run sees what an unbroken one would.
+
+    `load(i)` returns example i of `count`; each epoch takes every example once.
+    """
+
+    load: Callable[[int], Example]
+    count: int
+    sight: Sight
+    batch: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch <= self.count:
+            raise RangeError(
+                f"a batch takes between 1 and all {self.count} examples, got {self.batch!r}; give more photographs"
+            )
+
+    def __call__(self, step: int) -> tuple[list[SparseMap], UInt8[np.ndarray, "batch 256 256 3"]]:
+        """Batch number `step` (from 0): maps, all of one m, and the pictures they came from."""
+        random = np.random.default_rng([self.seed, 1, step])
+        m = int(random.choice(self.sight.dims)) if self.sight.dims else 0
+        maps, pictures = [], []
+        for place, index in enumerate(self._examples(step)):
+            window = None
+            while window is None:
+                window = windowed(self.load(index), random)
+                index = int(random.integers(self.count))  # of a window without features another photograph is taken
+            case = f"inversion {self.seed} {step} {place}"
+            maps.append(self.sight.of(window.features, Frame(width=SIDE, height=SIDE), m=m, case=case))
+            pictures.append(window.rgb)
+        return maps, np.stack(pictures)
+
+    def _examples(self, step: int) -> Sequence[int]:
+        """Of shuffled epochs; what does not fill a batch at the end of one is left out."""
+        epoch, place = divmod(step, self.count // self.batch)
+        order = np.random.default_rng([self.seed, 2, epoch]).permutation(self.count)
+        return order[place * self.batch : (place + 1) * self.batch].tolist()

@@ -1,0 +1,57 @@
+"""How like a picture its reconstruction is: MAE, PSNR and SSIM of [P23] Table 1 (docs/theory/inversion.md, Eq. 8-10)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, UInt8
+from scipy import ndimage
+
+from veil.errors import InputError
+
+# Wang, Bovik, Sheikh and Simoncelli 2004, Sec. III-C: an 11x11 Gaussian window of 1.5 px, K1 = 0.01, K2 = 0.03.
+SIGMA_PX, RADIUS_PX, C1, C2 = 1.5, 5, 0.01**2, 0.03**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """Mean absolute error in [0, 1], structural similarity in [-1, 1] and peak signal-to-noise ratio in dB (inf if equal)."""
+
+    mae: float
+    ssim: float
+    psnr: float
+
+
+def quality(original: UInt8[np.ndarray, "height width 3"], other: UInt8[np.ndarray, "_ _ 3"]) -> Quality:
+    """Compare two RGB pictures of one size, at least 11 px a side; intensities are scaled to [0, 1]."""
+    if original.shape != other.shape:
+        raise InputError(f"pictures of {original.shape} and {other.shape} cannot be compared; crop both alike")
+    if min(original.shape[:2]) <= 2 * RADIUS_PX:
+        raise InputError(f"SSIM needs pictures of at least {2 * RADIUS_PX + 1} px a side, got {original.shape}")
+    x, y = original.astype(np.float64) / 255, other.astype(np.float64) / 255
+    return Quality(
+        mae=float(np.abs(x - y).mean()),
+        ssim=float(np.mean([_ssim(x[..., channel], y[..., channel]) for channel in range(3)])),
+        psnr=_psnr(float(np.square(x - y).mean())),
+    )
+
+
+def _psnr(mean_squared_error: float) -> float:
+    """Eq. 9 with a peak of 1."""
+    return -10 * math.log10(mean_squared_error) if mean_squared_error > 0 else math.inf
+
+
+def _ssim(x: Float64[np.ndarray, "height width"], y: Float64[np.ndarray, "height width"]) -> float:
+    """Mean of Eq. 10 over all windows that lie inside."""
+    mean_x, mean_y = _windowed(x), _windowed(y)
+    spread_x, spread_y = _windowed(x * x) - mean_x**2, _windowed(y * y) - mean_y**2
+    shared = _windowed(x * y) - mean_x * mean_y
+    luminance = (2 * mean_x * mean_y + C1) / (mean_x**2 + mean_y**2 + C1)
+    return float((luminance * (2 * shared + C2) / (spread_x + spread_y + C2)).mean())
+
+
+def _windowed(values: Float64[np.ndarray, "height width"]) -> Float64[np.ndarray, "inner_height inner_width"]:
+    smooth = ndimage.gaussian_filter(values, SIGMA_PX, radius=RADIUS_PX)
+    return smooth[RADIUS_PX:-RADIUS_PX, RADIUS_PX:-RADIUS_PX]

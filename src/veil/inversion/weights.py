@@ -1,0 +1,64 @@
+"""Trained weights as arrays, with what they were trained on and a hash over all of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+import numpy as np
+
+from veil.errors import InputError
+from veil.inversion.maps import KINDS, Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How weights came to be: photographs and their number, command, steps and seed; `dims` are the m that were seen.
+
+    `codebook` is the SHA-256 (hex) of the decoys or the dictionary that subspaces or words were drawn from, "" for raw.
+    """
+
+    photographs: int
+    source: str
+    license: str
+    command: str
+    steps: int
+    seconds: float
+    seed: int
+    dims: tuple[int, ...] = ()
+    codebook: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Weights:
+    """A network's state by name, half precision; `kind` is the map that it reads."""
+
+    kind: Kind
+    arrays: Mapping[str, np.ndarray]
+    training: Training
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        broken = [name for name, array in self.arrays.items() if array.dtype != np.float16 or not np.isfinite(array).all()]
+        if broken:
+            raise InputError(
+                f"weights must be finite and of half precision, {broken[0]} is not; train again, or fetch them again"
+            )
+
+    @property
+    def header(self) -> dict:
+        """Everything but the arrays, as JSON keeps it."""
+        return json.loads(json.dumps({"kind": self.kind, "training": asdict(self.training)}))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of header and arrays."""
+        hasher = hashlib.sha256(json.dumps(self.header, sort_keys=True).encode())
+        for name in sorted(self.arrays):
+            array = np.ascontiguousarray(self.arrays[name], dtype="<f2")
+            hasher.update(f"|{name}|{array.shape}|".encode() + array.tobytes())
+        return hasher.hexdigest()

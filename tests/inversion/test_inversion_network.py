@@ -1,0 +1,214 @@
+"""The network against dense convolutions, its invariances, and training: it learns, and resumes to the last bit."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veil.errors import InputError, RangeError
+from veil.forms import canonical
+from veil.inversion.maps import SIDE, Kind, SparseMap
+from veil.inversion.weights import Training, Weights
+from worlds import generator, unit
+
+TRAINING = Training(photographs=1, source="", license="", command="", steps=1, seconds=0.0, seed=0)
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="inversion runs in PyTorch, the extra veil[inversion]")
+
+
+def sparse(case: str, kind: Kind = "raw", vectors: int = 1, count: int = 300) -> SparseMap:
+    random = generator(case)
+    values = unit(np.abs(random.normal(size=(count, vectors, 128))))
+    if kind == "subspaces":
+        origin, basis = canonical(values[:, 0], random.normal(size=(count, vectors - 1, 128)))
+        values = np.concatenate([origin[:, None], basis], axis=1)
+    cells = np.sort(random.permutation(SIDE * SIDE)[:count])
+    return SparseMap(kind=kind, cells=cells, values=values.astype(np.float32))
+
+
+def made(kind: Kind, seed: int = 0) -> Any:
+    """A network with fixed weights."""
+    import torch
+
+    from veil.inversion.network import Network
+
+    torch.manual_seed(seed)
+    return Network(kind).eval()
+
+
+def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for module in ("network", "training", "inference"):
+        monkeypatch.delitem(sys.modules, f"veil.inversion.{module}", raising=False)
+    with pytest.raises(InputError, match=r"install veil\[inversion\]"):
+        __import__("veil.inversion.inference")
+
+
+def test_weights_fit_into_15_megabytes(torch: Any) -> None:
+    for kind in ("raw", "subspaces", "words"):
+        parameters = sum(array.numel() for array in made(kind).state_dict().values())
+        assert 3_000_000 < parameters < 7_000_000 and 2 * parameters < 15e6
+
+
+def test_the_sparse_layer_is_a_dense_convolution(torch: Any) -> None:
+    """Defining equation, Eq. 6: a 2x2 convolution of stride 2 over the dense map of keypoints, with a bias at these."""
+    from veil.inversion.network import batched
+
+    network, maps = made("raw"), [sparse("first"), sparse("second", count=150)]
+    batch = batched(maps)
+    with torch.inference_mode():
+        rows = network.embedding(batch.values)
+        found = network._halved(batch, rows)
+        dense = torch.zeros(2, rows.shape[1] + 1, SIDE * SIDE)
+        dense[batch.image, :, batch.cells] = torch.cat([rows, torch.ones(len(rows), 1)], dim=1)
+        weight = network.coarse.weight.reshape(4, -1, rows.shape[1]).permute(1, 2, 0)
+        bias = network.coarse.bias.reshape(4, -1).T[:, None]
+        kernel = torch.cat([weight, bias], dim=1).reshape(len(weight), -1, 2, 2)
+        expected = torch.nn.functional.conv2d(dense.reshape(2, -1, SIDE, SIDE), kernel, stride=2)
+    torch.testing.assert_close(found[:, :-1], expected, atol=1e-5, rtol=1e-4)
+    counts = np.stack([item.mask.reshape(128, 2, 128, 2).sum(axis=(1, 3)) for item in maps])
+    np.testing.assert_array_equal(found[:, -1].numpy(), counts)
+
+
+def test_neither_the_basis_nor_the_order_of_words_matters(torch: Any) -> None:
+    """Eq. 5. Broken twin: the vectors one behind the other, as a plain first layer would take them."""
+    random = generator("invariance")
+    form, network = sparse("subspaces", "subspaces", vectors=5), made("subspaces")
+    turn = np.linalg.qr(random.normal(size=(len(form), 4, 4)))[0].astype(np.float32)
+    turned = np.concatenate([form.values[:, :1], turn @ form.values[:, 1:]], axis=1)
+    with torch.inference_mode():
+        one, other = (network.embedding(torch.from_numpy(values)) for values in (form.values, turned))
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+        moved = network.embedding(torch.from_numpy(form.values[:, [1, 0, 2, 3, 4]].copy()))
+        assert (one - moved).abs().max() > 0.01  # the origin is another thing than a direction
+        words, network = sparse("words", "words", vectors=3), made("words")
+        one = network.embedding(torch.from_numpy(words.values))
+        other = network.embedding(torch.from_numpy(words.values[:, [2, 0, 1]].copy()))
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+def test_a_batch_is_its_images_one_by_one(torch: Any) -> None:
+    """Also for maps of different m, and one without features."""
+    from veil.inversion.inference import Inverter
+
+    network = made("subspaces")
+    arrays = {k: v.numpy().astype(np.float16) for k, v in network.state_dict().items() if not k.endswith("tracked")}
+    inverter = Inverter(Weights(kind="subspaces", arrays=arrays, training=TRAINING))
+    maps = [
+        sparse(f"map {place}", "subspaces", vectors, count)
+        for place, (vectors, count) in enumerate([(3, 90), (3, 200), (5, 80)])
+    ]
+    maps.append(SparseMap(kind="subspaces", cells=np.zeros(0, np.int64), values=np.zeros((0, 3, 128), np.float32)))
+    done: list[tuple[int, int]] = []
+    together = inverter.invert(maps, progress=lambda *step: done.append(step))
+    assert together.shape == (4, SIDE, SIDE, 3) and done[-1] == (4, 4)
+    alone = np.concatenate([inverter.invert([item]) for item in maps])
+    assert np.abs(together.astype(int) - alone).max() <= 1  # sums in another order
+    assert np.abs(together[0].astype(int) - together[1]).max() > 1
+    with pytest.raises(InputError, match="invert subspaces, not raw"):
+        inverter.invert([sparse("raw")])
+    with pytest.raises(InputError, match="no weights of this network"):
+        Inverter(Weights(kind="raw", arrays=arrays, training=TRAINING))
+
+
+def constant_source(step: int) -> tuple[list[SparseMap], np.ndarray]:
+    """One picture of four colors, whose features say where which is."""
+    random = generator("overfit")
+    colors = random.integers(30, 226, (2, 2, 3), dtype=np.uint8)
+    picture = np.kron(colors, np.ones((128, 128, 1), dtype=np.uint8))
+    return [sparse("overfit", count=500)], picture[None]
+
+
+def test_one_picture_is_learned(torch: Any) -> None:
+    """Broken twin: the best that a single color can do."""
+    from veil.inversion.training import TrainingOptions, train
+
+    losses: list[float] = []
+    options = TrainingOptions(steps=40, seed=0, learning_rate=1e-2)
+    state = train("raw", constant_source, options, progress=lambda step, share, loss: losses.append(loss))
+    picture = constant_source(0)[1][0] / 255
+    single = np.abs(picture - np.median(picture, axis=(0, 1))).mean()
+    assert len(losses) == state.step == 40
+    assert np.mean(losses[-3:]) < 0.5 * single and np.mean(losses[-3:]) < 0.3 * losses[0]
+
+
+def batches(step: int) -> tuple[list[SparseMap], np.ndarray]:
+    return [sparse(f"batch {step}", count=60)], generator(f"picture {step}").integers(
+        0, 256, (1, SIDE, SIDE, 3), dtype=np.uint8
+    )
+
+
+def test_a_resumed_training_is_the_unbroken_one(torch: Any) -> None:
+    """To the last bit on one thread. Broken twins: forgotten moments of the optimizer, or a warm-up that starts again."""
+    from veil.inversion.training import TrainingOptions, train
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        whole = train("raw", batches, TrainingOptions(steps=4, seed=3, precision="float32"))
+        saved: list[Any] = []
+        stop = {"at": 2}
+
+        def broken(step: int) -> tuple[list[SparseMap], np.ndarray]:
+            if step > stop["at"]:
+                raise KeyboardInterrupt
+            return batches(step)
+
+        options = TrainingOptions(steps=4, seed=3, precision="float32", checkpoint_minutes=0.0)
+        with pytest.raises(KeyboardInterrupt):
+            train("raw", broken, options, checkpoint=saved.append)
+        assert 1 <= saved[-1].step < 4
+        resumed = train("raw", batches, options, state=saved[-1])
+    finally:
+        torch.set_num_threads(threads)
+    assert resumed.step == whole.step == 4 and resumed.arrays.keys() == whole.arrays.keys()
+    for name, array in whole.arrays.items():
+        np.testing.assert_array_equal(resumed.arrays[name], array, err_msg=name)
+    forgotten = train(
+        "raw", batches, options, state=type(whole)(kind="raw", step=2, seconds=0.0, arrays=_without_moments(saved[-1]))
+    )
+    assert any((forgotten.arrays[name] != array).any() for name, array in whole.arrays.items())
+
+
+def _without_moments(state: Any) -> dict[str, np.ndarray]:
+    return {name: array for name, array in state.arrays.items() if name.startswith("network/")}
+
+
+def test_the_loss_is_zero_only_for_the_picture(torch: Any) -> None:
+    """Eq. 7 by hand for flat pictures: |a - b| + 0.3 (1 - luminance term)."""
+    from veil.inversion.training import reconstruction_loss
+
+    one, other = torch.full((2, 3, 64, 64), 0.2), torch.full((2, 3, 64, 64), 0.4)
+    assert float(reconstruction_loss(one, one)) == pytest.approx(0, abs=1e-6)
+    luminance = (2 * 0.2 * 0.4 + 0.0001) / (0.2**2 + 0.4**2 + 0.0001)
+    assert float(reconstruction_loss(one, other)) == pytest.approx(0.2 + 0.3 * (1 - luminance), rel=1e-4)
+    noise = torch.from_numpy(generator("loss").random((2, 3, 64, 64))).float()
+    assert float(reconstruction_loss(noise, 1 - noise)) > 0.5 + 0.3
+
+
+def test_the_learning_rate_rises_and_falls_by_steps_or_minutes(torch: Any) -> None:
+    from veil.inversion.training import TrainingOptions
+
+    options = TrainingOptions(steps=1000, minutes=10.0, seed=0)
+    rates = [options.rate(step, 0.0) for step in range(1001)]
+    assert rates[0] == pytest.approx(1e-5) and max(rates) > 0.97e-3 and rates[1000] == pytest.approx(1e-5)
+    assert np.argmax(rates) == 99 and all(a > b for a, b in pairwise(rates[99:]))
+    assert options.rate(500, 0.0) == pytest.approx(1e-3 * (0.01 + 0.99 / 2))
+    assert options.rate(200, 300.0) == pytest.approx(options.rate(500, 0.0)) and options.done(3, 600.0) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"steps": 0}, {"minutes": float("nan")}, {"minutes": 0.0}, {"learning_rate": float("nan")}, {"precision": "half"}]
+)
+def test_impossible_options_are_refused(torch: Any, wrong: dict) -> None:
+    from veil.inversion.training import TrainingOptions
+
+    with pytest.raises((RangeError, TypeError) if "precision" not in wrong else Exception):
+        TrainingOptions(**{"steps": 1, "seed": 0} | wrong)
