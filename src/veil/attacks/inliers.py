@@ -23,7 +23,7 @@ CHUNK_FEATURES = 512
 
 @dataclass(frozen=True, kw_only=True)
 class InlierOptions:
-    """`on_sphere` looks among the subspace's points of unit length, where the descriptor is unless a PCA moved it (Eq. 11).
+    """`on_sphere` looks among the subspace's points of unit length, where the descriptor is unless a PCA moved it (Eq. 12).
 
     `half_distance` is the distance between D and its match at which the confidence has sunk to one half. `tol` is the smallest
     squared sine of an angle between two subspaces that counts as a direction of its own.
@@ -116,7 +116,7 @@ def _closest(
 def _on_sphere(
     origin: Float64[np.ndarray, "features dim"], inside: Float64[np.ndarray, "features m"]
 ) -> Float64[np.ndarray, "features m"]:
-    """The coefficients scaled so that origin + them has unit length; the origin is orthogonal to them (traps D7, Eq. 11)."""
+    """The coefficients scaled so that origin + them has unit length; the origin is orthogonal to them (traps D7, Eq. 12)."""
     radius = np.sqrt(np.maximum(1 - np.square(origin).sum(axis=1), 0))
     length = np.linalg.norm(inside, axis=1)
     return inside * (radius / np.maximum(length, 1e-12))[:, None]

@@ -1,4 +1,4 @@
-"""Positions from lines whose features are known to be neighbors, after Chelani, Sattler, Kahl, Kukelova (2024).
+"""Positions from lines whose features are known to be neighbors, after Chelani et al. (2024).
 
 A neighbor's line passes near the hidden keypoint, other lines cross anywhere: the position is where a line comes closest to
 most of the lines of its neighbors. Who is a neighbor is an input, so that the bound with true neighborhoods can be run;
@@ -197,9 +197,9 @@ def _lines_needed(neighborhoods: Neighborhoods, camera: Camera, options: Neighbo
     strip = 2 * options.meet_px * float(np.hypot(camera.width_px, camera.height_px)) / (camera.width_px * camera.height_px)
     counts = (neighborhoods.weights > 0).sum(axis=1).astype(np.float64)
     needed, ways = 2, counts * (counts - 1) / 2
-    expected = float(ways.sum()) * strip
+    expected = 2 * float(ways.sum()) * strip
     while expected > options.accident and needed < 64:
         needed += 1
         ways = ways * np.maximum(counts - needed + 1, 0) / needed
-        expected = float(ways.sum()) * strip ** (needed - 1)
+        expected = needed * float(ways.sum()) * strip ** (needed - 1)
     return needed

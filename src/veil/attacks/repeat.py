@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,17 +15,19 @@ from veil.errors import InputError, RangeError
 from veil.forms import Lines, Subspaces
 from veil.geometry.camera import Camera
 from veil.kernels import nearest_two
-from veil.space import require_same
+from veil.space import Space, require_same
 
 CHUNK_FEATURES = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatOptions:
-    """`meet`: the greatest root mean square distance at which subspaces count as meeting, in units of descriptors. Rounding to
-    float16 on the wire leaves some 0.0005; subspaces of different descriptors are tens of times further apart.
+    """`meet`: the greatest root mean square distance at which subspaces count as meeting, in units of descriptors, beside what
+    the dither of their space explains (docs/theory/release.md, Eq. 11). Rounding to float16 on the wire leaves some 0.0005;
+    subspaces of different descriptors of ImageNet photographs are tens of times further apart.
 
-    `meet_px` is the same for lines, and `decoy` the distance to a known decoy within which a common point is that decoy.
+    `meet_px` is the same for lines, and `decoy` the distance to a known decoy within which a common point is that decoy (and
+    twice the dither's reach).
     `tol` is the smallest eigenvalue of the mean of the complements' projectors that counts as determined; `tol_lines` that of
     the mean of n n^T, a quarter of the squared angle between two lines.
     """
@@ -39,6 +42,11 @@ class RepeatOptions:
         for name, value in self.__dict__.items():
             if not 0 < value <= 1:
                 raise RangeError(f"{name} must be above 0 and at most 1, got {value!r}")
+
+
+def dither_reach(space: Space) -> float:
+    """Length of a dither's deviation from its mean: how far it moves a descriptor (docs/theory/release.md, Eq. 11)."""
+    return space.dither_steps / 512 * math.sqrt(space.dim / 12)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,14 +118,15 @@ def repeat_descriptors(
     """The descriptor of each feature from several releases of it, rows in the same order (`pair_releases` finds it).
 
     Undecided where the releases share directions, as memoized ones do. Certified where the subspaces meet although their
-    dimensions do not make them (for two releases: 2 m < dim). What is certified is the common point: a decoy that both lifts
-    drew shares its direction with the descriptor, and leaves the feature undecided.
+    dimensions do not make them (for two releases: 2 m < dim): exactly, or in a dithered space to within the dither, which then
+    is what the certificate promises. A decoy that both lifts drew shares its direction with the descriptor, and leaves the
+    feature undecided.
     """
     options = options or RepeatOptions()
     found = intersect(releases, tol=options.tol, progress=progress)
-    dim = releases[0].space.dim
-    equations = sum(dim - form.m for form in releases)
-    return found.estimates(meet=options.meet, surplus=equations > dim)
+    space = releases[0].space
+    equations = sum(space.dim - form.m for form in releases)
+    return found.estimates(meet=options.meet + dither_reach(space), surplus=equations > space.dim)
 
 
 def pair_releases(
@@ -153,7 +162,7 @@ def pair_releases(
     )
     distance = np.concatenate([found.left_distance.ravel(), found.right_distance.ravel()])
     # nearest_two gives the distance of two subspaces, twice the root mean square distance of the middle.
-    near = (distance <= 2 * options.meet) & (pairs >= 0).all(axis=1)
+    near = (distance <= 2 * (options.meet + dither_reach(first.space))) & (pairs >= 0).all(axis=1)
     pairs, keep = np.unique(pairs[near], axis=0, return_index=True)
     distance = distance[near][keep]
     if decoys is not None and len(pairs):
@@ -167,7 +176,7 @@ def _is_decoy(
 ) -> Bool[np.ndarray, "pairs"]:
     common = intersect([first.take(pairs[:, 0]), second.take(pairs[:, 1])], tol=options.tol)
     nearest = nearest_two((common.points, None), (np.asarray(decoys, dtype=np.float64), None)).left_distance[:, 0]
-    return common.determined & (nearest <= options.decoy)
+    return common.determined & (nearest <= options.decoy + 2 * dither_reach(first.space))
 
 
 def _one_each(pairs: Int64[np.ndarray, "pairs 2"], distance: Float64[np.ndarray, "pairs"]) -> Int64[np.ndarray, "kept 2"]:
