@@ -162,7 +162,7 @@ def test_the_meeting_point_is_the_nearest_point() -> None:
 
 def test_often_shared_decoys_come_first_and_copies_are_merged() -> None:
     points = np.array([[0.0, 0], [1, 0], [0, 1e-4], [1, 1e-4], [1, -1e-4]])
-    np.testing.assert_allclose(module._merged(points, 1e-3), [[1, 0], [0, 0.5e-4]], atol=1e-12)
+    np.testing.assert_allclose(module._merged(points, 1e-3), np.array([[1.0, 0.0], [0.0, 0.5e-4]]), atol=1e-12)
     assert module._merged(points[:0], 1e-3).shape == (0, 2)
 
 

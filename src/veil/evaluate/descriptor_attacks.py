@@ -1,0 +1,265 @@
+"""Attacks on affine subspaces at descriptor level: lift features of photographs, attack them, measure distances to the truth.
+
+The order of [P23] Table 1, nearest > clustering > database > raw, is looked at on descriptors. The words that decoys come from,
+the public database, the auxiliary photographs and those under test must be made from disjoint sets of photographs: that is the
+caller's part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from veil.attacks.attack import Lists
+from veil.attacks.clusters import ClusterOptions, clustering_attack
+from veil.attacks.database import AwayOptions, Decoys, database_attack
+from veil.attacks.intersection import intersection_attack
+from veil.attacks.nearest import entries, nearest_lists, nearest_neighbor
+from veil.chance import seeded
+from veil.codebook import Codebook
+from veil.errors import InputError, RangeError
+from veil.features import Features, unit_length
+from veil.forms import Points, Subspaces
+from veil.privatize.profile import Strategy, paper
+from veil.privatize.subspace import lift, uniform_rule
+
+# [P23] Eq. 1 to the letter, with a moderate list and one entry: scores in the whole space, no use of the known length.
+PLAIN_DATABASE = AwayOptions(neighbors=400, kept=1, within=False, unit_length=False)
+# A claimed decoy this near to a word is that word; words are farther apart.
+SAME = 1e-2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """How near one attack came to the descriptors of `features` subspaces of dimension `m`.
+
+    `mean_distance` is over decided features (NaN if none are); shares are of all features, so that an undecided one counts as a
+    miss. `identified`: the estimate's nearest neighbor among all descriptors of the photographs is the right one.
+    """
+
+    attack: str
+    m: int
+    features: int
+    undecided: int
+    mean_distance: float
+    within_01: float
+    within_04: float
+    within_06: float
+    identified: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoyRow:
+    """How many decoys an attack found, and whether they are right.
+
+    `exact` is the share of features whose decoys were all found, and no others. `wrong` counts claimed decoys that are none,
+    `largest_error` is the largest distance of a claimed decoy that is one from the word (NaN if nothing was claimed).
+    """
+
+    attack: str
+    m: int
+    features: int
+    exact: float
+    claimed: int
+    wrong: int
+    largest_error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is attacked and by whom.
+
+    `per_image` features at most are drawn from each photograph and lifted, `count` of those of the photographs under test are
+    attacked; the server has seen the rest, and what was lifted from auxiliary photographs. `oracle` are lengths of the lists
+    that an oracle picks from. The options are those of the attacks, as tuned on other photographs.
+    """
+
+    dimensions: tuple[int, ...] = (2, 4, 8, 16)
+    strategy: Strategy = "sub-hybrid"
+    count: int = 400
+    per_image: int = 200
+    oracle: tuple[int, ...] = (10, 1000)
+    clusters: ClusterOptions = field(default_factory=ClusterOptions)
+    away: AwayOptions = field(default_factory=AwayOptions)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in (("count", self.count), ("per_image", self.per_image), *(("oracle", size) for size in self.oracle)):
+            if not value >= 1:
+                raise RangeError(f"{name} must be at least 1, got {value!r}")
+        if not self.dimensions or not min(self.dimensions) >= 2:
+            raise RangeError(f"dimensions must name values of m from 2 up, got {self.dimensions!r}")
+        if self.strategy == "random":
+            raise RangeError("random lifting has no decoys for these attacks to find; choose another strategy")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Scene:
+    """What one m gives: the subspaces under attack, all others that the server saw, and the truth."""
+
+    target: Subspaces
+    others: Subspaces
+    descriptors: Float64[np.ndarray, "features dim"]
+    decoys: Int64[np.ndarray, "features decoys"]
+
+
+def descriptor_attacks(
+    images: Sequence[Features],
+    *,
+    words: Codebook,
+    public: Points,
+    auxiliary: Sequence[Features],
+    study: Study | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[list[Row], list[DecoyRow]]:
+    """Every distribution attack at every m: rows of estimates, best last, and rows of decoys.
+
+    `images` and `auxiliary` photographs are lifted with the `paper` profile and decoys from `words`.
+    Raises InputError if the photographs have fewer features than are to be attacked.
+    """
+    study = study or Study()
+    random = np.random.default_rng(study.seed)
+    tested, aids = ([_drawn(image, study.per_image, random) for image in group] for group in (images, auxiliary))
+    total = sum(map(len, tested))
+    if total < study.count:
+        raise InputError(f"{study.count} features are to be attacked, the photographs have {total}; give more of them")
+    chosen = np.sort(random.permutation(total)[: study.count])
+    everyone = np.concatenate([unit_length(image.descriptors.astype(np.float64)) for image in images])
+    rows, found = [], []
+    for index, m in enumerate(study.dimensions):
+        scene = _scene([*tested, *aids], chosen, words, study, m)
+        for name, points, decoys in _attacks(scene, words, public, study):
+            rows.append(_row(name, m, points, scene.descriptors, everyone))
+            if decoys is not None:
+                found.append(_decoy_row(name, m, decoys, scene.decoys, words))
+        if progress is not None:
+            progress(index + 1, len(study.dimensions))
+    return rows, found
+
+
+def _drawn(image: Features, count: int, random: np.random.Generator) -> Features:
+    rows = np.sort(random.permutation(len(image))[:count])
+    return replace(image, keypoints=image.keypoints[rows], descriptors=image.descriptors[rows], scales=None, orientations=None)
+
+
+def _scene(images: Sequence[Features], chosen: np.ndarray, words: Codebook, study: Study, m: int) -> _Scene:
+    forms, decoys = [], []
+
+    def recorded(rows: np.ndarray, draws: np.ndarray, available: np.ndarray) -> np.ndarray:
+        decoys.append(uniform_rule(rows, draws, available))
+        return decoys[-1]
+
+    chance = seeded(f"descriptor attacks {study.seed}")
+    for image in images:
+        profile = paper(m, study.strategy)
+        forms.append(lift(image, profile=profile, codebook=words, decoys=words, chance=chance, rule=recorded).form)
+    whole = replace(
+        forms[0],
+        origin=np.concatenate([form.origin for form in forms]),
+        basis=np.concatenate([form.basis for form in forms]),
+    )
+    descriptors = np.concatenate([image.descriptors for image in images])[chosen].astype(np.float64)
+    rest = np.delete(np.arange(len(whole)), chosen)
+    return _Scene(
+        target=whole.take(chosen),
+        others=whole.take(rest),
+        descriptors=unit_length(descriptors),
+        decoys=np.concatenate(decoys)[chosen],
+    )
+
+
+def _attacks(scene: _Scene, words: Codebook, public: Points, study: Study) -> Iterator[tuple[str, np.ndarray, Lists | None]]:
+    """Name, points (NaN where undecided) and claimed decoys of each attack."""
+    form, known = scene.target, entries(words, scene.target.space)
+    count = scene.decoys.shape[1]
+    yield "nearest", nearest_neighbor(form, public, projected=False).points, None
+    yield "nearest, projected", nearest_neighbor(form, public).points, None
+    for size in study.oracle:
+        for projected in (False, True):
+            name = f"oracle of {size}" + (", projected" if projected else "")
+            yield name, _picked(form, public, scene.descriptors, size, projected=projected), None
+    clusters = replace(study.clusters, decoys=count)
+    yield "clustering", clustering_attack(form, public, [scene.others], seed=study.seed, options=clusters).points, None
+    estimates, shared = intersection_attack(form, public, [scene.others], least=count, away=study.away)
+    yield "intersection", estimates.points, shared
+    yield "database, plain", database_attack(form, known, away=PLAIN_DATABASE)[0].points, None
+    estimates, decoys = database_attack(form, known, away=study.away)
+    yield "database", estimates.points, _lists(decoys, known)
+    yield "raw", scene.descriptors, None
+
+
+def _picked(
+    form: Subspaces, public: Points, truth: Float64[np.ndarray, "features dim"], size: int, *, projected: bool
+) -> Float64[np.ndarray, "features dim"]:
+    """What an oracle that knows the truth picks from the nearest entries ([D21] 4.2)."""
+    picked = np.empty(truth.shape)
+    for begin in range(0, len(form), 64):  # the lists of all features together would be large
+        rows = np.arange(begin, min(begin + 64, len(form)))
+        lists = nearest_lists(form.take(rows), public, count=min(size, len(public)), projected=projected)
+        for row, candidates in zip(rows, lists.candidates, strict=True):
+            picked[row] = candidates[np.linalg.norm(candidates - truth[row], axis=1).argmin()]
+    return picked
+
+
+def _lists(decoys: Decoys, known: Points) -> Lists:
+    rows = [row[row >= 0] for row in decoys.rows]
+    return Lists(candidates=tuple(known.vectors[row].astype(np.float64) for row in rows), certified=decoys.certified)
+
+
+def _row(
+    name: str,
+    m: int,
+    points: Float64[np.ndarray, "features dim"],
+    truth: Float64[np.ndarray, "features dim"],
+    everyone: Float64[np.ndarray, "all dim"],
+) -> Row:
+    decided = np.isfinite(points).all(axis=1)
+    error = np.full(len(points), np.inf)
+    error[decided] = np.linalg.norm(points[decided] - truth[decided], axis=1)
+    return Row(
+        attack=name,
+        m=m,
+        features=len(points),
+        undecided=int((~decided).sum()),
+        mean_distance=float(error[decided].mean()) if decided.any() else math.nan,
+        within_01=float((error < 0.1).mean()),
+        within_04=float((error < 0.4).mean()),
+        within_06=float((error < 0.6).mean()),
+        identified=float((error[decided] <= _nearest(points[decided], everyone) + 1e-9).sum() / len(points)),
+    )
+
+
+def _nearest(
+    points: Float64[np.ndarray, "features dim"], everyone: Float64[np.ndarray, "all dim"]
+) -> Float64[np.ndarray, "features"]:
+    """Distance of each point to the nearest of all descriptors, in float64."""
+    import faiss
+
+    if not len(points):
+        return np.zeros(0)
+    found = faiss.knn(points.astype(np.float32), everyone.astype(np.float32), min(4, len(everyone)))[1]
+    return np.linalg.norm(everyone[found] - points[:, None], axis=2).min(axis=1)
+
+
+def _decoy_row(name: str, m: int, claimed: Lists, true_rows: Int64[np.ndarray, "features decoys"], words: Codebook) -> DecoyRow:
+    """Claimed points against the words that were drawn; one farther than `SAME` from all of them is wrong."""
+    exact, wrong, errors = 0, 0, []
+    for points, rows in zip(claimed.candidates, true_rows, strict=True):
+        distance = np.linalg.norm(points[:, None] - words.words[rows][None].astype(np.float64), axis=2)
+        right = distance.min(axis=1) <= SAME
+        wrong += int((~right).sum())
+        errors.extend(distance.min(axis=1)[right].tolist())
+        exact += int(right.all() and (distance.min(axis=0, initial=np.inf) <= SAME).all())
+    return DecoyRow(
+        attack=name,
+        m=m,
+        features=len(true_rows),
+        exact=exact / len(true_rows),
+        claimed=sum(map(len, claimed.candidates)),
+        wrong=wrong,
+        largest_error=max(errors, default=math.nan),
+    )
