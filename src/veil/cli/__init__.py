@@ -56,13 +56,29 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from veil.cli import audit, budget, codebook, demo, evaluate, extract, gravity, index, inspect, localize, privatize, server
+    from veil.cli import (
+        audit,
+        budget,
+        codebook,
+        demo,
+        evaluate,
+        extract,
+        gravity,
+        index,
+        inspect,
+        inversion,
+        localize,
+        privatize,
+        server,
+    )
 
     parser = argparse.ArgumentParser(
         prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"veil {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (extract, privatize, budget, gravity, codebook, server, index, localize, inspect, audit, evaluate, demo):
+    for module in (extract, privatize, budget, gravity, codebook, server, index, localize, inspect, audit):
+        module.register(commands)
+    for module in (inversion, evaluate, demo):
         module.register(commands)
     return parser

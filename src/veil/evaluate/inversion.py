@@ -1,0 +1,271 @@
+"""Pictures from attacked subspaces, from raw descriptors and by direct inversion (Pittaluga and Zhuang 2023, Table 1).
+
+One network trained on raw descriptors inverts whatever attacks recover; direct inversion has its own. Photographs must be kept
+out of the training of both, and of the codebooks; nothing here can check that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import UInt8
+
+from veil.attacks.attack import Estimates
+from veil.attacks.clusters import clustering_attack
+from veil.attacks.database import database_attack
+from veil.attacks.nearest import nearest_neighbor
+from veil.chance import seeded
+from veil.codebook import Codebook
+from veil.errors import InputError
+from veil.features import Features
+from veil.forms import Points, Subspaces
+from veil.inversion.maps import Frame, Kind, SparseMap, back_projected, points_map, subspaces_map
+from veil.inversion.quality import quality
+from veil.privatize.profile import Profile, paper
+from veil.privatize.public import publish
+from veil.privatize.subspace import lift
+
+RAW, DIRECT = "raw", "direct"
+# The order of [P23] Table 1, best first.
+ORDER = (RAW, "database", "clustering", DIRECT, "nearest")
+DIMS = (2, 4, 8, 16)
+
+# What an attack sees: the form of one image, and those of the others, lifted alike.
+Attack = Callable[[Subspaces, Sequence[Subspaces]], Estimates]
+Progress = Callable[[int, int], None]
+
+
+@runtime_checkable
+class Inverts(Protocol):
+    """`veil.inversion.inference.Inverter`, which needs torch."""
+
+    @property
+    def kind(self) -> Kind: ...
+
+    def invert(self, maps: Sequence[SparseMap]) -> UInt8[np.ndarray, "images 256 256 3"]: ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Photograph:
+    """A photograph that nothing was trained on, with its features."""
+
+    name: str
+    rgb: UInt8[np.ndarray, "_ _ 3"]
+    features: Features
+
+    @property
+    def frame(self) -> Frame:
+        """The square that is inverted."""
+        return Frame(width=self.rgb.shape[1], height=self.rgb.shape[0])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Inverted:
+    """One reconstruction: `features` pixels of the map had any, `decided` is the share of features that the attack decided.
+
+    `m` is 0 for raw descriptors. `distance` is the mean distance of decided estimates to the true descriptors, None for direct
+    inversion, which estimates none.
+    """
+
+    name: str
+    attack: str
+    m: int
+    features: int
+    decided: float
+    distance: float | None
+    mae: float
+    ssim: float
+    psnr: float
+    rgb: UInt8[np.ndarray, "256 256 3"]
+
+    def as_json(self) -> dict:
+        """The stable record, without the picture."""
+        return {key: value for key, value in self.__dict__.items() if key != "rgb"}
+
+
+def known_attacks(words: Points, public: Points, *, seed: int) -> dict[str, Attack]:
+    """The attacks of [P23] Table 1: `words` are those that decoys were drawn from, `public` is another database (their V).
+
+    The nearest entry is not projected, as in [P23].
+    """
+    return {
+        "database": lambda form, others: database_attack(form, words)[0],
+        "clustering": lambda form, others: clustering_attack(form, public, others, seed=seed),
+        "nearest": lambda form, others: nearest_neighbor(form, public, projected=False),
+    }
+
+
+def study(
+    photographs: Sequence[Photograph],
+    attacks: Mapping[str, Attack],
+    *,
+    raw: Inverts,
+    direct: Inverts | None,
+    codebook: Codebook,
+    decoys: Codebook,
+    case: str,
+    dims: Sequence[int] = DIMS,
+    profile: Callable[[int], Profile] = paper,
+    progress: Progress | None = None,
+) -> list[Inverted]:
+    """Every photograph raw, and for each m through each attack and direct inversion; `case` seeds the lifting.
+
+    Raises InputError for networks of another kind, or no photographs.
+    """
+    if not photographs or raw.kind != "raw" or (direct is not None and direct.kind != "subspaces"):
+        raise InputError("the study needs photographs, a network for raw descriptors, and one for subspaces or none")
+    total, found = len(photographs) * (1 + len(dims)), []
+    for photograph in photographs:
+        truth = publish(photograph.features).vectors
+        seen = points_map(photograph.frame, photograph.features.keypoints, truth)
+        found.append(_measured(photograph, RAW, 0, raw, seen, decided=1.0, distance=0.0))
+        _tell(progress, len(found), total)
+    for turn, m in enumerate(dims):
+        forms = [
+            lift(
+                photograph.features,
+                profile=profile(m),
+                codebook=codebook,
+                decoys=decoys,
+                chance=seeded(f"{case} {photograph.name} {m}"),
+            ).form
+            for photograph in photographs
+        ]
+        for place, photograph in enumerate(photographs):
+            others = forms[:place] + forms[place + 1 :]
+            for name, attack in attacks.items():
+                found.append(_attacked(photograph, name, raw, attack(forms[place], others), forms[place], codebook))
+            if direct is not None:
+                seen = subspaces_map(photograph.frame, photograph.features.keypoints, forms[place])
+                found.append(_measured(photograph, DIRECT, m, direct, seen, decided=1.0, distance=None))
+            _tell(progress, len(photographs) * (turn + 1) + place + 1, total)
+    return found
+
+
+def _tell(progress: Progress | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(done, total)
+
+
+def _attacked(
+    photograph: Photograph, name: str, raw: Inverts, estimates: Estimates, form: Subspaces, codebook: Codebook
+) -> Inverted:
+    points = back_projected(estimates.points, form.space, codebook)
+    decided = estimates.decided
+    gap = np.linalg.norm(points[decided] - publish(photograph.features).vectors[decided], axis=1)
+    seen = points_map(photograph.frame, photograph.features.keypoints, points)
+    distance = float(gap.mean()) if len(gap) else float("nan")
+    return _measured(photograph, name, form.m, raw, seen, decided=float(decided.mean()), distance=distance)
+
+
+def _measured(
+    photograph: Photograph, attack: str, m: int, network: Inverts, seen: SparseMap, *, decided: float, distance: float | None
+) -> Inverted:
+    rgb = network.invert([seen])[0]
+    found = quality(photograph.frame.crop(photograph.rgb), rgb)
+    return Inverted(
+        name=photograph.name,
+        attack=attack,
+        m=m,
+        features=len(seen),
+        decided=decided,
+        distance=distance,
+        mae=found.mae,
+        ssim=found.ssim,
+        psnr=found.psnr,
+        rgb=rgb,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Means over photographs of one attack at one m, a row of [P23] Table 1; `interval` is the 95 % one of the mean SSIM."""
+
+    attack: str
+    m: int
+    pictures: int
+    mae: float
+    ssim: float
+    psnr: float
+    interval: tuple[float, float]
+    decided: float
+    distance: float | None
+
+    def as_json(self) -> dict:
+        """The stable record."""
+        return dict(self.__dict__)
+
+
+def rows(found: Sequence[Inverted]) -> list[Row]:
+    """A row for each attack and m, in the order of the table."""
+    cases = dict.fromkeys((item.attack, item.m) for item in found)
+    table = [_row([item for item in found if (item.attack, item.m) == case]) for case in cases]
+    rank = {attack: place for place, attack in enumerate(ORDER)}
+    return sorted(table, key=lambda row: (row.m, rank.get(row.attack, len(ORDER))))
+
+
+def _row(items: Sequence[Inverted]) -> Row:
+    distances = [item.distance for item in items if item.distance is not None and np.isfinite(item.distance)]
+    return Row(
+        attack=items[0].attack,
+        m=items[0].m,
+        pictures=len(items),
+        mae=float(np.mean([item.mae for item in items])),
+        ssim=float(np.mean([item.ssim for item in items])),
+        psnr=float(np.mean([item.psnr for item in items])),
+        interval=_interval(np.array([item.ssim for item in items])),
+        decided=float(np.mean([item.decided for item in items])),
+        distance=float(np.mean(distances)) if distances else None,
+    )
+
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
+    """Of the mean, by Student's t; as wide as can be for a single value."""
+    if len(values) < 2:
+        return (-1.0, 1.0)
+    from scipy import stats
+
+    half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """SSIM of `better` minus that of `worse` at one m, photograph by photograph: mean, 95 % interval, share above 0.
+
+    The order of [P23] Table 1 holds for certain where the interval lies above 0, and is contradicted where it lies below.
+    """
+
+    m: int
+    better: str
+    worse: str
+    mean: float
+    interval: tuple[float, float]
+    wins: float
+
+
+def gaps(found: Sequence[Inverted]) -> list[Gap]:
+    """For each m, neighbors in the order of the table, photograph by photograph."""
+    every = {(item.attack, item.m, item.name): item.ssim for item in found}
+    every |= {(RAW, m, name): ssim for (attack, _, name), ssim in every.items() if attack == RAW for m in {i.m for i in found}}
+    answer = []
+    for m in sorted({item.m for item in found} - {0}):
+        present = [attack for attack in ORDER if any(key[:2] == (attack, m) for key in every)]
+        for better, worse in pairwise(present):
+            names = sorted({key[2] for key in every if key[:2] == (better, m) and (worse, m, key[2]) in every})
+            difference = np.array([every[better, m, name] - every[worse, m, name] for name in names])
+            answer.append(
+                Gap(
+                    m=m,
+                    better=better,
+                    worse=worse,
+                    mean=float(difference.mean()),
+                    interval=_interval(difference),
+                    wins=float((difference > 0).mean()),
+                )
+            )
+    return answer
