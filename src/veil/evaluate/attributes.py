@@ -1,0 +1,154 @@
+"""What lifting hides of a person: K-NN inference of labels from raw and from lifted descriptors ([D21] Sec. 4.3, Fig. 5).
+
+People are parted at random into a pool of decoys, the attacker's labelled ones, and the victims; nobody is in two parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from veil.attacks.attributes import NEIGHBORS, Labelled, infer
+from veil.audit.intervals import share_interval
+from veil.chance import seeded
+from veil.codebook import Codebook, Provenance
+from veil.errors import InputError, RangeError
+from veil.features import Features
+from veil.forms import Form
+from veil.privatize.profile import Profile, Strategy
+from veil.privatize.public import publish
+from veil.privatize.subspace import lift
+
+DIMENSIONS = (2, 4, 8, 16)
+LIFTINGS: tuple[Strategy, ...] = ("random", "hybrid", "adversarial")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeRow:
+    """How often one attribute was inferred rightly from one form; `m` is 0 for raw descriptors.
+
+    `chance` is how often the attacker's most frequent class is right, `low` and `high` bound the accuracy with 95 %.
+    """
+
+    attribute: str
+    form: str
+    m: int
+    right: int
+    victims: int
+    low: float
+    high: float
+    chance: float
+
+    @property
+    def accuracy(self) -> float:
+        """Share of victims whose class was named."""
+        return self.right / self.victims
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Parts:
+    """Rows of the decoy pool, of the attacker, and of the victims: disjoint, and together everyone."""
+
+    decoys: Int64[np.ndarray, "_"]
+    attacker: Int64[np.ndarray, "_"]
+    victims: Int64[np.ndarray, "_"]
+
+
+def parted(people: int, *, decoy_share: float, seed: int) -> Parts:
+    """A random share for the decoys, and the rest in two halves."""
+    if not 0 < decoy_share < 1:
+        raise RangeError(f"decoy_share must lie between 0 and 1, got {decoy_share!r}")
+    order = np.random.default_rng(seed).permutation(people)
+    decoys = round(people * decoy_share)
+    middle = decoys + (people - decoys) // 2
+    if min(decoys, middle - decoys) < 2:
+        raise InputError(f"{people} descriptors are too few for decoys, an attacker and victims")
+    return Parts(decoys=order[:decoys], attacker=order[decoys:middle], victims=order[middle:])
+
+
+def attribute_study(
+    features: Features,
+    attributes: Mapping[str, Sequence[str]],
+    *,
+    seed: int,
+    dimensions: Sequence[int] = DIMENSIONS,
+    liftings: Sequence[Strategy] = LIFTINGS,
+    neighbors: int = NEIGHBORS,
+    decoy_share: float = 0.2,
+) -> list[AttributeRow]:
+    """Accuracy of the attack for each attribute, from raw descriptors and from each lifting at each m.
+
+    `features` holds one descriptor a person, `attributes` a label of each. Decoys are descriptors of the pool's people, drawn
+    without regard to labels. Raises InputError if labels are missing.
+    """
+    for name, labels in attributes.items():
+        if len(labels) != len(features):
+            raise InputError(f"attribute {name!r} has {len(labels)} labels for {len(features)} descriptors")
+    parts = parted(len(features), decoy_share=decoy_share, seed=seed)
+    public = publish(features)
+    victims = _rows(features, parts.victims)
+    forms: list[tuple[str, int, Form]] = [("raw", 0, publish(victims))]
+    pool = _pool(_rows(features, parts.decoys))
+    for strategy in liftings:
+        for m in dimensions:
+            profile = Profile(name="study", strategy=strategy, m=m, decoys="descriptors")
+            chance = seeded(f"attributes {strategy} {m} {seed}")
+            lifted = lift(victims, profile=profile, codebook=pool, decoys=pool, chance=chance)
+            forms.append((strategy, m, lifted.form))
+    found = []
+    for name, labels in attributes.items():
+        classes, numbers = np.unique(np.asarray(labels), return_inverse=True)
+        known = Labelled(
+            vectors=public.vectors[parts.attacker],
+            labels=numbers[parts.attacker].astype(np.int64),
+            classes=tuple(classes.tolist()),
+            space=public.space,
+        )
+        truth = numbers[parts.victims]
+        found += [_row(name, form, label, m, known, truth, neighbors) for label, m, form in forms]
+    return found
+
+
+def _row(
+    name: str, form: Form, label: str, m: int, known: Labelled, truth: Int64[np.ndarray, "victims"], neighbors: int
+) -> AttributeRow:
+    right = int((infer(form, known, neighbors=neighbors).labels == truth).sum())
+    low, high = share_interval(right, len(truth), confidence=0.95)
+    return AttributeRow(
+        attribute=name,
+        form=label,
+        m=m,
+        right=right,
+        victims=len(truth),
+        low=low,
+        high=high,
+        chance=float((truth == known.majority).mean()),
+    )
+
+
+def _rows(features: Features, rows: Int64[np.ndarray, "_"]) -> Features:
+    return Features(
+        keypoints=features.keypoints[rows],
+        descriptors=features.descriptors[rows],
+        space=features.space,
+        camera=features.camera,
+        image_digest=features.image_digest,
+    )
+
+
+def _pool(people: Features) -> Codebook:
+    """Descriptors of people who are neither victims nor known to the attacker, as decoys."""
+    vectors: Float32[np.ndarray, "_ _"] = publish(people).vectors
+    return Codebook(
+        kind="descriptors",
+        descriptor=people.space.descriptor,
+        normalization=people.space.normalization,
+        stored=vectors,
+        slices=1,
+        pca=None,
+        dither_steps=0.0,
+        provenance=Provenance(source="study", license="none", image_count=len(people), descriptor_count=len(people)),
+    )

@@ -1,0 +1,82 @@
+"""The attribute study: planted clusters, where raw and random lifting must lose and balanced decoys must help, and faces."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veil.errors import InputError, RangeError
+from veil.evaluate.attributes import AttributeRow, attribute_study, parted
+from veil.extract.faces import as_features, describe_faces, load_face_network
+from veil.features import Features, unit_length
+from veil.files.pictures import read_rgb
+from worlds import generator
+
+
+def planted(count: int = 600) -> tuple[Features, list[str], list[str]]:
+    """Face-like vectors with two attributes: one shapes the vector, the other is drawn at random."""
+    random = generator("people")
+    centers = unit_length(random.normal(size=(2, 128)))
+    which = random.integers(0, 2, count)
+    noise = random.normal(size=(count, 128)) / np.sqrt(128)
+    vectors = unit_length(0.5 * centers[which] + noise).astype(np.float32)
+    return as_features(vectors), ["xy"[value] for value in which], ["pq"[value] for value in random.integers(0, 2, count)]
+
+
+def by_form(rows: list[AttributeRow], attribute: str) -> dict[tuple[str, int], AttributeRow]:
+    return {(row.form, row.m): row for row in rows if row.attribute == attribute}
+
+
+def test_lifting_hides_what_decoys_share_and_random_directions_hide_nothing() -> None:
+    features, shaped, unrelated = planted()
+    rows = attribute_study(features, {"shaped": shaped, "unrelated": unrelated}, seed=0, dimensions=(2, 16))
+    seen, null = by_form(rows, "shaped"), by_form(rows, "unrelated")
+    assert len(rows) == 2 * (1 + 3 * 2)
+    raw = seen["raw", 0]
+    assert raw.accuracy > 0.9 and raw.low > raw.chance
+    assert seen["random", 16].accuracy > raw.accuracy - 0.05
+    assert seen["adversarial", 16].accuracy < seen["adversarial", 2].accuracy < raw.accuracy - 0.05
+    assert seen["adversarial", 16].accuracy < seen["hybrid", 16].accuracy + 0.05
+    for row in rows:
+        assert row.low <= row.accuracy <= row.high and row.victims == 240
+    # Null: what has nothing to do with the descriptor is inferred as often as by tossing a coin.
+    assert all(abs(row.accuracy - 0.5) < 5 * 0.5 / np.sqrt(240) for row in null.values())
+
+
+def test_nobody_is_in_two_parts() -> None:
+    parts = parted(101, decoy_share=0.2, seed=3)
+    together = np.concatenate([parts.decoys, parts.attacker, parts.victims])
+    assert sorted(together.tolist()) == list(range(101))
+    assert [len(parts.decoys), len(parts.attacker), len(parts.victims)] == [20, 40, 41]
+
+
+def test_bad_input_is_refused() -> None:
+    features, shaped, _ = planted(30)
+    with pytest.raises(InputError, match="labels for"):
+        attribute_study(features, {"shaped": shaped[:-1]}, seed=0)
+    for share in (0.0, 1.0, float("nan")):
+        with pytest.raises(RangeError, match="decoy_share"):
+            attribute_study(features, {"shaped": shaped}, seed=0, decoy_share=share)
+    with pytest.raises(InputError, match="too few"):
+        parted(4, decoy_share=0.2, seed=0)
+
+
+def test_gender_is_read_from_raw_faces_and_less_from_lifted_ones(veil_data: Path) -> None:
+    pytest.importorskip("dlib", reason="face descriptors need the extra veil[faces]")
+    if importlib.util.find_spec("face_recognition_models") is None:
+        pytest.skip("face descriptors need the extra veil[faces]")
+    folder = veil_data / "faces" / "fairface"
+    with (folder / "labels.csv").open() as file:
+        people = list(csv.DictReader(file))[::13][:75]
+    vectors, rows = describe_faces([read_rgb(folder / "images" / person["file"]) for person in people], load_face_network())
+    labels = {"gender": [people[row]["gender"] for row in rows]}
+    faces = as_features(vectors)
+    found = by_form(
+        attribute_study(faces, labels, seed=0, dimensions=(12,), liftings=("adversarial",), decoy_share=0.3), "gender"
+    )
+    assert found["raw", 0].accuracy > 0.65
+    assert found["adversarial", 12].accuracy < found["raw", 0].accuracy

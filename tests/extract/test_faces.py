@@ -1,0 +1,76 @@
+"""The door to dlib's face descriptor: what is missing is named, and faces are found or nothing is claimed."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veil.errors import InputError
+from veil.extract.faces import FACE_SPACE, as_features, describe_face, describe_faces, load_face_network
+from veil.features import unit_length
+from veil.files.pictures import read_rgb
+from worlds import generator
+
+
+def needs_faces() -> None:
+    pytest.importorskip("dlib", reason="face descriptors need the extra veil[faces]")
+    if importlib.util.find_spec("face_recognition_models") is None:
+        pytest.skip("face descriptors need the extra veil[faces]")
+
+
+@pytest.mark.parametrize("missing", ["dlib", "face_recognition_models"])
+def test_what_is_missing_is_named_with_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if missing == "dlib":
+        monkeypatch.setitem(sys.modules, "dlib", None)
+    else:
+        monkeypatch.setitem(sys.modules, "dlib", object())
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'veil\[faces\]'"):
+        load_face_network()
+
+
+def test_a_package_without_its_networks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "dlib", object())
+    empty = tmp_path / "face_recognition_models"
+    empty.mkdir()
+    (empty / "__init__.py").write_text("raise RuntimeError('this package must not be imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InputError, match="face-recognition-models"):
+        load_face_network()
+
+
+def test_faces_are_features_of_their_own_space() -> None:
+    vectors = unit_length(generator("faces").normal(size=(3, 128))).astype(np.float32)
+    features = as_features(vectors)
+    assert features.space == FACE_SPACE and features.space.normalization == "L2" and not features.is_quantized
+    assert as_features(vectors).image_digest == features.image_digest != as_features(vectors[::-1].copy()).image_digest
+    with pytest.raises(InputError, match="unit length"):
+        as_features(1.4 * vectors)  # as dlib gives them
+
+
+def test_where_there_is_no_face_nothing_is_claimed() -> None:
+    needs_faces()
+    noise = generator("no face").integers(0, 255, (150, 150, 3)).astype(np.uint8)
+    assert describe_face(noise, load_face_network()) is None
+
+
+def test_a_face_and_its_mirror_image_are_one_person_and_two_people_are_two(veil_data: Path) -> None:
+    needs_faces()
+    folder = veil_data / "faces" / "lfw"
+    network = load_face_network()
+    with (folder / "pairs.csv").open() as file:
+        pairs = [row for row in csv.DictReader(file) if row["same"] == "0"][:4]
+    pictures = [read_rgb(folder / "images" / pair[side]) for pair in pairs for side in ("image_a", "image_b")]
+    vectors, rows = describe_faces(pictures, network)
+    mirrored, also = describe_faces([np.ascontiguousarray(pictures[row][:, ::-1]) for row in rows], network)
+    assert len(also) == len(rows) >= 6
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-6)
+    same = np.linalg.norm(vectors - mirrored, axis=1)
+    other = np.linalg.norm(vectors[:, None] - vectors[None], axis=2)[~np.eye(len(rows), dtype=bool)]
+    # The published threshold of 0.6 is for lengths of about 1.4.
+    assert np.median(same) < 0.6 / 1.4 < np.median(other)
