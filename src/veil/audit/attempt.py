@@ -36,17 +36,19 @@ class Knowledge:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much of a release is attacked: at most `features`, drawn by `seed`. `oracle` is the length of the oracle's lists,
-    `auxiliary` the number of other subspaces that the clustering attack compares with."""
+    """How much of a release is attacked: at most `features`, drawn by `seed`; `structural` of them where the structural attacks
+    have to search behind a compression, which takes them hundreds of times as long. `oracle` is the length of the oracle's
+    lists, `auxiliary` the number of other subspaces that the clustering attack compares with."""
 
     features: int = 400
+    structural: int = 60
     seed: int = 0
     oracle: int = 100
     auxiliary: int = 4000
     threads: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("features", "oracle", "auxiliary", "threads"):
+        for name in ("features", "structural", "oracle", "auxiliary", "threads"):
             if not getattr(self, name) >= 1:
                 raise RangeError(f"{name} must be at least 1, got {getattr(self, name)!r}")
 

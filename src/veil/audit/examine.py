@@ -49,7 +49,9 @@ def examine(
     if not releases:
         raise InputError("there is no release to audit")
     effort = effort or Effort()
-    each = replace(effort, features=math.ceil(effort.features / len(releases)))
+    each = replace(
+        effort, features=math.ceil(effort.features / len(releases)), structural=math.ceil(effort.structural / len(releases))
+    )
     found = []
     for name, message in releases.items():
         others = {other: item for other, item in releases.items() if other != name} | dict(knowledge.others)

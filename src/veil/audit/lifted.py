@@ -17,7 +17,7 @@ from veil.attacks.intersection import MeetingOptions, intersection_attack
 from veil.attacks.lattice import lattice_attack
 from veil.attacks.nearest import entries, nearest_lists, nearest_neighbor
 from veil.attacks.repeat import RepeatOptions, pair_releases, repeat_descriptors
-from veil.attacks.vertex import vertex_attack, vertex_reach
+from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress, timed
 from veil.codebook import Pca
 from veil.errors import VeilError
@@ -46,6 +46,12 @@ class _Case:
     def part(self) -> Subspaces:
         """The features that are attacked."""
         return self.form.take(self.rows)
+
+    @cached_property
+    def few(self) -> Int64[np.ndarray, "_"]:
+        """The features that structural attacks are tried on: fewer of them behind a compression."""
+        most = self.effort.structural if self.form.space.codebook else len(self.rows)
+        return self.rows[np.sort(np.random.default_rng(self.effort.seed).permutation(len(self.rows))[:most])]
 
     @cached_property
     def rest(self) -> list[Subspaces]:
@@ -117,13 +123,14 @@ def _lattice(case: _Case) -> Iterator[Attempt]:
     noise = release_noise(case.form) + case.form.space.dither_steps / np.sqrt(12)
     bound = identifiable_noise(m_eff, dim)
     with timed() as clock:
-        found = lattice_attack(case.part, pca=case.pca, words=_real_decoys(case), threads=case.effort.threads)
+        part = case.form.take(case.few)
+        found = lattice_attack(part, pca=case.pca, words=_real_decoys(case), threads=case.effort.threads)
     side = "below" if noise < bound else "above"
     yield Attempt(
         attack="lattice",
         family="structural",
         assumes=NOTHING,
-        rows=case.rows,
+        rows=case.few,
         estimates=found,
         seconds=clock.seconds,
         notes=(
@@ -141,12 +148,18 @@ def _vertex(case: _Case) -> Iterator[Attempt]:
         return
     decoys = case.knowledge.decoys
     with timed() as clock:
-        found = vertex_attack(case.part, seed=case.effort.seed, pca=case.pca, decoys=None if decoys is None else decoys.words)
+        found = vertex_attack(
+            case.form.take(case.few),
+            seed=case.effort.seed,
+            pca=case.pca,
+            decoys=None if decoys is None else decoys.words,
+            options=VertexOptions(threads=case.effort.threads),
+        )
     yield Attempt(
         attack="vertex",
         family="structural",
         assumes=NOTHING,
-        rows=case.rows,
+        rows=case.few,
         estimates=found,
         seconds=clock.seconds,
         notes=(reach.reason,),

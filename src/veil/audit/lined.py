@@ -19,6 +19,7 @@ from veil.forms import Subspaces
 from veil.wire.message import LineUpload, Message
 
 ORDERS = 2000
+LEAKS = 1e-3  # a p-value that an order without meaning reaches once in a thousand releases
 
 
 def order_attempt(message: Message, effort: Effort) -> Attempt:
@@ -29,7 +30,7 @@ def order_attempt(message: Message, effort: Effort) -> Attempt:
             found = order_test(values, draws=ORDERS, seed=effort.seed)
         except InputError as error:
             return Attempt(attack="order", family="order", assumes=NOTHING, skipped=str(error))
-    said = "is told from a random one: it leaks" if found.leaks(1e-3) else "looks random"
+    said = "is told from a random one: it leaks" if found.p_value <= LEAKS else "looks random"
     return Attempt(
         attack="order",
         family="order",
