@@ -165,7 +165,7 @@ def test_null_descriptors_of_other_subspaces_are_hit_by_chance() -> None:
 
 
 def test_noise_for_a_database_leaves_what_length_and_decoy_say() -> None:
-    """Eq. 10: at m = 2 the farthest place from a known decoy is its antipode on a circle, sqrt(4 r^2 - |d - a|^2) from d."""
+    """Eq. 11: at m = 2 the farthest place from a known decoy is its antipode on a circle, sqrt(4 r^2 - |d - a|^2) from d."""
     form = image(1, 2, 12, 100)
     d, decoy = truth(photograph(1, 100), form), decoys(form, 1)[:, 0]
     noise = np.random.default_rng(4).normal(size=(2000, 128))

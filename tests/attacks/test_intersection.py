@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from material import photograph, truth
+from material import hardened_form, lifted, photograph, truth
 
 from veil.attacks import intersection as module
 from veil.attacks.intersection import (
@@ -19,13 +19,13 @@ from veil.attacks.intersection import (
     pooled,
     shared_decoys,
 )
-from veil.attacks.nearest import entries
+from veil.attacks.nearest import entries, nearby
 from veil.chance import seeded
 from veil.errors import InputError, RangeError, SpaceError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces
 from veil.kernels.reference import subspace_to_subspace
-from veil.privatize.profile import Profile, paper
+from veil.privatize.profile import Profile, hardened, paper
 from veil.privatize.subspace import lift
 from veil.space import Space
 
@@ -110,7 +110,7 @@ def test_two_shared_decoys_leave_a_line_and_no_claim() -> None:
     """Planted: one feature lifted with the words 0, 1 and two others with 0, 1 and 1, 2."""
     base = photograph(1, 40)
 
-    def lifted(number: int, chosen: list[int]) -> Subspaces:
+    def single(number: int, chosen: list[int]) -> Subspaces:
         features = replace(base, keypoints=base.keypoints[[number]], descriptors=base.descriptors[[number]])
         return lift(
             features,
@@ -121,7 +121,7 @@ def test_two_shared_decoys_leave_a_line_and_no_claim() -> None:
             rule=lambda rows, draws, available: np.array([chosen]),
         ).form
 
-    form, twice, once = lifted(0, [0, 1]), lifted(1, [0, 1]), lifted(2, [1, 2])
+    form, twice, once = single(0, [0, 1]), single(1, [0, 1]), single(2, [1, 2])
     pairs = meetings(form, [twice, once], within=False, tol=1e-4)
     np.testing.assert_array_equal(pairs.other, [0, 1])
     points, unique = meeting_points(form, pooled(form, [twice, once], within=False), pairs, min_sine=1e-2)
@@ -204,6 +204,32 @@ def test_dithered_decoys_are_found_without_a_certificate() -> None:
     assert not shared_decoys(form).certified.any()
     wide = meetings(form, tol=0.06)
     assert (wide.feature % 20 == wide.other % 20).all() and len(wide.feature) == 120
+
+
+def test_half_precision_hides_no_shared_decoy() -> None:
+    form, rows = image(1, 4, 60)
+    half = replace(form, **{name: getattr(form, name).astype(np.float16).astype(np.float32) for name in ("origin", "basis")})
+    lists = shared_decoys(half)
+    for found, shared in zip(lists.candidates, sharing(rows, rows[:0], within=True), strict=True):
+        assert len(found) == len(shared)
+        assert all(np.linalg.norm(found - BOOK.words[word], axis=1).min() < 5e-3 for word in shared)
+
+
+def test_one_hardened_image_gives_its_secret_decoys_away() -> None:
+    """Lifting.md Eq. 8: 300 features with 4 decoys use a run of 1,024 words more than once. Null: a run of 32,768 words.
+
+    The oracle are the words themselves: a claimed point is one of the feature's four, give or take dither.
+    """
+    form = hardened_form(photograph(1, 300))
+    pool = entries(bundled_decoys(), form.space, codebook=BOOK)
+    words = pool.vectors[nearby(form, pool, count=4).rows].astype(np.float64)
+    lists = shared_decoys(form)
+    claimed = [(words[row], point) for row, found in enumerate(lists.candidates) for point in found]
+    error = np.array([np.linalg.norm(own - point, axis=1).min() for own, point in claimed])
+    assert len(claimed) > 1.5 * len(form) and np.median(error) < 0.03 and (error < 0.1).mean() > 0.97
+    assert not lists.certified.any()
+    wide = lifted(photograph(1, 300), replace(hardened(quantized=True), strategy="adversarial"), case="wide")
+    assert sum(map(len, shared_decoys(wide).candidates)) < 0.3 * len(wide)
 
 
 def test_wrong_input_is_refused() -> None:

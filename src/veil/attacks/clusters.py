@@ -15,7 +15,7 @@ from jaxtyping import Float, Float64, Int64
 
 from veil.attacks.attack import Estimates, Progress
 from veil.attacks.database import GATHERED, moved_to_unit_length
-from veil.attacks.intersection import meetings, pooled
+from veil.attacks.intersection import MeetingOptions, meetings, pooled
 from veil.attacks.nearest import at, coordinates, nearby, residuals
 from veil.errors import RangeError
 from veil.forms import Points, Subspaces
@@ -30,15 +30,15 @@ class ClusterOptions:
 
     `decoys` is the number that each subspace is believed to hold; None stands for m // 2 (hybrid; traps A5), adversarial
     lifting has m. `neighbors` is |V|; `restarts` of `iterations` of k-means on D find decoys + 1 clusters. `tol` is the largest
-    distance of subspaces that counts as meeting. Entries nearer than `floor` to D weigh no more than at it (traps A2).
-    `unit_length` as in the database attack. Tuned on photographs of the ImageNet sample.
+    distance of subspaces that counts as meeting, None what `MeetingOptions.for_space` says. Entries nearer than `floor` to D
+    weigh no more than at it (traps A2). `unit_length` as in the database attack. Tuned on photographs of the ImageNet sample.
     """
 
     decoys: int | None = None
     neighbors: int = 150
     restarts: int = 4
     iterations: int = 20
-    tol: float = 1e-4
+    tol: float | None = None
     floor: float = 1e-3
     unit_length: bool = True
 
@@ -49,7 +49,7 @@ class ClusterOptions:
         if self.decoys is not None and not self.decoys >= 1:
             raise RangeError(f"decoys must be at least 1, got {self.decoys!r}; without decoys use the nearest neighbor")
         for name, distance in (("tol", self.tol), ("floor", self.floor)):
-            if not 0 < distance < math.inf:
+            if distance is not None and not 0 < distance < math.inf:
                 raise RangeError(f"{name} must be positive and finite, got {distance!r}")
 
     def clusters(self, m: int) -> int:
@@ -108,7 +108,8 @@ def clustering_attack(
     none are undecided (traps A6). Confidence is how much farther the chosen point is than the next; nothing is certified.
     """
     options = options or ClusterOptions()
-    pairs = meetings(form, others, within=within, tol=options.tol)
+    tol = MeetingOptions.for_space(form.space).tol if options.tol is None else options.tol
+    pairs = meetings(form, others, within=within, tol=tol)
     pool = pooled(form, others, within=within)
     met = pairs.of(len(form))
     points, confidence = np.full(form.origin.shape, np.nan), np.zeros(len(form))

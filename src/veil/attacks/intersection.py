@@ -1,6 +1,6 @@
 """The intersection attack: subspaces that meet share a decoy, and meet in exactly that decoy; no database is needed.
 
-Traps A7; docs/theory/distribution_attacks.md, Eq. 7-9. Words are drawn again and again, also within one image
+Traps A7; docs/theory/distribution_attacks.md, Eq. 7-10. Words are drawn again and again, also within one image
 (docs/theory/lifting.md, Eq. 8), and every word drawn twice is found. Known decoys then serve as in the database attack.
 """
 
@@ -19,7 +19,7 @@ from veil.attacks.nearest import nearby
 from veil.errors import InputError, RangeError
 from veil.forms import Points, Subspaces
 from veil.kernels import distances
-from veil.space import require_same
+from veil.space import Space, require_same
 
 # Pairs whose distances are held at a time, and pairs that are solved at a time.
 FEATURES, POOL, PAIRS = 256, 2048, 4096
@@ -31,14 +31,14 @@ CERTIFIED_TOL, SPARE = 5e-3, 16
 class MeetingOptions:
     """When two subspaces meet, and when their meeting point is known.
 
-    `tol` is the largest distance that counts as 0: that of the wire's rounding for exact decoys; for decoys with a dither of
-    their own about the dither's length, without a certificate. Subspaces at a smaller angle than `min_sine` share more than a
-    point, or nearly so, and give none. Points of one feature within `merge` are one decoy.
+    `tol` is the largest distance that counts as 0: above the wire's rounding for exact decoys, the dither's length for decoys
+    with a dither of their own (`for_space`), which then have no certificate. Subspaces at a smaller angle than `min_sine` share
+    more than a point, or nearly so, and give none. Points of one feature within `merge` are one decoy.
     """
 
-    tol: float = 1e-4
+    tol: float = 2e-3
     min_sine: float = 1e-2
-    merge: float = 1e-3
+    merge: float = 1e-2
 
     def __post_init__(self) -> None:
         for name, value in (("tol", self.tol), ("merge", self.merge)):
@@ -46,6 +46,16 @@ class MeetingOptions:
                 raise RangeError(f"{name} must be positive and finite, got {value!r}")
         if not 0 < self.min_sine < 1:
             raise RangeError(f"min_sine must be between 0 and 1, got {self.min_sine!r}")
+
+    @staticmethod
+    def for_space(space: Space) -> MeetingOptions:
+        """What fits the dither that `space` names: two copies of a word differ by a sqrt(dim / 6) on average (Eq. 9).
+
+        Twice that is wide enough for nearly all of them and far below the distance of unrelated subspaces.
+        """
+        spread = space.dither_steps / 512 * math.sqrt(space.dim / 6)  # a dither of a steps of 1/512
+        plain = MeetingOptions()
+        return MeetingOptions(tol=max(plain.tol, 2 * spread), merge=max(plain.merge, 6 * spread))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,7 +158,7 @@ def shared_decoys(
     descriptor, that descriptor itself (traps D15). They are certified where `tol` is at most `CERTIFIED_TOL` and the space has
     `SPARE` dimensions more than two subspaces fill.
     """
-    options = options or MeetingOptions()
+    options = options or MeetingOptions.for_space(form.space)
     pairs = meetings(form, others, within=within, tol=options.tol, progress=progress)
     points, unique = meeting_points(form, pooled(form, others, within=within), pairs, min_sine=options.min_sine)
     rows = np.split(np.arange(len(points)), np.searchsorted(pairs.feature, np.arange(1, len(form)))) if len(form) else []
