@@ -59,7 +59,7 @@ PHOTOGRAPHS = [photograph("one"), photograph("two"), photograph("three")]
 
 def knows(form: Subspaces, others: Sequence[Subspaces]) -> Estimates:
     """The truth, found by which photograph's descriptors lie in these subspaces; undecided about every second feature."""
-    assert len(others) == 2 and all(other.m == form.m for other in others)
+    assert len(others) == 2 and all(other.m == form.m and other is not form for other in others)
     for item in PHOTOGRAPHS:
         vectors = publish(item.features).vectors.astype(np.float64)
         offset = vectors - form.origin

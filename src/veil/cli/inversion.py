@@ -74,8 +74,8 @@ def _register_train(actions: Any) -> None:
         "train",
         "photographs -> weights",
         "Train a network on photographs that you may use for it. Each is varied --variants times (mirrored, in other light\n"
-        "and size), with features extracted anew. The weights carry a hash and the choices below. An unfinished run is kept\n"
-        "in FILE.unfinished/ with all variations, some 350 kB each.",
+        "and size), with few or many features extracted anew. The weights carry a hash and the choices below.\n"
+        "An unfinished run is kept in FILE.unfinished/ with all variations, some 450 kB each.",
         TRAIN_EXAMPLES,
     )
     train.add_argument("photos", type=Path, nargs="+", help="photographs or folders of them")

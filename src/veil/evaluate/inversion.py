@@ -34,7 +34,9 @@ RAW, DIRECT = "raw", "direct"
 ORDER = (RAW, "database", "clustering", DIRECT, "nearest")
 DIMS = (2, 4, 8, 16)
 
-# What an attack sees: the form of one image, and those of the others, lifted alike.
+COMPANIONS = 10
+
+# What an attack sees: the form of one image, and those of some others, lifted alike.
 Attack = Callable[[Subspaces, Sequence[Subspaces]], Estimates]
 Progress = Callable[[int, int], None]
 
@@ -110,10 +112,12 @@ def study(
     case: str,
     dims: Sequence[int] = DIMS,
     profile: Callable[[int], Profile] = paper,
+    companions: int = COMPANIONS,
     progress: Progress | None = None,
 ) -> list[Inverted]:
     """Every photograph raw, and for each m through each attack and direct inversion; `case` seeds the lifting.
 
+    An attack on one photograph also sees the subspaces of the `companions` that follow it, around the end of the list.
     Raises InputError for networks of another kind, or no photographs.
     """
     if not photographs or raw.kind != "raw" or (direct is not None and direct.kind != "subspaces"):
@@ -136,7 +140,7 @@ def study(
             for photograph in photographs
         ]
         for place, photograph in enumerate(photographs):
-            others = forms[:place] + forms[place + 1 :]
+            others = (forms[place + 1 :] + forms[:place])[:companions]
             for name, attack in attacks.items():
                 found.append(_attacked(photograph, name, raw, attack(forms[place], others), forms[place], codebook))
             if direct is not None:

@@ -13,7 +13,7 @@ from veil.chance import seeded
 from veil.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.extract.picture import picture
-from veil.extract.sift import extract_sift, sift_space
+from veil.extract.sift import SiftOptions, extract_sift, sift_space
 from veil.features import Features
 from veil.geometry.camera import guessed
 from veil.inversion.maps import KINDS, SIDE, Frame, Kind, SparseMap, points_map, subspaces_map, words_map
@@ -28,6 +28,8 @@ from veil.subset import SubsetMechanism
 SHORT_SIDE_PX = (256, 340)
 FINER = (1.0, 1.6)
 MOST_ENLARGED = 1.3
+# Half of the variations have the features of a picture twice as large: those of large photographs stand as close.
+FIRST_OCTAVES = (0, -1)
 BRIGHTNESS, GAMMA = (0.75, 1.25), (0.8, 1.25)
 
 
@@ -70,7 +72,7 @@ class Sight:
 
 
 def varied(rgb: UInt8[np.ndarray, "height width 3"], random: np.random.Generator) -> Example:
-    """Another picture of the same: mirrored or not, in other light, and of another size; features are extracted from it.
+    """Another picture of the same: mirrored or not, in other light, of another size; its features, few or many, are new.
 
     Raises InputError if it has no features.
     """
@@ -85,7 +87,8 @@ def varied(rgb: UInt8[np.ndarray, "height width 3"], random: np.random.Generator
     finer = min(short * random.uniform(*FINER), MOST_ENLARGED * min(source.size))
     seen = _resized(source, max(finer, short))
     shown = _resized(source, short)
-    features = extract_sift(picture(np.asarray(seen), {}, None))
+    options = SiftOptions(first_octave=int(random.choice(FIRST_OCTAVES)))
+    features = extract_sift(picture(np.asarray(seen), {}, None), options)
     scale = np.array([shown.width / seen.width, shown.height / seen.height], dtype=np.float32)
     camera = guessed(shown.width, shown.height)
     moved = replace(features, keypoints=features.keypoints * scale, camera=camera, scales=None, orientations=None)
