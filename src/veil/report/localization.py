@@ -36,10 +36,23 @@ def draw_localization(path: Path, rows: Sequence[Row], *, default: tuple[int, fl
         axes[1, column].set_xlabel(label)
     axes[0, 0].set_ylabel("localized within the strictest threshold, %")
     axes[1, 0].set_ylabel("inliers, median of the queries")
-    axes[0, 0].legend(fontsize=7, loc="lower right")
+    figure.legend(handles=_key([row.scene for row in rows]), loc="outside lower center", ncols=9, fontsize=9, frameon=False)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=120)
     pyplot.close(figure)
+
+
+def _key(scenes: Sequence[str]) -> list[Any]:
+    """A color for each scene, and what the markers and the thin lines are."""
+    from matplotlib.lines import Line2D
+
+    colors = zip(dict.fromkeys(scenes), _COLORS * len(scenes), strict=False)
+    styles = (("o-", "words"), ("x:", "words, mutual nearest neighbor"), ("s--", "words with lines"))
+    return [
+        *(Line2D([], [], color=color, linewidth=4, label=scene) for scene, color in colors),
+        *(Line2D([], [], color="black", marker=s[0], linestyle=s[1:], markersize=4, label=label) for s, label in styles),
+        Line2D([], [], color="black", linewidth=0.7, alpha=0.4, label="raw descriptors"),
+    ]
 
 
 def _panel(axis: Any, rows: Sequence[Row], name: str, fixed: dict[str, float], *, accepted: bool) -> None:
@@ -61,10 +74,7 @@ def _panel(axis: Any, rows: Sequence[Row], name: str, fixed: dict[str, float], *
                 continue
             x = [getattr(row.setting, name) for row in line]
             y = [100 * next(iter(row.localized.values())) if accepted else max(row.median_inliers, 0.5) for row in line]
-            label = {"o-": scene, "x:": f"{scene}, mutual nearest neighbor", "s--": f"{scene}, with lines"}[style]
-            axis.plot(
-                x, y, style, color=color, markersize=4, linewidth=1.2, label=label if form == "words" or accepted else None
-            )
+            axis.plot(x, y, style, color=color, markersize=4, linewidth=1.2)
         raw = [row for row in rows if row.scene == scene and row.setting.form == "raw"]
         for row in raw:
             level = 100 * next(iter(row.localized.values())) if accepted else row.median_inliers
