@@ -1,11 +1,12 @@
 """Time of a release of words as a ratio to faiss's exact search of the nearest words alone, in the same run.
 
-    python benchmarks/release.py [--features 2000] [--words 256000] [--sizes 1 16 64 256] [--epsilon 10]
+    python benchmarks/release.py [--features 2000] [--words 256000] [--sizes 1 2 16 64 256] [--epsilon 10]
 
 A release is `veil.privatize.subset.to_words`: unit vectors, nearest words, and one exact draw of the omega-subset mechanism a
 feature. The dictionary is of random SIFT-like words: an exact search takes as long among these as among centroids. Reading the
-dictionary, its unit vectors and its hash are not part of a release; they are paid once and printed. Words that are not the
-nearest, or a draw that breaks the form or the law of the mechanism, are not timed.
+dictionary, its unit vectors and its hash are not part of a release; they are paid once and printed. So are the bytes of the
+words on the wire, and their ratio to the entropy of uniformly random subsets. Words that are not the nearest, or a draw that
+breaks the form or the law of the mechanism, are not timed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from veil.features import Features
 from veil.files.codebooks import read_codebook, write_codebook
 from veil.privatize.subset import Worded, randomized, to_words
 from veil.subset import SubsetMechanism
+from veil.wire.packing import packed
 from worlds import features, generator, sift_like, unit
 
 
@@ -38,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=int, default=2000)
     parser.add_argument("--words", type=int, default=256_000)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1, 16, 64, 256], help="words sent for each feature")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1, 2, 16, 64, 256], help="words sent for each feature")
     parser.add_argument("--epsilon", type=float, default=10.0)
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
@@ -46,7 +48,10 @@ def main() -> int:
     with threadpool_limits(1):
         dictionary = _dictionary(arguments.words)
         print(f"{len(image)} features, epsilon {arguments.epsilon:g}, one thread, best of {arguments.repeats}")
-        print(f"{'sent':>5} {'search s':>9} {'release s':>10} {'ratio':>6} {'sampling s':>11} {'true word sent':>22}")
+        print(
+            f"{'sent':>5} {'search s':>9} {'release s':>10} {'ratio':>6} {'sampling s':>11} {'true word sent':>22} "
+            f"{'bytes sent':>11} {'x entropy':>9}"
+        )
         for size in arguments.sizes:
             mechanism = SubsetMechanism(words=arguments.words, epsilon=arguments.epsilon, m=size)
             if not _run(image, dictionary, mechanism, arguments.repeats):
@@ -92,10 +97,10 @@ def _run(image: Features, dictionary: Codebook, mechanism: SubsetMechanism, repe
         search.append(_time(lambda: faiss.knn(vectors, dictionary.words, 1, metric=faiss.METRIC_INNER_PRODUCT)))
         release.append(_time(lambda c=chance: to_words(image, mechanism=mechanism, dictionary=dictionary, chance=c)))
         sampling.append(_time(lambda c=chance: randomized(made.true_words, mechanism, c, contexts)))
-    share = float(_sends_truth(made).mean())
+    share, size = float(_sends_truth(made).mean()), len(packed(made.form.words, mechanism.words))
     print(
         f"{mechanism.m:5d} {min(search):9.3f} {min(release):10.3f} {min(release) / min(search):6.3f} {min(sampling):11.3f} "
-        f"{share:8.3f} (law {float(mechanism.truth):.3f})"
+        f"{share:8.3f} (law {float(mechanism.truth):.3f}) {size:11d} {size * 8 / (len(image) * mechanism.bits):9.3f}"
     )
     return True
 
