@@ -98,8 +98,10 @@ def test_results_follow_from_the_seed_alone() -> None:
     options = VertexOptions(restarts=1, steps=2, chunk_features=8)
     steps: list[tuple[int, int]] = []
     first = vertex_attack(form, seed=3, options=options, progress=lambda *done: steps.append(done))
-    again = vertex_attack(form, seed=3, options=replace(options, threads=2))
-    other = vertex_attack(form, seed=4, options=options)
+    again, other = (
+        vertex_attack(form, seed=3, options=replace(options, threads=2)),
+        vertex_attack(form, seed=4, options=options),
+    )
     assert steps == [(8, 30), (16, 30), (24, 30), (30, 30)]
     np.testing.assert_array_equal(first.points, again.points)
     assert np.abs(first.points - other.points).max() > 0.01
@@ -161,17 +163,11 @@ def test_known_decoys_are_passed_over() -> None:
     assert 15 <= blind.sum() <= 45
 
 
-def real_decoys(features_count: int, m: int) -> tuple[Subspaces, np.ndarray, np.ndarray]:
-    """All directions lead to undithered SIFT of the bundled pool."""
-    features = photograph(2, features_count)
-    profile = Profile(name="paper", strategy="adversarial", m=m, decoys="descriptors")
-    form = lifted(features, profile, case="lists")
-    return form, truth(features, form), bundled_decoys().words.astype(np.float64)
-
-
 def test_lists_hold_the_descriptor_and_its_decoys() -> None:
     """Planted truth: every entry is d or a word of the pool; most lists hold d and all their decoys that have enough zeros."""
-    form, expected, words = real_decoys(40, 2)
+    features, words = photograph(2, 40), bundled_decoys().words.astype(np.float64)
+    form = lifted(features, Profile(name="paper", strategy="adversarial", m=2, decoys="descriptors"), case="lists")
+    expected = truth(features, form)
     lists = vertex_lists(form, seed=8, options=VertexOptions(restarts=12))
     holds, entries = [], 0
     for candidates, d in zip(lists.candidates, expected, strict=True):
@@ -248,7 +244,7 @@ def test_the_hardened_profile_holds() -> None:
 
 
 def test_zeros_are_counted_as_planted() -> None:
-    """Golden values: the excess at the planted point and at a wrong vertex, and Eq. 8 by hand."""
+    """Golden values: the excess at the planted point and at a wrong vertex, and Eq. V4 by hand."""
     points = sparse("counted", 5, 20)
     where = flats(through("counted", points, 4))
     weighed = weigh(where, points + 1e-8)
@@ -288,19 +284,16 @@ def test_third_points_on_the_plane_of_sparse_decoys_are_no_entries() -> None:
     assert sum((entry.min(axis=0) < 1e-5).sum() for entry in distance if len(entry)) >= 80
 
 
-@pytest.mark.parametrize(("m", "share"), [(2, 0.94), (8, 0.801), (12, 0.704)])
-def test_reach_tells_what_is_needed(m: int, share: float) -> None:
-    form = through("reach", sparse("reach", 2, 20), m)
-    reach = vertex_reach(form)
-    assert reach.applies and reach.dimension == m and reach.share == pytest.approx(share)
+def test_reach_tells_what_is_needed() -> None:
+    """By hand: the table's entries and the mean of two; Eq. 4: 4 + 128 - 64 = 68."""
+    for m, share in [(2, 0.94), (8, 0.801), (12, 0.704)]:
+        form = through("reach", sparse("reach", 2, 20), m)
+        reach = vertex_reach(form)
+        assert reach.applies and reach.dimension == m and reach.share == pytest.approx(share)
     learned = vertex_reach(replace(form, space=replace(SIFT, descriptor="hardtfeat")))
     assert not learned.applies and learned.share == 0
-
-
-def test_reach_of_the_hardened_profile() -> None:
-    """Eq. 4: 4 + 128 - 64 = 68, and dither is mentioned."""
-    reach = vertex_reach(hardened_form(photograph(1, 2)), pca=bundled_codebook().require_pca())
-    assert reach.dimension == 68 and 0 < reach.share < 0.02 and "dither of 4" in reach.reason
+    hard = vertex_reach(hardened_form(photograph(1, 2)), pca=bundled_codebook().require_pca())
+    assert hard.dimension == 68 and 0 < hard.share < 0.02 and "dither of 4" in hard.reason
 
 
 def test_bad_input_is_refused() -> None:
@@ -322,8 +315,5 @@ def test_bad_input_is_refused() -> None:
     for spread in (-0.1, float("nan"), 9.0):
         with pytest.raises(RangeError, match="spread"):
             VertexOptions(spread=spread)
-
-
-def test_no_features_give_no_estimates() -> None:
-    form = through("none", sparse("none", 2, 20), 2).take(np.arange(0))
-    assert len(vertex_attack(form, seed=1)) == 0 and len(vertex_lists(form, seed=1)) == 0
+    nothing = form.take(np.arange(0))
+    assert len(vertex_attack(nothing, seed=1)) == 0 and len(vertex_lists(nothing, seed=1)) == 0

@@ -1,6 +1,6 @@
 """The vertex attack: a non-negative descriptor with many zeros is a degenerate vertex of its subspace (traps D14).
 
-No database and no training (docs/theory/hardened.md, Eq. 5-8). The attack minimizes random linear objectives over the
+No database and no training (docs/theory/hardened.md, Eq. V1-V4). The attack minimizes random linear objectives over the
 non-negative points of each subspace, reweights them towards the small coordinates of what it finds, and counts zeros.
 """
 
@@ -34,13 +34,13 @@ class VertexOptions:
 
     Each of up to `restarts` random objectives is followed by `steps - 1` reweighted ones, until a certificate is found. `floor`
     is added to a coordinate before its inverse becomes a weight, `spread` is the standard deviation of the weights' logarithm.
-    Defaults were tuned on photographs of ImageNet, lifted with m = 8 and 16. `chunk_features` bounds memory; the result
+    Defaults were tuned on photographs of ImageNet, plain (m = 8, 16) and hardened. `chunk_features` bounds memory; the result
     depends on it, but not on `threads`.
     """
 
     restarts: int = 100
     steps: int = 8
-    floor: float = 0.03
+    floor: float = 0.06
     spread: float = 1.0
     chunk_features: int = 256
     threads: int = 1
@@ -96,7 +96,7 @@ def vertex_attack(
 
     `pca` is the public compression of the form's space, which must be given where there is one. `decoys` are the words that the
     attacker knows decoys to be from, unit vectors before dither and PCA: a vertex at a word is passed over. A vertex is
-    certified if Eq. 8 rules chance out: then it is one of the points that made the subspace. As a sparse decoy is one too,
+    certified if Eq. V4 rules chance out: then it is one of the points that made the subspace. As a sparse decoy is one too,
     nothing is certified where `decoys` is None; give no words, shape (0, n), for subspaces that have no decoys.
     Raises InputError where PCA, decoys and form do not fit.
     """
@@ -151,7 +151,7 @@ def _searched(
 
     def run(item: tuple[int, np.ndarray]) -> Search:
         number, rows = item
-        search = Search(flats(form.take(rows), pca), words, wanted)
+        search = Search(flats(form.take(rows), pca), words, wanted, pca)
         search.run(
             np.random.default_rng([seed, number]),
             restarts=options.restarts,

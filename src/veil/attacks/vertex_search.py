@@ -19,14 +19,14 @@ U8_STEP = 1 / 512
 BOX = 1.5
 # A coordinate counts as zero below ZERO times its rounding noise. LOOSE times that is worth a closer look at a vertex.
 ZERO, LOOSE, LOOSE_MAX = 20.0, 50.0, 2e-3
-# A certificate asks for so many more zeros than m, and for at most so many expected false claims about a feature (Eq. 8).
+# A certificate asks for so many more zeros than m, and for at most so many expected false claims about a feature (Eq. V4).
 LEAST_EXCESS, MAX_FALSE = 3, 1e-9
-# Upper bounds for the density of a wrong vertex's coordinate near 0, and of its length near 1 (Eq. 8).
+# Upper bounds for the density of a wrong vertex's coordinate near 0, and of its length near 1 (Eq. V4).
 COORDINATE_DENSITY, LENGTH_DENSITY = 40.0, 10.0
 # Leverage from which on a zero is taken to be alone in what it determines: float16 leaves 1 - 1e-6.
 ALONE = 1 - 1e-4
-# Two points nearer than this are one: float32 leaves 1e-7, float16 some 1e-4.
-SAME = 1e-3
+# Two points nearer than this, or than so many times the rounding noise, are one: float32 leaves 1e-7, float16 up to 2e-3.
+SAME, SAME_NOISES = 1e-3, 500.0
 # Behind dither: an error of length that costs as much as a zero.
 LENGTH_PRICE = 0.01
 
@@ -57,6 +57,11 @@ class Flats:
     def zero(self) -> float:
         """Below this a coordinate counts as zero."""
         return ZERO * self.noise
+
+    @property
+    def same(self) -> float:
+        """Points that are nearer to each other than this are one point."""
+        return max(SAME, SAME_NOISES * self.noise)
 
     def take(self, rows: np.ndarray) -> Flats:
         """The flats of `rows` (indices or a mask)."""
@@ -92,7 +97,7 @@ def flats(form: Subspaces, pca: Pca | None = None) -> Flats:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Weighed:
-    """Polished points, how many zeros more than m they have, and their evidence: Eq. 8, or a mere score behind dither."""
+    """Polished points, how many zeros more than m they have, and their evidence: Eq. V4, or a mere score behind dither."""
 
     points: Float64[np.ndarray, "_ _"]
     excess: Int64[np.ndarray, "_"]
@@ -122,14 +127,14 @@ def _weigh_exact(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> Weigh
 def evidence(
     part: Flats, points: Float64[np.ndarray, "flats n"], excess: Int64[np.ndarray, "flats"]
 ) -> Float64[np.ndarray, "flats"]:
-    """-log10 of the chance that a wrong vertex has so many zeros too many and a length so near to 1 (Eq. 8)."""
+    """-log10 of the chance that a wrong vertex has so many zeros too many and a length so near to 1 (Eq. V4)."""
     expected = 2 * part.n * part.zero * COORDINATE_DENSITY
     chance = 2 * LENGTH_DENSITY * (np.abs(np.linalg.norm(points, axis=1) - 1) + 3 * part.zero)
     return (gammaln(excess + 1.0) - excess * math.log(expected) - np.log(np.minimum(chance, 1))) / math.log(10)
 
 
 def independent_excess(normals: Float64[np.ndarray, "m zeros"], most: int = 24) -> int:
-    """How many zeros may go before the others no longer determine a point; no more than `most` are tried (Eq. 7).
+    """How many zeros may go before the others no longer determine a point; no more than `most` are tried (Eq. V3).
 
     Sparse decoys share zeros with the descriptor. Such zeros hold on whole faces and say nothing about one point of them. The
     zero that matters most, by its leverage, goes first: at leverage 1 the others do not determine the point.
@@ -159,19 +164,23 @@ def _weigh_dithered(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> We
 class Search:
     """The state of a search in some flats: the best point of each, proved points, and decoys that were met."""
 
-    def __init__(self, where: Flats, words: Float64[np.ndarray, "words n"], wanted: int) -> None:
+    def __init__(self, where: Flats, words: Float64[np.ndarray, "words n"], wanted: int, pca: Pca | None = None) -> None:
         count = len(where.origin)
-        self.flats, self.words, self.wanted = where, words, wanted
+        self.flats, self.wanted = where, wanted
+        self.axes = None if pca is None else pca.axes.astype(np.float64)
+        self.words = self._place(words)
+        self.squared = np.square(self.words).sum(axis=1)
         self.points = np.full((count, where.n), np.nan)
         self.evidence = np.full(count, -np.inf)
         self.visited = np.zeros(count, dtype=np.int64)
         self.proved: list[list[tuple[float, np.ndarray]]] = [[] for _ in range(count)]
         self.met: list[list[np.ndarray]] = [[] for _ in range(count)]
-        # Decoys lie this near to their words; behind dither, to where it moves them on average.
-        self.radius = SAME + 2 * where.dither * math.sqrt(where.n / 12)
+        # Decoys lie this near to their words; behind dither, to where it moves them on average, and estimates behind a PCA
+        # are rougher.
+        self.radius = where.same + (2 if pca is None else 4) * where.dither * math.sqrt(where.n / 12)
 
     def run(self, rng: np.random.Generator, *, restarts: int, steps: int, floor: float, spread: float) -> None:
-        """Noisy reweighted l1: weights push the next objective towards the coordinates that are small already."""
+        """Noisy reweighted l1 (Eq. V1): weights push the next objective towards coordinates that are small already."""
         active, part = np.arange(len(self.points)), self.flats
         for step in range(restarts * steps):
             if step % steps == 0:
@@ -236,21 +245,28 @@ class Search:
                 self.proved[row].append((value, point))
 
     def _proof(self, active: np.ndarray, weighed: Weighed) -> Bool[np.ndarray, "active"]:
-        """Eq. 8 for all vertices visited so far; and unit length, which every descriptor and decoy has."""
+        """Eq. V4 for all vertices visited so far; and unit length, which every descriptor and decoy has."""
         if self.flats.dither > 0:
             return np.zeros(len(active), dtype=bool)
-        unit = np.abs(np.linalg.norm(weighed.points, axis=1) - 1) < SAME
+        unit = np.abs(np.linalg.norm(weighed.points, axis=1) - 1) < self.flats.same
         sure = weighed.evidence - np.log10(self.visited[active]) >= -math.log10(MAX_FALSE)
         return unit & sure & (weighed.excess >= LEAST_EXCESS)
 
     def _knows(self, row: int, point: Float64[np.ndarray, "n"]) -> bool:
         """Whether the point is a decoy that was met, or proved before."""
-        return _holds(self.met[row], point, self.radius) or _holds([other for _, other in self.proved[row]], point, SAME)
+        decoys = [self._place(decoy) for decoy in self.met[row]]
+        known = [other for _, other in self.proved[row]]
+        return _holds(decoys, self._place(point), self.radius) or _holds(known, point, self.flats.same)
+
+    def _place(self, points: Float64[np.ndarray, "*points n"]) -> Float64[np.ndarray, "*points k"]:
+        """Where points are compared with words: what a PCA dropped is only guessed."""
+        return points if self.axes is None else points @ self.axes.T
 
     def _at_words(self, points: Float64[np.ndarray, "points n"]) -> Bool[np.ndarray, "points"]:
         if len(self.words) == 0 or len(points) == 0:
             return np.zeros(len(points), dtype=bool)
-        squared = np.square(points).sum(axis=1) + 1 - 2 * (points @ self.words.T).max(axis=1)
+        places = self._place(points)
+        squared = (self.squared - 2 * places @ self.words.T).min(axis=1) + np.square(places).sum(axis=1)
         return squared < self.radius**2
 
 

@@ -76,7 +76,7 @@ def _minimize_all(origin, basis, objective, box, limit, coefficients, status, bo
 
 @compiled
 def _start(origin, basis, objective, box, columns, values, prices, names, row_names):  # type: ignore[no-untyped-def]
-    """The dictionary of the corner: slacks = values + s columns; s_i >= 0 is the distance from side i of the box (Eq. 6)."""
+    """The dictionary of the corner: slacks = values + s columns; s_i >= 0 is the distance from side i of the box (Eq. V2)."""
     m, n = basis.shape
     values[:] = origin
     for i in range(m):
