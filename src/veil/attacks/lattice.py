@@ -35,8 +35,9 @@ from veil.space import Space
 
 # Fixed point: the lattice of Eq. 1 is scaled by this before it is rounded to integers.
 FRACTION = 16
-# A coordinate of what is called an integer vector is at most this far (steps) from the span.
-GRAIN = 0.25
+# A coordinate of what is called an integer vector is at most so far (steps) from the span: the first, or four times the noise,
+# but never so far that the next integer is nearer.
+GRAIN, GRAIN_MOST = 0.25, 0.45
 # Features that are reduced in one call, after which progress is reported.
 CHUNK = 16
 
@@ -47,11 +48,12 @@ class LatticeOptions:
 
     `length_steps` is |u| where it is known, within `length_slack_steps` (COLMAP: 512, as rounding leaves it), else None.
     Beside one pivot for each dimension of the span the lattice has `equations_per_dimension` equations for each, within
-    `min_equations` and `max_equations`, in a first round of LLL; what it leaves open gets a second round with twice as many and
-    BKZ with blocks of `block` rows for `tours` tours (0: no second round), unless noise that is known of (number format,
-    declared dither) is beyond Eq. 2 and `beyond_reach` is not set. `max_scale` bounds kappa of Eq. 1. A list holds vectors up
-    to `reach` times the known length, or the longest row found. `max_false_claims` bounds the chance of one false certificate
-    among all integer vectors.
+    `min_equations` and `max_equations`, in a first round of LLL. What it leaves open gets a second round with twice as many and
+    BKZ with blocks of `block` rows for `tours` tours (0: no second round), and that where nothing was found a third with four
+    times as many, unless the noise is beyond Eq. 2 and `beyond_reach` is not set. Noise is that of the number format, of a
+    declared dither, and `noise_steps` (root mean square) beyond these. `max_scale` bounds kappa of Eq. 1. A list holds vectors
+    up to `reach` times the known length, or the longest row found. `max_false_claims` bounds the chance of one false
+    certificate among all integer vectors.
     """
 
     length_steps: float | None = LENGTH_STEPS
@@ -63,6 +65,7 @@ class LatticeOptions:
     block: int = 20
     tours: int = 8
     beyond_reach: bool = False
+    noise_steps: float = 0.0
     max_scale: float = 2.0**20
     reach: float = 1.2
     max_false_claims: float = 1e-9
@@ -77,6 +80,7 @@ class LatticeOptions:
             ("max_equations", 1, 4096),
             ("block", 2, 40),
             ("tours", 0, 1000),
+            ("noise_steps", 0, 64),
             ("max_scale", 1, 2.0**24),
             ("reach", 1, 4),
             ("max_false_claims", 1e-300, 1),
@@ -176,9 +180,9 @@ def _search(
     if words is not None and words.shape[1:] != (dim,):
         raise InputError(f"words must have shape (words, {dim}), got {words.shape}")
     length = options.length_steps or LENGTH_STEPS
-    noise = release_noise(form, length_steps=length)
-    known = math.hypot(noise, form.space.dither_steps / math.sqrt(12))
-    reachable = known < identifiable_noise(span - 1, dim, length_steps=length)
+    declared = form.space.dither_steps / math.sqrt(12)
+    noise = math.hypot(release_noise(form, length_steps=length), declared, options.noise_steps)
+    reachable = noise < identifiable_noise(span - 1, dim, length_steps=length)
     tours = options.tours if reachable or options.beyond_reach else 0
     chunks = [np.arange(start, min(start + CHUNK, len(form))) for start in range(0, len(form), CHUNK)]
 
@@ -201,10 +205,11 @@ def _search_chunk(
     equations = math.ceil(options.equations_per_dimension * span)
     equations = max(options.min_equations, min(equations, options.max_equations))
     found = _round(chunk, noise, min(dim, span + equations), options, tours=0)
-    open_ = np.flatnonzero([not (each.complete and len(each.vectors)) for each in found])
-    if tours and len(open_):
+    for more in (2, 4) if tours else ():
+        # Nothing is gained by more rows where a list was found that is only not proved to be all.
+        open_ = np.flatnonzero([not len(each.vectors) or (more == 2 and not each.complete) for each in found])
         rest = Spans(chunk.axes[open_], chunk.height[open_])
-        again = _round(rest, noise, min(dim, span + 2 * equations), options, tours=tours)
+        again = _round(rest, noise, min(dim, span + more * equations), options, tours=tours) if len(open_) else []
         for row, each in zip(open_.tolist(), again, strict=True):
             if len(each.vectors) >= len(found[row].vectors):
                 found[row] = each
@@ -231,13 +236,14 @@ def _round(chunk: Spans, noise: float, rows: int, options: LatticeOptions, *, to
 class _Lattice(NamedTuple):
     """Eq. 1 in fixed point: u = u_p `extend`, and u is at most `stretch` |u| long in it.
 
-    `tol` is the relative error of lengths t that the noise leaves, ten times over.
+    `tol` is the relative error of lengths t that the noise leaves, ten times over; `grain` that of coordinates, in steps.
     """
 
     basis: Int64[np.ndarray, "rows rows"]
     extend: Float64[np.ndarray, "span dim"]
     stretch: float
     tol: float
+    grain: float
 
 
 def _lattice(axes: Float64[np.ndarray, "span dim"], noise: float, rows: int, options: LatticeOptions) -> _Lattice:
@@ -258,7 +264,8 @@ def _lattice(axes: Float64[np.ndarray, "span dim"], noise: float, rows: int, opt
     # Per unit of |u|: twice sigma on all equations together, and what rounding adds to each.
     tail = 2 / length * float(np.linalg.norm(scale * amplified[others])) + math.sqrt(rows - span) / 2
     tol = 10 * noise * math.sqrt(dim) / length
-    return _Lattice(basis=basis, extend=extend, stretch=math.hypot(FRACTION, tail), tol=tol)
+    grain = min(GRAIN_MOST, max(GRAIN, 4 * noise))
+    return _Lattice(basis=basis, extend=extend, stretch=math.hypot(FRACTION, tail), tol=tol, grain=grain)
 
 
 def _read(
@@ -274,7 +281,7 @@ def _read(
     apart = vectors - vectors @ axes.T @ axes
     claims = log_false_claims(np.linalg.norm(vectors, axis=1), np.linalg.norm(apart, axis=1), span=span, dim=dim)
     # Next to an integer vector in the span others are less than a step off, which by themselves would be unlikely as well.
-    claims[np.abs(apart).max(axis=1) > GRAIN] = np.inf
+    claims[np.abs(apart).max(axis=1) > lattice.grain] = np.inf
     sure = independent_rows(vectors, claims <= math.log(options.max_false_claims))
     if not len(sure):
         return _Found(np.zeros((0, dim), dtype=np.int64), False)
