@@ -12,7 +12,7 @@ from veil.attacks.attack import Estimates, undecided
 from veil.attacks.word_pairs import NeighborModel
 from veil.audit import lifted, lined, worded
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress
-from veil.audit.finding import Finding
+from veil.audit.finding import WITHIN, Finding
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
 from veil.audit.truth import Truth
 from veil.codebook import Codebook
@@ -72,7 +72,11 @@ def _attempts(
         rows = effort.rows(len(message), name)
         tried += list(lifted.attempts(message.form, rows, knowledge, effort, progress))
     if isinstance(message, LineUpload):
-        tried += list(lined.attempts(message, _best_descriptors(message, tried), knowledge.others, progress))
+        tried += list(
+            lined.attempts(
+                message, _best_descriptors(message, tried), lifted.pca_of(message.form, knowledge), knowledge.others, progress
+            )
+        )
     return [*tried, lined.order_attempt(message, effort)]
 
 
@@ -134,7 +138,8 @@ def _finding(tried: Sequence[tuple[Examined, Attempt]], examined: Sequence[Exami
         words = dictionary.nearest(target.astype(np.float32))
         return replace(finding, score=score_words(estimates, named, words, target))
     originals = np.concatenate([item.truth.descriptors for item in examined if item.truth is not None])
-    return replace(finding, score=score_descriptors(estimates, target, originals))
+    certain = WITHIN[1] if any(item.message.form.space.dither_steps for item, _ in ran) else WITHIN[0]
+    return replace(finding, score=score_descriptors(estimates, target, originals, certain_within=certain))
 
 
 def _estimates(item: Examined, attempt: Attempt) -> Estimates:

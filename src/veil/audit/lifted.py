@@ -21,7 +21,7 @@ from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress, timed
 from veil.codebook import Pca
 from veil.errors import VeilError
-from veil.forms import Points, Subspaces
+from veil.forms import Points, Released, Subspaces
 from veil.wire.message import Message
 
 NOTHING = "nothing but the release"
@@ -63,8 +63,7 @@ class _Case:
     @cached_property
     def pca(self) -> Pca | None:
         """The public compression, if the form is behind one."""
-        book = self.knowledge.codebook
-        return book.require_pca() if self.form.space.codebook and book is not None else None
+        return pca_of(self.form, self.knowledge)
 
     @cached_property
     def database(self) -> Points:
@@ -87,6 +86,12 @@ class _Case:
         """Within this, two subspaces count as meeting in a decoy: rounding, or two draws of a dither."""
         dither = self.form.space.dither_steps
         return max(2e-3, DITHER_ROOM * np.sqrt(self.form.space.dim / 6) * dither / 512)
+
+
+def pca_of(form: Released, knowledge: Knowledge) -> Pca | None:
+    """The PCA that a form's descriptors went through, if any and if it is known."""
+    book = knowledge.codebook
+    return book.pca if form.space.codebook and book is not None else None
 
 
 def attempts(form: Subspaces, rows: np.ndarray, knowledge: Knowledge, effort: Effort, progress: Progress) -> Iterator[Attempt]:

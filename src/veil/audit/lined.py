@@ -14,6 +14,7 @@ from veil.attacks.repeat import pair_releases, repeat_positions
 from veil.attacks.twins import twins
 from veil.audit.attempt import Attempt, Effort, Progress, timed
 from veil.audit.lifted import NOTHING, REPEATS
+from veil.codebook import Pca
 from veil.errors import InputError
 from veil.forms import Subspaces
 from veil.wire.message import LineUpload, Message
@@ -46,10 +47,12 @@ def order_attempt(message: Message, effort: Effort) -> Attempt:
 def attempts(
     message: LineUpload,
     descriptors: Estimates | None,
+    pca: Pca | None,
     others: Mapping[str, Message],
     progress: Progress,
 ) -> Iterator[Attempt]:
-    """Attacks on the positions of all lines. `descriptors` are estimates of all descriptors, where another attack has some."""
+    """Attacks on the positions of all lines. `descriptors` are estimates of all descriptors, where another attack has some; `pca`
+    is what they went through."""
     rows = np.arange(len(message))
     progress("line density")
     with timed() as clock:
@@ -64,7 +67,9 @@ def attempts(
         yield Attempt(attack="line neighbors", family="positions", assumes=assumes, unit="px", skipped=why)
     else:
         with timed() as clock:
-            found = neighbor_positions(message.lines, twins(descriptors.points), camera=message.camera)
+            found = neighbor_positions(
+                message.lines, twins(_histograms(descriptors.points, message, pca)), camera=message.camera
+            )
         yield Attempt(
             attack="line neighbors",
             family="positions",
@@ -76,6 +81,12 @@ def attempts(
             notes=("neighbors are features at one place, told by their descriptors; others would be near misses",),
         )
     yield from _repeats(message, others, progress)
+
+
+def _histograms(points: np.ndarray, message: Message, pca: Pca | None) -> np.ndarray:
+    """Descriptors as the histograms they were: before the PCA, and before the root of RootSIFT."""
+    undone = points if pca is None else pca.mean + points @ pca.axes.astype(np.float64)
+    return np.square(undone) if message.form.space.normalization == "L1_ROOT" else undone
 
 
 def _repeats(message: LineUpload, others: Mapping[str, Message], progress: Progress) -> Iterator[Attempt]:
