@@ -279,7 +279,7 @@ def test_spans_tell_points_from_multiples() -> None:
 
 
 def test_the_bound_on_false_claims_holds_and_is_no_wider_than_derived() -> None:
-    """Enumeration: integer vectors within R of a random span, counted, against their expectation and its bound (Eq. 6-7)."""
+    """Enumeration: integer vectors within R of a random span, counted, against their expectation and its bound (Eq. G2-G3)."""
     dim, span, length, sine = 5, 2, 4.0, 0.3
     box = np.array(list(itertools.product(range(-4, 5), repeat=dim)), dtype=np.float64)
     inside = box[(np.linalg.norm(box, axis=1) <= length) & box.any(axis=1)]

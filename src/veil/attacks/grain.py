@@ -1,6 +1,6 @@
 """Integer vectors near a subspace: how much noise leaves one identifiable, and how unlikely one is by chance.
 
-Code of docs/theory/hardened.md, Eq. 2 and 5-7; the search itself is in `veil.attacks.lattice`.
+Code of docs/theory/hardened.md, Eq. 2 and G1-G3; the search itself is in `veil.attacks.lattice`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def identifiable_noise(m_eff: int, dim: int, *, length_steps: float = LENGTH_STE
 
 
 def release_noise(form: Subspaces, *, length_steps: float = LENGTH_STEPS) -> float:
-    """Noise (steps, root mean square) that the release's number format alone puts on a coordinate (Eq. 5).
+    """Noise (steps, root mean square) that the release's number format alone puts on a coordinate (Eq. G1).
 
     float16 if every value is a number of half precision, else float32.
     """
@@ -85,7 +85,7 @@ def spans(form: Subspaces, pca: Pca | None = None) -> Spans:
 def log_false_claims(
     lengths: Float64[np.ndarray, "vectors"], distances: Float64[np.ndarray, "vectors"], *, span: int, dim: int
 ) -> Float64[np.ndarray, "vectors"]:
-    """Logarithm of Eq. 7: a bound on the expected number of integer vectors that are, by chance, as short and as near.
+    """Logarithm of Eq. G3 times the levels: it bounds how many integer vectors are expected to be as short and near by chance.
 
     Chance is a uniformly random linear `span`-dimensional subspace of R^dim; `distances` are those of vectors of such `lengths`
     from it. Claiming only where the bound is below tau is wrong with probability at most tau in all, however many are tried.

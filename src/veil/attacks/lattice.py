@@ -1,6 +1,6 @@
 """The lattice attack: a descriptor that was once stored in 8 bits is a short integer vector in the span of its subspace.
 
-Needs no database and no training, and certifies its own success (traps D14; docs/theory/hardened.md, Eq. 1, 2 and 5-9). Where
+Needs no database and no training, and certifies its own success (traps D14; docs/theory/hardened.md, Eq. 1, 2 and G1-G4). Where
 decoys are integers as well it lists them all. Rows, blocks and scales were tuned on photographs of `imagenet_sample`; the
 certificate has nothing to tune.
 """
@@ -251,7 +251,7 @@ def _lattice(axes: Float64[np.ndarray, "span dim"], noise: float, rows: int, opt
     length = options.length_steps or LENGTH_STEPS
     order = qr(axes, mode="r", pivoting=True)[1]  # the first `span` columns are well conditioned
     extend = np.linalg.solve(axes[:, order[:span]], axes)
-    # An equation is worth the less the more it amplifies the noise of the pivots (Eq. 5).
+    # An equation is worth the less the more it amplifies the noise of the pivots (Eq. G1).
     amplified = noise * np.sqrt(1 + np.square(extend).sum(axis=0))
     others = order[span:][np.argsort(amplified[order[span:]], kind="stable")][: rows - span]
     room = entry_limit(rows, rows) / (2 * FRACTION * max(1.0, float(np.abs(extend).max())))
@@ -289,7 +289,7 @@ def _read(
     longest = float(np.linalg.norm(integers, axis=1).max())
     short, all_short = short_vectors(integers, options.reach * (options.length_steps or longest))
     kept = _over_unit_points(short, axes, height, lattice.tol, options)
-    # Eq. 9: the rows found come first, and the rest of the lattice holds nothing so short.
+    # Eq. G4: the rows found come first, and the rest of the lattice holds nothing so short.
     wanted = options.length_steps + options.length_slack_steps if options.length_steps else options.reach * longest
     alone = sure[-1] == len(sure) - 1 and none_beyond(basis, len(sure), lattice.stretch * wanted)
     return _Found(kept, bool(alone) and all_short)
