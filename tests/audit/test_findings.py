@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veil.attacks.attack import Estimates, Lists
-from veil.audit.finding import Finding, Score
+from veil.audit.finding import Family, Finding, Score
 from veil.audit.intervals import share_interval
 from veil.audit.policy import Breach, breaches, parse_policy, parse_rule
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
@@ -83,7 +83,7 @@ def test_the_oracle_picks_the_nearest_candidate() -> None:
     assert picked.decided.tolist() == [True, True, False, True, True]
 
 
-def finding(attack: str, family: str, recovered: int, *, total: int = 100, **other) -> Finding:  # type: ignore[no-untyped-def]
+def finding(attack: str, family: Family, recovered: int, *, total: int = 100, **other) -> Finding:
     errors = np.where(np.arange(total) < recovered, 0.05, 0.9)
     within = {limit: share(int((errors < limit).sum()), total) for limit in (0.02, 0.1, 0.4, 0.6)}
     score = Score(
@@ -98,7 +98,7 @@ def finding(attack: str, family: str, recovered: int, *, total: int = 100, **oth
     )
     return Finding(
         attack=attack,
-        family=family,  # type: ignore[arg-type]
+        family=family,
         assumes="nothing but the release",
         features=total,
         certified=share(0, total),

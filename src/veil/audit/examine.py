@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -55,11 +56,14 @@ def examine(
     found = []
     for name, message in releases.items():
         others = {other: item for other, item in releases.items() if other != name} | dict(knowledge.others)
-        tried = _attempts(
-            message, name, replace(knowledge, others=others), each, model, lambda step, n=name: progress(f"{n} {step}")
-        )  # type: ignore[misc]
+        known = replace(knowledge, others=others)
+        tried = _attempts(message, name, known, each, model, partial(_named, progress, name))
         found.append(Examined(name=name, message=message, attempts=tuple(tried), truth=truths.get(name)))
     return found
+
+
+def _named(progress: Progress, name: str, step: str) -> None:
+    progress(f"{name} {step}")
 
 
 def _attempts(

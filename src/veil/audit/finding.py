@@ -94,10 +94,10 @@ class Finding:
         """The stable record of docs/reference/json.md."""
         score = self.score
         descriptors = score is not None and score.unit != "px"
-        within = {f"within_{limit:g}": None for limit in WITHIN}
+        within: dict[str, float | None] = {f"within_{limit:g}": None for limit in WITHIN}
         intervals: dict[str, list[float]] = {}
         if score is not None and descriptors:
-            within |= {f"within_{limit:g}": share.value for limit, share in score.within.items()}  # type: ignore[dict-item]
+            within |= {f"within_{limit:g}": share.value for limit, share in score.within.items()}
         if score is not None:
             ending = "" if descriptors else "px"
             named = {f"within_{limit:g}{ending}": share for limit, share in score.within.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from veil.attacks.nearest import entries, nearest_lists, nearest_neighbor
 from veil.attacks.repeat import RepeatOptions, pair_releases, repeat_descriptors
 from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress, timed
+from veil.audit.finding import Family
 from veil.codebook import Pca
 from veil.errors import VeilError
 from veil.forms import Points, Released, Subspaces
@@ -110,7 +111,7 @@ def attempts(form: Subspaces, rows: np.ndarray, knowledge: Knowledge, effort: Ef
             yield Attempt(attack=name, family=_FAMILY[name], assumes=NOTHING, skipped=str(error))
 
 
-_FAMILY = {
+_FAMILY: dict[str, Family] = {
     "lattice": "structural",
     "vertex": "structural",
     "nearest": "distribution",
@@ -283,9 +284,9 @@ def _more_confident(best: Estimates, found: Estimates, rows: np.ndarray) -> Esti
     return Estimates(points=points, confidence=confidence, certified=certified)
 
 
-def _same_kind(form: Subspaces, others: Sequence[Message] | object) -> list[Subspaces]:
+def _same_kind(form: Subspaces, others: Iterable[Message]) -> list[Subspaces]:
     """Subspaces of other releases in the same space and of the same dimension."""
-    forms = [message.form for message in others]  # type: ignore[attr-defined]
+    forms = [message.form for message in others]
     return [other for other in forms if isinstance(other, Subspaces) and other.space == form.space and other.m == form.m]
 
 

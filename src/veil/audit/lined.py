@@ -51,8 +51,8 @@ def attempts(
     others: Mapping[str, Message],
     progress: Progress,
 ) -> Iterator[Attempt]:
-    """Attacks on the positions of all lines. `descriptors` are estimates of all descriptors, where another attack has some; `pca`
-    is what they went through."""
+    """Attacks on the positions of all lines. `descriptors` are estimates of all descriptors, where another attack has some, and
+    `pca` is what they went through."""
     rows = np.arange(len(message))
     progress("line density")
     with timed() as clock:

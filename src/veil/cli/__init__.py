@@ -29,7 +29,8 @@ examples:
   veil localize map/ upload/3f2a....veil       on the server: a pose, or a reason why there is none
   veil audit upload/ --images features.h5      what the server can see: every known attack on your own upload
 
-exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no pose or gravity was found, 4 an audit broke a rule
+exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no pose or gravity found,
+4 an audit broke a rule
 """
 
 

@@ -13,21 +13,24 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.attacks.attack import Estimates
-from veil.attacks.database import database_attack
+from veil.attacks.database import GapOptions, database_attack
+from veil.attacks.intersection import intersection_attack
 from veil.attacks.lattice import lattice_attack
 from veil.attacks.nearest import entries, nearest_neighbor
-from veil.attacks.vertex import vertex_attack
+from veil.attacks.vertex import VertexOptions, vertex_attack
 from veil.audit.score import share
 from veil.audit.truth import in_space
 from veil.chance import seeded
 from veil.codebook import Codebook, fit_pca
-from veil.evaluate.homographies import Case, ImageSequence, evaluate
+from veil.evaluate.homographies import Case, Distance, ImageSequence, evaluate
 from veil.features import Features, unit_length
 from veil.forms import Subspaces
 from veil.privatize.profile import Profile, Strategy, hardened, paper
 from veil.privatize.subspace import lift
 
 WITHIN = (0.1, 0.4)
+DISTANCES: tuple[Distance, ...] = ("p2s", "s2s")
+STRUCTURAL = ("lattice", "vertex")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,23 +148,48 @@ def released(features: Features, defense: Defense, codebook: Codebook, pools: Po
     return replace(form, origin=form.origin.astype(dtype).astype(np.float32), basis=form.basis.astype(dtype).astype(np.float32))
 
 
-def recoveries(victims: Sequence[Features], defense: Defense, codebook: Codebook, pools: Pools, *, case: str) -> list[Recovery]:
-    """Every attack of the table on all features of `victims`, photograph by photograph."""
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How many features structural attacks are tried on behind a PCA, where they search a hundred times as long, and the vertex
+    attack's restarts there (its default elsewhere)."""
+
+    structural: int = 200
+    restarts: int = 20
+    threads: int = 1
+
+
+def recoveries(
+    victims: Sequence[Features], defense: Defense, codebook: Codebook, pools: Pools, *, case: str, effort: Effort
+) -> list[Recovery]:
+    """Every attack of the table on the features of `victims`, photograph by photograph."""
     forms = [released(item, defense, codebook, pools, f"{case} {k}") for k, item in enumerate(victims)]
     truths = [in_space(item, form.space, codebook) for item, form in zip(victims, forms, strict=True)]
     pca = codebook.require_pca() if defense.reduced is not None else None
     space = forms[0].space
+    restarts = VertexOptions().restarts if pca is None else effort.restarts
+    vertex = VertexOptions(restarts=restarts, threads=effort.threads)
     theirs = entries(pools.database, space, codebook=codebook)
     pool = pools.decoys if defense.profile.decoys == "descriptors" else codebook
     ours = entries(pool, space, codebook=codebook)
-    attacks: dict[str, Callable[[Subspaces], Estimates]] = {
-        "lattice": lambda form: lattice_attack(form, pca=pca),
-        "vertex": lambda form: vertex_attack(form, seed=0, pca=pca),
-        "nearest": lambda form: nearest_neighbor(form, theirs),
-        "database, secret pool": lambda form: database_attack(form, theirs, theirs, decoy_count=defense.profile.decoy_count),
-        "database, public pool": lambda form: database_attack(form, ours, theirs, decoy_count=defense.profile.decoy_count),
+    # What every attacker knows of decoys: centroids are public with the codebook, a pool of real ones is not.
+    public = None if defense.profile.decoys == "descriptors" else codebook.words
+    gap = GapOptions(counts=(defense.profile.decoy_count,))
+    others = {k: [other for other in forms if other is not form] for k, form in enumerate(forms)}
+    attacks: dict[str, Callable[[int, Subspaces], Estimates]] = {
+        "lattice": lambda k, form: lattice_attack(form, pca=pca, threads=effort.threads),
+        "vertex": lambda k, form: vertex_attack(form, seed=0, pca=pca, decoys=public, options=vertex),
+        "nearest": lambda k, form: nearest_neighbor(form, theirs),
+        "intersection, secret pool": lambda k, form: intersection_attack(form, theirs, others[k])[0],
+        "database, public pool": lambda k, form: database_attack(form, ours, gap=gap)[0],
     }
-    return [_recovery(name, [attack(form) for form in forms], truths) for name, attack in attacks.items()]
+    limited = effort.structural if defense.reduced is not None else None
+    found = []
+    for name, attack in attacks.items():
+        few = limited if name in STRUCTURAL else None
+        rows = [np.arange(len(form))[: None if few is None else -(-few // len(forms))] for form in forms]
+        estimates = [attack(k, form.take(part)) for k, (form, part) in enumerate(zip(forms, rows, strict=True))]
+        found.append(_recovery(name, estimates, [truth[part] for truth, part in zip(truths, rows, strict=True)]))
+    return found
 
 
 def _recovery(name: str, estimates: Sequence[Estimates], truths: Sequence[np.ndarray]) -> Recovery:
@@ -183,6 +211,7 @@ def study(
     pools: Pools,
     defenses: Sequence[Defense],
     *,
+    effort: Effort | None = None,
     workers: int = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Row]:
@@ -190,10 +219,10 @@ def study(
     rows = []
     for done, defense in enumerate(defenses):
         codebook = codebook_for(defense, pools)
-        cases = [Case(profile=None, distance="point"), *(Case(profile=defense.profile, distance=d) for d in ("p2s", "s2s"))]  # type: ignore[arg-type]
+        cases = [Case(profile=None, distance="point"), *(Case(profile=defense.profile, distance=d) for d in DISTANCES)]
         matched = evaluate(sequences, cases, codebook=codebook, decoys=pools.decoys, chance=seeded("defenses"), workers=workers)
         raw, p2s, s2s = (float(np.mean([accuracy[2] for accuracy in row.accuracy])) for row in matched)
-        found = recoveries(victims, defense, codebook, pools, case="defenses")
+        found = recoveries(victims, defense, codebook, pools, case="defenses", effort=effort or Effort())
         rows.append(Row(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(found)))
         if progress is not None:
             progress(done + 1, len(defenses))

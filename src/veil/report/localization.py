@@ -47,10 +47,17 @@ def _key(scenes: Sequence[str]) -> list[Any]:
     from matplotlib.lines import Line2D
 
     colors = zip(dict.fromkeys(scenes), _COLORS * len(scenes), strict=False)
-    styles = (("o-", "words"), ("x:", "words, mutual nearest neighbor"), ("s--", "words with lines"))
+    styles: tuple[tuple[str, Any, str], ...] = (
+        ("o", "-", "words"),
+        ("x", ":", "words, mutual nearest neighbor"),
+        ("s", "--", "words with lines"),
+    )
     return [
         *(Line2D([], [], color=color, linewidth=4, label=scene) for scene, color in colors),
-        *(Line2D([], [], color="black", marker=s[0], linestyle=s[1:], markersize=4, label=label) for s, label in styles),
+        *(
+            Line2D([], [], color="black", marker=marker, linestyle=line, markersize=4, label=name)
+            for marker, line, name in styles
+        ),
         Line2D([], [], color="black", linewidth=0.7, alpha=0.4, label="raw descriptors"),
     ]
 
