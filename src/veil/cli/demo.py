@@ -15,15 +15,16 @@ from tqdm import tqdm
 
 from veil import chance
 from veil.attacks.repeat import intersect
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
 from veil.evaluate.localization import Outcome, Query, Study, Variant, demo_variants, run
 from veil.evaluate.reconstruction import Run, Subject, line_views, map_lines
 from veil.extract.segments import vertical_of
 from veil.extract.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.atomic import write_text
+from veil.files.atomic import write_bytes, write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.examples import Example, lund_door, other_place
+from veil.files.features import write_features
 from veil.files.pictures import find_pictures, read_picture, read_rgb
 from veil.geometry.vertical import Vertical
 from veil.match import match_pairs
@@ -98,6 +99,7 @@ def _demo(arguments: argparse.Namespace) -> int:
             seconds=time.perf_counter() - start,
         )
     write_text(arguments.output / "report.html", html)
+    _write_releases(arguments.output, outcomes, material)
     records = {
         "queries": [o.as_json() for o in outcomes],
         "strangers": [o.as_json() for o in strangers],
@@ -108,7 +110,20 @@ def _demo(arguments: argparse.Namespace) -> int:
         _print(outcomes, strangers, extent)
         _print_lines(lines.run, extent)
     report(arguments, arguments.output / "report.html", "the report")
+    uploads = arguments.output / "uploads"
+    say(arguments, f"what can the server see? veil audit {uploads / 'hardened-m4'} --images {arguments.output / 'features.h5'}")
     return 0
+
+
+def _write_releases(folder: Path, outcomes: list[Outcome], material: _Material) -> None:
+    """What was sent of the held-out photographs to the public map, form by form, and their features, which stay."""
+    for outcome in outcomes:
+        variant = outcome.variant
+        if outcome.message is None or variant.distance == "s2s":
+            continue
+        form = "words" if variant.profile is None else f"{variant.profile.name}-m{variant.profile.m}"
+        write_bytes(folder / "uploads" / form / f"{Path(outcome.query.name).stem}.veil", outcome.message)
+    write_features(folder / "features.h5", [(name, material.features[name]) for name in HELD_OUT])
 
 
 @contextmanager

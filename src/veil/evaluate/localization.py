@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -81,7 +81,7 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """One query through one variant."""
+    """One query through one variant; `message` is what was sent, None where raw features were."""
 
     query: Query
     variant: Variant
@@ -91,6 +91,7 @@ class Outcome:
     position_error: float | None
     rotation_error_deg: float | None
     upload_bytes: int
+    message: bytes | None
     seconds: float
 
     def as_json(self) -> dict:
@@ -170,18 +171,24 @@ def _map(study: Study, profile: Profile | None, number: int) -> Scene:
     return scene
 
 
-def _sent(study: Study, features: Features, profile: Profile) -> tuple[Upload, int]:
-    """What the server gets of an image, through the wire, and its size in bytes."""
+class _Answer(NamedTuple):
+    """The pose, what was sent of positions, the message, and the server's seconds."""
+
+    found: Localization | NoPose
+    keypoints: np.ndarray
+    message: bytes | None
+    seconds: float
+
+
+def _sent(study: Study, features: Features, profile: Profile) -> tuple[Upload, bytes]:
+    """What the server gets of an image, through the wire, and the message itself."""
     message = encode(study.release(features, profile).upload, dtype=profile.dtype)
     upload = decode(message)
     assert isinstance(upload, Upload)
-    return upload, len(message)
+    return upload, message
 
 
-def _by_words(
-    study: Study, query: Query, mechanism: SubsetMechanism, scene: Scene
-) -> tuple[Localization | NoPose, np.ndarray, int, float]:
-    """The pose, what was sent of positions, the message's size, and the server's seconds."""
+def _by_words(study: Study, query: Query, mechanism: SubsetMechanism, scene: Scene) -> _Answer:
     made = privatize_words(query.features, mechanism=mechanism, dictionary=study.codebook, chance=study.chance)
     message = encode(made.upload)
     upload = decode(message)
@@ -190,14 +197,14 @@ def _by_words(
     start = time.perf_counter()
     options = WordOptions(search=GroupedOptions(seed=study.seed), threads=study.workers)
     found = localize_words(upload.camera, upload.keypoints, upload.form, scene, vocabulary, options=options)
-    return found, upload.keypoints, len(message), time.perf_counter() - start
+    return _Answer(found, upload.keypoints, message, time.perf_counter() - start)
 
 
 def _localize(study: Study, query: Query, variant: Variant, scene: Scene) -> Outcome:
     if variant.mechanism is not None:
-        found, keypoints, upload_bytes, seconds = _by_words(study, query, variant.mechanism, scene)
+        found, keypoints, message, seconds = _by_words(study, query, variant.mechanism, scene)
     else:
-        found, keypoints, upload_bytes, seconds = _by_distance(study, query, variant, scene)
+        found, keypoints, message, seconds = _by_distance(study, query, variant, scene)
     position = rotation = None
     if isinstance(found, Localization) and query.reference is not None:
         position, rotation = _errors(study, scene, found, query.reference)
@@ -209,26 +216,25 @@ def _localize(study: Study, query: Query, variant: Variant, scene: Scene) -> Out
         scene=scene,
         position_error=position,
         rotation_error_deg=rotation,
-        upload_bytes=upload_bytes,
+        upload_bytes=len(message) if message else len(query.features) * (query.features.space.dim + RAW_POSITION_BYTES),
+        message=message,
         seconds=seconds,
     )
 
 
-def _by_distance(
-    study: Study, query: Query, variant: Variant, scene: Scene
-) -> tuple[Localization | NoPose, np.ndarray, int, float]:
+def _by_distance(study: Study, query: Query, variant: Variant, scene: Scene) -> _Answer:
     form: Form
     if variant.profile is None:
         form, keypoints, camera = publish(query.features), query.features.keypoints, query.features.camera
-        upload_bytes = len(query.features) * (query.features.space.dim + RAW_POSITION_BYTES)
+        message = None
     else:
-        upload, upload_bytes = _sent(study, query.features, variant.profile)
+        upload, message = _sent(study, query.features, variant.profile)
         form, keypoints, camera = upload.form, upload.keypoints, upload.camera
     start = time.perf_counter()
     options = LocalizeOptions(workers=study.workers, seed=study.seed)
     codebook = study.codebook if isinstance(form, Subspaces) and scene.is_public else None
     found = localize(camera, keypoints, form, scene, codebook=codebook, options=options)
-    return found, keypoints, upload_bytes, time.perf_counter() - start
+    return _Answer(found, keypoints, message, time.perf_counter() - start)
 
 
 def _errors(study: Study, scene: Scene, found: Localization, reference: Rigid) -> tuple[float, float]:
