@@ -51,7 +51,7 @@ def register(protocols: Any) -> None:
         "others than those attacked. Half of the attacked photographs serve as further uploads only.",
         ATTACKS_EXAMPLES,
     )
-    parser.add_argument("victims", type=Path, nargs="+", metavar="PHOTOS", help="photographs that are attacked")
+    parser.add_argument("victims", type=Path, nargs="+", metavar="PHOTOS", help="the victims: photographs that are attacked")
     parser.add_argument("--attacker", type=Path, nargs="+", required=True, metavar="PHOTOS", help="the attacker's photographs")
     parser.add_argument("--photographs", type=at_least(2), default=80, help="attacked at most, half as uploads (default 80)")
     parser.add_argument("--features", type=at_least(10), default=400, help="descriptors attacked (default %(default)s)")
