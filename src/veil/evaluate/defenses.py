@@ -125,7 +125,7 @@ def default_defenses(m: int = 4) -> list[Defense]:
         safe("PCA-64, dither 4, real, half", strategy="sub-hybrid"),
         safe("hardened"),
         *(safe(f"hardened m={other}", m=other) for other in (2, 8) if other != m),
-        safe("hardened, PCA-32", reduced=32),
+        *(safe(f"hardened, PCA-{reduced}", reduced=reduced) for reduced in (48, 32)),
     ]
 
 
