@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,19 +95,29 @@ def pca_of(form: Released, knowledge: Knowledge) -> Pca | None:
     return book.pca if form.space.codebook and book is not None else None
 
 
-def attempts(form: Subspaces, rows: np.ndarray, knowledge: Knowledge, effort: Effort, progress: Progress) -> Iterator[Attempt]:
-    """All attacks on the features `rows` of one release; what cannot be tried says why."""
+def attempts(
+    form: Subspaces,
+    rows: np.ndarray,
+    knowledge: Knowledge,
+    effort: Effort,
+    progress: Progress,
+    *,
+    only: Collection[str] | None = None,
+) -> Iterator[Attempt]:
+    """All attacks (those named in `only`) on the features `rows` of one release; what cannot be tried says why."""
     case = _Case(form=form, rows=rows, knowledge=knowledge, effort=effort)
     if form.space.codebook and (knowledge.codebook is None or knowledge.codebook.digest != form.space.codebook):
         why = f"the release names the codebook {form.space.codebook[:12]}, which was not given (--codebook)"
         yield Attempt(attack="all", family="structural", assumes="the public codebook", skipped=why)
         return
     for attack in (_lattice, _vertex, _nearest, _oracle, _database, _clustering, _intersection, _repeat):
-        progress(attack.__name__.removeprefix("_"))
+        name = attack.__name__.removeprefix("_")
+        if only is not None and name not in only:
+            continue
+        progress(name)
         try:
             yield from attack(case)
         except VeilError as error:  # an attack that cannot work on this form says so, and the others go on
-            name = attack.__name__.removeprefix("_")
             yield Attempt(attack=name, family=_FAMILY[name], assumes=NOTHING, skipped=str(error))
 
 

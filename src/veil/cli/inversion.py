@@ -32,7 +32,7 @@ TRAIN_EXAMPLES = """\
   veil inversion train photos/ --input raw --out raw.npz --minutes 40 --steps 20000 --seed 0 --resume
 """
 INVERT_EXAMPLES = """\
-  veil inversion invert photos/ --weights raw.npz -o inverted/                what raw features show
+  veil inversion invert photos/ -o inverted/                                  what raw features show
   veil inversion invert features.h5 --weights raw.npz -o inverted/
   veil inversion invert upload/ --weights direct.npz -o inverted/             direct inversion of messages
 """
@@ -46,8 +46,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser = add_command(
         commands,
         "inversion",
-        "pictures from features: train, invert (needs veil[inversion])",
-        "Reconstruct pictures from what a server receives of them. Needs torch: install veil[inversion].",
+        "pictures from features: invert, train networks",
+        "Reconstruct pictures from what a server receives of them. Training needs torch: install veil[inversion].",
         TRAIN_EXAMPLES + INVERT_EXAMPLES,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
@@ -61,7 +61,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         INVERT_EXAMPLES,
     )
     invert.add_argument("input", type=Path, nargs="+", help="photographs, features (.h5), messages (.veil), or folders of them")
-    invert.add_argument("--weights", type=Path, required=True, metavar="FILE", help="what `veil inversion train` wrote")
+    invert.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="what `veil inversion train` wrote (default: the bundled network for raw descriptors)",
+    )
     invert.add_argument("--dictionary", type=Path, metavar="FILE", help="of the words (default: the bundled codebook)")
     invert.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the pictures")
     add_json(invert)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,13 @@ from veil.features import Features
 from veil.files.atomic import read_bytes, replacing
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.features import read_features
-from veil.files.inverters import read_weights
+from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.pictures import SUFFIXES, read_picture, read_rgb
 from veil.forms import Subspaces
-from veil.inversion.maps import Frame, SparseMap, points_map, subspaces_map, words_map
+from veil.inversion.forward import PlainInverter
+from veil.inversion.maps import Frame, Inverts, SparseMap, points_map, subspaces_map, words_map
 from veil.inversion.quality import quality
+from veil.inversion.weights import Weights
 from veil.privatize.public import publish
 from veil.wire.codec import decode
 from veil.wire.message import LineUpload
@@ -26,14 +29,21 @@ from veil.wire.message import LineUpload
 
 def inverted(arguments: argparse.Namespace) -> Iterator[tuple[str, dict]]:
     """Writes a picture after the other; yields its name, its features, and its quality where the original is known."""
-    from veil.inversion.inference import Inverter
-
-    inverter = Inverter(read_weights(arguments.weights))
+    inverter = loaded(bundled_inverter() if arguments.weights is None else read_weights(arguments.weights))
     for name, seen, original in _inputs(arguments):
         rgb = inverter.invert([seen])[0]
         write_picture(arguments.output / (name.replace("/", "_") + ".png"), rgb)
         measured = {} if original is None else asdict(quality(original, rgb))
         yield name, {"features": len(seen), **measured}
+
+
+def loaded(weights: Weights) -> Inverts:
+    """The network in PyTorch where that is installed, otherwise in NumPy: both give the same pictures up to rounding."""
+    if find_spec("torch") is None:
+        return PlainInverter(weights)
+    from veil.inversion.inference import Inverter
+
+    return Inverter(weights)
 
 
 def write_picture(path: Path, rgb: np.ndarray) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import UInt8
@@ -23,7 +22,7 @@ from veil.codebook import Codebook
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Points, Subspaces
-from veil.inversion.maps import Frame, Kind, SparseMap, back_projected, points_map, subspaces_map
+from veil.inversion.maps import Frame, Inverts, SparseMap, back_projected, points_map, subspaces_map
 from veil.inversion.quality import quality
 from veil.privatize.profile import Profile, paper
 from veil.privatize.public import publish
@@ -39,16 +38,6 @@ COMPANIONS = 10
 # What an attack sees: the form of one image, and those of some others, lifted alike.
 Attack = Callable[[Subspaces, Sequence[Subspaces]], Estimates]
 Progress = Callable[[int, int], None]
-
-
-@runtime_checkable
-class Inverts(Protocol):
-    """`veil.inversion.inference.Inverter`, which needs torch."""
-
-    @property
-    def kind(self) -> Kind: ...
-
-    def invert(self, maps: Sequence[SparseMap]) -> UInt8[np.ndarray, "images 256 256 3"]: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,6 +9,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,12 @@ def read_weights(path: Path) -> Weights:
     except _DAMAGE as error:
         raise FileFormatError(f"{path} holds no weights of inversion, or is damaged ({error})") from None
     return weights
+
+
+def bundled_inverter() -> Weights:
+    """The network for raw SIFT (L2) descriptors that `veil audit` draws pictures with (NOTICE tells what it was trained on)."""
+    with as_file(files("veil") / "data" / "inverter-sift-l2.npz") as path:
+        return read_weights(path)
 
 
 class Workshop:

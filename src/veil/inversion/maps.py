@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int64, UInt8
@@ -94,6 +95,16 @@ class SparseMap:
         flat = np.zeros((self.values.shape[1] * DIM, SIDE * SIDE), dtype=np.float32)
         flat[:, self.cells] = self.values.reshape(len(self), -1).T
         return flat.reshape(-1, SIDE, SIDE)
+
+
+@runtime_checkable
+class Inverts(Protocol):
+    """A network with its weights: `veil.inversion.inference.Inverter` in PyTorch, `veil.inversion.forward.PlainInverter`."""
+
+    @property
+    def kind(self) -> Kind: ...
+
+    def invert(self, maps: Sequence[SparseMap]) -> UInt8[np.ndarray, "images 256 256 3"]: ...
 
 
 def points_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], points: Float[np.ndarray, "n 128"]) -> SparseMap:

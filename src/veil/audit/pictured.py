@@ -1,0 +1,156 @@
+"""Pictures of releases: what attacks recovered of every feature, inverted, beside what raw features would have shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float64, UInt8
+
+from veil.attacks.attack import Estimates
+from veil.audit import lifted
+from veil.audit.attempt import Effort, Knowledge, Progress
+from veil.audit.examine import Examined
+from veil.features import Features
+from veil.forms import Subsets, Subspaces
+from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
+from veil.inversion.quality import Quality, quality
+from veil.privatize.public import publish
+from veil.space import Space
+from veil.wire.message import LineUpload, Message, Upload
+
+# Attacks that are cheap enough to be run on every feature of a photograph; the lattice attack only where nothing is compressed.
+CHEAP = ("nearest", "database")
+LINES = ("line neighbors", "line density")
+UNPROTECTED = "raw features, had they been sent"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reconstruction:
+    """One picture of one release: `features` pixels of the map had any. `quality` needs the photograph."""
+
+    release: str
+    attack: str
+    features: int
+    rgb: UInt8[np.ndarray, "256 256 3"]
+    quality: Quality | None
+
+    def as_json(self) -> dict:
+        """The stable record, without the picture."""
+        measured = {} if self.quality is None else self.quality.__dict__
+        return {
+            "release": self.release,
+            "attack": self.attack,
+            "features": self.features,
+            **{name: measured.get(name) for name in ("mae", "ssim", "psnr")},
+        }
+
+
+def reconstructions(
+    item: Examined,
+    knowledge: Knowledge,
+    inverters: Mapping[Kind, Inverts],
+    *,
+    effort: Effort | None = None,
+    features: Features | None = None,
+    photograph: UInt8[np.ndarray, "_ _ 3"] | None = None,
+    progress: Progress = lambda step: None,
+) -> list[Reconstruction]:
+    """Pictures of one release, best known first: of what attacks recovered ("raw" in `inverters`), and by direct inversion.
+
+    `features` and `photograph` are the originals, where they are known. Nothing is found for descriptors other than SIFT.
+    """
+    message = item.message
+    if message.form.space.descriptor != "sift":
+        return []
+    frame = Frame(width=message.camera.width_px, height=message.camera.height_px)
+    original = None if photograph is None else frame.crop(photograph)
+    found = []
+    for attack, seen in _maps(item, frame, knowledge, inverters, effort or Effort(), features, progress):
+        progress(f"{item.name} picture")
+        rgb = inverters[seen.kind].invert([seen])[0]
+        measured = None if original is None else quality(original, rgb)
+        found.append(Reconstruction(release=item.name, attack=attack, features=len(seen), rgb=rgb, quality=measured))
+    return found
+
+
+def _maps(
+    item: Examined,
+    frame: Frame,
+    knowledge: Knowledge,
+    inverters: Mapping[Kind, Inverts],
+    effort: Effort,
+    features: Features | None,
+    progress: Progress,
+) -> Iterator[tuple[str, SparseMap]]:
+    message = item.message
+    if "raw" in inverters:
+        if features is not None and features.space.dim == 128:
+            points = as_sift(publish(features).vectors.astype(np.float64), features.space, knowledge)
+            yield UNPROTECTED, points_map(frame, features.keypoints, points)
+        places = _places(item)
+        placed = np.isfinite(places).all(axis=1)
+        for attack, estimates in _estimates(item, knowledge, effort, progress):
+            points = as_sift(estimates.points, message.form.space, knowledge)
+            yield attack, points_map(frame, places[placed], points[placed])
+    if isinstance(message, Upload):
+        direct = _direct(message, frame, knowledge)
+        if direct is not None and direct.kind in inverters:
+            yield "direct inversion", direct
+
+
+def _estimates(item: Examined, knowledge: Knowledge, effort: Effort, progress: Progress) -> Iterator[tuple[str, Estimates]]:
+    """Descriptors of every feature. Those of words are there already, subspaces were attacked in part only."""
+    form = item.message.form
+    if isinstance(form, Subsets):
+        for attempt in item.attempts:
+            if attempt.unit == "word" and attempt.estimates is not None and len(attempt.rows) == len(form):
+                yield attempt.attack, attempt.estimates
+        return
+    attacks = CHEAP if form.space.codebook else ("lattice", *CHEAP)
+    whole = replace(effort, features=len(form), structural=len(form))
+
+    def told(step: str) -> None:
+        progress(f"{item.name} {step}, all features")
+
+    for attempt in lifted.attempts(form, np.arange(len(form)), knowledge, whole, told, only=attacks):
+        if attempt.estimates is not None and attempt.attack != "nearest":  # the projected one is nearer
+            yield attempt.attack, attempt.estimates
+
+
+def _places(item: Examined) -> Float64[np.ndarray, "features 2"]:
+    """Keypoints, or where attacks on lines put them, NaN where none says anything."""
+    message = item.message
+    if isinstance(message, Upload):
+        return message.keypoints.astype(np.float64)
+    places = np.full((len(message), 2), np.nan)
+    for name in reversed(LINES):
+        for attempt in item.attempts:
+            if attempt.attack == name and attempt.estimates is not None:
+                known = attempt.estimates.decided
+                places[attempt.rows[known]] = attempt.estimates.points[known]
+    return places
+
+
+def _direct(message: Message, frame: Frame, knowledge: Knowledge) -> SparseMap | None:
+    """The release itself as a map, if a network can read it: neither compressed nor of RootSIFT, nor with hidden positions."""
+    form = message.form
+    if isinstance(message, LineUpload) or form.space.codebook or form.space.normalization != "L2":
+        return None
+    if isinstance(form, Subspaces):
+        return subspaces_map(frame, message.keypoints, form)
+    dictionary = knowledge.codebook
+    same = dictionary is not None and dictionary.digest == form.dictionary
+    return words_map(frame, message.keypoints, form, dictionary) if same and dictionary is not None else None
+
+
+def as_sift(
+    points: Float64[np.ndarray, "features dim"], space: Space, knowledge: Knowledge
+) -> Float64[np.ndarray, "features 128"]:
+    """Estimates as SIFT of unit length, which networks were trained on: compression, dither and Hellinger's root undone."""
+    plain = back_projected(points, space, knowledge.codebook)
+    if space.normalization == "L1_ROOT":
+        plain = np.square(plain)
+        plain = plain / np.maximum(np.linalg.norm(plain, axis=1, keepdims=True), 1e-12)
+    return plain
