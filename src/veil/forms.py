@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, UInt32
@@ -42,7 +43,8 @@ class Subspaces:
 
     `origin` is the point of D nearest to zero, `basis` has orthonormal rows; both follow from D and from chance that
     is independent of the descriptor inside. `releasable` is False for what a seeded study made: such forms cannot be
-    put on the wire.
+    put on the wire. `sent_as` is the precision that numbers went through on the wire: they are made orthonormal again on
+    arrival, so that this cannot be read off them, and attacks have to allow for it.
     """
 
     origin: Float32[np.ndarray, "_ _"]
@@ -51,12 +53,15 @@ class Subspaces:
     guarantee: Guarantee
     profile: str
     releasable: bool
+    sent_as: Literal["float16", "float32"] = "float32"
 
     def __post_init__(self) -> None:
         count, dim = len(self.origin), self.space.dim
         _require_shape(self.origin, (count, dim), "origin")
         if self.basis.ndim != 3 or self.basis.shape[0] != count or self.basis.shape[2] != dim:
             raise InputError(f"basis must be ({count}, m, {dim}), got {self.basis.shape}")
+        if self.sent_as not in ("float16", "float32"):
+            raise InputError(f"sent_as must be float16 or float32, got {self.sent_as!r}")
         if not 1 <= self.m < dim:
             raise InputError(f"a subspace of dimension m={self.m} hides nothing or everything in {dim}-D; use 1..{dim - 1}")
 

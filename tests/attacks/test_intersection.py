@@ -28,6 +28,7 @@ from veil.kernels.reference import subspace_to_subspace
 from veil.privatize.profile import Profile, hardened, paper
 from veil.privatize.subspace import lift
 from veil.space import Space
+from veil.wire.codec_subspaces import as_sent
 
 SPACE = Space(descriptor="sift", normalization="L2", dim=128)
 BOOK = bundled_codebook()
@@ -208,8 +209,7 @@ def test_dithered_decoys_are_found_without_a_certificate() -> None:
 
 def test_half_precision_hides_no_shared_decoy() -> None:
     form, rows = image(1, 4, 60)
-    half = replace(form, **{name: getattr(form, name).astype(np.float16).astype(np.float32) for name in ("origin", "basis")})
-    lists = shared_decoys(half)
+    lists = shared_decoys(as_sent(form, "float16"))
     for found, shared in zip(lists.candidates, sharing(rows, rows[:0], within=True), strict=True):
         assert len(found) == len(shared)
         assert all(np.linalg.norm(found - BOOK.words[word], axis=1).min() < 5e-3 for word in shared)

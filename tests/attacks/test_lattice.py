@@ -38,6 +38,7 @@ from veil.forms import Subspaces, canonical
 from veil.privatize.profile import Profile, paper
 from veil.privatize.subspace import lift
 from veil.space import Space
+from veil.wire.codec_subspaces import as_sent
 from worlds import generator, sift_like, subspaces, unit
 
 SIFT = Space(descriptor="sift", normalization="L2", dim=128)
@@ -51,8 +52,7 @@ def few(count: int, number: int = 1) -> Features:
 
 def halved(form: Subspaces) -> Subspaces:
     """As float16 arrives."""
-    origin, basis = (values.astype(np.float16).astype(np.float32) for values in (form.origin, form.basis))
-    return replace(form, origin=origin, basis=basis)
+    return as_sent(form, "float16")
 
 
 def described(kind: str, number: int, count: int, *, raw: bool = False) -> Features:

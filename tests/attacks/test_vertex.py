@@ -19,6 +19,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.privatize.profile import Profile
 from veil.space import Space
+from veil.wire.codec_subspaces import as_sent
 from worlds import generator
 
 SIFT = Space(descriptor="sift", normalization="L2", dim=128)
@@ -31,12 +32,11 @@ def through(name: str, points: np.ndarray, m: int, *, half: bool = False, space:
     rng, count = generator(name), len(points)
     directions = rng.normal(size=(count, m, points.shape[1]))
     offset = np.einsum("fm,fmn->fn", rng.normal(size=(count, m)), directions)
-    parts = [
-        part.astype(np.float16 if half else np.float32).astype(np.float32) for part in canonical(points + offset, directions)
-    ]
-    return Subspaces(
+    parts = [part.astype(np.float32) for part in canonical(points + offset, directions)]
+    form = Subspaces(
         origin=parts[0], basis=parts[1], space=space, guarantee=lifted_guarantee("paper"), profile="paper", releasable=False
     )
+    return as_sent(form, "float16") if half else form
 
 
 def unit(values: np.ndarray) -> np.ndarray:

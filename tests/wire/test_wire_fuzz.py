@@ -101,7 +101,7 @@ def test_an_upload_has_no_place_for_anything_else() -> None:
     assert [f.name for f in fields(LineUpload)] == ["camera", "lines", "form"]
     assert {f.name for f in fields(Lines)} == {"coefficients", "aligned", "gravity", "releasable", "guarantee"}
     names = {f.name for f in fields(type(upload().form))}
-    assert names == {"origin", "basis", "space", "guarantee", "profile", "releasable"}
+    assert names == {"origin", "basis", "space", "guarantee", "profile", "releasable", "sent_as"}
 
 
 def test_a_study_cannot_be_released() -> None:

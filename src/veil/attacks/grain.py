@@ -56,15 +56,11 @@ def identifiable_noise(m_eff: int, dim: int, *, length_steps: float = LENGTH_STE
 
 
 def release_noise(form: Subspaces, *, length_steps: float = LENGTH_STEPS) -> float:
-    """Noise (steps, root mean square) that the release's number format alone puts on a coordinate (Eq. G1).
-
-    float16 if every value is a number of half precision, else float32.
-    """
+    """Noise (steps, root mean square) that the release's number format alone puts on a coordinate (Eq. G1)."""
     if not len(form):
         return 0.0
     values = np.concatenate([form.origin.ravel(), form.basis.ravel()])
-    halves = bool((values == values.astype(np.float16)).all())
-    spacing = np.spacing(np.abs(values).astype(np.float16 if halves else np.float32)).astype(np.float64)
+    spacing = np.spacing(np.abs(values).astype(form.sent_as)).astype(np.float64)
     # u = t (o + c B) with |o|^2 + |c|^2 <= 1: errors of o count once, those of the basis |c| <= 1 times.
     return float(length_steps * math.sqrt(2 / 12) * np.sqrt(np.mean(spacing**2)))
 

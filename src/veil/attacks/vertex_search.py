@@ -82,8 +82,7 @@ class Flats:
 def flats(form: Subspaces, pca: Pca | None = None) -> Flats:
     """The subspaces, or their preimages under the PCA, which have n - k more dimensions (Eq. 4)."""
     origin, basis = form.origin.astype(np.float64), form.basis.astype(np.float64)
-    half = all(bool((values == values.astype(np.float16)).all()) for values in (form.origin, form.basis))
-    noise = (2.0**-13 if half else 2.0**-26) / math.sqrt(form.space.dim)
+    noise = (2.0**-13 if form.sent_as == "float16" else 2.0**-26) / math.sqrt(form.space.dim)
     if pca is not None:
         axes = pca.axes.astype(np.float64)
         lost = np.linalg.svd(axes, full_matrices=True)[2][len(axes) :]

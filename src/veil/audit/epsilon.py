@@ -16,7 +16,7 @@ from jaxtyping import Float64, Int64
 from scipy.stats import beta
 
 from veil.audit.intervals import share_interval
-from veil.chance import Chance
+from veil.chance import Chance, seeded
 from veil.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.features import Features
@@ -26,6 +26,9 @@ from veil.subset import SubsetMechanism
 
 # Word ids as they would be sent, in their order: so many independent releases of the input 0 or 1.
 Release = Callable[[int, int], Int64[np.ndarray, "draws m"]]
+
+# Of each input in an audit: two seconds, and enough to show an epsilon of about 9.
+AUDIT_DRAWS = 60_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +132,15 @@ def of_words(mechanism: SubsetMechanism, words: tuple[int, int], chance: Chance)
         return randomized(np.full(draws, words[which], dtype=np.int64), mechanism, chance, contexts)
 
     return release
+
+
+def measured(mechanism: SubsetMechanism, *, draws: int = AUDIT_DRAWS, confidence: float = 0.95) -> EpsilonBound:
+    """The game on this veil's mechanism with the parameters of a release: whoever sent it with another veil is not measured.
+
+    By symmetry all pairs of words are alike, so that two of them are enough.
+    """
+    words = (0, 1)
+    return play(of_words(mechanism, words, seeded(f"audit {mechanism}")), words, draws=draws, confidence=confidence)
 
 
 def of_descriptors(

@@ -27,6 +27,7 @@ from veil.features import Features, unit_length
 from veil.forms import Subspaces
 from veil.privatize.profile import Profile, Strategy, hardened, paper
 from veil.privatize.subspace import lift
+from veil.wire.codec_subspaces import as_sent
 
 WITHIN = (0.1, 0.4)
 DISTANCES: tuple[Distance, ...] = ("p2s", "s2s")
@@ -144,8 +145,7 @@ def released(features: Features, defense: Defense, codebook: Codebook, pools: Po
     """One photograph's subspaces as a server gets them: rounded to the precision of the wire."""
     decoys = pools.decoys if defense.profile.decoys == "descriptors" else codebook
     form = lift(features, profile=defense.profile, codebook=codebook, decoys=decoys, chance=seeded(case)).form
-    dtype = np.dtype(defense.profile.dtype)
-    return replace(form, origin=form.origin.astype(dtype).astype(np.float32), basis=form.basis.astype(dtype).astype(np.float32))
+    return as_sent(form, defense.profile.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)

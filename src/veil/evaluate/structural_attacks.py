@@ -19,6 +19,7 @@ from veil.forms import Subspaces
 from veil.privatize.profile import Strategy, paper
 from veil.privatize.public import publish
 from veil.privatize.subspace import lift
+from veil.wire.codec_subspaces import Dtype, as_sent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ def structural_attacks(
     dimensions: Sequence[int],
     count: int,
     strategy: Strategy = "sub-hybrid",
-    dtypes: Sequence[str] = ("float32", "float16"),
+    dtypes: Sequence[Dtype] = ("float32", "float16"),
     seed: int = 0,
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
@@ -86,16 +87,15 @@ def _drawn(image: Features, count: int, random: np.random.Generator) -> Features
     return replace(image, keypoints=image.keypoints[rows], descriptors=image.descriptors[rows], scales=None, orientations=None)
 
 
-def _released(images: Sequence[Features], m: int, dtype: str, words: Codebook, strategy: Strategy, case: str) -> Subspaces:
+def _released(images: Sequence[Features], m: int, dtype: Dtype, words: Codebook, strategy: Strategy, case: str) -> Subspaces:
     """All subspaces as a server gets them, rounded to `dtype`."""
     chance = seeded(case)
     forms = [lift(i, profile=paper(m, strategy), codebook=words, decoys=words, chance=chance).form for i in images]
     origin, basis = (np.concatenate([getattr(form, name) for form in forms]) for name in ("origin", "basis"))
-    rounded = [values.astype(dtype).astype(np.float32) for values in (origin, basis)]
-    return replace(forms[0], origin=rounded[0], basis=rounded[1])
+    return as_sent(replace(forms[0], origin=origin, basis=basis), dtype)
 
 
-def _row(name: str, m: int, dtype: str, found: Estimates, truth: np.ndarray, seconds: float) -> StructuralRow:
+def _row(name: str, m: int, dtype: Dtype, found: Estimates, truth: np.ndarray, seconds: float) -> StructuralRow:
     error = np.linalg.norm(found.points - truth, axis=1)
     exact = 1e-3 if dtype == "float32" else 1e-2  # of half precision nothing is exact
     return StructuralRow(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -49,7 +50,14 @@ def read_payload(message: bytes, head: Head, space: Space) -> Subspaces:
         guarantee=lifted_guarantee(profile),
         profile=profile,
         releasable=True,
+        sent_as="float16" if head.item_bytes == 2 else "float32",
     )
+
+
+def as_sent(form: Subspaces, dtype: Dtype) -> Subspaces:
+    """What a server gets of `form` if it is sent as `dtype`: rounded, then orthonormal again."""
+    origin, basis = _canonical_chunks(form.origin.astype(dtype), form.basis.astype(dtype))
+    return replace(form, origin=origin, basis=basis, sent_as=dtype)
 
 
 def _canonical_chunks(origin: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
