@@ -285,7 +285,7 @@ def test_third_points_on_the_plane_of_sparse_decoys_are_no_entries() -> None:
 
 
 def test_reach_tells_what_is_needed() -> None:
-    """By hand: the table's entries and the mean of two; Eq. 4: 4 + 128 - 64 = 68."""
+    """By hand: the table's entries and the mean of two; Eq. 4: 4 + 128 - 48 = 84."""
     for m, share in [(2, 0.94), (8, 0.801), (12, 0.704)]:
         form = through("reach", sparse("reach", 2, 20), m)
         reach = vertex_reach(form)
@@ -293,7 +293,7 @@ def test_reach_tells_what_is_needed() -> None:
     learned = vertex_reach(replace(form, space=replace(SIFT, descriptor="hardtfeat")))
     assert not learned.applies and learned.share == 0
     hard = vertex_reach(hardened_form(photograph(1, 2)), pca=bundled_codebook().require_pca())
-    assert hard.dimension == 68 and 0 < hard.share < 0.02 and "dither of 4" in hard.reason
+    assert hard.dimension == 84 and 0 < hard.share < 0.02 and "dither of 4" in hard.reason
 
 
 def test_bad_input_is_refused() -> None:

@@ -116,7 +116,8 @@ def test_lines_are_drawn_where_attacks_put_them(door: dict[str, Features], profi
     message, _ = released(features, profile, lines=True)
     assert isinstance(message, LineUpload)
     knowledge = HARDENED if isinstance(message.form, Subspaces) and message.form.profile == "hardened" else KNOWLEDGE
-    (item,) = examine({"a": message}, {}, knowledge, effort=Effort(features=4, structural=1))
+    truth = find_truth(message, {"a": features}, knowledge.codebook)
+    (item,) = examine({"a": message}, {"a": truth}, knowledge, effort=Effort(features=4, structural=1))
     found, networks = drawn(item, features, knowledge)
     shows = networks["raw"]
     assert isinstance(shows, Shows)
@@ -149,6 +150,17 @@ def test_estimates_lead_back_to_sift(door: dict[str, Features]) -> None:
     assert np.isnan(as_sift(root, space, KNOWLEDGE)[0]).all()
     frame = Frame(width=100, height=100)
     assert len(points_map(frame, np.array([[5.0, 5.0], [50.0, 50.0]]), as_sift(root[:2], space, KNOWLEDGE))) == 1
+
+
+def test_of_many_features_some_are_drawn_for_all_pictures(door: dict[str, Features]) -> None:
+    features = few(door)
+    message, _ = released(features, paper(2))
+    networks: dict[Kind, Inverts] = {"raw": Shows("raw"), "subspaces": Shows("subspaces")}
+    effort = Effort(threads=1, pictured=10)
+    found = reconstructions(examined(message, features), KNOWLEDGE, networks, features=features, effort=effort)
+    seen = [item for network in networks.values() if isinstance(network, Shows) for item in network.seen]
+    assert len(found) == len(seen) == 5 and 3 < len(seen[0]) <= 10
+    assert all(np.array_equal(item.cells, seen[0].cells) for item in seen)
 
 
 def test_other_descriptors_have_no_network(door: dict[str, Features]) -> None:

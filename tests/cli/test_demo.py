@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli import main
+from veil.files.features import read_features
 
 
 def test_every_held_out_photograph_is_localized_and_the_other_place_refused(tmp_path: Path, capsys) -> None:
@@ -31,7 +32,13 @@ def test_every_held_out_photograph_is_localized_and_the_other_place_refused(tmp_
     assert error[2] <= 2 * error[0]
     words = [row for row in rows if row["form"] == "words"]
     assert len(words) == 3 and all(row["epsilon"] == 10 and row["epsilon_image"] > 1000 for row in words)
+    # What was uploaded is left to be audited.
+    folders = sorted((tmp_path / "uploads").iterdir())
+    assert {"hardened-m4", "paper-m2", "paper-m16", "words"} <= {folder.name for folder in folders}
+    assert all(len(list(folder.glob("*.veil"))) == 3 for folder in folders)
+    assert [name for name, _ in read_features(tmp_path / "features.h5")] == sorted({row["name"] for row in rows})
     page = (tmp_path / "report.html").read_text()
     assert "No proof" in page and "no promise about the photograph" in page and "SCIA 2011" in page
     assert "http://" not in page and "https://" not in page  # opens offline, calls nobody
-    assert "localized" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "localized" in printed and f"veil audit {tmp_path / 'uploads' / 'hardened-m4'}" in printed

@@ -159,7 +159,7 @@ def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, caps
     assert run("codebook", "build", "--decoys", work / "mapped", "-o", pool, *sizes) == 0
     assert run("codebook", "info", book, "--json", tmp_path / "info.json") == 0
     info = json.loads((tmp_path / "info.json").read_text())
-    assert (info["kind"], info["words"], info["slices"], info["pca_dim"], info["license"]) == ("centroids", 200, 2, 64, "CC0")
+    assert (info["kind"], info["words"], info["slices"], info["pca_dim"], info["license"]) == ("centroids", 200, 2, 48, "CC0")
     # The pool was made from photographs of the map: they refuse, the query does not.
     capsys.readouterr()
     assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", "--decoys", pool, "--codebook", book) == 1

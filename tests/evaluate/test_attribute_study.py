@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from veil.cli import main
 from veil.errors import InputError, RangeError
 from veil.evaluate.attributes import AttributeRow, attribute_study, parted
 from veil.extract.faces import as_features, describe_faces, load_face_network
@@ -80,3 +82,25 @@ def test_gender_is_read_from_raw_faces_and_less_from_lifted_ones(veil_data: Path
     )
     assert found["raw", 0].accuracy > 0.65
     assert found["adversarial", 12].accuracy < found["raw", 0].accuracy
+
+
+def test_the_command_infers_from_faces_and_names_what_is_missing(
+    veil_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, labels = veil_data / "faces" / "fairface" / "images", tmp_path / "labels.csv"
+    with (veil_data / "faces" / "fairface" / "labels.csv").open() as file:
+        people = list(csv.reader(file))
+    labels.write_text("\n".join(",".join(row) for row in [people[0], *people[1::45]]))
+    run = ["evaluate", "attributes", str(folder), "--labels", str(labels), "--m", "4", "--attributes"]
+    assert main([*run, "height"]) == 1
+    assert "no column 'height'; it has age, file, gender, race" in capsys.readouterr().err
+    if importlib.util.find_spec("dlib") is None:
+        assert main([*run, "gender"]) == 1
+        assert "veil[faces]" in capsys.readouterr().err
+        return
+    figure, record = tmp_path / "a.png", tmp_path / "a.json"
+    assert main([*run, "gender", "race", "--figure", str(figure), "--json", str(record)]) == 0
+    found = json.loads(record.read_text())
+    assert found["faces"] <= found["photographs"] == len(people[1::45])
+    assert {(row["attribute"], row["form"], row["m"]) for row in found["rows"]} >= {("gender", "raw", 0), ("race", "hybrid", 4)}
+    assert "victims" in capsys.readouterr().out and figure.stat().st_size > 5_000

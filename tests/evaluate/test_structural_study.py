@@ -69,7 +69,7 @@ def test_a_defense_is_measured_on_both_sides(door: dict[str, Features], tmp_path
     # A photograph matched with itself: every match is right, raw and lifted.
     assert all(row.raw == pytest.approx(1) and row.p2s > 0.95 for row in rows)
     records = [json.loads(json.dumps(row.as_json())) for row in rows]
-    assert [record["reduced"] for record in records] == [None, 64] and records[1]["dither_steps"] == 4
+    assert [record["reduced"] for record in records] == [None, 48] and records[1]["dither_steps"] == 4
     draw_defenses(tmp_path / "d.png", rows)
     with Image.open(tmp_path / "d.png") as picture:
         assert picture.width > 1000
@@ -78,8 +78,8 @@ def test_a_defense_is_measured_on_both_sides(door: dict[str, Features], tmp_path
 def test_the_codebook_of_a_defense_knows_its_dither() -> None:
     pools = Pools.split(WORDS, bundled_decoys())
     by_name = {item.name: item for item in default_defenses(4)}
-    hardened = codebook_for(by_name["hardened, PCA-48"], pools)
-    assert hardened.dither_steps == 4 and hardened.require_pca().axes.shape == (48, 128)
+    hardened = codebook_for(by_name["hardened, PCA-32"], pools)
+    assert hardened.dither_steps == 4 and hardened.require_pca().axes.shape == (32, 128)
     assert codebook_for(by_name["paper"], pools) is WORDS
     assert len(pools.decoys) == len(pools.database) == len(bundled_decoys()) // 2
     shared = {bytes(row) for row in pools.decoys.stored} & {bytes(row) for row in pools.database.stored}

@@ -133,3 +133,14 @@ def test_a_default_that_is_no_point_is_refused(point: str, tmp_path: Path, capsy
     with pytest.raises(SystemExit) as stop:
         main(["evaluate", "localization", str(tmp_path), "--default", point])
     assert stop.value.code == 2 and "must be K,EPSILON,M" in capsys.readouterr().err
+
+
+def test_forms_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A figure of words needs words: said before any photograph is read."""
+    run = ["evaluate", "localization", str(tmp_path / "missing"), "--forms", "raw", "subspaces"]
+    assert main([*run, "--figure", str(tmp_path / "f.png")]) == 1
+    assert "add words to --forms" in capsys.readouterr().err
+    assert main(run) == 1
+    assert "add words" not in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*run, "telepathy"])

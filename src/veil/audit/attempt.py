@@ -38,17 +38,19 @@ class Knowledge:
 class Effort:
     """How much of a release is attacked: at most `features`, drawn by `seed`; `structural` of them where the structural attacks
     have to search behind a compression, which takes them hundreds of times as long. `oracle` is the length of the oracle's
-    lists, `auxiliary` the number of other subspaces that the clustering attack compares with."""
+    lists, `auxiliary` the number of other subspaces that the clustering attack compares with, `pictured` that of features of a
+    picture: as many as networks were trained on, and as lattice attacks manage in a minute."""
 
     features: int = 400
     structural: int = 60
     seed: int = 0
     oracle: int = 100
     auxiliary: int = 4000
+    pictured: int = 1200
     threads: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("features", "structural", "oracle", "auxiliary", "threads"):
+        for name in ("features", "structural", "oracle", "auxiliary", "pictured", "threads"):
             if not getattr(self, name) >= 1:
                 raise RangeError(f"{name} must be at least 1, got {getattr(self, name)!r}")
 

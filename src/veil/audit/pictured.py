@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float64, UInt8
+from jaxtyping import Float64, Int64, UInt8
 
 from veil.attacks.attack import Estimates
 from veil.audit import lifted
@@ -18,7 +18,7 @@ from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected,
 from veil.inversion.quality import Quality, quality
 from veil.privatize.public import publish
 from veil.space import Space
-from veil.wire.message import LineUpload, Message, Upload
+from veil.wire.message import Upload
 
 # Attacks that are cheap enough to be run on every feature of a photograph; the lattice attack only where nothing is compressed.
 CHEAP = ("nearest", "database")
@@ -59,7 +59,8 @@ def reconstructions(
 ) -> list[Reconstruction]:
     """Pictures of one release, best known first: of what attacks recovered ("raw" in `inverters`), and by direct inversion.
 
-    `features` and `photograph` are the originals, where they are known. Nothing is found for descriptors other than SIFT.
+    Of many features `effort.pictured` are drawn, the same for every picture. `features` and `photograph` are the originals,
+    where they are known. Nothing is found for descriptors other than SIFT.
     """
     message = item.message
     if message.form.space.descriptor != "sift":
@@ -85,36 +86,39 @@ def _maps(
     progress: Progress,
 ) -> Iterator[tuple[str, SparseMap]]:
     message = item.message
+    rows = replace(effort, features=effort.pictured).rows(len(message), item.name)
     if "raw" in inverters:
-        if features is not None and features.space.dim == 128:
-            points = as_sift(publish(features).vectors.astype(np.float64), features.space, knowledge)
-            yield UNPROTECTED, points_map(frame, features.keypoints, points)
-        places = _places(item)
+        if features is not None and item.truth is not None and features.space.dim == 128:
+            sent = item.truth.rows[rows]
+            points = as_sift(publish(features).vectors[sent].astype(np.float64), features.space, knowledge)
+            yield UNPROTECTED, points_map(frame, features.keypoints[sent], points)
+        places = _places(item)[rows]
         placed = np.isfinite(places).all(axis=1)
-        for attack, estimates in _estimates(item, knowledge, effort, progress):
+        for attack, estimates in _estimates(item, rows, knowledge, effort, progress):
             points = as_sift(estimates.points, message.form.space, knowledge)
             yield attack, points_map(frame, places[placed], points[placed])
     if isinstance(message, Upload):
-        direct = _direct(message, frame, knowledge)
+        direct = _direct(message, rows, frame, knowledge)
         if direct is not None and direct.kind in inverters:
             yield "direct inversion", direct
 
 
-def _estimates(item: Examined, knowledge: Knowledge, effort: Effort, progress: Progress) -> Iterator[tuple[str, Estimates]]:
-    """Descriptors of every feature. Those of words are there already, subspaces were attacked in part only."""
+def _estimates(
+    item: Examined, rows: Int64[np.ndarray, "drawn"], knowledge: Knowledge, effort: Effort, progress: Progress
+) -> Iterator[tuple[str, Estimates]]:
+    """Descriptors of the features `rows`. Those of words are there already, subspaces were attacked in part only."""
     form = item.message.form
     if isinstance(form, Subsets):
         for attempt in item.attempts:
             if attempt.unit == "word" and attempt.estimates is not None and len(attempt.rows) == len(form):
-                yield attempt.attack, attempt.estimates
+                yield attempt.attack, attempt.estimates.take(rows)
         return
     attacks = CHEAP if form.space.codebook else ("lattice", *CHEAP)
-    whole = replace(effort, features=len(form), structural=len(form))
 
     def told(step: str) -> None:
-        progress(f"{item.name} {step}, all features")
+        progress(f"{item.name} {step}, {len(rows)} features")
 
-    for attempt in lifted.attempts(form, np.arange(len(form)), knowledge, whole, told, only=attacks):
+    for attempt in lifted.attempts(form, rows, knowledge, effort, told, only=attacks):
         if attempt.estimates is not None and attempt.attack != "nearest":  # the projected one is nearer
             yield attempt.attack, attempt.estimates
 
@@ -133,16 +137,17 @@ def _places(item: Examined) -> Float64[np.ndarray, "features 2"]:
     return places
 
 
-def _direct(message: Message, frame: Frame, knowledge: Knowledge) -> SparseMap | None:
-    """The release itself as a map, if a network can read it: neither compressed nor of RootSIFT, nor with hidden positions."""
-    form = message.form
-    if isinstance(message, LineUpload) or form.space.codebook or form.space.normalization != "L2":
+def _direct(message: Upload, rows: Int64[np.ndarray, "drawn"], frame: Frame, knowledge: Knowledge) -> SparseMap | None:
+    """The release itself as a map, if a network can read it: neither compressed nor of RootSIFT."""
+    form, keypoints = message.form.take(rows), message.keypoints[rows]
+    if form.space.codebook or form.space.normalization != "L2":
         return None
     if isinstance(form, Subspaces):
-        return subspaces_map(frame, message.keypoints, form)
+        return subspaces_map(frame, keypoints, form)
     dictionary = knowledge.codebook
-    same = dictionary is not None and dictionary.digest == form.dictionary
-    return words_map(frame, message.keypoints, form, dictionary) if same and dictionary is not None else None
+    if dictionary is None or dictionary.digest != form.dictionary:
+        return None
+    return words_map(frame, keypoints, form, dictionary)
 
 
 def as_sift(

@@ -6,17 +6,19 @@ import argparse
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
 
-from veil.attacks.word_pairs import NeighborModel
-from veil.audit.attempt import Effort, Knowledge
+from veil.audit.attempt import Effort, Knowledge, Progress
+from veil.audit.epsilon import EpsilonBound, measured
 from veil.audit.examine import Examined, epsilons, examine, findings
-from veil.audit.finding import Finding
-from veil.audit.policy import HELP, Breach, Rule, breaches, parse_policy, parse_rule
+from veil.audit.outcome import Outcome
+from veil.audit.pictured import Reconstruction, reconstructions
+from veil.audit.policy import HELP, Rule, breaches, parse_policy, parse_rule
 from veil.audit.truth import Truth, find_truth
-from veil.audit.verdict import NOT_TESTED, Verdict, judge
+from veil.audit.verdict import judge
 from veil.budget import total
 from veil.cli import EXIT_OK, EXIT_POLICY
 from veil.cli.attackers import attackers_knowledge, neighbor_model
@@ -27,7 +29,11 @@ from veil.composition import composed_epsilon
 from veil.errors import InputError, WireError
 from veil.files.atomic import read_bytes, write_text
 from veil.files.client import Ledger, home
-from veil.report.audit import Shown, page, position_pictures
+from veil.files.inverters import bundled_inverter, read_weights
+from veil.forms import Subsets
+from veil.inversion.forward import PlainInverter
+from veil.inversion.maps import Inverts, Kind
+from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
 from veil.wire.codec import decode
 from veil.wire.message import Message
 
@@ -74,6 +80,17 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--features", type=at_least(1), default=400, help="attacked at most, over all (default %(default)s)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="which features those are (default %(default)s)")
     parser.add_argument("--threads", type=at_least(1), default=2, help="of the lattice attack (default %(default)s)")
+    parser.add_argument(
+        "--pictures", type=at_least(0), default=2, help="releases of which pictures are reconstructed (default %(default)s)"
+    )
+    parser.add_argument(
+        "--inverter",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="networks of `veil inversion train` beside the bundled one, which knows raw SIFT",
+    )
     parser.add_argument("--fail-on", action="append", default=[], metavar="RULE", help="exit with code 4 if a rule is broken")
     parser.add_argument("--policy", type=Path, metavar="FILE", help="rules, one a line")
     parser.add_argument(
@@ -105,26 +122,33 @@ def _audit(arguments: argparse.Namespace) -> int:
         )
     found = findings(examined, knowledge.codebook)
     spent = epsilons(releases.values(), DELTA) | _session(arguments.ledger or home())
-    verdict = judge(found, spent, DELTA)
-    broken = breaches(rules, found, spent)
-    html = page(
-        found,
-        verdict,
+    networks = _inverters(arguments)
+    with tqdm(desc="pictures", disable=None, leave=False) as bar:
+        pictures = [
+            picture
+            for item in examined[: arguments.pictures]
+            for picture in _reconstructed(item, knowledge, networks, originals, lambda step: bar.set_description(step))
+        ]
+    outcome = Outcome(
+        messages=list(releases),
         facts=_facts(releases, arguments.release),
-        shown=_shown(examined, originals),
-        rules=rules,
-        breaches=broken,
+        findings=found,
+        pictures=pictures,
         epsilons=spent,
         delta=DELTA,
+        measured=_measured_epsilon(releases),
+        verdict=judge(found, spent, DELTA),
+        rules=rules,
+        breaches=breaches(rules, found, spent),
         have_originals=bool(truths),
-        seconds=time.perf_counter() - start,
     )
+    html = page(outcome, shown=_shown(examined, originals, pictures), seconds=time.perf_counter() - start)
     write_text(arguments.output, html)
-    write_json(arguments.json, _record(releases, arguments.release, found, spent, verdict, rules, broken))
+    write_json(arguments.json, outcome.as_json())
     if str(arguments.json) != "-":
-        _print(found, verdict, broken, model)
+        _print(outcome)
     report(arguments, arguments.output, "the report")
-    return EXIT_POLICY if broken else EXIT_OK
+    return EXIT_POLICY if outcome.breaches else EXIT_OK
 
 
 def _rules(arguments: argparse.Namespace) -> list[Rule]:
@@ -173,6 +197,14 @@ def _session(folder: Path) -> dict[str, float]:
     return {"session": composed_epsilon(total(charges), DELTA)}
 
 
+def _measured_epsilon(releases: Mapping[str, Message]) -> EpsilonBound | None:
+    """What runs of the mechanism show of the first release's epsilon; None where there is none, or no bound."""
+    form = next(iter(releases.values())).form
+    if not isinstance(form, Subsets) or math.isinf(form.mechanism.epsilon):
+        return None
+    return measured(form.mechanism)
+
+
 def _facts(releases: Mapping[str, Message], path: Path) -> dict:
     """What `veil inspect` says of the first release; of the others, how many there are."""
     name, first = next(iter(releases.items()))
@@ -184,38 +216,47 @@ def _facts(releases: Mapping[str, Message], path: Path) -> dict:
     return facts
 
 
-def _shown(examined: list[Examined], originals: Originals | None, most: int = 6) -> list[Shown]:
+def _inverters(arguments: argparse.Namespace) -> dict[Kind, Inverts]:
+    """The bundled network for raw descriptors, and those of --inverter, which come before it."""
+    if not arguments.pictures:
+        return {}
+    given = [read_weights(path) for path in arguments.inverter]
+    return {weights.kind: PlainInverter(weights) for weights in [bundled_inverter(), *given]}
+
+
+def _reconstructed(
+    item: Examined,
+    knowledge: Knowledge,
+    networks: Mapping[Kind, Inverts],
+    originals: Originals | None,
+    progress: Progress,
+) -> list[Reconstruction]:
+    """Pictures of one release; a form that no network reads has none."""
+    features, photograph = None, None
+    if originals is not None and item.truth is not None:
+        features = originals.features.get(item.truth.image)
+        photograph = originals.read_rgb(item.truth.image) if item.truth.image in originals.paths else None
+    return reconstructions(
+        item, knowledge, networks, effort=Effort(), features=features, photograph=photograph, progress=progress
+    )
+
+
+def _shown(
+    examined: list[Examined], originals: Originals | None, reconstructed: list[Reconstruction], most: int = 6
+) -> list[Shown]:
     """Pictures of the first few releases."""
     shown = []
     for item in progress(examined[:most], "drawing"):
         has_photo = originals is not None and item.truth is not None and item.truth.image in originals.paths
-        shown.append(position_pictures(item, originals.read_rgb if originals is not None and has_photo else None))
+        row = position_pictures(item, originals.read_rgb if originals is not None and has_photo else None)
+        mine = [picture for picture in reconstructed if picture.release == item.name]
+        shown.append(replace(row, pictures=(*row.pictures, *reconstructed_pictures(mine))))
     return shown
 
 
-def _record(
-    releases: Mapping[str, Message],
-    path: Path,
-    found: list[Finding],
-    spent: Mapping[str, float],
-    verdict: Verdict,
-    rules: list[Rule],
-    broken: list[Breach],
-) -> dict:
-    return {
-        "release": {"messages": list(releases), **_facts(releases, path)},
-        "attacks": [finding.as_json() for finding in found],
-        "epsilon": {"delta": DELTA, **spent},
-        "images": [],
-        "verdict": {"grade": verdict.grade, "headline": verdict.headline, "sentences": list(verdict.sentences)},
-        "policy": [{"rule": r.text, "broken": next((b.why for b in broken if b.rule == r.text), None)} for r in rules],
-        "not_tested": list(NOT_TESTED),
-    }
-
-
-def _print(found: list[Finding], verdict: Verdict, broken: list[Breach], model: NeighborModel | None) -> None:
+def _print(outcome: Outcome) -> None:
     print(f"{'attack':20} {'features':>8} {'recovered':>24} {'exact':>8} {'certified':>9} {'median':>8} {'seconds':>7}")
-    for finding in found:
+    for finding in outcome.findings:
         if finding.skipped:
             print(f"{finding.attack:20} not run: {finding.skipped}")
             continue
@@ -230,6 +271,14 @@ def _print(found: list[Finding], verdict: Verdict, broken: list[Breach], model: 
             f"{finding.attack:20} {finding.features:8,} {recovered!s:>24} {exact:>8} {certified:>9} {median:>8} "
             f"{finding.seconds:7.1f}"
         )
-    for breach in broken:
+    for picture in outcome.pictures:
+        if picture.quality is not None:
+            print(
+                f"picture of {picture.release}, {picture.attack}: ssim {picture.quality.ssim:.3f}, "
+                f"psnr {picture.quality.psnr:.1f} dB, mae {picture.quality.mae:.3f}"
+            )
+    if outcome.measured is not None:
+        print(f"epsilon is at least {outcome.measured.low:.2f} ({outcome.measured.trials:,} trials, 95 %)")
+    for breach in outcome.breaches:
         print(f"broken rule {breach.rule}: {breach.why}")
-    print(verdict)
+    print(outcome.verdict)

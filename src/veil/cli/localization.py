@@ -19,9 +19,10 @@ from veil.cli.common import Bar, add_command, add_json, at_least, picture, progr
 from veil.cli.index import read_dictionary
 from veil.cli.queries import apart, photographs, place_of
 from veil.codebook import Codebook
+from veil.errors import InputError
 from veil.evaluate.queries import Fold, Protocol, fold_maps
 from veil.evaluate.retrieval import Recall, recalls
-from veil.evaluate.settings import METRIC, RELATIVE, Row, Setting, Tables, Trial, row
+from veil.evaluate.settings import FORMS, METRIC, RELATIVE, Row, Setting, Tables, Trial, row
 from veil.evaluate.word_localization import Examiner, examine
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -53,6 +54,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--words", type=at_least(2), nargs="+", default=list(DEFAULTS.words), metavar="K", help="to vary K")
     parser.add_argument("--epsilon", type=float, nargs="+", default=list(DEFAULTS.epsilons), help="to vary epsilon")
     parser.add_argument("--m", type=at_least(1), nargs="+", default=list(DEFAULTS.sizes), help="to vary m")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS, help="what queries send (default: all)")
     parser.add_argument("--default", type=_point, default=DEFAULTS.default, metavar="K,EPS,M", help="default 4096,10,2")
     parser.add_argument("--elsewhere", nargs="+", default=["bundled"], metavar="FILE", help="dictionaries of other photographs")
     parser.add_argument("--iterations", type=at_least(1), default=DEFAULTS.most, help="samples of a search (default 100000)")
@@ -80,9 +82,6 @@ def _point(text: str) -> tuple[int, float, int]:
 
 def _localization(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    scenes = [read_scene(folder) for folder in arguments.scenes]
-    others = apart(scenes, arguments.same_place)
-    features = {scene.name: photographs(scene, arguments) for scene in scenes}
     settings = Tables(
         words=tuple(arguments.words),
         epsilons=tuple(arguments.epsilon),
@@ -91,6 +90,13 @@ def _localization(arguments: argparse.Namespace) -> int:
         most=arguments.iterations,
         elsewhere=tuple(arguments.elsewhere),
     ).settings()
+    settings = [item for item in settings if item.form in arguments.forms]
+    speaks = any(setting.speaks for setting in settings)
+    if arguments.figure and not speaks:
+        raise InputError("the figure compares words with the rest; add words to --forms, or leave out --figure")
+    scenes = [read_scene(folder) for folder in arguments.scenes]
+    others = apart(scenes, arguments.same_place)
+    features = {scene.name: photographs(scene, arguments) for scene in scenes}
     named = {name: read_dictionary(name) for name in arguments.elsewhere}
     settings = [replace(item, words=len(named[item.dictionary])) if item.dictionary in named else item for item in settings]
     rows: list[Row] = []
@@ -109,9 +115,9 @@ def _localization(arguments: argparse.Namespace) -> int:
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
             write_json(arguments.json, _record(rows, []))
     laws = [(math.inf, 1), *((value, arguments.default[2]) for value in arguments.epsilon)]
-    found = recalls(first_folds, arguments.retrieval_words, laws)
+    found = recalls(first_folds, arguments.retrieval_words, laws) if speaks else []
     write_json(arguments.json, _record(rows, found))
-    for line in _recalled(found):
+    for line in _recalled(found) if speaks else []:
         say(arguments, line)
     if arguments.figure:
         draw_localization(arguments.figure, rows, default=arguments.default)

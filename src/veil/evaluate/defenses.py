@@ -21,7 +21,7 @@ from veil.attacks.vertex import VertexOptions, vertex_attack
 from veil.audit.score import share
 from veil.audit.truth import in_space
 from veil.chance import seeded
-from veil.codebook import Codebook, fit_pca
+from veil.codebook import PCA_DIM, Codebook, fit_pca
 from veil.evaluate.homographies import Case, Distance, ImageSequence, evaluate
 from veil.features import Features, unit_length
 from veil.forms import Subspaces
@@ -110,7 +110,7 @@ def default_defenses(m: int = 4) -> list[Defense]:
         profile = replace(paper(m, "sub-hybrid"), name=name, directions="gaussian", compress=reduced is not None, **changes)  # type: ignore[arg-type]
         return Defense(name=name, profile=profile, reduced=reduced)
 
-    def safe(name: str, m: int = m, reduced: int = 64, strategy: Strategy = "sub-adversarial") -> Defense:
+    def safe(name: str, m: int = m, reduced: int = PCA_DIM, strategy: Strategy = "sub-adversarial") -> Defense:
         profile = replace(hardened(quantized=True), name=name, m=m, strategy=strategy)
         return Defense(name=name, profile=profile, reduced=reduced)
 
@@ -123,10 +123,10 @@ def default_defenses(m: int = 4) -> list[Defense]:
         *(plain(f"PCA-{reduced}", reduced) for reduced in (112, 96, 80, 64, 48, 32)),
         Defense(name="real decoys, half", profile=replace(real, name="real decoys, half")),
         Defense(name="real decoys, all", profile=replace(real, name="real decoys, all", strategy="sub-adversarial")),
-        safe("PCA-64, dither 4, real, half", strategy="sub-hybrid"),
+        safe(f"PCA-{PCA_DIM}, dither 4, real, half", strategy="sub-hybrid"),
         safe("hardened"),
         *(safe(f"hardened m={other}", m=other) for other in (2, 8) if other != m),
-        *(safe(f"hardened, PCA-{reduced}", reduced=reduced) for reduced in (48, 32)),
+        *(safe(f"hardened, PCA-{reduced}", reduced=reduced) for reduced in (64, 32)),
     ]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from veil.errors import InputError
 
 FormName = Literal["raw", "subspaces", "words", "lines", "words+lines"]
+FORMS: tuple[FormName, ...] = get_args(FormName)
 Matching = Literal["distance", "vocabulary", "mutual-nn"]
 # Pittaluga and Zhuang 2023, Table 2: meters and degrees; without a metric scale, shares of the cameras' extent and degrees.
 METRIC: dict[str, tuple[float, float]] = {"0.25m, 2deg": (0.25, 2.0), "0.5m, 5deg": (0.5, 5.0), "5m, 10deg": (5.0, 10.0)}

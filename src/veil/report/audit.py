@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -11,10 +11,12 @@ import jinja2
 import numpy as np
 
 from veil import __version__
+from veil.audit.epsilon import EpsilonBound
 from veil.audit.examine import Examined
 from veil.audit.finding import Finding, Share
-from veil.audit.policy import Breach, Rule
-from veil.audit.verdict import NOT_TESTED, Verdict
+from veil.audit.outcome import Outcome
+from veil.audit.pictured import Reconstruction
+from veil.audit.verdict import NOT_TESTED
 from veil.report import pictures
 
 ReadRgb = Callable[[str], np.ndarray]
@@ -39,39 +41,35 @@ class Shown:
     pictures: tuple[tuple[str, str], ...]
 
 
-def page(
-    findings: Sequence[Finding],
-    verdict: Verdict,
-    *,
-    facts: Mapping[str, object],
-    shown: Sequence[Shown],
-    rules: Sequence[Rule],
-    breaches: Sequence[Breach],
-    epsilons: Mapping[str, float],
-    delta: float,
-    have_originals: bool,
-    seconds: float,
-) -> str:
+def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
     """One self-contained HTML page; nothing in it is fetched."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: (files("veil.report") / "templates" / name).read_text()),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )
-    families = [family for family in TITLES if any(finding.family == family for finding in findings)]
+    families = [family for family in TITLES if any(finding.family == family for finding in outcome.findings)]
     return environment.get_template("audit.html").render(
         version=__version__,
-        verdict=verdict,
-        facts=[(key, value if isinstance(value, (list, tuple)) else [value]) for key, value in facts.items()],
-        families=[(TITLES[family], [_row(f) for f in findings if f.family == family]) for family in families],
-        curves=_curves(findings),
+        verdict=outcome.verdict,
+        facts=[(key, value if isinstance(value, (list, tuple)) else [value]) for key, value in outcome.facts.items()],
+        families=[(TITLES[family], [_row(f) for f in outcome.findings if f.family == family]) for family in families],
+        curves=_curves(outcome.findings),
         shown=shown,
-        rules=[(rule.text, next((b.why for b in breaches if b.rule == rule.text), "")) for rule in rules],
-        epsilons=[(unit, "no bound" if math.isinf(value) else f"{value:,.4g}") for unit, value in epsilons.items()],
-        delta=f"{delta:g}",
-        have_originals=have_originals,
+        rules=[(rule.text, outcome.why(rule) or "") for rule in outcome.rules],
+        epsilons=[(unit, "no bound" if math.isinf(value) else f"{value:,.4g}") for unit, value in outcome.epsilons.items()],
+        measured="" if outcome.measured is None else _measured(outcome.measured),
+        delta=f"{outcome.delta:g}",
+        have_originals=outcome.have_originals,
         not_tested=NOT_TESTED,
         seconds=f"{seconds:.0f}",
+    )
+
+
+def _measured(bound: EpsilonBound) -> str:
+    return (
+        f"at least {bound.low:.2f} with {100 * bound.confidence:g} % confidence, by {bound.trials:,} runs of this veil's "
+        f"mechanism on each of two words ({bound.ceiling:.2f} is the most that so many can show)"
     )
 
 
@@ -161,6 +159,16 @@ def position_pictures(examined: Examined, read_rgb: ReadRgb | None) -> Shown:
         )
         found.append((title, pictures.recovered_view(*size, where, error)))
     return Shown(name=examined.name, pictures=tuple(found))
+
+
+def reconstructed_pictures(found: Sequence[Reconstruction]) -> list[tuple[str, str]]:
+    """Pictures of one release with their titles."""
+    titled = []
+    for picture in found:
+        measured = "" if picture.quality is None else f", SSIM {picture.quality.ssim:.2f} to the photograph"
+        title = f"reconstructed from {picture.attack} ({picture.features} features{measured})"
+        titled.append((title, pictures.photograph(picture.rgb)))
+    return titled
 
 
 def _most_recovered(examined: Examined) -> tuple[str, np.ndarray, np.ndarray] | None:

@@ -1,0 +1,104 @@
+"""`veil evaluate attributes`: what labels of people can be inferred from their faces, raw and lifted."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.attacks.attributes import NEIGHBORS
+from veil.cli.common import add_command, add_json, at_least, picture, progress, report, say, write_json
+from veil.errors import InputError
+from veil.evaluate.attributes import DIMENSIONS, AttributeRow, attribute_study
+from veil.extract.faces import as_features, describe_face, load_face_network
+from veil.files.pictures import read_rgb
+from veil.report.attributes import draw_attributes
+
+EXAMPLES = """\
+  veil evaluate attributes fairface/images --labels fairface/labels.csv --attributes gender race --json attributes.json
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add the protocol."""
+    parser = add_command(
+        protocols,
+        "attributes",
+        "gender, age or race inferred from faces, raw and lifted (Dusmanu et al. 2021, Fig. 5)",
+        "Describe faces (needs veil[faces]), part the people into decoys, an attacker with labels, and victims, and infer\n"
+        "each attribute of the victims by their nearest neighbors among the attacker's, from raw and from lifted descriptors.\n"
+        "Only to measure how well a method protects people.",
+        EXAMPLES,
+    )
+    parser.add_argument("folder", type=Path, help="photographs of one face each")
+    parser.add_argument(
+        "--labels", type=Path, required=True, metavar="FILE", help="CSV with a column `file` and the attributes"
+    )
+    parser.add_argument("--attributes", nargs="+", required=True, metavar="NAME", help="columns of it")
+    parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
+    parser.add_argument("--neighbors", type=at_least(1), default=NEIGHBORS, help="that vote (default %(default)s)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of the parts and of lifting (default %(default)s)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies (.png or .svg)")
+    add_json(parser)
+    parser.set_defaults(run=_attributes)
+
+
+def _attributes(arguments: argparse.Namespace) -> int:
+    people = _people(arguments.labels, arguments.attributes)
+    network = load_face_network()
+    vectors, described = [], []
+    for person in progress(people, "describing faces"):
+        vector = describe_face(read_rgb(arguments.folder / person["file"]), network)
+        if vector is not None:
+            vectors.append(vector)
+            described.append(person)
+    if not described:
+        raise InputError(f"no face was found in the photographs of {arguments.folder}; give photographs of faces")
+    say(arguments, f"{len(described)} of {len(people)} photographs have a face that the detector finds")
+    labels = {name: [person[name] for person in described] for name in arguments.attributes}
+    rows = attribute_study(
+        as_features(np.array(vectors)), labels, seed=arguments.seed, dimensions=arguments.m, neighbors=arguments.neighbors
+    )
+    write_json(
+        arguments.json,
+        {
+            "photographs": len(people),
+            "faces": len(described),
+            "rows": [asdict(row) | {"accuracy": row.accuracy} for row in rows],
+        },
+    )
+    if str(arguments.json) != "-":
+        _print(rows)
+    if arguments.figure:
+        draw_attributes(arguments.figure, rows)
+        report(arguments, arguments.figure, "the figure")
+    return 0
+
+
+def _people(path: Path, attributes: Sequence[str]) -> list[dict[str, str]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            people = list(csv.DictReader(file))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} is no table of labels ({error})") from None
+    columns = set(people[0]) if people else set()
+    missing = [name for name in ("file", *attributes) if name not in columns]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]!r}; it has {', '.join(sorted(map(str, columns))) or 'no rows'}")
+    return people
+
+
+def _print(rows: Sequence[AttributeRow]) -> None:
+    print(f"{'attribute':12} {'lifting':14} {'m':>3} {'accuracy':>8}  95 % interval   chance  victims")
+    for row in rows:
+        print(
+            f"{row.attribute:12} {row.form:14} {row.m or '':>3} {100 * row.accuracy:7.1f}%  {100 * row.low:5.1f} to "
+            f"{100 * row.high:5.1f}%  {100 * row.chance:5.1f}%  {row.victims:7d}"
+        )
