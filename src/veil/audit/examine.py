@@ -74,7 +74,7 @@ def _attempts(
         tried += list(worded.attempts(message, name, knowledge, model, progress))
     else:
         rows = effort.rows(len(message), name)
-        tried += list(lifted.attempts(message.form, rows, knowledge, effort, progress))
+        tried += list(lifted.attempts(message, rows, knowledge, effort, progress))
     if isinstance(message, LineUpload):
         tried += list(
             lined.attempts(

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float64
 
-Family = Literal["structural", "distribution", "intersection", "repeat", "positions", "order", "words"]
+Family = Literal["structural", "distribution", "intersection", "repeat", "views", "positions", "order", "words"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 
 # A descriptor within this of the truth is recovered; the others are the distances of the field's tables.

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Int64
 
-from veil.attacks.attack import Estimates, undecided
 from veil.attacks.clusters import ClusterOptions, clustering_attack
 from veil.attacks.database import database_attack
 from veil.attacks.grain import effective_dimension, identifiable_noise, release_noise
 from veil.attacks.intersection import MeetingOptions, intersection_attack
 from veil.attacks.lattice import lattice_attack
 from veil.attacks.nearest import entries, nearest_lists, nearest_neighbor
-from veil.attacks.repeat import RepeatOptions, pair_releases, repeat_descriptors
 from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress, timed
 from veil.audit.finding import Family
+from veil.audit.repeats import repeat_attempts, same_kind
 from veil.codebook import Pca
 from veil.errors import VeilError
 from veil.forms import Points, Released, Subspaces
@@ -29,7 +28,6 @@ NOTHING = "nothing but the release"
 OWN = "photographs of its own"
 OTHERS = "other releases that drew from the same pool"
 POOL = "the pool that the decoys were drawn from"
-REPEATS = "a second release of the same photograph"
 # Two dithered copies of one decoy differ by sqrt(n / 6) a / 512 (docs/theory/hardened.md); some room for the tail.
 DITHER_ROOM = 1.5
 
@@ -38,10 +36,16 @@ DITHER_ROOM = 1.5
 class _Case:
     """One release's attacked features and all that is known about them."""
 
-    form: Subspaces
+    message: Message
     rows: Int64[np.ndarray, "_"]
     knowledge: Knowledge
     effort: Effort
+
+    @property
+    def form(self) -> Subspaces:
+        """What was released in place of descriptors."""
+        assert isinstance(self.message.form, Subspaces)
+        return self.message.form
 
     @cached_property
     def part(self) -> Subspaces:
@@ -59,7 +63,7 @@ class _Case:
         """All other subspaces at hand that can be compared: of this release and of others."""
         left = np.setdiff1d(np.arange(len(self.form)), self.rows)
         found = [self.form.take(left)] if len(left) else []
-        return found + [form for form in _same_kind(self.form, self.knowledge.others.values())]
+        return found + [form for _, form in same_kind(self.form, self.knowledge.others.values())]
 
     @cached_property
     def pca(self) -> Pca | None:
@@ -96,7 +100,7 @@ def pca_of(form: Released, knowledge: Knowledge) -> Pca | None:
 
 
 def attempts(
-    form: Subspaces,
+    message: Message,
     rows: np.ndarray,
     knowledge: Knowledge,
     effort: Effort,
@@ -105,7 +109,8 @@ def attempts(
     only: Collection[str] | None = None,
 ) -> Iterator[Attempt]:
     """All attacks (those named in `only`) on the features `rows` of one release; what cannot be tried says why."""
-    case = _Case(form=form, rows=rows, knowledge=knowledge, effort=effort)
+    case = _Case(message=message, rows=rows, knowledge=knowledge, effort=effort)
+    form = case.form
     if form.space.codebook and (knowledge.codebook is None or knowledge.codebook.digest != form.space.codebook):
         why = f"the release names the codebook {form.space.codebook[:12]}, which was not given (--codebook)"
         yield Attempt(attack="all", family="structural", assumes="the public codebook", skipped=why)
@@ -267,37 +272,8 @@ def _intersection(case: _Case) -> Iterator[Attempt]:
 
 
 def _repeat(case: _Case) -> Iterator[Attempt]:
-    others = _same_kind(case.form, case.knowledge.others.values())
-    if not others:
-        yield Attempt(
-            attack="repeat", family="repeat", assumes=REPEATS, skipped="no other release of this kind was given (--against)"
-        )
-        return
     decoys = None if case.pool is None else case.pool.vectors.astype(np.float64)
-    best = undecided(len(case.rows), case.form.space.dim)
-    options = RepeatOptions(meet=case.meet)
-    with timed() as clock:
-        for other in others:
-            pairs = pair_releases(case.part, other, options=options, decoys=decoys)
-            if len(pairs):
-                found = repeat_descriptors([case.part.take(pairs[:, 0]), other.take(pairs[:, 1])], options=options)
-                best = _more_confident(best, found, pairs[:, 0])
-    yield Attempt(attack="repeat", family="repeat", assumes=REPEATS, rows=case.rows, estimates=best, seconds=clock.seconds)
-
-
-def _more_confident(best: Estimates, found: Estimates, rows: np.ndarray) -> Estimates:
-    """`best`, with the estimates `found` of `rows` where these are surer."""
-    points, confidence, certified = best.points.copy(), best.confidence.copy(), best.certified.copy()
-    surer = found.confidence > confidence[rows]
-    into = rows[surer]
-    points[into], confidence[into], certified[into] = found.points[surer], found.confidence[surer], found.certified[surer]
-    return Estimates(points=points, confidence=confidence, certified=certified)
-
-
-def _same_kind(form: Subspaces, others: Iterable[Message]) -> list[Subspaces]:
-    """Subspaces of other releases in the same space and of the same dimension."""
-    forms = [message.form for message in others]
-    return [other for other in forms if isinstance(other, Subspaces) and other.space == form.space and other.m == form.m]
+    yield from repeat_attempts(case.message, case.rows, case.knowledge.others.values(), meet=case.meet, decoys=decoys)
 
 
 def _limited(forms: Sequence[Subspaces], effort: Effort) -> list[Subspaces]:

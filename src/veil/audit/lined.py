@@ -13,7 +13,8 @@ from veil.attacks.order import order_test
 from veil.attacks.repeat import pair_releases, repeat_positions
 from veil.attacks.twins import twins
 from veil.audit.attempt import Attempt, Effort, Progress, timed
-from veil.audit.lifted import NOTHING, REPEATS
+from veil.audit.lifted import NOTHING
+from veil.audit.repeats import REPEATS
 from veil.codebook import Pca
 from veil.errors import InputError
 from veil.forms import Subspaces

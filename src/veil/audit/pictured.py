@@ -118,7 +118,7 @@ def _estimates(
     def told(step: str) -> None:
         progress(f"{item.name} {step}, {len(rows)} features")
 
-    for attempt in lifted.attempts(form, rows, knowledge, effort, told, only=attacks):
+    for attempt in lifted.attempts(item.message, rows, knowledge, effort, told, only=attacks):
         if attempt.estimates is not None and attempt.attack != "nearest":  # the projected one is nearer
             yield attempt.attack, attempt.estimates
 

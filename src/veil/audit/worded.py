@@ -12,7 +12,8 @@ from veil.attacks.neighbor_words import denoise
 from veil.attacks.word_pairs import NeighborModel
 from veil.attacks.words import Beliefs, descriptors, posterior, repeated
 from veil.audit.attempt import Attempt, Knowledge, Progress, timed
-from veil.audit.lifted import NOTHING, REPEATS
+from veil.audit.lifted import NOTHING
+from veil.audit.repeats import REPEATS
 from veil.codebook import Codebook
 from veil.forms import Subsets
 from veil.wire.message import Message, Upload

@@ -45,7 +45,7 @@ EXAMPLES = """\
   veil audit upload/ --images features.h5 --fail-on "structural>5%" --fail-on "epsilon.image>100"
 
 rules of --fail-on and --policy (one a line, # begins a comment):
-  structural>5%          any attack of a family: structural, distribution, intersection, repeat, positions, words
+  structural>5%          any attack of a family: structural, distribution, intersection, repeat, views, positions, words
   lattice.exact>0        one attack; recovered (the default), certified, exact, identified, within_0.02, _0.1, _0.4, _0.6
   positions.within_5px>20%
   epsilon.image>100      of words: feature, object or image

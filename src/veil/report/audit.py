@@ -23,6 +23,7 @@ ReadRgb = Callable[[str], np.ndarray]
 TITLES = {
     "structural": "Structure of the descriptors: no database, no training",
     "repeat": "Repeats: a second release of one photograph",
+    "views": "Other views: what features that match have in common",
     "intersection": "Intersections of subspaces",
     "distribution": "Distribution of descriptors: the attacker has photographs of its own",
     "positions": "Hidden positions",
