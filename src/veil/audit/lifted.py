@@ -145,7 +145,7 @@ def _lattice(case: _Case) -> Iterator[Attempt]:
     bound = identifiable_noise(m_eff, dim)
     with timed() as clock:
         part = case.form.take(case.few)
-        found = lattice_attack(part, pca=case.pca, words=_real_decoys(case), threads=case.effort.threads)
+        found = lattice_attack(part, pca=case.pca, words=_public_decoys(case), threads=case.effort.threads)
     side = "below" if noise < bound else "above"
     yield Attempt(
         attack="lattice",
@@ -284,7 +284,7 @@ def _limited(forms: Sequence[Subspaces], effort: Effort) -> list[Subspaces]:
     return [form.take(np.arange(min(len(form), each))) for form in forms]
 
 
-def _real_decoys(case: _Case) -> np.ndarray | None:
-    """Public decoys that are integer vectors, to be struck off the lattice attack's list."""
+def _public_decoys(case: _Case) -> np.ndarray | None:
+    """Public decoys, to be struck off the lattice attack's list: real ones are integers, as are centroids of a single one."""
     decoys = case.knowledge.decoys
-    return decoys.words if decoys is not None and decoys.kind == "descriptors" else None
+    return None if decoys is None else decoys.words

@@ -176,7 +176,7 @@ def recoveries(
     gap = GapOptions(counts=(defense.profile.decoy_count,))
     others = {k: [other for other in forms if other is not form] for k, form in enumerate(forms)}
     attacks: dict[str, Callable[[int, Subspaces], Estimates]] = {
-        "lattice": lambda k, form: lattice_attack(form, pca=pca, threads=effort.threads),
+        "lattice": lambda k, form: lattice_attack(form, pca=pca, words=public, threads=effort.threads),
         "vertex": lambda k, form: vertex_attack(form, seed=0, pca=pca, decoys=public, options=vertex),
         "nearest": lambda k, form: nearest_neighbor(form, theirs),
         "intersection, secret pool": lambda k, form: intersection_attack(form, theirs, others[k])[0],

@@ -77,7 +77,8 @@ def structural_attacks(
 
 def _attacks(words: Codebook, seed: int, threads: int) -> dict[str, Callable[[Subspaces], Estimates]]:
     return {
-        "lattice": lambda form: lattice_attack(form, threads=threads),
+        # Public centroids of a single descriptor are integers, too: the attacker strikes them off.
+        "lattice": lambda form: lattice_attack(form, words=words.words, threads=threads),
         "vertex": lambda form: vertex_attack(form, seed=seed, decoys=words.words, options=VertexOptions(threads=threads)),
     }
 
