@@ -1,0 +1,91 @@
+"""From LLVM IR to a function of this process: the host's features, and a cache by shape and output."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from veil.errors import VeilError
+from veil.kernels.jit.outputs import module
+from veil.kernels.jit.shape import Shape
+
+# Arguments of the compiled functions: pointers, then 64-bit integers.
+ARGUMENTS = {"dense": (6, 6), "best_two": (8, 4)}
+Kernel = Callable[..., None]
+
+_cache: dict[tuple[Shape, str], tuple[Kernel, Any]] = {}
+_lock = threading.Lock()
+
+
+def obstacle() -> str | None:
+    """Why this host cannot compile, or None."""
+    try:
+        _binding()
+    except ImportError as error:
+        return f"llvmlite cannot be imported ({error}); install llvmlite"
+    if sys.platform != "win32":
+        try:
+            mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
+        except OSError as error:
+            return f"this host refuses executable memory ({error})"
+    return None
+
+
+def host_lanes() -> int:
+    """Floats of the widest vector that this processor adds and multiplies at once."""
+    features = _binding().get_host_cpu_features()
+    if features.get("avx512f") and features.get("avx512vl") and features.get("avx512dq"):
+        return 16
+    return 8 if features.get("avx2") and features.get("fma") else 4
+
+
+def kernel(shape: Shape, output: str) -> Kernel:
+    """The compiled function, from the cache where it is known; threads may call it at once, it holds no lock.
+
+    Raises VeilError where the host cannot compile.
+    """
+    with _lock:
+        if (shape, output) not in _cache:
+            reason = obstacle()
+            if reason:
+                raise VeilError(f"backend 'cpu' cannot serve: {reason}, or use backend 'numpy'")
+            _cache[shape, output] = _compiled(shape, output)
+        return _cache[shape, output][0]
+
+
+def assembly(shape: Shape, output: str) -> str:
+    """What the compiler makes of a shape, to read."""
+    binding = _binding()
+    return str(_target(binding).emit_assembly(binding.parse_assembly(module(shape, output))))
+
+
+def _compiled(shape: Shape, output: str) -> tuple[Kernel, Any]:
+    binding = _binding()
+    parsed = binding.parse_assembly(module(shape, output))
+    parsed.verify()
+    engine = binding.create_mcjit_compiler(parsed, _target(binding))
+    engine.finalize_object()
+    pointers, integers = ARGUMENTS[output]
+    types = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * integers
+    return ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(output)), engine  # the engine owns the code
+
+
+def _target(binding: ModuleType) -> Any:
+    """This processor with its features; where LLVM prefers narrow vectors on wide hardware it is told not to."""
+    features = binding.get_host_cpu_features()
+    features["prefer-256-bit"] = False
+    target = binding.Target.from_default_triple()
+    return target.create_target_machine(cpu=binding.get_host_cpu_name(), features=features.flatten(), opt=3, jit=True)
+
+
+def _binding() -> ModuleType:
+    import llvmlite.binding as binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding

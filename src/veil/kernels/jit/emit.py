@@ -1,0 +1,133 @@
+"""A writer of LLVM IR: numbered values, loops that carry values in registers, and vectors of a fixed number of lanes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+
+def number(value: float) -> str:
+    """A float32 constant as LLVM spells it: the bits of the same value in double precision."""
+    (single,) = struct.unpack("f", struct.pack("f", value))
+    return "0x" + struct.pack(">d", single).hex().upper()
+
+
+class Code:
+    """The body of one function in static single assignment form."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.vector = f"<{lanes} x float>"
+        self.integers = f"<{lanes} x i32>"
+        self.bits = f"<{lanes} x i1>"
+        self.bytes = 4 * lanes
+        self.lines: list[str] = []
+        self.block = "entry"
+        self._count = 0
+
+    def fresh(self) -> str:
+        """A name not used before."""
+        self._count += 1
+        return f"%v{self._count}"
+
+    def do(self, text: str) -> None:
+        """An instruction without a value."""
+        self.lines.append("  " + text)
+
+    def let(self, text: str) -> str:
+        """An instruction with a value; its name."""
+        name = self.fresh()
+        self.do(f"{name} = {text}")
+        return name
+
+    def open(self, label: str) -> None:
+        """Start a basic block, falling into it from the one before where that has not ended."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def label(self) -> str:
+        """A name for a basic block."""
+        return "b" + self.fresh()[2:]
+
+    def splat(self, value: float) -> str:
+        """A vector constant."""
+        return "<" + ", ".join([f"float {number(value)}"] * self.lanes) + ">"
+
+    def iota(self) -> str:
+        """0, 1, 2, ... as a vector of integers."""
+        return "<" + ", ".join(f"i32 {k}" for k in range(self.lanes)) + ">"
+
+    def at(self, pointer: str, offset: int | str) -> str:
+        """Pointer plus bytes."""
+        return pointer if offset == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def load(self, pointer: str, offset: int = 0, *, of: str = "") -> str:
+        """A vector from an aligned address."""
+        return self.let(f"load {of or self.vector}, ptr {self.at(pointer, offset)}, align {self.bytes}")
+
+    def store(self, value: str, pointer: str, offset: int = 0, *, of: str = "") -> None:
+        """A vector to an aligned address."""
+        self.do(f"store {of or self.vector} {value}, ptr {self.at(pointer, offset)}, align {self.bytes}")
+
+    def every(self, scalar: str, *, of: str = "float") -> str:
+        """A scalar in all lanes."""
+        kind = f"<{self.lanes} x {of}>"
+        first = self.let(f"insertelement {kind} poison, {of} {scalar}, i32 0")
+        return self.let(f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer")
+
+    def broadcast(self, pointer: str, offset: int = 0) -> str:
+        """One float from memory in all lanes."""
+        return self.every(self.let(f"load float, ptr {self.at(pointer, offset)}, align 4"))
+
+    def arithmetic(self, name: str, a: str, b: str) -> str:
+        """fadd, fsub, fmul or fdiv of two vectors."""
+        return self.let(f"{name} {'arcp afn ' if name == 'fdiv' else ''}{self.vector} {a}, {b}")
+
+    def fma(self, a: str, b: str, c: str) -> str:
+        """a b + c with one rounding."""
+        v = self.vector
+        return self.let(f"call {v} @llvm.fma.v{self.lanes}f32({v} {a}, {v} {b}, {v} {c})")
+
+    def fnma(self, a: str, b: str, c: str) -> str:
+        """c - a b with one rounding."""
+        return self.fma(self.let(f"fneg {self.vector} {a}"), b, c)
+
+    def less(self, a: str, b: str) -> str:
+        """a < b, lane by lane."""
+        return self.let(f"fcmp nnan olt {self.vector} {a}, {b}")
+
+    def pick(self, where: str, a: str, b: str, *, of: str = "") -> str:
+        """a where true, b elsewhere."""
+        kind = of or self.vector
+        return self.let(f"select {self.bits} {where}, {kind} {a}, {kind} {b}")
+
+    def minimum(self, a: str, b: str) -> str:
+        """The smaller, lane by lane; no NaN comes here."""
+        return self.let(f"select nnan nsz {self.bits} {self.less(a, b)}, {self.vector} {a}, {self.vector} {b}")
+
+    def maximum(self, a: str, b: str) -> str:
+        """The larger, lane by lane."""
+        return self.let(f"select nnan nsz {self.bits} {self.less(b, a)}, {self.vector} {a}, {self.vector} {b}")
+
+    def loop(
+        self, count: str, carried: Sequence[tuple[str, str]], body: Callable[[str, list[str]], Sequence[str]], step: int = 1
+    ) -> list[str]:
+        """for index in range(0, count, step), count >= 1, with (type, start) values carried round; the final ones."""
+        before, head, done = self.block, self.label(), self.label()
+        self.do(f"br label %{head}")
+        self.open(head)
+        index, names, place = self.fresh(), [self.fresh() for _ in carried], len(self.lines)
+        after = body(index, names)
+        following = self.let(f"add nuw nsw i64 {index}, {step}")
+        more = self.let(f"icmp ult i64 {following}, {count}")
+        self.do(f"br i1 {more}, label %{head}, label %{done}")
+        phis = [f"  {index} = phi i64 [ 0, %{before} ], [ {following}, %{self.block} ]"]
+        for (kind, start), name, value in zip(carried, names, after, strict=True):
+            phis.append(f"  {name} = phi {kind} [ {start}, %{before} ], [ {value}, %{self.block} ]")
+        self.lines[place:place] = phis
+        self.open(done)
+        return list(after)
+
+    def function(self, head: str) -> str:
+        """The finished function."""
+        return "\n".join([f"define {head} #0 {{", "entry:", *self.lines, "}", ""])

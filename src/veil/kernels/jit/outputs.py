@@ -1,0 +1,250 @@
+"""The two compiled functions of a shape: all squared distances, and the best two of every row and column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from veil.kernels.jit.eliminate import direct, solve_function
+from veil.kernels.jit.emit import Code
+from veil.kernels.jit.gram import entries, fill_scratch, tile_functions
+from veil.kernels.jit.shape import Shape
+
+# Below this smallest pivot single precision is not trusted and the pair is handed on for double precision (traps D4).
+PIVOT_TRUSTED = 1e-3
+# Dense entries nearer than this (squared) are handed on too: the root amplifies their rounding.
+SQUARE_TRUSTED = 1e-4
+# What a dense entry holds that is handed on.
+UNTRUSTED = -1.0
+# Vectors of a running best: three smallest values, indices of the first two.
+STATE = 5
+Use = Callable[[str, str, str, list[str]], list[str]]
+
+
+def module(shape: Shape, output: str) -> str:
+    """LLVM IR with the function @dense or @best_two."""
+    parts = [_header(shape)]
+    if not shape.direct:
+        parts += [tile_functions(shape), solve_function(shape)]
+    return "\n".join([*parts, _dense(shape) if output == "dense" else _append(shape) + _best_two(shape)])
+
+
+def _header(shape: Shape) -> str:
+    vector, bits = f"<{shape.lanes} x float>", f"<{shape.lanes} x i1>"
+    width = shape.lanes * 32
+    return "\n".join(
+        [
+            f"declare {vector} @llvm.fma.v{shape.lanes}f32({vector}, {vector}, {vector})",
+            f"declare void @llvm.masked.store.v{shape.lanes}f32.p0({vector}, ptr, i32, {bits})",
+            f"declare i{shape.lanes} @llvm.cttz.i{shape.lanes}(i{shape.lanes}, i1)",
+            f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"',
+            '"reciprocal-estimates"="vec-divf:1" }',
+        ]
+    )
+
+
+def _pairs(code: Code, shape: Shape, left: str, squares: str, right: str, group: str, carried: list[str], use: Use) -> list[str]:
+    """Run `use(feature, square, smallest pivot, carried)` on each left feature of a group against a panel.
+
+    `squares` points at |d0|^2 of the group, `right` at the panel with its |e0|^2 in %panel_squares.
+    """
+    if shape.direct:
+        (rows,), (columns,) = shape.row_groups, shape.column_groups
+        gram = entries(code, left, right, "%n", rows, columns)
+        for f in range(shape.features):
+            both = code.arithmetic("fadd", code.broadcast(squares, 4 * f), code.load(group))
+            square, smallest = direct(code, shape, gram[f * shape.left : (f + 1) * shape.left], both)
+            carried = use(str(f), square, smallest, carried)
+        return carried
+    fill_scratch(code, shape, left, right, "%scratch", "%n")
+    size = shape.left * shape.right * code.bytes
+    work = code.at("%scratch", shape.features * size)
+    result = code.at(work, (shape.left * shape.left + shape.left) * code.bytes)
+
+    def turn(f: str, values: list[str]) -> list[str]:
+        gram = code.at("%scratch", code.let(f"mul i64 {f}, {size}"))
+        own = code.let(f"load float, ptr {code.at(squares, code.let(f'mul i64 {f}, 4'))}, align 4")
+        code.do(f"call void @solve(ptr {gram}, float {own}, ptr {group}, ptr {work})")
+        smallest = code.load(result, code.bytes) if shape.left > 1 else ""
+        return use(f, code.load(result), smallest, values)
+
+    kinds = [code.vector] * 3 + [code.integers] * 2
+    return code.loop(str(shape.features), list(zip(kinds, carried, strict=False)), turn)
+
+
+def _sweep(code: Code, shape: Shape, body: Callable[[str, str, str, str, str], None]) -> None:
+    """for each panel: body(panel index, panel, its squares, first column, pointer type marker)."""
+    panel_bytes = code.let(f"mul i64 %n, {shape.right * code.bytes}")
+
+    def panel(p: str, carried: list[str]) -> list[str]:
+        right, squares = carried
+        column = code.let(f"mul i64 {p}, {shape.lanes}")
+        body(p, right, squares, column, code.block)
+        return [code.at(right, panel_bytes), code.at(squares, code.bytes)]
+
+    code.loop("%panels", [("ptr", "%right"), ("ptr", "%right_squares")], panel)
+    code.do("ret void")
+
+
+def _dense(shape: Shape) -> str:
+    code = Code(shape.lanes)
+    group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
+
+    def body(_: str, right: str, squares: str, column: str, __: str) -> None:
+        inside = _below(code, column, "%columns")
+        first = code.at("%out", code.let(f"mul i64 {column}, 4"))
+
+        def group(g: str, carried: list[str]) -> list[str]:
+            start = code.let(f"mul i64 {g}, {shape.features}")
+
+            def write(f: str, square: str, smallest: str, values: list[str]) -> list[str]:
+                value = _marked(code, square, smallest)
+                row = code.let(f"add i64 {start}, {f}")
+                keep, done = code.label(), code.label()
+                code.do(f"br i1 {code.let(f'icmp ult i64 {row}, %rows')}, label %{keep}, label %{done}")
+                code.open(keep)
+                place = code.at(first, code.let(f"mul i64 {row}, %stride"))
+                code.do(
+                    f"call void @llvm.masked.store.v{shape.lanes}f32.p0({code.vector} {value}, ptr {place}, i32 4, "
+                    f"{code.bits} {inside})"
+                )
+                code.do(f"br label %{done}")
+                code.open(done)
+                return values
+
+            _pairs(code, shape, carried[0], carried[1], right, squares, [], write)
+            return [code.at(carried[0], group_bytes), code.at(carried[1], shape.features * 4)]
+
+        code.loop("%groups", [("ptr", "%left"), ("ptr", "%left_squares")], group)
+
+    _sweep(code, shape, body)
+    pointers = "ptr noalias %left, ptr noalias %left_squares, ptr noalias %right, ptr noalias %right_squares"
+    numbers = "i64 %n, i64 %groups, i64 %panels, i64 %rows, i64 %columns, i64 %stride"
+    return code.function(f"void @dense({pointers}, ptr noalias %scratch, ptr noalias %out, {numbers})")
+
+
+def _below(code: Code, first: str, limit: str) -> str:
+    """Lanes whose index is below the limit."""
+    kind = f"<{code.lanes} x i64>"
+    lane = "<" + ", ".join(f"i64 {k}" for k in range(code.lanes)) + ">"
+    index = code.let(f"add {kind} {code.every(first, of='i64')}, {lane}")
+    return code.let(f"icmp ult {kind} {index}, {code.every(limit, of='i64')}")
+
+
+def _marked(code: Code, square: str, smallest: str) -> str:
+    near = code.less(square, code.splat(SQUARE_TRUSTED))
+    if smallest:
+        near = code.let(f"or {code.bits} {near}, {code.less(smallest, code.splat(PIVOT_TRUSTED))}")
+    return code.pick(near, code.splat(UNTRUSTED), square)
+
+
+def _best_two(shape: Shape) -> str:
+    code = Code(shape.lanes)
+    group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
+    state_bytes = STATE * code.bytes
+
+    def body(p: str, right: str, squares: str, column: str, _: str) -> None:
+        lane = code.let(f"add {code.integers} {code.every(code.let(f'trunc i64 {column} to i32'), of='i32')}, {code.iota()}")
+        home = code.at("%column_state", code.let(f"mul i64 {p}, {state_bytes}"))
+
+        def group(g: str, carried: list[str]) -> list[str]:
+            left, left_squares, rows, *ours = carried
+            start = code.let(f"add i64 %row, {code.let(f'mul i64 {g}, {shape.features}')}")
+
+            def absorb(f: str, square: str, smallest: str, values: list[str]) -> list[str]:
+                row = code.let(f"trunc i64 {code.let(f'add i64 {start}, {f}')} to i32")
+                if smallest:
+                    square = _handed_on(code, square, smallest, row, column)
+                theirs = code.at(rows, code.let(f"mul i64 {f}, {state_bytes}"))
+                _save(code, theirs, _absorbed(code, square, lane, _state(code, theirs)))
+                return _absorbed(code, square, code.every(row, of="i32"), values)
+
+            ours = _pairs(code, shape, left, left_squares, right, squares, ours, absorb)
+            moved = code.at(left, group_bytes), code.at(left_squares, shape.features * 4)
+            return [*moved, code.at(rows, shape.features * state_bytes), *ours]
+
+        kinds = [code.vector] * 3 + [code.integers] * 2
+        start = [("ptr", "%left"), ("ptr", "%left_squares"), ("ptr", "%row_state")]
+        ended = code.loop("%groups", [*start, *zip(kinds, _state(code, home), strict=True)], group)
+        _save(code, home, ended[3:])
+
+    _sweep(code, shape, body)
+    pointers = "ptr noalias %left, ptr noalias %left_squares, ptr noalias %right, ptr noalias %right_squares"
+    states = "ptr noalias %scratch, ptr noalias %row_state, ptr noalias %column_state, ptr noalias %list"
+    return code.function(f"void @best_two({pointers}, {states}, i64 %n, i64 %groups, i64 %panels, i64 %row)")
+
+
+def _state(code: Code, pointer: str) -> list[str]:
+    return [code.load(pointer, k * code.bytes, of=code.vector if k < 3 else code.integers) for k in range(STATE)]
+
+
+def _save(code: Code, pointer: str, values: list[str]) -> None:
+    for k, value in enumerate(values):
+        code.store(value, pointer, k * code.bytes, of=code.vector if k < 3 else code.integers)
+
+
+def _absorbed(code: Code, value: str, index: str, state: list[str]) -> list[str]:
+    """The running best after one more candidate; candidates come by ascending index, so that ties keep the smaller one."""
+    first, second, third, at_first, at_second = state
+    wins, places = code.less(value, first), code.less(value, second)
+    later = code.pick(places, index, at_second, of=code.integers)
+    return [
+        code.minimum(value, first),
+        code.minimum(second, code.maximum(first, value)),
+        code.minimum(third, code.maximum(second, value)),
+        code.pick(wins, index, at_first, of=code.integers),
+        code.pick(wins, at_first, later, of=code.integers),
+    ]
+
+
+def _handed_on(code: Code, square: str, smallest: str, row: str, column: str) -> str:
+    """Append untrusted pairs to the list and keep them out of the running bests."""
+    doubtful = code.less(smallest, code.splat(PIVOT_TRUSTED))
+    mask = code.let(f"bitcast {code.bits} {doubtful} to i{code.lanes}")
+    rare, done, before = code.label(), code.label(), code.block
+    code.do(f"br i1 {code.let(f'icmp eq i{code.lanes} {mask}, 0')}, label %{done}, label %{rare}")
+    code.open(rare)
+    first = code.let(f"trunc i64 {column} to i32")
+    code.do(f"call void @append(i{code.lanes} {mask}, i32 {row}, i32 {first}, ptr %list)")
+    infinite = "<" + ", ".join(["float 0x7FF0000000000000"] * code.lanes) + ">"
+    masked = code.pick(doubtful, infinite, square)
+    code.do(f"br label %{done}")
+    code.open(done)
+    return code.let(f"phi {code.vector} [ {square}, %{before} ], [ {masked}, %{rare} ]")
+
+
+def _append(shape: Shape) -> str:
+    """Write (row, column) of each set lane behind %list = (capacity, count, pairs); count goes on where capacity ends."""
+    kind = f"i{shape.lanes}"
+    return f"""
+define internal void @append({kind} %mask, i32 %row, i32 %first, ptr %list) noinline #0 {{
+entry:
+  %capacity = load i64, ptr %list
+  %at_count = getelementptr i8, ptr %list, i64 8
+  %pairs = getelementptr i8, ptr %list, i64 16
+  %before = load i64, ptr %at_count
+  br label %next
+next:
+  %left = phi {kind} [ %mask, %entry ], [ %rest, %after ]
+  %count = phi i64 [ %before, %entry ], [ %more, %after ]
+  %more = add i64 %count, 1
+  %lowest = call {kind} @llvm.cttz.{kind}({kind} %left, i1 true)
+  %minus = sub {kind} %left, 1
+  %rest = and {kind} %left, %minus
+  %fits = icmp ult i64 %count, %capacity
+  br i1 %fits, label %write, label %after
+write:
+  %place = getelementptr {{ i32, i32 }}, ptr %pairs, i64 %count
+  store i32 %row, ptr %place
+  %lane = zext {kind} %lowest to i32
+  %column = add i32 %first, %lane
+  %beside = getelementptr i8, ptr %place, i64 4
+  store i32 %column, ptr %beside
+  br label %after
+after:
+  %end = icmp eq {kind} %rest, 0
+  br i1 %end, label %done, label %next
+done:
+  store i64 %more, ptr %at_count
+  ret void
+}}
+"""
