@@ -13,10 +13,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from veil.errors import InputError, RangeError
-from veil.kernels import cpu, reference, refine
+from veil.errors import InputError, RangeError, VeilError
+from veil.kernels import cpu, reference
+from veil.kernels.jit import serve
+from veil.kernels.pairs import exact, two_best
 
-Backend = Literal["auto", "reference", "numpy"]
+Backend = Literal["auto", "reference", "numpy", "cpu"]
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 
 
@@ -33,46 +35,73 @@ class NearestTwo:
     right_distance: Float64[np.ndarray, "right 2"]
 
 
-def resolve(backend: str) -> str:
-    """The backend that will serve; never another one than was named."""
-    if backend == "auto":
-        return "numpy"
-    if backend not in ("reference", "numpy"):
-        raise RangeError(f"backend must be 'auto', 'reference' or 'numpy', got {backend!r}")
-    return backend
+def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> str:
+    """The backend that will serve sets of these dimensions (points: 0); never another one than was named.
+
+    "cpu" is the kernel compiled for this processor, "numpy" needs nothing but NumPy, "reference" is float64 and slow; "auto"
+    is "cpu" where that serves and "numpy" elsewhere. Raises VeilError if the named one cannot serve.
+    """
+    if backend not in ("auto", "reference", "numpy", "cpu"):
+        raise RangeError(f"backend must be 'auto', 'reference', 'numpy' or 'cpu', got {backend!r}")
+    if backend not in ("auto", "cpu"):
+        return backend
+    refusal = serve.refusal(left_m, right_m, dim)
+    if refusal and backend == "cpu":
+        raise VeilError(f"backend 'cpu' cannot serve: {refusal}")
+    return "numpy" if refusal else "cpu"
 
 
-def distances(left: Set, right: Set, *, backend: Backend = "auto") -> Float64[np.ndarray, "_ _"]:
-    """All distances; pairs nearer than 0.01 are re-evaluated in float64 residual form (traps D4)."""
+def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> Float64[np.ndarray, "_ _"]:
+    """All distances; float64 residual form re-evaluates pairs nearer than 0.01, and with "cpu" pairs that share almost
+    a direction (traps D4). `threads` serve with "cpu" only."""
     _check(left, right)
-    if resolve(backend) == "reference":
+    backend = _resolved(backend, left, right)
+    if 0 in (len(left[0]), len(right[0])):
+        return np.empty((len(left[0]), len(right[0])))
+    if backend == "reference":
         return _reference(left, right)
-    squared = np.empty((len(left[0]), len(right[0])))
-    for row, column, tile in _tiles(left, right, _center(left, right)):
-        squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
-    result = np.sqrt(squared)
+    if backend == "cpu":
+        squared = serve.squares(left, right, _center(left, right), threads).astype(np.float64)
+    else:
+        squared = np.empty((len(left[0]), len(right[0])))
+        for row, column, tile in _tiles(left, right, _center(left, right)):
+            squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
     rows, columns = np.nonzero(squared < 1e-4)
-    result[rows, columns] = _exact(left, right, rows, columns)
+    squared[rows, columns] = 0
+    result = np.sqrt(squared)
+    result[rows, columns] = exact(left, right, rows, columns)
     return result
 
 
 def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> NearestTwo:
-    """Nearest and second nearest in both directions without the full matrix; reported distances are float64."""
+    """Nearest and second nearest in both directions without the full matrix; reported distances are float64.
+
+    With "cpu" the choice is that of float64 as well, whatever single precision swaps.
+    """
     _check(left, right)
-    if resolve(backend) == "reference":
+    backend = _resolved(backend, left, right)
+    if 0 in (len(left[0]), len(right[0])):
+        rows, columns = (_Best.empty(len(side[0])) for side in (left, right))
+        return _nearest(rows.index, rows.value, columns.index, columns.value)
+    if backend == "reference":
         matrix = _reference(left, right)
-        rows, row_values = _two_smallest(matrix)
-        columns, column_values = _two_smallest(matrix.T)
-        return NearestTwo(right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values)
-    row_best, column_best = _sweep(left, right, threads)
-    right_of_left, left_distance = _refined(left, right, row_best, transpose=False)
-    left_of_right, right_distance = _refined(left, right, column_best, transpose=True)
-    return NearestTwo(
-        right_of_left=right_of_left,
-        left_distance=left_distance,
-        left_of_right=left_of_right,
-        right_distance=right_distance,
-    )
+        return _nearest(*_two_smallest(matrix), *_two_smallest(matrix.T))
+    if backend == "cpu":
+        pairs = serve.candidates(left, right, _center(left, right), threads)
+        if pairs is not None:
+            value = exact(left, right, *pairs)
+            return _nearest(*two_best(*pairs, value, len(left[0])), *two_best(*pairs[::-1], value, len(right[0])))
+    row_best, column_best = _sweep(left, right, threads, by_pairs=backend == "cpu")
+    return _nearest(*_refined(left, right, row_best, transpose=False), *_refined(left, right, column_best, transpose=True))
+
+
+def _nearest(rows: np.ndarray, row_values: np.ndarray, columns: np.ndarray, column_values: np.ndarray) -> NearestTwo:
+    return NearestTwo(right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values)
+
+
+def _resolved(backend: str, left: Set, right: Set) -> str:
+    m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
+    return resolve(backend, m, n, left[0].shape[1])
 
 
 def _check(left: Set, right: Set) -> None:
@@ -80,6 +109,9 @@ def _check(left: Set, right: Set) -> None:
         if origin.ndim != 2 or (basis is not None and (basis.ndim != 3 or basis.shape[::2] != origin.shape)):
             shapes = origin.shape, None if basis is None else basis.shape
             raise InputError(f"the {name} set needs an origin (N, dim) and a basis (N, m, dim), got {shapes}")
+        for part in (origin, basis):
+            if part is not None and not np.isfinite(part).all():
+                raise InputError(f"the {name} set holds NaN or infinity; drop those features first")
     if left[0].shape[1] != right[0].shape[1]:
         raise InputError(f"descriptor lengths differ: {left[0].shape[1]} and {right[0].shape[1]}")
 
@@ -94,8 +126,10 @@ def _reference(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
     return reference.subspace_to_subspace((left[0], left[1]), (right[0], right[1]))
 
 
-def _tiles(left: Set, right: Set, center: np.ndarray):  # type: ignore[no-untyped-def]
+def _tiles(left: Set, right: Set, center: np.ndarray, by_pairs: bool = False):  # type: ignore[no-untyped-def]
     """Squared-distance tiles from the cheapest formulation: planes, complement or LAPACK (traps D5)."""
+    if by_pairs:
+        return _pairwise_tiles(left, right)
     m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
     dim = left[0].shape[1]
     if min(m, n) == 0 and 2 * max(m, n) >= dim:
@@ -136,15 +170,15 @@ def _pairwise_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
     """Large m on both sides: residual form in float64, a row of pairs at a time."""
     columns = np.arange(len(right[0]))
     for row in range(len(left[0])):
-        yield row, 0, _exact(left, right, np.full_like(columns, row), columns)[None] ** 2
+        yield row, 0, exact(left, right, np.full_like(columns, row), columns)[None] ** 2
 
 
-def _sweep(left: Set, right: Set, threads: int) -> tuple[_Best, _Best]:
+def _sweep(left: Set, right: Set, threads: int, by_pairs: bool = False) -> tuple[_Best, _Best]:
     """Row and column bests over all tiles; row blocks are shared out among threads."""
     blocks = np.array_split(np.arange(len(left[0])), max(1, min(threads, len(left[0]) // 64)))
     with ThreadPoolExecutor(max_workers=len(blocks)) as pool:
         center = _center(left, right)  # of everything, so that results do not depend on the number of threads
-        parts = list(pool.map(lambda block: _sweep_block(left, right, block, center), blocks))
+        parts = list(pool.map(lambda block: _sweep_block(left, right, block, center, by_pairs), blocks))
     rows = _Best(np.concatenate([p[0].value for p in parts]), np.concatenate([p[0].index for p in parts]))
     columns = parts[0][1]
     for _, part in parts[1:]:
@@ -152,11 +186,11 @@ def _sweep(left: Set, right: Set, threads: int) -> tuple[_Best, _Best]:
     return rows, columns
 
 
-def _sweep_block(left: Set, right: Set, block: np.ndarray, center: np.ndarray) -> tuple[_Best, _Best]:
+def _sweep_block(left: Set, right: Set, block: np.ndarray, center: np.ndarray, by_pairs: bool) -> tuple[_Best, _Best]:
     first = int(block[0])
     part: Set = (left[0][block], None if left[1] is None else left[1][block])
     rows, columns = _Best.empty(len(block)), _Best.empty(len(right[0]))
-    for row, column, tile in _tiles(part, right, center):
+    for row, column, tile in _tiles(part, right, center, by_pairs):
         row_slice = slice(row, row + tile.shape[0])
         column_slice = slice(column, column + tile.shape[1])
         index, value = _two_smallest(tile)
@@ -208,27 +242,6 @@ def _refined(left: Set, right: Set, best: _Best, *, transpose: bool) -> tuple[np
     ours, which = np.nonzero(index >= 0)
     theirs = index[ours, which]
     pair = (theirs, ours) if transpose else (ours, theirs)
-    distance[ours, which] = _exact(left, right, *pair)
+    distance[ours, which] = exact(left, right, *pair)
     order = np.lexsort((index, distance), axis=1)
     return np.take_along_axis(index, order, axis=1), np.take_along_axis(distance, order, axis=1)
-
-
-def _exact(left: Set, right: Set, rows: np.ndarray, columns: np.ndarray) -> Float64[np.ndarray, "pairs"]:
-    """Float64 residual distances of the listed pairs, in chunks that bound memory."""
-    chunk = 2048
-    parts = [
-        _exact_chunk(left, right, rows[start : start + chunk], columns[start : start + chunk])
-        for start in range(0, len(rows), chunk)
-    ]
-    return np.concatenate(parts) if parts else np.empty(0)
-
-
-def _exact_chunk(left: Set, right: Set, rows: np.ndarray, columns: np.ndarray) -> Float64[np.ndarray, "pairs"]:
-    if left[1] is None and right[1] is None:
-        return refine.point_pairs(left[0][rows], right[0][columns])
-    if left[1] is None:
-        assert right[1] is not None
-        return refine.point_subspace_pairs(left[0][rows], right[0][columns], right[1][columns])
-    if right[1] is None:
-        return refine.point_subspace_pairs(right[0][columns], left[0][rows], left[1][rows])
-    return refine.subspace_pairs(left[0][rows], left[1][rows], right[0][columns], right[1][columns])

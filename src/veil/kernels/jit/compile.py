@@ -14,8 +14,8 @@ from veil.errors import VeilError
 from veil.kernels.jit.outputs import module
 from veil.kernels.jit.shape import Shape
 
-# Arguments of the compiled functions: pointers, then 64-bit integers.
-ARGUMENTS = {"dense": (6, 6), "best_two": (8, 4)}
+# Arguments of the compiled functions: pointers, 64-bit integers, floats.
+ARGUMENTS = {"dense": (6, 6, 0), "best_two": (8, 4, 1)}
 Kernel = Callable[..., None]
 
 _cache: dict[tuple[Shape, str], tuple[Kernel, Any]] = {}
@@ -70,8 +70,8 @@ def _compiled(shape: Shape, output: str) -> tuple[Kernel, Any]:
     parsed.verify()
     engine = binding.create_mcjit_compiler(parsed, _target(binding))
     engine.finalize_object()
-    pointers, integers = ARGUMENTS[output]
-    types = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * integers
+    pointers, integers, floats = ARGUMENTS[output]
+    types = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * integers + [ctypes.c_float] * floats
     return ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(output)), engine  # the engine owns the code
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from veil.kernels.jit.eliminate import direct, solve_function
 from veil.kernels.jit.emit import Code
-from veil.kernels.jit.gram import entries, fill_scratch, tile_functions
+from veil.kernels.jit.gram import fill_scratch, tile_functions
 from veil.kernels.jit.shape import Shape
 
-# Below this smallest pivot single precision is not trusted and the pair is handed on for double precision (traps D4).
+# A dense entry whose smallest pivot lies below this is handed on for double precision (traps D4).
 PIVOT_TRUSTED = 1e-3
-# Dense entries nearer than this (squared) are handed on too: the root amplifies their rounding.
+# So is one nearer than this (squared): the root amplifies its rounding.
 SQUARE_TRUSTED = 1e-4
 # What a dense entry holds that is handed on.
 UNTRUSTED = -1.0
@@ -22,9 +22,9 @@ Use = Callable[[str, str, str, list[str]], list[str]]
 
 def module(shape: Shape, output: str) -> str:
     """LLVM IR with the function @dense or @best_two."""
-    parts = [_header(shape)]
+    parts = [_header(shape), tile_functions(shape)]
     if not shape.direct:
-        parts += [tile_functions(shape), solve_function(shape)]
+        parts.append(solve_function(shape))
     return "\n".join([*parts, _dense(shape) if output == "dense" else _append(shape) + _best_two(shape)])
 
 
@@ -42,28 +42,28 @@ def _header(shape: Shape) -> str:
     )
 
 
-def _pairs(code: Code, shape: Shape, left: str, squares: str, right: str, group: str, carried: list[str], use: Use) -> list[str]:
+def _pairs(
+    code: Code, shape: Shape, left: str, squares: str, right: str, group: str, carried: list[str], use: Use
+) -> list[str]:
     """Run `use(feature, square, smallest pivot, carried)` on each left feature of a group against a panel.
 
     `squares` points at |d0|^2 of the group, `right` at the panel with its |e0|^2 in %panel_squares.
     """
-    if shape.direct:
-        (rows,), (columns,) = shape.row_groups, shape.column_groups
-        gram = entries(code, left, right, "%n", rows, columns)
-        for f in range(shape.features):
-            both = code.arithmetic("fadd", code.broadcast(squares, 4 * f), code.load(group))
-            square, smallest = direct(code, shape, gram[f * shape.left : (f + 1) * shape.left], both)
-            carried = use(str(f), square, smallest, carried)
-        return carried
     fill_scratch(code, shape, left, right, "%scratch", "%n")
     size = shape.left * shape.right * code.bytes
     work = code.at("%scratch", shape.features * size)
-    result = code.at(work, (shape.left * shape.left + shape.left) * code.bytes)
 
     def turn(f: str, values: list[str]) -> list[str]:
         gram = code.at("%scratch", code.let(f"mul i64 {f}, {size}"))
         own = code.let(f"load float, ptr {code.at(squares, code.let(f'mul i64 {f}, 4'))}, align 4")
+        if shape.direct:
+            block = [
+                [code.load(gram, (a * shape.right + b) * code.bytes) for b in range(shape.right)] for a in range(shape.left)
+            ]
+            square, smallest = direct(code, shape, block, code.arithmetic("fadd", code.every(own), code.load(group)))
+            return use(f, square, smallest, values)
         code.do(f"call void @solve(ptr {gram}, float {own}, ptr {group}, ptr {work})")
+        result = code.at(work, (shape.left * shape.left + shape.left) * code.bytes)
         smallest = code.load(result, code.bytes) if shape.left > 1 else ""
         return use(f, code.load(result), smallest, values)
 
@@ -71,14 +71,14 @@ def _pairs(code: Code, shape: Shape, left: str, squares: str, right: str, group:
     return code.loop(str(shape.features), list(zip(kinds, carried, strict=False)), turn)
 
 
-def _sweep(code: Code, shape: Shape, body: Callable[[str, str, str, str, str], None]) -> None:
-    """for each panel: body(panel index, panel, its squares, first column, pointer type marker)."""
+def _sweep(code: Code, shape: Shape, body: Callable[[str, str, str, str], None]) -> None:
+    """for each panel: body(panel index, panel, its squares, first column)."""
     panel_bytes = code.let(f"mul i64 %n, {shape.right * code.bytes}")
 
     def panel(p: str, carried: list[str]) -> list[str]:
         right, squares = carried
         column = code.let(f"mul i64 {p}, {shape.lanes}")
-        body(p, right, squares, column, code.block)
+        body(p, right, squares, column)
         return [code.at(right, panel_bytes), code.at(squares, code.bytes)]
 
     code.loop("%panels", [("ptr", "%right"), ("ptr", "%right_squares")], panel)
@@ -89,7 +89,7 @@ def _dense(shape: Shape) -> str:
     code = Code(shape.lanes)
     group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
 
-    def body(_: str, right: str, squares: str, column: str, __: str) -> None:
+    def body(_: str, right: str, squares: str, column: str) -> None:
         inside = _below(code, column, "%columns")
         first = code.at("%out", code.let(f"mul i64 {column}, 4"))
 
@@ -142,7 +142,7 @@ def _best_two(shape: Shape) -> str:
     group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
     state_bytes = STATE * code.bytes
 
-    def body(p: str, right: str, squares: str, column: str, _: str) -> None:
+    def body(p: str, right: str, squares: str, column: str) -> None:
         lane = code.let(f"add {code.integers} {code.every(code.let(f'trunc i64 {column} to i32'), of='i32')}, {code.iota()}")
         home = code.at("%column_state", code.let(f"mul i64 {p}, {state_bytes}"))
 
@@ -170,7 +170,7 @@ def _best_two(shape: Shape) -> str:
     _sweep(code, shape, body)
     pointers = "ptr noalias %left, ptr noalias %left_squares, ptr noalias %right, ptr noalias %right_squares"
     states = "ptr noalias %scratch, ptr noalias %row_state, ptr noalias %column_state, ptr noalias %list"
-    return code.function(f"void @best_two({pointers}, {states}, i64 %n, i64 %groups, i64 %panels, i64 %row)")
+    return code.function(f"void @best_two({pointers}, {states}, i64 %n, i64 %groups, i64 %panels, i64 %row, float %pivot)")
 
 
 def _state(code: Code, pointer: str) -> list[str]:
@@ -198,7 +198,7 @@ def _absorbed(code: Code, value: str, index: str, state: list[str]) -> list[str]
 
 def _handed_on(code: Code, square: str, smallest: str, row: str, column: str) -> str:
     """Append untrusted pairs to the list and keep them out of the running bests."""
-    doubtful = code.less(smallest, code.splat(PIVOT_TRUSTED))
+    doubtful = code.less(smallest, code.every("%pivot"))
     mask = code.let(f"bitcast {code.bits} {doubtful} to i{code.lanes}")
     rare, done, before = code.label(), code.label(), code.block
     code.do(f"br i1 {code.let(f'icmp eq i{code.lanes} {mask}, 0')}, label %{done}, label %{rare}")

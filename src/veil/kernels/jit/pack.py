@@ -36,7 +36,9 @@ def aligned(count: int, kind: type = np.float32) -> np.ndarray:
     return raw[first : first + count * size].view(kind)
 
 
-def pack_left(planes: Float32[np.ndarray, "left features dim"], squared: Float32[np.ndarray, "features"], shape: Shape) -> Packed:
+def pack_left(
+    planes: Float32[np.ndarray, "left features dim"], squared: Float32[np.ndarray, "features"], shape: Shape
+) -> Packed:
     """[group][tile rows][coordinate][row]: rows are the components of a group's features, one feature after the other."""
     per_group = shape.features
     groups = -(-len(squared) // per_group)
@@ -83,7 +85,7 @@ def _sliced(rows: np.ndarray, widths: tuple[int, ...], squares: np.ndarray, coun
     at = 0
     for size in widths:
         part = values[:, at * coordinates : (at + size) * coordinates].reshape(groups, coordinates, size)
-        part[:] = rows[:, :, at - 0 : at + size]
+        part[:] = rows[:, :, at : at + size]
         at += size
     return Packed(
         values=values.reshape(-1), squares=squares, count=count, coordinates=coordinates, group_bytes=4 * coordinates * width

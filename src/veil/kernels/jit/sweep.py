@@ -1,0 +1,197 @@
+"""Calls of the compiled kernels on chunks of left features, shared out among threads; ctypes holds no lock meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int32, Int64
+
+from veil.kernels.cpu import Side
+from veil.kernels.jit.compile import Kernel, host_lanes, kernel
+from veil.kernels.jit.outputs import STATE
+from veil.kernels.jit.pack import Packed, aligned, pack_left, pack_right
+from veil.kernels.jit.shape import Shape
+
+# Bytes of left features that are swept together: they stay in the second cache while all panels pass.
+CHUNK_BYTES = 1 << 19
+# Chunks for each thread at least, so that none waits long for the last.
+CHUNKS_PER_THREAD = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Running:
+    """For each feature some of its best: candidate values and indices (-1: none), and values that hide others behind them.
+
+    Every feature of the other side whose value lies below all `hidden` of a row is among its candidates.
+    """
+
+    value: Float32[np.ndarray, "_ _"]
+    index: Int32[np.ndarray, "_ _"]
+    hidden: Float32[np.ndarray, "_"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Swept:
+    """Running bests of rows and columns, and the pairs (row, column) that were too near parallel to take part."""
+
+    rows: Running
+    columns: Running
+    doubtful: Int32[np.ndarray, "_ 2"]
+    overflowed: bool
+
+
+def shape_of(left: Side, right: Side, lanes: int | None = None) -> Shape:
+    """The shape of two packed sides, left.m <= right.m, on this host or for a given vector width."""
+    return Shape(left=left.m + 1, right=right.m + 1, lanes=lanes or host_lanes())
+
+
+def dense(left: Side, right: Side, *, threads: int = 1, lanes: int | None = None) -> Float32[np.ndarray, "left right"]:
+    """All squared distances; -1 where single precision cannot be trusted (`outputs.PIVOT_TRUSTED`, `SQUARE_TRUSTED`)."""
+    shape = shape_of(left, right, lanes)
+    function, out = kernel(shape, "dense"), np.empty((len(left), len(right)), dtype=np.float32)
+    a, b = pack_left(left.planes, left.squared, shape), pack_right(right.planes, right.squared, shape)
+
+    def work(chunks: Iterator[range]) -> None:
+        scratch = aligned(shape.scratch_floats)
+        for groups in chunks:
+            first = groups.start * shape.features
+            own = out[first : groups.stop * shape.features]
+            function(
+                *_sides(a, b, shape, groups.start),
+                scratch.ctypes.data,
+                own.ctypes.data,
+                *_counts(a, b, shape, groups),
+                *own.shape,
+                out.strides[0],
+            )
+
+    _share(work, a, shape, threads)
+    return out
+
+
+def best_two(left: Side, right: Side, pivot: float, *, threads: int = 1, lanes: int | None = None) -> Swept:
+    """Fused sweep without the matrix; pairs whose smallest pivot is below `pivot` are listed instead."""
+    shape = shape_of(left, right, lanes)
+    function = kernel(shape, "best_two")
+    a, b = pack_left(left.planes, left.squared, shape), pack_right(right.planes, right.squared, shape)
+    capacity = list_capacity(len(left), len(right))
+    return _Fused(shape, function, a, b, capacity, pivot).run(threads)
+
+
+def list_capacity(rows: int, columns: int) -> int:
+    """How many near-parallel pairs are worth a double-precision evaluation each; more than that is another problem."""
+    return 4096 + rows * columns // 256
+
+
+class _Fused:
+    """What the threads of one fused sweep share."""
+
+    def __init__(self, shape: Shape, function: Kernel, a: Packed, b: Packed, capacity: int, pivot: float) -> None:
+        self.shape, self.function, self.a, self.b = shape, function, a, b
+        self.capacity, self.pivot = capacity, pivot
+        lanes, padded = shape.lanes, len(a.squares)
+        self.value = np.empty((padded, 2 * lanes), dtype=np.float32)
+        self.index = np.empty((padded, 2 * lanes), dtype=np.int32)
+        self.hidden = np.empty(padded, dtype=np.float32)
+
+    def run(self, threads: int) -> Swept:
+        """All chunks; the bests of columns are kept by thread and merged."""
+        parts = _share(self.work, self.a, self.shape, threads)
+        states = [_split(state, self.shape.lanes) for state, _ in parts]
+        columns = Running(
+            value=np.concatenate([np.swapaxes(v[:, :2], 1, 2).reshape(-1, 2) for v, _ in states], axis=1)[: self.b.count],
+            index=np.concatenate([np.swapaxes(i, 1, 2).reshape(-1, 2) for _, i in states], axis=1)[: self.b.count],
+            hidden=np.min([v[:, 2].reshape(-1) for v, _ in states], axis=0)[: self.b.count],
+        )
+        count = self.a.count
+        lists = [pairs for _, pairs in parts]
+        counts = [int(pairs[2:4].view(np.int64)[0]) for pairs in lists]
+        kept = [pairs[4:].reshape(-1, 2)[:found] for pairs, found in zip(lists, counts, strict=True)]
+        return Swept(
+            rows=Running(value=self.value[:count], index=self.index[:count], hidden=self.hidden[:count]),
+            columns=columns,
+            doubtful=np.concatenate(kept),
+            overflowed=max(counts) > self.capacity,
+        )
+
+    def work(self, chunks: Iterator[range]) -> tuple[np.ndarray, np.ndarray]:
+        """One thread's chunks, in ascending order of rows, so that ties keep the smaller index."""
+        shape, lanes = self.shape, self.shape.lanes
+        scratch, columns = aligned(shape.scratch_floats), _fresh_state(len(self.b.squares) // lanes, lanes)
+        pairs = np.empty(2 * self.capacity + 4, dtype=np.int32)
+        pairs[:4].view(np.int64)[:] = self.capacity, 0
+        for groups in chunks:
+            first, last = groups.start * shape.features, groups.stop * shape.features
+            rows = _fresh_state(last - first, lanes)
+            self.function(
+                *_sides(self.a, self.b, shape, groups.start),
+                *(memory.ctypes.data for memory in (scratch, rows, columns, pairs)),
+                *_counts(self.a, self.b, shape, groups),
+                first,
+                self.pivot,
+            )
+            value, index = _split(rows, lanes)
+            self.value[first:last] = value[:, :2].reshape(last - first, -1)
+            self.index[first:last] = index.reshape(last - first, -1)
+            self.hidden[first:last] = value[:, 2].min(axis=1)
+        return columns, pairs
+
+
+def _fresh_state(count: int, lanes: int) -> np.ndarray:
+    state = aligned(count * STATE * lanes).reshape(count, STATE, lanes)
+    state[:, :3] = np.inf
+    state[:, 3:].view(np.int32)[:] = -1
+    return state
+
+
+def _split(state: np.ndarray, lanes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values (count, 3, lanes) and indices (count, 2, lanes)."""
+    return state[:, :3], state[:, 3:].view(np.int32)
+
+
+def _sides(a: Packed, b: Packed, shape: Shape, group: int) -> tuple[int, int, int, int]:
+    left = a.values.ctypes.data + group * a.group_bytes
+    return left, a.squares.ctypes.data + 4 * group * shape.features, b.values.ctypes.data, b.squares.ctypes.data
+
+
+def _counts(a: Packed, b: Packed, shape: Shape, groups: range) -> tuple[int, int, int]:
+    return a.coordinates, len(groups), len(b.squares) // shape.lanes
+
+
+def _share(work, a: Packed, shape: Shape, threads: int) -> list:  # type: ignore[no-untyped-def, type-arg]
+    """Run `work` in threads that draw chunks of groups from one queue."""
+    groups = len(a.squares) // shape.features
+    size = max(1, min(CHUNK_BYTES // a.group_bytes, -(-groups // (CHUNKS_PER_THREAD * threads))))
+    if threads == 1:
+        size = max(1, min(groups, CHUNK_BYTES // a.group_bytes))
+    chunks = [range(start, min(start + size, groups)) for start in range(0, groups, size)]
+    queue, lock = iter(chunks), threading.Lock()
+
+    def draw() -> Iterator[range]:
+        while True:
+            with lock:
+                chunk = next(queue, None)
+            if chunk is None:
+                return
+            yield chunk
+
+    if threads == 1:
+        return [work(draw())]
+    with ThreadPoolExecutor(max_workers=min(threads, len(chunks))) as pool:
+        return list(pool.map(lambda _: work(draw()), range(min(threads, len(chunks)))))
+
+
+def select(
+    running: Running, slack: float
+) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"], Bool[np.ndarray, "_"]]:
+    """(owner, other) of every candidate within `slack` of the second best, and the owners that may have more than are known."""
+    present = running.index >= 0
+    second = np.partition(running.value, 1, axis=1)[:, 1]
+    limit = second + np.float32(slack)
+    owner, place = np.nonzero(present & (running.value <= limit[:, None]))
+    incomplete = np.isfinite(running.hidden) & (running.hidden <= limit)
+    return owner, running.index[owner, place].astype(np.int64), incomplete

@@ -1,0 +1,47 @@
+"""Listed pairs in float64: their distances in residual form, and from those the two best of every owner."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Float64, Int64
+
+from veil.kernels import refine
+
+Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
+# Pairs that are evaluated at a time, to bound memory.
+CHUNK = 2048
+
+
+def exact(left: Set, right: Set, rows: np.ndarray, columns: np.ndarray) -> Float64[np.ndarray, "pairs"]:
+    """Float64 residual distances of the listed pairs, in chunks that bound memory."""
+    parts = [
+        _chunk(left, right, rows[start : start + CHUNK], columns[start : start + CHUNK]) for start in range(0, len(rows), CHUNK)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _chunk(left: Set, right: Set, rows: np.ndarray, columns: np.ndarray) -> Float64[np.ndarray, "pairs"]:
+    if left[1] is None and right[1] is None:
+        return refine.point_pairs(left[0][rows], right[0][columns])
+    if left[1] is None:
+        assert right[1] is not None
+        return refine.point_subspace_pairs(left[0][rows], right[0][columns], right[1][columns])
+    if right[1] is None:
+        return refine.point_subspace_pairs(right[0][columns], left[0][rows], left[1][rows])
+    return refine.subspace_pairs(left[0][rows], left[1][rows], right[0][columns], right[1][columns])
+
+
+def two_best(
+    owner: Int64[np.ndarray, "pairs"], other: Int64[np.ndarray, "pairs"], distance: Float64[np.ndarray, "pairs"], owners: int
+) -> tuple[Int64[np.ndarray, "owners 2"], Float64[np.ndarray, "owners 2"]]:
+    """The two nearest others of every owner among distinct pairs; ties keep the smaller index, (-1, inf) pads."""
+    order = np.lexsort((other, distance, owner))
+    owner, other, distance = owner[order], other[order], distance[order]
+    index, value = np.full((owners, 2), -1, dtype=np.int64), np.full((owners, 2), np.inf)
+    first = np.searchsorted(owner, np.arange(owners))
+    for place in range(2):
+        at = first + place
+        found = np.flatnonzero(at < len(owner))
+        found = found[owner[at[found]] == found]
+        index[found, place], value[found, place] = other[at[found]], distance[at[found]]
+    return index, value
