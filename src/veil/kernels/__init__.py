@@ -35,7 +35,7 @@ class NearestTwo:
     right_distance: Float64[np.ndarray, "right 2"]
 
 
-def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> str:
+def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> Backend:
     """The backend that will serve sets of these dimensions (points: 0); never another one than was named.
 
     "cpu" is the kernel compiled for this processor, "numpy" needs nothing but NumPy, "reference" is float64 and slow; "auto"
@@ -43,8 +43,8 @@ def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> 
     """
     if backend not in ("auto", "reference", "numpy", "cpu"):
         raise RangeError(f"backend must be 'auto', 'reference', 'numpy' or 'cpu', got {backend!r}")
-    if backend not in ("auto", "cpu"):
-        return backend
+    if backend in ("reference", "numpy"):
+        return "numpy" if backend == "numpy" else "reference"
     refusal = serve.refusal(left_m, right_m, dim)
     if refusal and backend == "cpu":
         raise VeilError(f"backend 'cpu' cannot serve: {refusal}")
@@ -52,8 +52,8 @@ def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> 
 
 
 def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> Float64[np.ndarray, "_ _"]:
-    """All distances; float64 residual form re-evaluates pairs nearer than 0.01, and with "cpu" pairs that share almost
-    a direction (traps D4). `threads` serve with "cpu" only."""
+    """All distances. What single precision does not know to about 1e-6 is re-evaluated in float64 with "cpu": pairs nearer
+    than 0.1 or nearly sharing a direction; with "numpy" only pairs nearer than 0.01 (traps D4). `threads` serve "cpu"."""
     _check(left, right)
     backend = _resolved(backend, left, right)
     if 0 in (len(left[0]), len(right[0])):
@@ -61,14 +61,12 @@ def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int 
     if backend == "reference":
         return _reference(left, right)
     if backend == "cpu":
-        squared = serve.squares(left, right, _center(left, right), threads).astype(np.float64)
-    else:
-        squared = np.empty((len(left[0]), len(right[0])))
-        for row, column, tile in _tiles(left, right, _center(left, right)):
-            squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
-    rows, columns = np.nonzero(squared < 1e-4)
-    squared[rows, columns] = 0
+        return serve.matrix(serve.compared(left, right, _center(left, right)), threads)
+    squared = np.empty((len(left[0]), len(right[0])))
+    for row, column, tile in _tiles(left, right, _center(left, right)):
+        squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
     result = np.sqrt(squared)
+    rows, columns = np.nonzero(squared < 1e-4)
     result[rows, columns] = exact(left, right, rows, columns)
     return result
 
@@ -87,9 +85,10 @@ def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: in
         matrix = _reference(left, right)
         return _nearest(*_two_smallest(matrix), *_two_smallest(matrix.T))
     if backend == "cpu":
-        pairs = serve.candidates(left, right, _center(left, right), threads)
+        both = serve.compared(left, right, _center(left, right))
+        pairs = serve.candidates(both, threads)
         if pairs is not None:
-            value = exact(left, right, *pairs)
+            value = serve.distances(both, pairs, threads)
             return _nearest(*two_best(*pairs, value, len(left[0])), *two_best(*pairs[::-1], value, len(right[0])))
     row_best, column_best = _sweep(left, right, threads, by_pairs=backend == "cpu")
     return _nearest(*_refined(left, right, row_best, transpose=False), *_refined(left, right, column_best, transpose=True))
@@ -99,7 +98,7 @@ def _nearest(rows: np.ndarray, row_values: np.ndarray, columns: np.ndarray, colu
     return NearestTwo(right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values)
 
 
-def _resolved(backend: str, left: Set, right: Set) -> str:
+def _resolved(backend: Backend, left: Set, right: Set) -> Backend:
     m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
     return resolve(backend, m, n, left[0].shape[1])
 

@@ -11,14 +11,16 @@ from types import ModuleType
 from typing import Any
 
 from veil.errors import VeilError
-from veil.kernels.jit.outputs import module
+from veil.kernels.jit import exact, outputs
 from veil.kernels.jit.shape import Shape
 
 # Arguments of the compiled functions: pointers, 64-bit integers, floats.
-ARGUMENTS = {"dense": (6, 6, 0), "best_two": (8, 4, 1)}
+ARGUMENTS = {"dense": (6, 6, 1), "best_two": (8, 4, 1), "minimal": (6, 4, 0), "exact": (12, 3, 0)}
+# What one compilation yields: an output of the sweep, or the pairs in double precision by how their bases are stored.
+FUNCTIONS = {"dense": ("dense",), "best_two": ("best_two",), "float": ("minimal", "exact"), "double": ("minimal", "exact")}
 Kernel = Callable[..., None]
 
-_cache: dict[tuple[Shape, str], tuple[Kernel, Any]] = {}
+_cache: dict[tuple[Shape, str], tuple[dict[str, Kernel], Any]] = {}
 _lock = threading.Lock()
 
 
@@ -44,8 +46,8 @@ def host_lanes() -> int:
     return 8 if features.get("avx2") and features.get("fma") else 4
 
 
-def kernel(shape: Shape, output: str) -> Kernel:
-    """The compiled function, from the cache where it is known; threads may call it at once, it holds no lock.
+def kernels(shape: Shape, output: str) -> dict[str, Kernel]:
+    """The compiled functions of `FUNCTIONS`, from the cache where they are known; they hold no lock while they run.
 
     Raises VeilError where the host cannot compile.
     """
@@ -61,18 +63,25 @@ def kernel(shape: Shape, output: str) -> Kernel:
 def assembly(shape: Shape, output: str) -> str:
     """What the compiler makes of a shape, to read."""
     binding = _binding()
-    return str(_target(binding).emit_assembly(binding.parse_assembly(module(shape, output))))
+    return str(_target(binding).emit_assembly(binding.parse_assembly(_text(shape, output))))
 
 
-def _compiled(shape: Shape, output: str) -> tuple[Kernel, Any]:
+def _text(shape: Shape, output: str) -> str:
+    return exact.module(shape, output) if output in exact.SIZES else outputs.module(shape, output)
+
+
+def _compiled(shape: Shape, output: str) -> tuple[dict[str, Kernel], Any]:
     binding = _binding()
-    parsed = binding.parse_assembly(module(shape, output))
+    parsed = binding.parse_assembly(_text(shape, output))
     parsed.verify()
     engine = binding.create_mcjit_compiler(parsed, _target(binding))
     engine.finalize_object()
-    pointers, integers, floats = ARGUMENTS[output]
-    types = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * integers + [ctypes.c_float] * floats
-    return ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(output)), engine  # the engine owns the code
+    found: dict[str, Kernel] = {}
+    for name in FUNCTIONS[output]:
+        pointers, integers, floats = ARGUMENTS[name]
+        types = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * integers + [ctypes.c_float] * floats
+        found[name] = ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(name))
+    return found, engine  # the engine owns the code
 
 
 def _target(binding: ModuleType) -> Any:

@@ -5,11 +5,13 @@ left of X_00 when the rows of N are eliminated from
 
     X = [[ |d0|^2 + |e0|^2 - 2 d0.e0, -u^T ], [ -u, I ]] - S = [[ |r|^2 - |v|^2, -w^T ], [ -w, N ]].
 
-Rows are taken in the order 1, ..., m, 0, so that the distance is the last pivot.
+Rows are taken in the order 1, ..., m, 0, so that the distance is the last pivot. Back substitution then gives alpha of Eq. 3,
+and |alpha|^2, the `reach`, says how far rounding was amplified (Eq. 13); it is infinite where a pivot is too small to tell.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from veil.kernels.jit.emit import Code
@@ -17,6 +19,8 @@ from veil.kernels.jit.shape import Shape
 
 # A pivot below this belongs to directions that the two subspaces share (traps D2), as in `veil.kernels.cpu`.
 PIVOT_FLOOR = 1e-6
+# Below this the smallest pivot is not known well enough for first-order reasoning about its error.
+PIVOT_TRUSTED = 1e-3
 Entry = Callable[[int, int], str]
 
 
@@ -30,7 +34,7 @@ def start(code: Code, gram: Entry, squares: str, i: int, j: int) -> str:
 
 
 def direct(code: Code, shape: Shape, gram: list[list[str]], squares: str) -> tuple[str, str]:
-    """Squared distance and smallest pivot from Gram entries in registers; `squares` is |d0|^2 + |e0|^2."""
+    """Squared distance and reach from Gram entries in registers; `squares` is |d0|^2 + |e0|^2."""
     order = [*range(1, shape.left), 0]
     block = {}
     for at, i in enumerate(order):
@@ -44,7 +48,20 @@ def direct(code: Code, shape: Shape, gram: list[list[str]], squares: str) -> tup
         smallest = code.minimum(block[k, k], smallest) if smallest else block[k, k]
         inverses[k] = inverse(code, block[k, k])
         _subtract(code, block, order[at + 1 :], k, inverses[k])
-    return code.maximum(block[0, 0], code.splat(0.0)), smallest
+    square = code.maximum(block[0, 0], code.splat(0.0))
+    if not smallest:
+        return square, ""
+    return square, _reach(code, shape.left - 1, lambda i, k: block[i, k], lambda k: inverses[k], smallest)
+
+
+def _reach(code: Code, m: int, factor: Entry, inverted: Callable[[int], str], smallest: str) -> str:
+    """|alpha|^2 by back substitution, N alpha = w, a column of the factor at a time."""
+    rest, total = {k: factor(0, k) for k in range(1, m + 1)}, code.splat(0.0)
+    for k in range(m, 0, -1):
+        alpha = code.arithmetic("fmul", rest.pop(k), inverted(k))
+        total = code.fma(alpha, alpha, total)
+        rest = {j: code.fnma(factor(k, j), alpha, value) for j, value in rest.items()}
+    return code.pick(code.less(smallest, code.splat(PIVOT_TRUSTED)), code.splat(math.inf), total)
 
 
 def inverse(code: Code, pivot: str) -> str:
@@ -59,12 +76,12 @@ def _subtract(code: Code, block: dict[tuple[int, int], str], rest: list[int], k:
             block[i, j] = code.fnma(factor, block[j, k], block[i, j])
 
 
-def solve_function(shape: Shape) -> str:
+def solve_function(shape: Shape, real: str = "float") -> str:
     """The same from a scratch tile, blocked so that any m compiles to little code: left-looking, a block of X at a time.
 
-    Memory: %gram [a][b], %work [i][k] unscaled columns of the factor, then 1 / pivot, then (distance, smallest pivot).
+    Memory: %gram [a][b], %work [i][k] unscaled columns of the factor, then 1 / pivot, then (distance, reach).
     """
-    code = Code(shape.lanes)
+    code = Code(shape.lanes if real == "float" else shape.lanes // 2, real)
     squares = code.arithmetic("fadd", code.every("%square"), code.load("%squares"))
     order, blocks, done = [*range(1, shape.left), 0], [], 0
     for size in shape.blocks:
@@ -79,8 +96,18 @@ def solve_function(shape: Shape) -> str:
                 smallest = _diagonal(code, shape, block, columns, inverses, smallest)
             else:
                 _below(code, shape, block, rows, columns, inverses)
+    if shape.left > 1:
+
+        def factor(i: int, k: int) -> str:
+            return code.load("%work", (i * shape.left + k - 1) * code.bytes)
+
+        def inverted(k: int) -> str:
+            return code.load(_inverses(code, shape, k - 1))
+
+        reach = _reach(code, shape.left - 1, factor, inverted, smallest)
+        code.store(reach, _inverses(code, shape, shape.left), code.bytes)
     code.do("ret void")
-    arguments = "ptr noalias %gram, float %square, ptr noalias %squares, ptr noalias %work"
+    arguments = f"ptr noalias %gram, {real} %square, ptr noalias %squares, ptr noalias %work"
     return code.function(f"internal void @solve({arguments}) noinline")
 
 
@@ -130,9 +157,7 @@ def _diagonal(
 ) -> str:
     for at, k in enumerate(order):
         if k == 0:
-            result = _inverses(code, shape, shape.left)
-            code.store(code.maximum(block[0, 0], code.splat(0.0)), result)
-            code.store(smallest, result, code.bytes)
+            code.store(code.maximum(block[0, 0], code.splat(0.0)), _inverses(code, shape, shape.left))
             return smallest
         smallest = code.minimum(block[k, k], smallest)
         inverses[k] = inverse(code, block[k, k])

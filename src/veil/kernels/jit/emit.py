@@ -6,21 +6,23 @@ import struct
 from collections.abc import Callable, Sequence
 
 
-def number(value: float) -> str:
-    """A float32 constant as LLVM spells it: the bits of the same value in double precision."""
-    (single,) = struct.unpack("f", struct.pack("f", value))
-    return "0x" + struct.pack(">d", single).hex().upper()
+def number(value: float, real: str = "float") -> str:
+    """A constant as LLVM spells it: the bits of the value, rounded to its type, in double precision."""
+    if real == "float":
+        (value,) = struct.unpack("f", struct.pack("f", value))
+    return "0x" + struct.pack(">d", value).hex().upper()
 
 
 class Code:
     """The body of one function in static single assignment form."""
 
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
-        self.vector = f"<{lanes} x float>"
+    def __init__(self, lanes: int, real: str = "float") -> None:
+        self.lanes, self.real = lanes, real
+        self.size, self.suffix = (4, "f32") if real == "float" else (8, "f64")
+        self.vector = f"<{lanes} x {real}>"
         self.integers = f"<{lanes} x i32>"
         self.bits = f"<{lanes} x i1>"
-        self.bytes = 4 * lanes
+        self.bytes = self.size * lanes
         self.lines: list[str] = []
         self.block = "entry"
         self._count = 0
@@ -51,7 +53,7 @@ class Code:
 
     def splat(self, value: float) -> str:
         """A vector constant."""
-        return "<" + ", ".join([f"float {number(value)}"] * self.lanes) + ">"
+        return "<" + ", ".join([f"{self.real} {number(value, self.real)}"] * self.lanes) + ">"
 
     def iota(self) -> str:
         """0, 1, 2, ... as a vector of integers."""
@@ -69,24 +71,34 @@ class Code:
         """A vector to an aligned address."""
         self.do(f"store {of or self.vector} {value}, ptr {self.at(pointer, offset)}, align {self.bytes}")
 
-    def every(self, scalar: str, *, of: str = "float") -> str:
+    def every(self, scalar: str, *, of: str = "") -> str:
         """A scalar in all lanes."""
+        of = of or self.real
         kind = f"<{self.lanes} x {of}>"
         first = self.let(f"insertelement {kind} poison, {of} {scalar}, i32 0")
         return self.let(f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer")
 
     def broadcast(self, pointer: str, offset: int = 0) -> str:
-        """One float from memory in all lanes."""
-        return self.every(self.let(f"load float, ptr {self.at(pointer, offset)}, align 4"))
+        """One number from memory in all lanes."""
+        return self.every(self.scalar(pointer, offset))
+
+    def scalar(self, pointer: str, offset: int | str = 0, *, of: str = "") -> str:
+        """One number from memory, or one value of another type."""
+        return self.let(f"load {of or self.real}, ptr {self.at(pointer, offset)}")
+
+    def times(self, index: str, count: int | str) -> str:
+        """A product of 64-bit integers."""
+        return self.let(f"mul i64 {index}, {count}")
 
     def arithmetic(self, name: str, a: str, b: str) -> str:
         """fadd, fsub, fmul or fdiv of two vectors."""
-        return self.let(f"{name} {'arcp afn ' if name == 'fdiv' else ''}{self.vector} {a}, {b}")
+        estimated = "arcp afn " if name == "fdiv" and self.real == "float" else ""
+        return self.let(f"{name} {estimated}{self.vector} {a}, {b}")
 
     def fma(self, a: str, b: str, c: str) -> str:
         """a b + c with one rounding."""
         v = self.vector
-        return self.let(f"call {v} @llvm.fma.v{self.lanes}f32({v} {a}, {v} {b}, {v} {c})")
+        return self.let(f"call {v} @llvm.fma.v{self.lanes}{self.suffix}({v} {a}, {v} {b}, {v} {c})")
 
     def fnma(self, a: str, b: str, c: str) -> str:
         """c - a b with one rounding."""

@@ -9,13 +9,11 @@ from veil.kernels.jit.emit import Code
 from veil.kernels.jit.gram import fill_scratch, tile_functions
 from veil.kernels.jit.shape import Shape
 
-# A dense entry whose smallest pivot lies below this is handed on for double precision (traps D4).
-PIVOT_TRUSTED = 1e-3
-# So is one nearer than this (squared): the root amplifies its rounding.
-SQUARE_TRUSTED = 1e-4
+# A dense entry nearer than this (squared) is handed on for double precision: the root amplifies its rounding (traps D4).
+SQUARE_TRUSTED = 1e-2
 # What a dense entry holds that is handed on.
 UNTRUSTED = -1.0
-# Vectors of a running best: three smallest values, indices of the first two.
+# Vectors of a running best: three reach values, indices of the first two.
 STATE = 5
 Use = Callable[[str, str, str, list[str]], list[str]]
 
@@ -45,7 +43,7 @@ def _header(shape: Shape) -> str:
 def _pairs(
     code: Code, shape: Shape, left: str, squares: str, right: str, group: str, carried: list[str], use: Use
 ) -> list[str]:
-    """Run `use(feature, square, smallest pivot, carried)` on each left feature of a group against a panel.
+    """Run `use(feature, square, reach, carried)` on each left feature of a group against a panel.
 
     `squares` points at |d0|^2 of the group, `right` at the panel with its |e0|^2 in %panel_squares.
     """
@@ -60,12 +58,12 @@ def _pairs(
             block = [
                 [code.load(gram, (a * shape.right + b) * code.bytes) for b in range(shape.right)] for a in range(shape.left)
             ]
-            square, smallest = direct(code, shape, block, code.arithmetic("fadd", code.every(own), code.load(group)))
-            return use(f, square, smallest, values)
+            square, reach = direct(code, shape, block, code.arithmetic("fadd", code.every(own), code.load(group)))
+            return use(f, square, reach, values)
         code.do(f"call void @solve(ptr {gram}, float {own}, ptr {group}, ptr {work})")
         result = code.at(work, (shape.left * shape.left + shape.left) * code.bytes)
-        smallest = code.load(result, code.bytes) if shape.left > 1 else ""
-        return use(f, code.load(result), smallest, values)
+        reach = code.load(result, code.bytes) if shape.left > 1 else ""
+        return use(f, code.load(result), reach, values)
 
     kinds = [code.vector] * 3 + [code.integers] * 2
     return code.loop(str(shape.features), list(zip(kinds, carried, strict=False)), turn)
@@ -96,8 +94,8 @@ def _dense(shape: Shape) -> str:
         def group(g: str, carried: list[str]) -> list[str]:
             start = code.let(f"mul i64 {g}, {shape.features}")
 
-            def write(f: str, square: str, smallest: str, values: list[str]) -> list[str]:
-                value = _marked(code, square, smallest)
+            def write(f: str, square: str, reach: str, values: list[str]) -> list[str]:
+                value = _marked(code, square, reach)
                 row = code.let(f"add i64 {start}, {f}")
                 keep, done = code.label(), code.label()
                 code.do(f"br i1 {code.let(f'icmp ult i64 {row}, %rows')}, label %{keep}, label %{done}")
@@ -118,7 +116,7 @@ def _dense(shape: Shape) -> str:
 
     _sweep(code, shape, body)
     pointers = "ptr noalias %left, ptr noalias %left_squares, ptr noalias %right, ptr noalias %right_squares"
-    numbers = "i64 %n, i64 %groups, i64 %panels, i64 %rows, i64 %columns, i64 %stride"
+    numbers = "i64 %n, i64 %groups, i64 %panels, i64 %rows, i64 %columns, i64 %stride, float %reach"
     return code.function(f"void @dense({pointers}, ptr noalias %scratch, ptr noalias %out, {numbers})")
 
 
@@ -130,10 +128,10 @@ def _below(code: Code, first: str, limit: str) -> str:
     return code.let(f"icmp ult {kind} {index}, {code.every(limit, of='i64')}")
 
 
-def _marked(code: Code, square: str, smallest: str) -> str:
+def _marked(code: Code, square: str, reach: str) -> str:
     near = code.less(square, code.splat(SQUARE_TRUSTED))
-    if smallest:
-        near = code.let(f"or {code.bits} {near}, {code.less(smallest, code.splat(PIVOT_TRUSTED))}")
+    if reach:
+        near = code.let(f"or {code.bits} {near}, {code.less(code.every('%reach'), reach)}")
     return code.pick(near, code.splat(UNTRUSTED), square)
 
 
@@ -150,10 +148,10 @@ def _best_two(shape: Shape) -> str:
             left, left_squares, rows, *ours = carried
             start = code.let(f"add i64 %row, {code.let(f'mul i64 {g}, {shape.features}')}")
 
-            def absorb(f: str, square: str, smallest: str, values: list[str]) -> list[str]:
+            def absorb(f: str, square: str, reach: str, values: list[str]) -> list[str]:
                 row = code.let(f"trunc i64 {code.let(f'add i64 {start}, {f}')} to i32")
-                if smallest:
-                    square = _handed_on(code, square, smallest, row, column)
+                if reach:
+                    square = _handed_on(code, square, reach, row, column)
                 theirs = code.at(rows, code.let(f"mul i64 {f}, {state_bytes}"))
                 _save(code, theirs, _absorbed(code, square, lane, _state(code, theirs)))
                 return _absorbed(code, square, code.every(row, of="i32"), values)
@@ -170,7 +168,7 @@ def _best_two(shape: Shape) -> str:
     _sweep(code, shape, body)
     pointers = "ptr noalias %left, ptr noalias %left_squares, ptr noalias %right, ptr noalias %right_squares"
     states = "ptr noalias %scratch, ptr noalias %row_state, ptr noalias %column_state, ptr noalias %list"
-    return code.function(f"void @best_two({pointers}, {states}, i64 %n, i64 %groups, i64 %panels, i64 %row, float %pivot)")
+    return code.function(f"void @best_two({pointers}, {states}, i64 %n, i64 %groups, i64 %panels, i64 %row, float %reach)")
 
 
 def _state(code: Code, pointer: str) -> list[str]:
@@ -196,9 +194,9 @@ def _absorbed(code: Code, value: str, index: str, state: list[str]) -> list[str]
     ]
 
 
-def _handed_on(code: Code, square: str, smallest: str, row: str, column: str) -> str:
+def _handed_on(code: Code, square: str, reach: str, row: str, column: str) -> str:
     """Append untrusted pairs to the list and keep them out of the running bests."""
-    doubtful = code.less(smallest, code.every("%pivot"))
+    doubtful = code.less(code.every("%reach"), reach)
     mask = code.let(f"bitcast {code.bits} {doubtful} to i{code.lanes}")
     rare, done, before = code.label(), code.label(), code.block
     code.do(f"br i1 {code.let(f'icmp eq i{code.lanes} {mask}, 0')}, label %{done}, label %{rare}")

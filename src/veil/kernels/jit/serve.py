@@ -6,24 +6,30 @@ listed, and float64 decides between them (docs/theory/distances.md, "The compile
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float, Float32, Float64, Int64
 
 from veil.kernels import cpu
-from veil.kernels.jit.compile import obstacle
+from veil.kernels.jit import double
+from veil.kernels.jit.compile import host_lanes, obstacle
+from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.outputs import UNTRUSTED
+from veil.kernels.jit.shape import Shape
 from veil.kernels.jit.sweep import Running, best_two, dense, select
+from veil.kernels.pairs import exact
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 Pairs = tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]
 # Beyond this the elimination dominates and its code grows; the side of smaller dimension counts.
 M_MAX = 32
-# Error of one Gram entry of unit vectors in single precision: a few roundoffs, measured below 3 (docs/theory/distances.md).
+# Error of one Gram entry of unit vectors in single precision: a few roundoffs (docs/theory/distances.md).
 ENTRY_ERROR = 4 * 2.0**-24
-# Pairs whose smallest pivot lies below the first are listed; if those are too many, the second is tried.
-PIVOTS = (1 / 16, 1e-3)
+# |alpha|^2 over the largest |d0|^2 + |e0|^2 beyond which a pair is listed; if that lists too many, the second is tried.
+REACHES = (4.0, 256.0)
+# The same for the dense output, whose entries are to be known to about 1e-6.
+DENSE_REACH = 1.0
 # Candidates of one feature that are evaluated at most: more tie within rounding only where features are repeated.
 CANDIDATES_MAX = 64
 # Features whose full row or column is looked at together, when it is uncertain what the running bests hide.
@@ -39,45 +45,86 @@ def refusal(left_m: int, right_m: int, dim: int) -> str | None:
     return obstacle()
 
 
-def squares(left: Set, right: Set, center: Float[np.ndarray, "dim"], threads: int) -> Float32[np.ndarray, "left right"]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Compared:
+    """Two sets ready for the kernels, the side of smaller dimension first."""
+
+    first: Prepared
+    second: Prepared
+    shape: Shape
+    swapped: bool
+    sets: tuple[Set, Set]
+
+
+def compared(left: Set, right: Set, center: Float[np.ndarray, "dim"], lanes: int | None = None) -> Compared:
+    """Center and prepare both sides."""
+    m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
+    shape = Shape(left=min(m, n) + 1, right=max(m, n) + 1, lanes=lanes or host_lanes())
+    kind = double.stored(left, right)
+    a, b = (double.prepare(side, center, shape, kind) for side in ((right, left) if m > n else (left, right)))
+    return Compared(first=a, second=b, shape=shape, swapped=m > n, sets=(left, right))
+
+
+def squares(both: Compared, threads: int = 1) -> Float32[np.ndarray, "left right"]:
     """All squared distances in single precision; -1 marks those that need double."""
-    a, b = cpu.pack(*left, center), cpu.pack(*right, center)
-    return dense(a, b, threads=threads) if a.m <= b.m else dense(b, a, threads=threads).T
+    a, b = both.first.side, both.second.side
+    found = dense(a, b, both.shape, DENSE_REACH * size(a, b), threads)
+    return found.T if both.swapped else found
 
 
-def candidates(left: Set, right: Set, center: Float[np.ndarray, "dim"], threads: int, lanes: int | None = None) -> Pairs | None:
-    """Distinct pairs among which are the two nearest of every row and column; None if nearly all pairs are near parallel."""
-    a, b = cpu.pack(*left, center), cpu.pack(*right, center)
-    if a.m <= b.m:
-        return _candidates(a, b, threads, lanes)
-    found = _candidates(b, a, threads, lanes)
-    return found and found[::-1]
+def matrix(both: Compared, threads: int = 1) -> Float64[np.ndarray, "left right"]:
+    """All distances, in double precision where single is not trusted."""
+    found = squares(both, threads).astype(np.float64)
+    rows, columns = np.nonzero(found == UNTRUSTED)
+    found[rows, columns] = 0
+    np.sqrt(found, out=found)
+    found[rows, columns] = distances(both, (rows, columns), threads)
+    return found
 
 
-def _candidates(a: cpu.Side, b: cpu.Side, threads: int, lanes: int | None) -> Pairs | None:
-    for pivot in PIVOTS if a.m else (1.0,):
-        swept = best_two(a, b, pivot, threads=threads, lanes=lanes)
+def distances(both: Compared, pairs: Pairs, threads: int = 1) -> Float64[np.ndarray, "pairs"]:
+    """Listed pairs in double precision: Eq. 4 where it is sound, the residual form elsewhere."""
+    rows, columns = pairs[::-1] if both.swapped else pairs
+    found, unsound = double.distances(both.first, both.second, rows, columns, both.shape, threads)
+    found[unsound] = exact(*both.sets, pairs[0][unsound], pairs[1][unsound])
+    return found
+
+
+def candidates(both: Compared, threads: int = 1) -> Pairs | None:
+    """Distinct pairs among which are the two nearest of every row and column; None if too many are near parallel."""
+    found = _candidates(both.first.side, both.second.side, both.shape, threads)
+    return found[::-1] if found and both.swapped else found
+
+
+def _candidates(a: cpu.Side, b: cpu.Side, shape: Shape, threads: int) -> Pairs | None:
+    for times in REACHES if a.m else (0.0,):
+        reach = times * size(a, b)
+        swept = best_two(a, b, shape, reach, threads)
         if not swept.overflowed:
             break
     else:
         return None
-    slack = 2 * error(a, b, pivot)
-    rows = _complete(a, b, swept.rows, slack, threads, lanes, transpose=False)
-    columns = _complete(a, b, swept.columns, slack, threads, lanes, transpose=True)
+    slack = 2 * error(a, b, reach)
+    rows = _complete(a, b, swept.rows, slack, shape, threads, transpose=False)
+    columns = _complete(a, b, swept.columns, slack, shape, threads, transpose=True)
     doubtful = swept.doubtful.astype(np.int64)
     row, column = (np.concatenate([x, y, z]) for x, y, z in zip(rows, columns[::-1], doubtful.T, strict=True))
     keys = np.unique(row * len(b) + column)
     return keys // len(b), keys % len(b)
 
 
-def error(a: cpu.Side, b: cpu.Side, pivot: float) -> float:
-    """Bound of the error of d^2 for pairs with pivots of at least `pivot`: Eq. 14 of docs/theory/distances.md."""
-    size = float(a.squared.max() + b.squared.max())
-    return ENTRY_ERROR * size * (1 + 2 / math.sqrt(pivot) + 1 / pivot)
+def size(a: cpu.Side, b: cpu.Side) -> float:
+    """The largest |d0|^2 + |e0|^2."""
+    return float(a.squared.max() + b.squared.max())
+
+
+def error(a: cpu.Side, b: cpu.Side, reach: float) -> float:
+    """Bound of the error of d^2 for pairs with |alpha|^2 <= reach: Eq. 13 of docs/theory/distances.md."""
+    return 2 * ENTRY_ERROR * (size(a, b) + reach)
 
 
 def _complete(
-    a: cpu.Side, b: cpu.Side, running: Running, slack: float, threads: int, lanes: int | None, *, transpose: bool
+    a: cpu.Side, b: cpu.Side, running: Running, slack: float, shape: Shape, threads: int, *, transpose: bool
 ) -> Pairs:
     """(owner, other) candidates, with the owners looked at in full whose running bests may hide one."""
     owner, other, uncertain = select(running, slack)
@@ -85,11 +132,9 @@ def _complete(
     parts, doubtful = [(owner[known], other[known])], np.flatnonzero(uncertain)
     for start in range(0, len(doubtful), RECHECKED):
         some = doubtful[start : start + RECHECKED]
-        if transpose:
-            matrix = dense(a, _part(b, some), threads=threads, lanes=lanes).T
-        else:
-            matrix = dense(_part(a, some), b, threads=threads, lanes=lanes)
-        rows, found = _near(matrix, slack)
+        part = (a, _part(b, some)) if transpose else (_part(a, some), b)
+        matrix = dense(*part, shape, DENSE_REACH * size(a, b), threads)
+        rows, found = _near(matrix.T if transpose else matrix, slack)
         parts.append((some[rows], found))
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 

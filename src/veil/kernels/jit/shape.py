@@ -41,25 +41,25 @@ class Shape:
     def row_groups(self) -> tuple[int, ...]:
         """Rows of each register tile: components of all left features of a group, one after the other."""
         rows = self.features * self.left
-        return (rows,) if self.direct else _even(rows, TILES[self.registers][0])
+        return (rows,) if self.direct else even(rows, TILES[self.registers][0])
 
     @property
     def column_groups(self) -> tuple[int, ...]:
         """Vectors of each register tile: components of the right features."""
-        return (self.right,) if self.direct else _even(self.right, TILES[self.registers][1])
+        return (self.right,) if self.direct else even(self.right, TILES[self.registers][1])
 
     @property
     def blocks(self) -> tuple[int, ...]:
         """Rows of each block of the elimination."""
-        return _even(self.left, TILES[self.registers][3])
+        return even(self.left, TILES[self.registers][3])
 
     @property
     def scratch_floats(self) -> int:
-        """Gram entries of a group, the factor of one feature, and its result (distance and smallest pivot)."""
+        """Gram entries of a group, the factor of one feature, and its result (distance and reach)."""
         return self.lanes * (self.features * self.left * self.right + self.left * self.left + self.left + 2)
 
 
-def _even(total: int, largest: int) -> tuple[int, ...]:
+def even(total: int, largest: int) -> tuple[int, ...]:
     """Split into the fewest parts of at most `largest`, as equal as they can be."""
     parts = -(-total // largest)
     return tuple(total // parts + (k < total % parts) for k in range(parts))

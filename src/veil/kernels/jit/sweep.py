@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int32, Int64
 
 from veil.kernels.cpu import Side
-from veil.kernels.jit.compile import Kernel, host_lanes, kernel
+from veil.kernels.jit.compile import Kernel, kernels
 from veil.kernels.jit.outputs import STATE
 from veil.kernels.jit.pack import Packed, aligned, pack_left, pack_right
 from veil.kernels.jit.shape import Shape
@@ -36,7 +36,7 @@ class Running:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Swept:
-    """Running bests of rows and columns, and the pairs (row, column) that were too near parallel to take part."""
+    """Running bests of rows and columns, and the pairs (row, column) that were too amplified to take part."""
 
     rows: Running
     columns: Running
@@ -44,15 +44,9 @@ class Swept:
     overflowed: bool
 
 
-def shape_of(left: Side, right: Side, lanes: int | None = None) -> Shape:
-    """The shape of two packed sides, left.m <= right.m, on this host or for a given vector width."""
-    return Shape(left=left.m + 1, right=right.m + 1, lanes=lanes or host_lanes())
-
-
-def dense(left: Side, right: Side, *, threads: int = 1, lanes: int | None = None) -> Float32[np.ndarray, "left right"]:
-    """All squared distances; -1 where single precision cannot be trusted (`outputs.PIVOT_TRUSTED`, `SQUARE_TRUSTED`)."""
-    shape = shape_of(left, right, lanes)
-    function, out = kernel(shape, "dense"), np.empty((len(left), len(right)), dtype=np.float32)
+def dense(left: Side, right: Side, shape: Shape, reach: float, threads: int = 1) -> Float32[np.ndarray, "left right"]:
+    """All squared distances; -1 where nearer than `outputs.SQUARE_TRUSTED` or beyond `reach`."""
+    function, out = kernels(shape, "dense")["dense"], np.empty((len(left), len(right)), dtype=np.float32)
     a, b = pack_left(left.planes, left.squared, shape), pack_right(right.planes, right.squared, shape)
 
     def work(chunks: Iterator[range]) -> None:
@@ -67,32 +61,32 @@ def dense(left: Side, right: Side, *, threads: int = 1, lanes: int | None = None
                 *_counts(a, b, shape, groups),
                 *own.shape,
                 out.strides[0],
+                reach,
             )
 
     _share(work, a, shape, threads)
     return out
 
 
-def best_two(left: Side, right: Side, pivot: float, *, threads: int = 1, lanes: int | None = None) -> Swept:
-    """Fused sweep without the matrix; pairs whose smallest pivot is below `pivot` are listed instead."""
-    shape = shape_of(left, right, lanes)
-    function = kernel(shape, "best_two")
+def best_two(left: Side, right: Side, shape: Shape, reach: float, threads: int = 1) -> Swept:
+    """Fused sweep without the matrix; pairs that reach farther than `reach` (squared) are listed instead."""
+    function = kernels(shape, "best_two")["best_two"]
     a, b = pack_left(left.planes, left.squared, shape), pack_right(right.planes, right.squared, shape)
     capacity = list_capacity(len(left), len(right))
-    return _Fused(shape, function, a, b, capacity, pivot).run(threads)
+    return _Fused(shape, function, a, b, capacity, reach).run(threads)
 
 
 def list_capacity(rows: int, columns: int) -> int:
-    """How many near-parallel pairs are worth a double-precision evaluation each; more than that is another problem."""
+    """How many pairs beyond reach are worth a double-precision evaluation each; more than that is another problem."""
     return 4096 + rows * columns // 256
 
 
 class _Fused:
     """What the threads of one fused sweep share."""
 
-    def __init__(self, shape: Shape, function: Kernel, a: Packed, b: Packed, capacity: int, pivot: float) -> None:
+    def __init__(self, shape: Shape, function: Kernel, a: Packed, b: Packed, capacity: int, reach: float) -> None:
         self.shape, self.function, self.a, self.b = shape, function, a, b
-        self.capacity, self.pivot = capacity, pivot
+        self.capacity, self.reach = capacity, reach
         lanes, padded = shape.lanes, len(a.squares)
         self.value = np.empty((padded, 2 * lanes), dtype=np.float32)
         self.index = np.empty((padded, 2 * lanes), dtype=np.int32)
@@ -132,7 +126,7 @@ class _Fused:
                 *(memory.ctypes.data for memory in (scratch, rows, columns, pairs)),
                 *_counts(self.a, self.b, shape, groups),
                 first,
-                self.pivot,
+                self.reach,
             )
             value, index = _split(rows, lanes)
             self.value[first:last] = value[:, :2].reshape(last - first, -1)
@@ -162,7 +156,7 @@ def _counts(a: Packed, b: Packed, shape: Shape, groups: range) -> tuple[int, int
     return a.coordinates, len(groups), len(b.squares) // shape.lanes
 
 
-def _share(work, a: Packed, shape: Shape, threads: int) -> list:  # type: ignore[no-untyped-def, type-arg]
+def _share(work, a: Packed, shape: Shape, threads: int) -> list:  # type: ignore[no-untyped-def]
     """Run `work` in threads that draw chunks of groups from one queue."""
     groups = len(a.squares) // shape.features
     size = max(1, min(CHUNK_BYTES // a.group_bytes, -(-groups // (CHUNKS_PER_THREAD * threads))))

@@ -1,0 +1,113 @@
+"""A set in double precision next to its single-precision sweep, and the distances of listed pairs of two sets."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64
+
+from veil.kernels.cpu import Side
+from veil.kernels.jit.compile import kernels
+from veil.kernels.jit.exact import padded, scratch_doubles
+from veil.kernels.jit.pack import aligned
+from veil.kernels.jit.shape import Shape
+
+Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
+# Bases with a larger defect D D^T - I are not corrected to first order; their pairs take the slow way.
+DEFECT_MAX = 1e-6
+# Pairs nearer than this (squared), or of infinite reach, are left to the residual form: Eq. 4 cancels there even in double.
+SQUARE_TRUSTED = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prepared:
+    """A set centered on a common point, with minimal origins, in double precision; `factor` is W of each basis.
+
+    `origin` is padded with zeros to whole vectors. `orthonormal` is False where W would not do.
+    """
+
+    origin: Float64[np.ndarray, "_ _"]
+    basis: Float[np.ndarray, "_ _ _"]
+    squares: Float64[np.ndarray, "_"]
+    factor: Float64[np.ndarray, "_ _ _"]
+    orthonormal: bool
+
+    @property
+    def m(self) -> int:
+        return self.basis.shape[1]
+
+    @property
+    def side(self) -> Side:
+        """As the sweep takes it, in single precision."""
+        planes = np.empty((self.m + 1, *self.basis.shape[::2]), dtype=np.float32)
+        planes[0] = self.origin[:, : planes.shape[2]]
+        planes[1:] = np.swapaxes(self.basis, 0, 1)
+        return Side(planes=planes, squared=self.squares.astype(np.float32))
+
+
+def stored(*sets: Set) -> str:
+    """How the bases of these sets are kept for the compiled code: float only if nothing is lost."""
+    return "float" if all(part is None or part.dtype.itemsize <= 4 for side in sets for part in side) else "double"
+
+
+def prepare(side: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: str) -> Prepared:
+    """Center, make minimal, and find how far each basis is from orthonormal."""
+    kept = np.float32 if kind == "float" else np.float64
+    origin = np.ascontiguousarray(side[0], dtype=kept)
+    count, dim = origin.shape
+    basis = np.empty((count, 0, dim), dtype=kept) if side[1] is None else np.ascontiguousarray(side[1], dtype=kept)
+    m, wide = basis.shape[1], padded(dim, shape)
+    moved, squares = aligned(count * wide, np.float64).reshape(count, wide), np.empty(count)
+    gram = np.empty((count, m, m))
+    if m:
+        middle = np.ascontiguousarray(center, dtype=np.float64)
+        pointers = (part.ctypes.data for part in (origin, basis, middle, moved, squares, gram))
+        kernels(shape, kind)["minimal"](*pointers, count, m, dim, wide)
+    else:
+        moved[:, :dim], moved[:, dim:] = origin - center, 0
+        squares = np.einsum("fn,fn->f", moved, moved)
+    defect = gram - np.eye(m)
+    orthonormal = bool(m == 0 or np.abs(defect).max() <= DEFECT_MAX)
+    return Prepared(origin=moved, basis=basis, squares=squares, factor=np.eye(m) - 0.5 * defect, orthonormal=orthonormal)
+
+
+def distances(
+    left: Prepared, right: Prepared, rows: np.ndarray, columns: np.ndarray, shape: Shape, threads: int = 1
+) -> tuple[Float64[np.ndarray, "pairs"], Bool[np.ndarray, "pairs"]]:
+    """Distances of the listed pairs (left.m <= right.m), and for which of them the residual form is needed instead."""
+    if not (left.orthonormal and right.orthonormal):
+        return np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
+    function = kernels(shape, "float" if left.basis.dtype == np.float32 else "double")["exact"]
+    per_block = shape.lanes // 2
+    blocks = -(-len(rows) // per_block)
+    padding = blocks * per_block - len(rows)
+    rows, columns = (np.pad(part.astype(np.int64), (0, padding), mode="edge") for part in (rows, columns))
+    factors = _factors(left, shape.left), _factors(right, padded(shape.right, shape))
+    out = aligned(2 * blocks * per_block, np.float64)
+
+    def work(part: np.ndarray) -> None:
+        first, scratch = int(part[0]), aligned(scratch_doubles(shape), np.float64)
+        sides = (left.origin, right.origin, left.basis, right.basis, left.squares, right.squares, *factors)
+        pairs = (rows[first * per_block :], columns[first * per_block :])
+        pointers = (memory.ctypes.data for memory in (*sides, *pairs, scratch, out[2 * first * per_block :]))
+        function(*pointers, left.basis.shape[2], left.origin.shape[1], len(part))
+
+    parts = [part for part in np.array_split(np.arange(blocks), threads) if len(part)]
+    if len(parts) == 1:
+        work(parts[0])
+    elif parts:
+        with ThreadPoolExecutor(max_workers=len(parts)) as pool:
+            list(pool.map(work, parts))
+    square, reach = (out.reshape(blocks, 2, per_block)[:, k].reshape(-1)[: blocks * per_block - padding] for k in range(2))
+    return np.sqrt(square), (square < SQUARE_TRUSTED) | ~np.isfinite(reach)
+
+
+def _factors(side: Prepared, width: int) -> Float64[np.ndarray, "_ _ _"]:
+    """W with a one for the origin, which no basis touches, rows padded to `width`."""
+    factors = aligned(len(side.factor) * (side.m + 1) * width, np.float64).reshape(len(side.factor), side.m + 1, width)
+    factors[:] = 0
+    factors[:, 0, 0] = 1
+    factors[:, 1:, 1 : side.m + 1] = side.factor
+    return factors

@@ -1,0 +1,281 @@
+"""The compiled kernel against float64: all dimensions, vector widths and sizes, ties, shared points and directions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veil import kernels
+from veil.errors import RangeError, VeilError
+from veil.kernels import reference
+from veil.kernels.jit import compile as compiler
+from veil.kernels.jit import serve, sweep
+from veil.kernels.jit.outputs import UNTRUSTED
+from veil.kernels.jit.pack import aligned
+from veil.kernels.jit.shape import Shape, even
+from veil.kernels.pairs import exact, two_best
+from worlds import affine_set, generator, sift_like, through, unit
+
+Set = tuple[np.ndarray, np.ndarray | None]
+LANES = [lanes for lanes in (4, 8, 16) if lanes <= compiler.host_lanes()]
+DIMS = [(m, m) for m in (1, 2, 3, 4, 7, 8, 16, 17, 32)] + [(0, 0), (0, 1), (0, 4), (8, 0), (0, 40), (2, 8), (8, 3), (1, 17)]
+
+
+def a_set(name: str, count: int, m: int, dim: int = 128, kind: type = np.float32) -> Set:
+    random = generator(f"{name} {count} {m} {dim}")
+    inside = unit(sift_like(random, count, dim))
+    origin, basis = (inside, None) if m == 0 else affine_set(random, inside, m)
+    return origin.astype(kind), None if basis is None else basis.astype(kind)
+
+
+def head(side: Set, count: int) -> Set:
+    return side[0][:count], None if side[1] is None else side[1][:count]
+
+
+def truth(left: Set, right: Set) -> np.ndarray:
+    """Float64 residual form of every pair, the reading of shared directions included (traps D2)."""
+    rows, columns = np.indices((len(left[0]), len(right[0]))).reshape(2, -1)
+    return exact(left, right, rows, columns).reshape(len(left[0]), len(right[0]))
+
+
+def compared(left: Set, right: Set, lanes: int | None = None) -> serve.Compared:
+    return serve.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64), lanes)
+
+
+def nearest(left: Set, right: Set, lanes: int | None = None, threads: int = 1) -> kernels.NearestTwo:
+    """`nearest_two` for a given vector width."""
+    both = compared(left, right, lanes)
+    pairs = serve.candidates(both, threads)
+    assert pairs is not None
+    value = serve.distances(both, pairs, threads)
+    rows, row_values = two_best(*pairs, value, len(left[0]))
+    columns, column_values = two_best(*pairs[::-1], value, len(right[0]))
+    return kernels.NearestTwo(right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values)
+
+
+def check_nearest(found: kernels.NearestTwo, expected: np.ndarray, tol: float = 1e-12) -> None:
+    """Values and indices of an exhaustive float64 search; where values tie to `tol`, the value decides."""
+    for index, value, matrix in (
+        (found.right_of_left, found.left_distance, expected),
+        (found.left_of_right, found.right_distance, expected.T),
+    ):
+        two = min(2, matrix.shape[1])
+        order = np.argsort(matrix, axis=1, kind="stable")[:, :two]
+        np.testing.assert_allclose(value[:, :two], np.take_along_axis(matrix, order, axis=1), atol=tol, rtol=0)
+        np.testing.assert_allclose(
+            np.take_along_axis(matrix, index[:, :two], axis=1), np.take_along_axis(matrix, order, axis=1), atol=tol, rtol=0
+        )
+        assert (index[:, two:] == -1).all()
+        assert (np.diff(np.sort(index[:, :two], axis=1), axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize(("m", "n"), DIMS)
+def test_every_dimension_and_width(m: int, n: int, lanes: int) -> None:
+    """Oracle: least squares in float64 on a sample of the pairs for the dense output, the residual form for the best two."""
+    left, right = a_set("left", 13 if m < 16 else 4, m), a_set("right", lanes + 3, n)
+    both = compared(left, right, lanes)
+    squared = serve.squares(both)
+    expected = kernels.distances(head(left, 3), right, backend="reference")
+    known = squared[:3] != UNTRUSTED
+    assert known.mean() > 0.9 or max(m, n) >= 16
+    np.testing.assert_allclose(np.sqrt(squared[:3][known]), expected[known], atol=1.5e-6, rtol=0)
+    check_nearest(nearest(left, right, lanes), truth(left, right))
+
+
+@pytest.mark.parametrize("dim", [2, 3, 16, 64, 127, 128])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (0, 1), (3, 2), (4, 4), (7, 7), (0, 0)])
+def test_every_length_of_descriptors(m: int, n: int, dim: int) -> None:
+    """Oracle: the residual form; in few dimensions nearly all pairs are near parallel or meet."""
+    if max(m, n) >= dim:
+        return
+    left, right = a_set("left", 40, m, dim), a_set("right", 35, n, dim)
+    expected = truth(left, right)
+    for backend in ("auto", "numpy"):  # auto: points in few dimensions need the complement
+        found = kernels.nearest_two(left, right, backend=backend)
+        check_nearest(found, expected, 1e-9)
+    np.testing.assert_allclose(kernels.distances(left, right), expected, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("m", [0, 2, 8])
+def test_sizes_around_the_tiles_and_poisoned_memory(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: the residual form; whatever lies in fresh memory may not come out, padding may win nothing."""
+    shape = Shape(left=m + 1, right=m + 1, lanes=LANES[-1])
+    everything = truth(a_set("left", 70, m), a_set("right", 70, m))
+    left, right = a_set("left", 70, m), a_set("right", 70, m)
+
+    def poisoned(count: int, kind: type = np.float32) -> np.ndarray:
+        memory = aligned(count, kind)
+        memory.fill(np.nan)
+        return memory
+
+    for module in ("sweep", "pack", "double"):
+        monkeypatch.setattr(f"veil.kernels.jit.{module}.aligned", poisoned)
+    for rows in {1, shape.features - 1, shape.features, shape.features + 1, 70} - {0}:
+        for columns in (1, shape.lanes - 1, shape.lanes, shape.lanes + 1):
+            small, other = head(left, rows), head(right, columns)
+            expected = everything[:rows, :columns]
+            np.testing.assert_allclose(serve.matrix(compared(small, other)), expected, atol=1e-6)
+            check_nearest(nearest(small, other), expected)
+
+
+def test_nothing_is_written_outside_the_output() -> None:
+    """Oracle: a frame of sentinels round the dense output of 5 x 7 pairs."""
+    both = compared(a_set("left", 5, 2), a_set("right", 7, 2))
+    shape, a, b = both.shape, both.first.side, both.second.side
+    left, right = sweep.pack_left(a.planes, a.squared, shape), sweep.pack_right(b.planes, b.squared, shape)
+    frame = np.full((7, 40), 123.0, dtype=np.float32)
+    scratch = aligned(shape.scratch_floats)
+    pointers = [
+        memory.ctypes.data for memory in (left.values, left.squares, right.values, right.squares, scratch, frame[1:, 1:])
+    ]
+    counts = left.coordinates, len(left.squares) // shape.features, len(right.squares) // shape.lanes
+    compiler.kernels(shape, "dense")["dense"](*pointers, *counts, 5, 7, frame.strides[0], 10.0)
+    inside = np.zeros(frame.shape, dtype=bool)
+    inside[1:6, 1:8] = True
+    assert (frame[~inside] == 123).all()
+    assert (frame[inside] < 3).all()
+
+
+@pytest.mark.parametrize("m", [0, 2, 4, 8])
+@pytest.mark.parametrize("lanes", LANES)
+def test_ties_keep_the_smaller_index(m: int, lanes: int) -> None:
+    """Oracle: construction. Every feature is there three times, so the two nearest are the first two copies."""
+    left, single = a_set("left", 30, m), a_set("right", 25, m)
+    right: Set = np.concatenate([single[0]] * 3), None if single[1] is None else np.concatenate([single[1]] * 3)
+    found = nearest(left, right, lanes)
+    expected = truth(left, single).argmin(axis=1)
+    np.testing.assert_array_equal(found.right_of_left, np.stack([expected, expected + 25], axis=1))
+    turned = nearest(right, left, lanes)
+    np.testing.assert_array_equal(turned.left_of_right, np.stack([expected, expected + 25], axis=1))
+
+
+@pytest.mark.parametrize("m", [0, 2, 4])
+def test_near_ties_are_decided_by_float64(m: int) -> None:
+    """Oracle: exhaustive float64 search among copies that differ by less than single precision can tell."""
+    random = generator(f"near ties {m}")
+    left, seed = a_set("left", 40, m, kind=np.float64), a_set("seed", 3, m, kind=np.float64)
+    copies = np.repeat(np.arange(3), 12)
+    right: Set = (
+        seed[0][copies] + 1e-9 * random.normal(size=(36, 128)),
+        None if seed[1] is None else seed[1][copies],
+    )
+    found, expected = kernels.nearest_two(left, right, backend="cpu"), truth(left, right)
+    order = np.argsort(expected, axis=1)[:, :2]
+    single = np.argsort(expected.astype(np.float32), axis=1, kind="stable")[:, :2]
+    assert (order != single).any(), "the case must be one that single precision gets wrong"
+    np.testing.assert_array_equal(found.right_of_left, order)
+    check_nearest(found, expected)
+
+
+@pytest.mark.parametrize("m", [2, 4, 8, 16])
+@pytest.mark.parametrize("angle", [0.0, 1e-5, 1e-4, 1e-3, 1e-2, 0.1])
+def test_directions_a_small_angle_apart(m: int, angle: float) -> None:
+    """Oracle: the residual form, to 1e-9; raw single precision is wrong by 1e-2 at an angle of 1e-3."""
+    random = generator(f"angle {m} {angle}")
+    left, right = a_set("left", 20, m, kind=np.float64), a_set("right", 20, m, kind=np.float64)
+    assert left[1] is not None and right[1] is not None
+    turned = right[1].copy()
+    turned[:, 0] = np.cos(angle) * left[1][:, 0] + np.sin(angle) * turned[:, 0]
+    turned = np.swapaxes(np.linalg.qr(np.swapaxes(turned, 1, 2))[0], 1, 2)
+    shift = random.permutation(20)
+    right = right[0][shift], turned[shift]
+    expected = truth(left, right)
+    near = kernels.distances(left, right, backend="cpu")
+    np.testing.assert_allclose(near, expected, atol=2e-6, rtol=0)
+    np.testing.assert_allclose(near[shift, np.arange(20)], expected[shift, np.arange(20)], atol=1e-9 if angle < 2e-2 else 1e-6)
+    check_nearest(kernels.nearest_two(left, right, backend="cpu"), expected)
+
+
+@pytest.mark.parametrize("m", [2, 4, 8])
+def test_shared_points_read_as_zero(m: int) -> None:
+    """Oracle: construction. Lifts through one or two common points meet, and each is the other's nearest."""
+    random = generator(f"shared {m}")
+    parts = []
+    for k in range(12):
+        common = list(unit(sift_like(random, 1 + k % 2)))
+        ends = unit(sift_like(random, 2))
+        parts.append([through([end, *common], random.normal(size=(m - len(common), 128))) for end in ends])
+    left, right = ([np.concatenate(x).astype(np.float32) for x in zip(*(p[s] for p in parts), strict=True)] for s in (0, 1))
+    found = kernels.nearest_two((left[0], left[1]), (right[0], right[1]), backend="cpu")
+    np.testing.assert_array_equal(found.right_of_left[:, 0], np.arange(12))
+    assert found.left_distance[:, 0].max() < 1e-6
+    assert np.diagonal(kernels.distances((left[0], left[1]), (right[0], right[1]), backend="cpu")).max() < 1e-6
+
+
+def test_a_direction_that_all_share_is_no_trap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: the residual form where so many pairs are near parallel that the list of them overflows."""
+    random = generator("all parallel")
+    inside, direction = unit(sift_like(random, 80)), random.normal(size=128)
+    left = through_all(inside[:40], direction, random)
+    right = through_all(inside[40:], direction + 0.01 * random.normal(size=128), random)
+    monkeypatch.setattr(sweep, "list_capacity", lambda rows, columns: 7)
+    found = kernels.nearest_two(left, right, backend="cpu")
+    check_nearest(found, truth(left, right))
+
+
+def through_all(inside: np.ndarray, direction: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Planes through each point along one common and one random direction."""
+    both = [through([point], np.array([direction, random.normal(size=128)])) for point in inside]
+    return np.concatenate([b[0] for b in both]), np.concatenate([b[1] for b in both])
+
+
+@pytest.mark.parametrize(("m", "n"), [(0, 2), (2, 2), (8, 8)])
+def test_threads_give_equal_results(m: int, n: int) -> None:
+    """Oracle: one thread, to the last bit."""
+    left, right = a_set("left", 400, m), a_set("right", 170, n)
+    one, four = (kernels.nearest_two(left, right, backend="cpu", threads=threads) for threads in (1, 4))
+    for name in ("right_of_left", "left_distance", "left_of_right", "right_distance"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(four, name))
+    np.testing.assert_array_equal(
+        kernels.distances(left, right, backend="cpu"), kernels.distances(left, right, backend="cpu", threads=3)
+    )
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_bases_that_are_not_quite_orthonormal(m: int) -> None:
+    """Oracle: the residual form, which orthonormalizes; half precision leaves a defect of 1e-4."""
+    left, right = a_set("left", 20, m), a_set("right", 22, m)
+    assert left[1] is not None
+    rough = left[0], left[1].astype(np.float16)
+    found, expected = kernels.nearest_two(rough, right, backend="cpu"), truth(rough, right)
+    np.testing.assert_allclose(found.left_distance[:, 0], expected.min(axis=1), atol=1e-3)
+    picked = np.take_along_axis(expected, found.right_of_left, axis=1)
+    np.testing.assert_allclose(found.left_distance, picked, atol=1e-12)
+
+
+def test_a_list_that_is_full_says_so() -> None:
+    """Oracle: every pair shares a direction, so that all are listed and none takes part in the running bests."""
+    random = generator("full list")
+    inside, direction = unit(sift_like(random, 20)), random.normal(size=128)
+    side = through_all(inside, direction, random)
+    both = compared(side, side)
+    swept = sweep.best_two(both.first.side, both.second.side, both.shape, 1.0)
+    assert len(swept.doubtful) == 400 and not swept.overflowed
+    assert {(int(i), int(j)) for i, j in swept.doubtful} == {(i, j) for i in range(20) for j in range(20)}
+    assert (swept.rows.index == -1).all() and np.isinf(swept.columns.value).all()
+
+
+def test_a_host_without_a_compiler_is_told_and_served_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "obstacle", lambda: "this host refuses executable memory")
+    assert kernels.resolve("auto") == "numpy"
+    with pytest.raises(VeilError, match="refuses executable memory"):
+        kernels.resolve("cpu")
+    with pytest.raises(VeilError, match="up to m = 32"):
+        kernels.resolve("cpu", 33, 40)
+    with pytest.raises(RangeError, match="backend"):
+        kernels.resolve("gpu")
+
+
+@pytest.mark.parametrize("total", range(1, 40))
+@pytest.mark.parametrize("largest", [3, 4, 5, 9])
+def test_tiles_cover_all_rows(total: int, largest: int) -> None:
+    parts = even(total, largest)
+    assert sum(parts) == total and max(parts) <= largest and max(parts) - min(parts) <= 1
+
+
+def test_the_reference_agrees_with_the_residual_form() -> None:
+    """Second method for the oracle of this file."""
+    random = generator("oracle")
+    left, right = (affine_set(random, unit(sift_like(random, count)), 4) for count in (6, 7))
+    np.testing.assert_allclose(truth(left, right), reference.subspace_to_subspace(left, right), atol=1e-12)
