@@ -18,7 +18,7 @@ from worlds import affine_set, generator, sift_like, through, unit
 
 Set = tuple[np.ndarray, np.ndarray | None]
 LANES = [lanes for lanes in (4, 8, 16) if lanes <= compiler.host_lanes()]
-DIMS = [(m, m) for m in (1, 2, 3, 4, 7, 8, 16, 17, 32)] + [(0, 0), (0, 1), (0, 4), (8, 0), (0, 40), (2, 8), (8, 3), (1, 17)]
+DIMS = [(m, m) for m in (1, 2, 3, 4, 7, 8, 16, 17)] + [(0, 0), (0, 1), (0, 4), (8, 0), (0, 40), (2, 8), (8, 3), (1, 17)]
 
 
 def a_set(name: str, count: int, m: int, dim: int = 128, kind: type = np.float32) -> Set:
@@ -69,8 +69,7 @@ def check_nearest(found: kernels.NearestTwo, expected: np.ndarray, tol: float = 
         assert (np.diff(np.sort(index[:, :two], axis=1), axis=1) > 0).all()
 
 
-@pytest.mark.parametrize("lanes", LANES)
-@pytest.mark.parametrize(("m", "n"), DIMS)
+@pytest.mark.parametrize(("m", "n", "lanes"), [(*dims, lanes) for dims in DIMS for lanes in LANES] + [(32, 32, LANES[-1])])
 def test_every_dimension_and_width(m: int, n: int, lanes: int) -> None:
     """Oracle: least squares in float64 on a sample of the pairs for the dense output, the residual form for the best two."""
     left, right = a_set("left", 13 if m < 16 else 4, m), a_set("right", lanes + 3, n)
@@ -123,7 +122,7 @@ def test_nothing_is_written_outside_the_output() -> None:
     """Oracle: a frame of sentinels round the dense output of 5 x 7 pairs."""
     both = compared(a_set("left", 5, 2), a_set("right", 7, 2))
     shape, a, b = both.shape, both.first.side, both.second.side
-    left, right = sweep.pack_left(a.planes, a.squared, shape), sweep.pack_right(b.planes, b.squared, shape)
+    left, right = sweep.packed(a, b, shape)
     frame = np.full((7, 40), 123.0, dtype=np.float32)
     scratch = aligned(shape.scratch_floats)
     pointers = [
@@ -250,7 +249,7 @@ def test_a_list_that_is_full_says_so() -> None:
     inside, direction = unit(sift_like(random, 20)), random.normal(size=128)
     side = through_all(inside, direction, random)
     both = compared(side, side)
-    swept = sweep.best_two(both.first.side, both.second.side, both.shape, 1.0)
+    swept = sweep.best_two(*sweep.packed(both.first.side, both.second.side, both.shape), both.shape, 1.0)
     assert len(swept.doubtful) == 400 and not swept.overflowed
     assert {(int(i), int(j)) for i, j in swept.doubtful} == {(i, j) for i in range(20) for j in range(20)}
     assert (swept.rows.index == -1).all() and np.isinf(swept.columns.value).all()

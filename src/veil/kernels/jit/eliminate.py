@@ -77,7 +77,7 @@ def _subtract(code: Code, block: dict[tuple[int, int], str], rest: list[int], k:
 
 
 def solve_function(shape: Shape, real: str = "float") -> str:
-    """The same from a scratch tile, blocked so that any m compiles to little code: left-looking, a block of X at a time.
+    """The same from a scratch tile for m >= 1, a block of X at a time, left-looking, so that any m compiles to little code.
 
     Memory: %gram [a][b], %work [i][k] unscaled columns of the factor, then 1 / pivot, then (distance, reach).
     """
@@ -96,16 +96,15 @@ def solve_function(shape: Shape, real: str = "float") -> str:
                 smallest = _diagonal(code, shape, block, columns, inverses, smallest)
             else:
                 _below(code, shape, block, rows, columns, inverses)
-    if shape.left > 1:
 
-        def factor(i: int, k: int) -> str:
-            return code.load("%work", (i * shape.left + k - 1) * code.bytes)
+    def factor(i: int, k: int) -> str:
+        return code.load("%work", (i * shape.left + k - 1) * code.bytes)
 
-        def inverted(k: int) -> str:
-            return code.load(_inverses(code, shape, k - 1))
+    def inverted(k: int) -> str:
+        return code.load(_inverses(code, shape, k - 1))
 
-        reach = _reach(code, shape.left - 1, factor, inverted, smallest)
-        code.store(reach, _inverses(code, shape, shape.left), code.bytes)
+    reach = _reach(code, shape.left - 1, factor, inverted, smallest)
+    code.store(reach, _inverses(code, shape, shape.left), code.bytes)
     code.do("ret void")
     arguments = f"ptr noalias %gram, {real} %square, ptr noalias %squares, ptr noalias %work"
     return code.function(f"internal void @solve({arguments}) noinline")

@@ -35,7 +35,7 @@ def module(shape: Shape, stored: str) -> str:
             _tiles(shape, stored),
             _gram(shape, stored),
             _orthonormalize(shape),
-            "" if shape.direct else solve_function(shape, "double"),
+            "" if shape.straight else solve_function(shape, "double"),
             _exact(shape, stored),
         ]
     )
@@ -297,7 +297,7 @@ def _exact(shape: Shape, stored: str) -> str:
 
 
 def _solved(code: Code, shape: Shape, places: dict[str, str]) -> tuple[str, str]:
-    if shape.direct:
+    if shape.straight:
         block = [
             [code.load(places["block"], (i * shape.right + j) * code.bytes) for j in range(shape.right)]
             for i in range(shape.left)
@@ -306,5 +306,4 @@ def _solved(code: Code, shape: Shape, places: dict[str, str]) -> tuple[str, str]
         return square, reach or code.splat(0.0)
     code.do(f"call void @solve(ptr {places['block']}, double 0.0, ptr {places['squares']}, ptr {places['work']})")
     result = (shape.left * shape.left + shape.left) * code.bytes
-    reach = code.load(places["work"], result + code.bytes) if shape.left > 1 else code.splat(0.0)
-    return code.load(places["work"], result), reach
+    return code.load(places["work"], result), code.load(places["work"], result + code.bytes)

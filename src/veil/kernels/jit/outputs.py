@@ -21,7 +21,7 @@ Use = Callable[[str, str, str, list[str]], list[str]]
 def module(shape: Shape, output: str) -> str:
     """LLVM IR with the function @dense or @best_two."""
     parts = [_header(shape), tile_functions(shape)]
-    if not shape.direct:
+    if not shape.straight:
         parts.append(solve_function(shape))
     return "\n".join([*parts, _dense(shape) if output == "dense" else _append(shape) + _best_two(shape)])
 
@@ -54,7 +54,7 @@ def _pairs(
     def turn(f: str, values: list[str]) -> list[str]:
         gram = code.at("%scratch", code.let(f"mul i64 {f}, {size}"))
         own = code.let(f"load float, ptr {code.at(squares, code.let(f'mul i64 {f}, 4'))}, align 4")
-        if shape.direct:
+        if shape.straight:
             block = [
                 [code.load(gram, (a * shape.right + b) * code.bytes) for b in range(shape.right)] for a in range(shape.left)
             ]
@@ -62,8 +62,7 @@ def _pairs(
             return use(f, square, reach, values)
         code.do(f"call void @solve(ptr {gram}, float {own}, ptr {group}, ptr {work})")
         result = code.at(work, (shape.left * shape.left + shape.left) * code.bytes)
-        reach = code.load(result, code.bytes) if shape.left > 1 else ""
-        return use(f, code.load(result), reach, values)
+        return use(f, code.load(result), code.load(result, code.bytes), values)
 
     kinds = [code.vector] * 3 + [code.integers] * 2
     return code.loop(str(shape.features), list(zip(kinds, carried, strict=False)), turn)

@@ -17,7 +17,7 @@ from veil.kernels.jit.compile import host_lanes, obstacle
 from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.outputs import UNTRUSTED
 from veil.kernels.jit.shape import Shape
-from veil.kernels.jit.sweep import Running, best_two, dense, select
+from veil.kernels.jit.sweep import Running, best_two, dense, packed, select
 from veil.kernels.pairs import exact
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
@@ -68,7 +68,7 @@ def compared(left: Set, right: Set, center: Float[np.ndarray, "dim"], lanes: int
 def squares(both: Compared, threads: int = 1) -> Float32[np.ndarray, "left right"]:
     """All squared distances in single precision; -1 marks those that need double."""
     a, b = both.first.side, both.second.side
-    found = dense(a, b, both.shape, DENSE_REACH * size(a, b), threads)
+    found = dense(*packed(a, b, both.shape), both.shape, DENSE_REACH * size(a, b), threads)
     return found.T if both.swapped else found
 
 
@@ -97,9 +97,10 @@ def candidates(both: Compared, threads: int = 1) -> Pairs | None:
 
 
 def _candidates(a: cpu.Side, b: cpu.Side, shape: Shape, threads: int) -> Pairs | None:
+    panels = packed(a, b, shape)
     for times in REACHES if a.m else (0.0,):
         reach = times * size(a, b)
-        swept = best_two(a, b, shape, reach, threads)
+        swept = best_two(*panels, shape, reach, threads)
         if not swept.overflowed:
             break
     else:
@@ -133,7 +134,7 @@ def _complete(
     for start in range(0, len(doubtful), RECHECKED):
         some = doubtful[start : start + RECHECKED]
         part = (a, _part(b, some)) if transpose else (_part(a, some), b)
-        matrix = dense(*part, shape, DENSE_REACH * size(a, b), threads)
+        matrix = dense(*packed(*part, shape), shape, DENSE_REACH * size(a, b), threads)
         rows, found = _near(matrix.T if transpose else matrix, slack)
         parts.append((some[rows], found))
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])

@@ -27,8 +27,13 @@ class Shape:
 
     @property
     def direct(self) -> bool:
-        """Whether a whole pair stays in registers; otherwise its Gram entries pass through a scratch tile."""
+        """Whether one register tile holds a whole pair; otherwise tiles of several features share parts of the panel."""
         return self.left * self.right <= TILES[self.registers][2] and self.right <= DIRECT_COLUMNS
+
+    @property
+    def straight(self) -> bool:
+        """Whether the solve is unrolled in full; otherwise it runs over blocks."""
+        return self.direct or self.left == 1
 
     @property
     def features(self) -> int:

@@ -44,10 +44,14 @@ class Swept:
     overflowed: bool
 
 
-def dense(left: Side, right: Side, shape: Shape, reach: float, threads: int = 1) -> Float32[np.ndarray, "left right"]:
+def packed(left: Side, right: Side, shape: Shape) -> tuple[Packed, Packed]:
+    """Both sides as the kernels read them."""
+    return pack_left(left.planes, left.squared, shape), pack_right(right.planes, right.squared, shape)
+
+
+def dense(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) -> Float32[np.ndarray, "left right"]:
     """All squared distances; -1 where nearer than `outputs.SQUARE_TRUSTED` or beyond `reach`."""
-    function, out = kernels(shape, "dense")["dense"], np.empty((len(left), len(right)), dtype=np.float32)
-    a, b = pack_left(left.planes, left.squared, shape), pack_right(right.planes, right.squared, shape)
+    function, out = kernels(shape, "dense")["dense"], np.empty((a.count, b.count), dtype=np.float32)
 
     def work(chunks: Iterator[range]) -> None:
         scratch = aligned(shape.scratch_floats)
@@ -68,11 +72,10 @@ def dense(left: Side, right: Side, shape: Shape, reach: float, threads: int = 1)
     return out
 
 
-def best_two(left: Side, right: Side, shape: Shape, reach: float, threads: int = 1) -> Swept:
+def best_two(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) -> Swept:
     """Fused sweep without the matrix; pairs that reach farther than `reach` (squared) are listed instead."""
     function = kernels(shape, "best_two")["best_two"]
-    a, b = pack_left(left.planes, left.squared, shape), pack_right(right.planes, right.squared, shape)
-    capacity = list_capacity(len(left), len(right))
+    capacity = list_capacity(a.count, b.count)
     return _Fused(shape, function, a, b, capacity, reach).run(threads)
 
 
