@@ -88,6 +88,7 @@ def _dense(shape: Shape) -> str:
 
     def body(_: str, right: str, squares: str, column: str) -> None:
         inside = _below(code, column, "%columns")
+        full = code.let(f"icmp ule i64 {code.let(f'add i64 {column}, {shape.lanes}')}, %columns")
         first = code.at("%out", code.let(f"mul i64 {column}, 4"))
 
         def group(g: str, carried: list[str]) -> list[str]:
@@ -99,11 +100,15 @@ def _dense(shape: Shape) -> str:
                 keep, done = code.label(), code.label()
                 code.do(f"br i1 {code.let(f'icmp ult i64 {row}, %rows')}, label %{keep}, label %{done}")
                 code.open(keep)
-                place = code.at(first, code.let(f"mul i64 {row}, %stride"))
-                code.do(
-                    f"call void @llvm.masked.store.v{shape.lanes}f32.p0({code.vector} {value}, ptr {place}, i32 4, "
-                    f"{code.bits} {inside})"
-                )
+                place = code.at(first, code.times(row, "%stride"))
+                whole, part = code.label(), code.label()
+                code.do(f"br i1 {full}, label %{whole}, label %{part}")
+                code.open(whole)  # masked stores are slow where they straddle cache lines
+                code.do(f"store {code.vector} {value}, ptr {place}, align 4")
+                code.do(f"br label %{done}")
+                code.open(part)
+                arguments = f"{code.vector} {value}, ptr {place}, i32 4, {code.bits} {inside}"
+                code.do(f"call void @llvm.masked.store.v{shape.lanes}f32.p0({arguments})")
                 code.do(f"br label %{done}")
                 code.open(done)
                 return values

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 TILES = {32: (9, 3, 28, 5), 16: (4, 3, 12, 3)}
 # Wider right features than this stream their panel through the first cache, so that tiles share a part of it instead.
 DIRECT_COLUMNS = 5
-# Rows of left features that share one part of a panel while it lies in the first cache.
-SHARED_ROWS = 36
+# Rows of left features that share one part of a panel while it lies in the first cache. Twice as many are as fast on a core
+# of one's own, but two hyperthreads then drive each other out of that cache (measured: 2.5 times slower at m = 8).
+SHARED_ROWS = 18
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,26 +90,26 @@ class _Fused:
     def __init__(self, shape: Shape, function: Kernel, a: Packed, b: Packed, capacity: int, reach: float) -> None:
         self.shape, self.function, self.a, self.b = shape, function, a, b
         self.capacity, self.reach = capacity, reach
-        lanes, padded = shape.lanes, len(a.squares)
-        self.value = np.empty((padded, 2 * lanes), dtype=np.float32)
-        self.index = np.empty((padded, 2 * lanes), dtype=np.int32)
-        self.hidden = np.empty(padded, dtype=np.float32)
+        self.rows = _fresh_state(len(a.squares), shape.lanes)
 
     def run(self, threads: int) -> Swept:
         """All chunks; the bests of columns are kept by thread and merged."""
         parts = _share(self.work, self.a, self.shape, threads)
-        states = [_split(state, self.shape.lanes) for state, _ in parts]
+        states, (value, index) = [_split(state) for state, _ in parts], _split(self.rows[: self.a.count])
         columns = Running(
             value=np.concatenate([np.swapaxes(v[:, :2], 1, 2).reshape(-1, 2) for v, _ in states], axis=1)[: self.b.count],
             index=np.concatenate([np.swapaxes(i, 1, 2).reshape(-1, 2) for _, i in states], axis=1)[: self.b.count],
             hidden=np.min([v[:, 2].reshape(-1) for v, _ in states], axis=0)[: self.b.count],
         )
-        count = self.a.count
         lists = [pairs for _, pairs in parts]
         counts = [int(pairs[2:4].view(np.int64)[0]) for pairs in lists]
         kept = [pairs[4:].reshape(-1, 2)[:found] for pairs, found in zip(lists, counts, strict=True)]
         return Swept(
-            rows=Running(value=self.value[:count], index=self.index[:count], hidden=self.hidden[:count]),
+            rows=Running(
+                value=value[:, :2].reshape(len(value), -1),
+                index=index.reshape(len(value), -1),
+                hidden=value[:, 2].min(axis=1),
+            ),
             columns=columns,
             doubtful=np.concatenate(kept),
             overflowed=max(counts) > self.capacity,
@@ -122,19 +122,14 @@ class _Fused:
         pairs = np.empty(2 * self.capacity + 4, dtype=np.int32)
         pairs[:4].view(np.int64)[:] = self.capacity, 0
         for groups in chunks:
-            first, last = groups.start * shape.features, groups.stop * shape.features
-            rows = _fresh_state(last - first, lanes)
+            first = groups.start * shape.features
             self.function(
                 *_sides(self.a, self.b, shape, groups.start),
-                *(memory.ctypes.data for memory in (scratch, rows, columns, pairs)),
+                *(memory.ctypes.data for memory in (scratch, self.rows[first:], columns, pairs)),
                 *_counts(self.a, self.b, shape, groups),
                 first,
                 self.reach,
             )
-            value, index = _split(rows, lanes)
-            self.value[first:last] = value[:, :2].reshape(last - first, -1)
-            self.index[first:last] = index.reshape(last - first, -1)
-            self.hidden[first:last] = value[:, 2].min(axis=1)
         return columns, pairs
 
 
@@ -145,7 +140,7 @@ def _fresh_state(count: int, lanes: int) -> np.ndarray:
     return state
 
 
-def _split(state: np.ndarray, lanes: int) -> tuple[np.ndarray, np.ndarray]:
+def _split(state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Values (count, 3, lanes) and indices (count, 2, lanes)."""
     return state[:, :3], state[:, 3:].view(np.int32)
 
