@@ -5,29 +5,25 @@ from __future__ import annotations
 from veil.kernels.jit.emit import Code
 from veil.kernels.jit.shape import Shape
 
-# Coordinates that one turn of the loop takes; packed panels are padded with zeros to a multiple of it.
-UNROLL = 4
-
 
 def entries(code: Code, left: str, right: str, count: str, rows: int, columns: int) -> list[list[str]]:
     """Gram entries [row][column] of `rows` packed rows and `columns` packed vectors of lanes.
 
     Every accumulator is a value carried round the loop, so it lives in a register; entry [a][b] holds as many pairs as there
-    are lanes, and no transposition follows.
+    are lanes, and no transposition follows. The loop is not unrolled: LLVM would hoist the next loads and spill accumulators.
     """
 
     def turn(_: str, carried: list[str]) -> list[str]:
         totals, (a, b) = carried[:-2], carried[-2:]
-        for step in range(UNROLL):
-            vectors = [code.load(b, (step * columns + j) * code.bytes) for j in range(columns)]
-            for i in range(rows):
-                every = code.broadcast(a, (step * rows + i) * 4)
-                for j in range(columns):
-                    totals[i * columns + j] = code.fma(every, vectors[j], totals[i * columns + j])
-        return [*totals, code.at(a, UNROLL * rows * 4), code.at(b, UNROLL * columns * code.bytes)]
+        vectors = [code.load(b, j * code.bytes) for j in range(columns)]
+        for i in range(rows):
+            every = code.broadcast(a, i * 4)
+            for j in range(columns):
+                totals[i * columns + j] = code.fma(every, vectors[j], totals[i * columns + j])
+        return [*totals, code.at(a, rows * 4), code.at(b, columns * code.bytes)]
 
     start = [(code.vector, code.splat(0.0))] * (rows * columns) + [("ptr", left), ("ptr", right)]
-    totals = code.loop(count, start, turn, UNROLL)[:-2]
+    totals = code.loop(count, start, turn)[:-2]
     return [totals[i * columns : (i + 1) * columns] for i in range(rows)]
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float32
 
-from veil.kernels.jit.gram import UNROLL
 from veil.kernels.jit.shape import Shape
 
 # Alignment of packed memory: one cache line, one AVX-512 vector.
@@ -64,11 +63,10 @@ def pack_right(
 
 def _padded(planes: Float[np.ndarray, "planes features dim"], features: int) -> np.ndarray:
     count, present, dim = planes.shape
-    wide = -(-dim // UNROLL) * UNROLL
-    if (present, dim) == (features, wide):
+    if present == features:
         return planes
-    padded = np.zeros((count, features, wide), dtype=np.float32)
-    padded[:, :present, :dim] = planes
+    padded = np.zeros((count, features, dim), dtype=np.float32)
+    padded[:, :present] = planes
     return padded
 
 
