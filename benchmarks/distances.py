@@ -69,10 +69,10 @@ def _line(name: str, m: int, count: int, seconds: float, threads: int) -> int:
         print(f"{name} m = {m}: red, error {error:.1e}; not timed")
         return 1
     both = serve.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
-    a, b = both.first.side, both.second.side
+    a, b = both.first, both.second
     panels = sweep.packed(a, b, both.shape)
     works = {
-        **_grams(a.planes, b.planes),
+        **_grams(*(np.stack(side.components).astype(np.float32) for side in (a, b))),
         "kernel": lambda: sweep.best_two(*panels, both.shape, serve.REACHES[0] * serve.size(a, b), threads),
         "whole": lambda: kernels.nearest_two(left, right, backend="cpu", threads=threads),
         "numpy": lambda: kernels.nearest_two(left, right, backend="numpy", threads=threads),

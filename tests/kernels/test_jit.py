@@ -124,7 +124,7 @@ def test_sizes_around_the_tiles_and_poisoned_memory(m: int, monkeypatch: pytest.
 def test_nothing_is_written_outside_the_output() -> None:
     """Oracle: a frame of sentinels round the dense output of 5 x 7 pairs."""
     both = compared(a_set("left", 5, 2), a_set("right", 7, 2))
-    shape, a, b = both.shape, both.first.side, both.second.side
+    shape, a, b = both.shape, both.first, both.second
     left, right = sweep.packed(a, b, shape)
     frame = np.full((7, 40), 123.0, dtype=np.float32)
     scratch = aligned(shape.scratch_floats)
@@ -252,7 +252,7 @@ def test_a_list_that_is_full_says_so() -> None:
     inside, direction = unit(sift_like(random, 20)), random.normal(size=128)
     side = through_all(inside, direction, random)
     both = compared(side, side)
-    swept = sweep.best_two(*sweep.packed(both.first.side, both.second.side, both.shape), both.shape, 1.0)
+    swept = sweep.best_two(*sweep.packed(both.first, both.second, both.shape), both.shape, 1.0)
     assert len(swept.doubtful) == 400 and not swept.overflowed
     assert {(int(i), int(j)) for i, j in swept.doubtful} == {(i, j) for i in range(20) for j in range(20)}
     assert (swept.rows.index == -1).all() and np.isinf(swept.columns.value).all()

@@ -7,6 +7,7 @@ import mmap
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +25,7 @@ _cache: dict[tuple[Shape, str], tuple[dict[str, Kernel], Any]] = {}
 _lock = threading.Lock()
 
 
+@cache
 def obstacle() -> str | None:
     """Why this host cannot compile, or None."""
     try:
@@ -38,6 +40,7 @@ def obstacle() -> str | None:
     return None
 
 
+@cache
 def host_lanes() -> int:
     """Floats of the widest vector that this processor adds and multiplies at once."""
     features = _binding().get_host_cpu_features()

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float64
 
-from veil.kernels.cpu import Side
 from veil.kernels.jit.compile import kernels
 from veil.kernels.jit.exact import padded, scratch_doubles
-from veil.kernels.jit.pack import aligned
+from veil.kernels.jit.pack import Components, aligned
 from veil.kernels.jit.shape import Shape
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
@@ -38,13 +37,23 @@ class Prepared:
     def m(self) -> int:
         return self.basis.shape[1]
 
+    def __len__(self) -> int:
+        return len(self.origin)
+
     @property
-    def side(self) -> Side:
-        """As the sweep takes it, in single precision."""
-        planes = np.empty((self.m + 1, *self.basis.shape[::2]), dtype=np.float32)
-        planes[0] = self.origin[:, : planes.shape[2]]
-        planes[1:] = np.swapaxes(self.basis, 0, 1)
-        return Side(planes=planes, squared=self.squares.astype(np.float32))
+    def components(self) -> Components:
+        """Origins and directions as the sweep packs them."""
+        return [self.origin[:, : self.basis.shape[2]], *np.swapaxes(self.basis, 0, 1)]
+
+    def take(self, which: np.ndarray) -> Prepared:
+        """Some of the features."""
+        return Prepared(
+            origin=self.origin[which],
+            basis=self.basis[which],
+            squares=self.squares[which],
+            factor=self.factor[which],
+            orthonormal=self.orthonormal,
+        )
 
 
 def stored(*sets: Set) -> str:

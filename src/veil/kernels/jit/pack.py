@@ -5,6 +5,7 @@ Padded features have an infinite |d0|^2 and zeros elsewhere, so that every dista
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from jaxtyping import Float, Float32
 
 from veil.kernels.jit.shape import Shape
 
+# Origins, then one array for each direction of the bases, each (features, dim).
+Components = Sequence[Float[np.ndarray, "_ _"]]
 # Alignment of packed memory: one cache line, one AVX-512 vector.
 ALIGNMENT = 64
 
@@ -35,39 +38,52 @@ def aligned(count: int, kind: type = np.float32) -> np.ndarray:
     return raw[first : first + count * size].view(kind)
 
 
-def pack_left(
-    planes: Float32[np.ndarray, "left features dim"], squared: Float32[np.ndarray, "features"], shape: Shape
-) -> Packed:
-    """[group][tile rows][coordinate][row]: rows are the components of a group's features, one feature after the other."""
+def pack_left(components: Components, squared: Float[np.ndarray, "features"], shape: Shape) -> Packed:
+    """[group][tile][coordinate][row]: rows are the components of a group's features, one feature after the other."""
     per_group = shape.features
-    groups = -(-len(squared) // per_group)
-    grouped = _padded(planes, groups * per_group)
-    # [group, coordinate, feature of the group, component]
-    grouped = grouped.reshape(shape.left, groups, per_group, -1).transpose(1, 3, 2, 0)
-    rows = grouped.reshape(groups, grouped.shape[1], per_group * shape.left)
-    return _sliced(rows, shape.row_groups, _infinite(squared, groups * per_group), len(squared))
+    groups, dim = -(-len(squared) // per_group), components[0].shape[1]
+    width = per_group * shape.left
+    values = aligned(groups * dim * width).reshape(groups, dim * width)
+    row = 0
+    for size in shape.row_groups:
+        tile = _slice(values, row, size, dim)
+        for k in range(size):
+            feature, component = divmod(row + k, shape.left)
+            own = components[component][feature::per_group]
+            tile[: len(own), :, k] = own
+            tile[len(own) :, :, k] = 0
+        row += size
+    return _packed(values, squared, groups * per_group, dim)
 
 
-def pack_right(
-    planes: Float32[np.ndarray, "right features dim"], squared: Float32[np.ndarray, "features"], shape: Shape
-) -> Packed:
-    """[panel][tile columns][coordinate][component][lane]."""
-    panels = -(-len(squared) // shape.lanes)
-    padded = _padded(planes, panels * shape.lanes)
-    # [panel, coordinate, component, lane]
-    grouped = padded.reshape(shape.right, panels, shape.lanes, -1).transpose(1, 3, 0, 2)
-    columns = tuple(count * shape.lanes for count in shape.column_groups)
-    flat = grouped.reshape(panels, grouped.shape[1], shape.right * shape.lanes)
-    return _sliced(flat, columns, _infinite(squared, panels * shape.lanes), len(squared))
+def pack_right(components: Components, squared: Float[np.ndarray, "features"], shape: Shape) -> Packed:
+    """[panel][tile][coordinate][component][lane]."""
+    lanes, dim = shape.lanes, components[0].shape[1]
+    panels, whole = -(-len(squared) // lanes), len(squared) // lanes
+    values = aligned(panels * dim * shape.right * lanes).reshape(panels, -1)
+    column = 0
+    for size in shape.column_groups:
+        tile = _slice(values, column * lanes, size * lanes, dim).reshape(panels, dim, size, lanes)
+        for k in range(size):
+            own = components[column + k]
+            tile[:whole, :, k] = own[: whole * lanes].reshape(whole, lanes, dim).transpose(0, 2, 1)
+            rest = own[whole * lanes :]
+            tile[whole:, :, k, : len(rest)] = rest.T
+            tile[whole:, :, k, len(rest) :] = 0
+        column += size
+    return _packed(values, squared, panels * lanes, dim)
 
 
-def _padded(planes: Float[np.ndarray, "planes features dim"], features: int) -> np.ndarray:
-    count, present, dim = planes.shape
-    if present == features:
-        return planes
-    padded = np.zeros((count, features, dim), dtype=np.float32)
-    padded[:, :present] = planes
-    return padded
+def _slice(values: np.ndarray, start: int, size: int, dim: int) -> np.ndarray:
+    """The memory of one tile in every group or panel: [group][coordinate][entry]."""
+    return values[:, start * dim : (start + size) * dim].reshape(len(values), dim, size)
+
+
+def _packed(values: np.ndarray, squared: np.ndarray, features: int, dim: int) -> Packed:
+    squares = _infinite(squared, features)
+    return Packed(
+        values=values.reshape(-1), squares=squares, count=len(squared), coordinates=dim, group_bytes=4 * values.shape[1]
+    )
 
 
 def _infinite(squared: np.ndarray, features: int) -> np.ndarray:
@@ -75,16 +91,3 @@ def _infinite(squared: np.ndarray, features: int) -> np.ndarray:
     padded[: len(squared)] = squared
     padded[len(squared) :] = np.inf
     return padded
-
-
-def _sliced(rows: np.ndarray, widths: tuple[int, ...], squares: np.ndarray, count: int) -> Packed:
-    groups, coordinates, width = rows.shape
-    values = aligned(rows.size).reshape(groups, coordinates * width)
-    at = 0
-    for size in widths:
-        part = values[:, at * coordinates : (at + size) * coordinates].reshape(groups, coordinates, size)
-        part[:] = rows[:, :, at : at + size]
-        at += size
-    return Packed(
-        values=values.reshape(-1), squares=squares, count=count, coordinates=coordinates, group_bytes=4 * coordinates * width
-    )

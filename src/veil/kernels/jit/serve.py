@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
-from veil.kernels import cpu
 from veil.kernels.jit import double
 from veil.kernels.jit.compile import host_lanes, obstacle
 from veil.kernels.jit.double import Prepared
@@ -67,7 +66,7 @@ def compared(left: Set, right: Set, center: Float[np.ndarray, "dim"], lanes: int
 
 def squares(both: Compared, threads: int = 1) -> Float32[np.ndarray, "left right"]:
     """All squared distances in single precision; -1 marks those that need double."""
-    a, b = both.first.side, both.second.side
+    a, b = both.first, both.second
     found = dense(*packed(a, b, both.shape), both.shape, DENSE_REACH * size(a, b), threads)
     return found.T if both.swapped else found
 
@@ -92,11 +91,11 @@ def distances(both: Compared, pairs: Pairs, threads: int = 1) -> Float64[np.ndar
 
 def candidates(both: Compared, threads: int = 1) -> Pairs | None:
     """Distinct pairs among which are the two nearest of every row and column; None if too many are near parallel."""
-    found = _candidates(both.first.side, both.second.side, both.shape, threads)
+    found = _candidates(both.first, both.second, both.shape, threads)
     return found[::-1] if found and both.swapped else found
 
 
-def _candidates(a: cpu.Side, b: cpu.Side, shape: Shape, threads: int) -> Pairs | None:
+def _candidates(a: Prepared, b: Prepared, shape: Shape, threads: int) -> Pairs | None:
     panels = packed(a, b, shape)
     for times in REACHES if a.m else (0.0,):
         reach = times * size(a, b)
@@ -114,18 +113,18 @@ def _candidates(a: cpu.Side, b: cpu.Side, shape: Shape, threads: int) -> Pairs |
     return keys // len(b), keys % len(b)
 
 
-def size(a: cpu.Side, b: cpu.Side) -> float:
+def size(a: Prepared, b: Prepared) -> float:
     """The largest |d0|^2 + |e0|^2."""
-    return float(a.squared.max() + b.squared.max())
+    return float(a.squares.max() + b.squares.max())
 
 
-def error(a: cpu.Side, b: cpu.Side, reach: float) -> float:
+def error(a: Prepared, b: Prepared, reach: float) -> float:
     """Bound of the error of d^2 for pairs with |alpha|^2 <= reach: Eq. 13 of docs/theory/distances.md."""
     return 2 * ENTRY_ERROR * (size(a, b) + reach)
 
 
 def _complete(
-    a: cpu.Side, b: cpu.Side, running: Running, slack: float, shape: Shape, threads: int, *, transpose: bool
+    a: Prepared, b: Prepared, running: Running, slack: float, shape: Shape, threads: int, *, transpose: bool
 ) -> Pairs:
     """(owner, other) candidates, with the owners looked at in full whose running bests may hide one."""
     owner, other, uncertain = select(running, slack)
@@ -133,7 +132,7 @@ def _complete(
     parts, doubtful = [(owner[known], other[known])], np.flatnonzero(uncertain)
     for start in range(0, len(doubtful), RECHECKED):
         some = doubtful[start : start + RECHECKED]
-        part = (a, _part(b, some)) if transpose else (_part(a, some), b)
+        part = (a, b.take(some)) if transpose else (a.take(some), b)
         matrix = dense(*packed(*part, shape), shape, DENSE_REACH * size(a, b), threads)
         rows, found = _near(matrix.T if transpose else matrix, slack)
         parts.append((some[rows], found))
@@ -149,7 +148,3 @@ def _near(matrix: Float32[np.ndarray, "rows others"], slack: float) -> Pairs:
     near = np.take_along_axis(unknown | (matrix <= (limit + np.float32(slack))[:, None]), order, axis=1)
     rows, place = np.nonzero(near)
     return rows, order[rows, place]
-
-
-def _part(side: cpu.Side, which: np.ndarray) -> cpu.Side:
-    return cpu.Side(planes=side.planes[:, which], squared=side.squared[which])

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float32, Int32, Int64
 
-from veil.kernels.cpu import Side
 from veil.kernels.jit.compile import Kernel, kernels
+from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.outputs import STATE
 from veil.kernels.jit.pack import Packed, aligned, pack_left, pack_right
 from veil.kernels.jit.shape import Shape
@@ -44,9 +44,9 @@ class Swept:
     overflowed: bool
 
 
-def packed(left: Side, right: Side, shape: Shape) -> tuple[Packed, Packed]:
+def packed(left: Prepared, right: Prepared, shape: Shape) -> tuple[Packed, Packed]:
     """Both sides as the kernels read them."""
-    return pack_left(left.planes, left.squared, shape), pack_right(right.planes, right.squared, shape)
+    return pack_left(left.components, left.squares, shape), pack_right(right.components, right.squares, shape)
 
 
 def dense(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) -> Float32[np.ndarray, "left right"]:
