@@ -13,6 +13,7 @@ from typing import Any
 
 from veil.errors import VeilError
 from veil.kernels.jit import exact, outputs
+from veil.kernels.jit.origins import SIZES
 from veil.kernels.jit.shape import Shape
 
 # Arguments of the compiled functions: pointers, 64-bit integers, floats.
@@ -70,7 +71,7 @@ def assembly(shape: Shape, output: str) -> str:
 
 
 def _text(shape: Shape, output: str) -> str:
-    return exact.module(shape, output) if output in exact.SIZES else outputs.module(shape, output)
+    return exact.module(shape, output) if output in SIZES else outputs.module(shape, output)
 
 
 def _compiled(shape: Shape, output: str) -> tuple[dict[str, Kernel], Any]:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from veil.kernels.jit.eliminate import direct, solve_function
 from veil.kernels.jit.emit import Code
+from veil.kernels.jit.origins import SIZES, dot, inside, minimal, read, summed
 from veil.kernels.jit.shape import Shape, even
-
-# How often D d0 is removed from an origin: each pass multiplies what is left by the defect of the basis.
-PASSES = 3
-SIZES = {"float": (4, "f32"), "double": (8, "f64")}
 
 
 def module(shape: Shape, stored: str) -> str:
@@ -30,8 +27,8 @@ def module(shape: Shape, stored: str) -> str:
             f"declare double @llvm.vector.reduce.fadd.v{lanes}f64(double, {double})",
             *loads,
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}',
-            *(_dot(lanes, *pair) for pair in kinds),
-            _minimal(lanes, stored),
+            *(dot(lanes, *pair) for pair in kinds),
+            minimal(lanes, stored),
             _tiles(shape, stored),
             _gram(shape, stored),
             _orthonormalize(shape),
@@ -53,119 +50,32 @@ def scratch_doubles(shape: Shape) -> int:
     return lanes * (a * b + a * a + a + 2 + 1) + 2 * a * padded(b, shape)
 
 
-def _inside(code: Code, index: str) -> str:
-    """Lanes that still are coordinates."""
-    kind = f"<{code.lanes} x i64>"
-    lane = "<" + ", ".join(f"i64 {k}" for k in range(code.lanes)) + ">"
-    at = code.let(f"add {kind} {code.every(index, of='i64')}, {lane}")
-    return code.let(f"icmp ult {kind} {at}, {code.every('%n', of='i64')}")
-
-
-def _read(code: Code, row: str, index: str, inside: str, stored: str) -> str:
-    """Coordinates of a row as doubles; zeros beyond its end."""
-    size, suffix = SIZES[stored]
-    kind = f"<{code.lanes} x {stored}>"
-    arguments = f"ptr {code.at(row, code.times(index, size))}, i32 {size}, {code.bits} {inside}, {kind} zeroinitializer"
-    value = code.let(f"call {kind} @llvm.masked.load.v{code.lanes}{suffix}.p0({arguments})")
-    return value if stored == "double" else code.let(f"fpext {kind} {value} to {code.vector}")
-
-
-def _sum(code: Code, value: str) -> str:
-    return code.let(f"call reassoc double @llvm.vector.reduce.fadd.v{code.lanes}f64(double -0.0, {code.vector} {value})")
-
-
-def _dot(lanes: int, first: str, second: str) -> str:
-    code = Code(lanes, "double")
-
-    def turn(k: str, carried: list[str]) -> list[str]:
-        inside = _inside(code, k)
-        return [code.fma(_read(code, "%a", k, inside, first), _read(code, "%b", k, inside, second), carried[0])]
-
-    (total,) = code.loop("%n", [(code.vector, code.splat(0.0))], turn, lanes)
-    code.do(f"ret double {_sum(code, total)}")
-    return code.function(f"internal double @dot_{first}_{second}(ptr %a, ptr %b, i64 %n) noinline")
-
-
-def _minimal(lanes: int, stored: str) -> str:
-    """Origins minus the center, made minimal (D d0 = 0), their squares, and D D^T; rows of %out are padded to %wide."""
-    code, size = Code(lanes, "double"), SIZES[stored][0]
-    row_bytes, wide_bytes = code.times("%n", size), code.times("%wide", 8)
-
-    def feature(f: str, _: list[str]) -> list[str]:
-        origin, own = code.at("%origin", code.times(f, row_bytes)), code.at("%out", code.times(f, wide_bytes))
-        basis = code.at("%basis", code.times(f, code.times("%m", row_bytes)))
-        gram = code.at("%gram", code.times(f, code.times("%m", code.times("%m", 8))))
-
-        def center(k: str, _: list[str]) -> list[str]:
-            inside = _inside(code, k)
-            moved = _read(code, origin, k, inside, stored), _read(code, "%center", k, inside, "double")
-            code.store(code.arithmetic("fsub", *moved), code.at(own, code.times(k, 8)))
-            return []
-
-        def removed(a: str, _: list[str]) -> list[str]:
-            row = code.at(basis, code.times(a, row_bytes))
-            dot = code.let(f"call double @dot_{stored}_double(ptr {row}, ptr {own}, i64 %n)")
-            factor = code.every(dot)
-
-            def subtract(k: str, _: list[str]) -> list[str]:
-                place = code.at(own, code.times(k, 8))
-                code.store(code.fnma(factor, _read(code, row, k, _inside(code, k), stored), code.load(place)), place)
-                return []
-
-            code.loop("%n", [], subtract, lanes)
-            return []
-
-        def product(a: str, _: list[str]) -> list[str]:
-            row = code.at(basis, code.times(a, row_bytes))
-
-            def entry(b: str, _: list[str]) -> list[str]:
-                other = code.at(basis, code.times(b, row_bytes))
-                value = code.let(f"call double @dot_{stored}_{stored}(ptr {row}, ptr {other}, i64 %n)")
-                for i, j in ((a, b), (b, a)):
-                    at = code.let(f"add i64 {code.times(i, '%m')}, {j}")
-                    code.do(f"store double {value}, ptr {code.at(gram, code.times(at, 8))}")
-                return []
-
-            code.loop(code.let(f"add i64 {a}, 1"), [], entry)
-            return []
-
-        code.loop("%n", [], center, lanes)
-        code.loop(str(PASSES), [], lambda _, __: code.loop("%m", [], removed))
-        code.loop("%m", [], product)
-        square = code.let(f"call double @dot_double_double(ptr {own}, ptr {own}, i64 %n)")
-        code.do(f"store double {square}, ptr {code.at('%squares', code.times(f, 8))}")
-        return []
-
-    code.loop("%features", [], feature)
-    code.do("ret void")
-    pointers = "ptr noalias %origin, ptr noalias %basis, ptr noalias %center, ptr noalias %out, ptr %squares, ptr noalias %gram"
-    return code.function(f"void @minimal({pointers}, i64 %features, i64 %m, i64 %n, i64 %wide)")
-
-
 def _tiles(shape: Shape, stored: str) -> str:
     """One function for each size of register tile: entries of some directions with some others of one pair."""
-    wide, texts = padded(shape.right, shape), []
-    for rows in sorted(set(_groups(shape, shape.left))):
-        for columns in sorted(set(_groups(shape, shape.right))):
-            code = Code(shape.lanes // 2, "double")
-            row_bytes = code.times("%n", SIZES[stored][0])
-            left, right = ([f"%{side}"] for side in ("left", "right"))
-            for places, count in ((left, rows), (right, columns)):
-                places += [code.at(places[0], code.times(row_bytes, k)) for k in range(1, count)]
+    sizes = [(rows, columns) for rows in _groups(shape, shape.left) for columns in _groups(shape, shape.right)]
+    return "\n".join(_tile(shape, stored, *size) for size in sorted(set(sizes)))
 
-            def turn(k: str, totals: list[str], left: list[str] = left, right: list[str] = right) -> list[str]:
-                inside = _inside(code, k)  # noqa: B023
-                a, b = ([_read(code, place, k, inside, stored) for place in side] for side in (left, right))  # noqa: B023
-                return [code.fma(x, y, totals[i * len(b) + j]) for i, x in enumerate(a) for j, y in enumerate(b)]  # noqa: B023
 
-            totals = code.loop("%n", [(code.vector, code.splat(0.0))] * (rows * columns), turn, code.lanes)
-            for at, total in enumerate(totals):
-                place = code.at("%entries", 8 * (at // columns * wide + at % columns))
-                code.do(f"store double {_sum(code, total)}, ptr {place}")
-            code.do("ret void")
-            head = f"internal void @directions_{rows}_{columns}(ptr %left, ptr %right, ptr noalias %entries, i64 %n) noinline"
-            texts.append(code.function(head))
-    return "\n".join(texts)
+def _tile(shape: Shape, stored: str, rows: int, columns: int) -> str:
+    code, wide = Code(shape.lanes // 2, "double"), padded(shape.right, shape)
+    row_bytes = code.times("%n", SIZES[stored][0])
+    left, right = (
+        [code.at(f"%{side}", code.times(row_bytes, k)) for k in range(count)]
+        for side, count in (("left", rows), ("right", columns))
+    )
+
+    def turn(k: str, totals: list[str]) -> list[str]:
+        within = inside(code, k)
+        a, b = ([read(code, place, k, within, stored) for place in side] for side in (left, right))
+        return [code.fma(x, y, totals[i * columns + j]) for i, x in enumerate(a) for j, y in enumerate(b)]
+
+    totals = code.loop("%n", [(code.vector, code.splat(0.0))] * (rows * columns), turn, code.lanes)
+    for at, lanes in enumerate(totals):
+        place = code.at("%entries", 8 * (at // columns * wide + at % columns))
+        code.do(f"store double {summed(code, lanes)}, ptr {place}")
+    code.do("ret void")
+    head = f"internal void @directions_{rows}_{columns}(ptr %left, ptr %right, ptr noalias %entries, i64 %n) noinline"
+    return code.function(head)
 
 
 def _groups(shape: Shape, components: int) -> tuple[int, ...]:
@@ -240,45 +150,15 @@ def _orthonormalize(shape: Shape) -> str:
 
 def _exact(shape: Shape, stored: str) -> str:
     """Blocks of pairs (row, column) -> [block](d^2 across lanes, reach across lanes)."""
-    code, size = Code(shape.lanes // 2, "double"), SIZES[stored][0]
-    a, b, lanes = shape.left, shape.right, shape.lanes // 2
-    place, places = 0, {}
-    for name, doubles in (
-        ("block", lanes * a * b),
-        ("work", lanes * (a * a + a + 2)),
-        ("squares", lanes),
-        ("entries", a * padded(b, shape)),
-        ("between", a * padded(b, shape)),
-    ):
-        places[name], place = code.at("%scratch", 8 * place), place + doubles
-    wide_bytes, row_bytes = code.times("%wide", 8), code.times("%n", size)
-
-    def one(pair: str, lane: str) -> None:
-        row, column = (code.scalar(code.at(f"%{name}", code.times(pair, 8)), of="i64") for name in ("rows", "columns"))
-        sides = [
-            code.at("%left_origin", code.times(row, wide_bytes)),
-            code.at("%left_basis", code.times(row, code.times(row_bytes, a - 1))),
-            code.at("%right_origin", code.times(column, wide_bytes)),
-            code.at("%right_basis", code.times(column, code.times(row_bytes, b - 1))),
-        ]
-        arguments = ", ".join(f"ptr {side}" for side in sides)
-        code.do(f"call void @gram({arguments}, ptr {places['entries']}, i64 %n)")
-        left = code.at("%left_factor", code.times(row, 8 * a * a))
-        right = code.at("%right_factor", code.times(column, 8 * b * padded(b, shape)))
-        out = code.at(places["block"], code.times(lane, 8))
-        arguments = ", ".join(f"ptr {p}" for p in (places["entries"], left, right, places["between"], out))
-        code.do(f"call void @orthonormalize({arguments})")
-        squares = [
-            code.scalar(code.at(f"%{side}_squares", code.times(index, 8))) for side, index in (("left", row), ("right", column))
-        ]
-        total = code.let(f"fadd double {squares[0]}, {squares[1]}")
-        code.do(f"store double {total}, ptr {code.at(places['squares'], code.times(lane, 8))}")
+    code, lanes = Code(shape.lanes // 2, "double"), shape.lanes // 2
+    places = _places(code, shape)
+    wide_bytes, row_bytes = code.times("%wide", 8), code.times("%n", SIZES[stored][0])
 
     def block(index: str, _: list[str]) -> list[str]:
         first = code.times(index, lanes)
 
         def turn(lane: str, _: list[str]) -> list[str]:
-            one(code.let(f"add i64 {first}, {lane}"), lane)
+            _pair(code, shape, places, (wide_bytes, row_bytes), code.let(f"add i64 {first}, {lane}"), lane)
             return []
 
         code.loop(str(lanes), [], turn)
@@ -294,6 +174,37 @@ def _exact(shape: Shape, stored: str) -> str:
     return code.function(
         f"void @exact({sides}, ptr %rows, ptr %columns, ptr noalias %scratch, ptr noalias %out, i64 %n, i64 %wide, i64 %blocks)"
     )
+
+
+def _places(code: Code, shape: Shape) -> dict[str, str]:
+    """Where things lie in the scratch; `scratch_doubles` is their total."""
+    lanes, a, b = code.lanes, shape.left, shape.right
+    between = a * padded(b, shape)
+    sizes = {"block": lanes * a * b, "work": lanes * (a * a + a + 2), "squares": lanes, "entries": between, "between": between}
+    place, places = 0, {}
+    for name, doubles in sizes.items():
+        places[name], place = code.at("%scratch", 8 * place), place + doubles
+    return places
+
+
+def _pair(code: Code, shape: Shape, places: dict[str, str], strides: tuple[str, str], pair: str, lane: str) -> None:
+    """Gram entries and |d0|^2 + |e0|^2 of one pair into its lane of the block; strides are those of origins and directions."""
+    (wide_bytes, row_bytes), squares, factors = strides, [], []
+    components = {"left": (shape.left, shape.left), "right": (shape.right, padded(shape.right, shape))}
+    rows = []
+    for (side, (count, width)), name in zip(components.items(), ("rows", "columns"), strict=True):
+        index = code.scalar(code.at(f"%{name}", code.times(pair, 8)), of="i64")
+        rows.append(code.at(f"%{side}_origin", code.times(index, wide_bytes)))
+        rows.append(code.at(f"%{side}_basis", code.times(index, code.times(row_bytes, count - 1))))
+        factors.append(code.at(f"%{side}_factor", code.times(index, 8 * count * width)))
+        squares.append(code.scalar(code.at(f"%{side}_squares", code.times(index, 8))))
+    arguments = ", ".join(f"ptr {row}" for row in (*rows, places["entries"]))
+    code.do(f"call void @gram({arguments}, i64 %n)")
+    out = code.at(places["block"], code.times(lane, 8))
+    arguments = ", ".join(f"ptr {place}" for place in (places["entries"], *factors, places["between"], out))
+    code.do(f"call void @orthonormalize({arguments})")
+    both = code.let(f"fadd double {squares[0]}, {squares[1]}")
+    code.do(f"store double {both}, ptr {code.at(places['squares'], code.times(lane, 8))}")
 
 
 def _solved(code: Code, shape: Shape, places: dict[str, str]) -> tuple[str, str]:
