@@ -6,7 +6,8 @@ The floor is the float32 Gram matrix of all components, alone and into memory at
 NumPy's, and torch's where torch is importable. 100 % means that all distances, with best and second best in both directions,
 take the time of that product; more is faster. `kernel` is the sweep of packed sets, `whole` is `nearest_two` with packing and
 float64 included. The repeats are short and interleaved, the best of each counts. Times are those of the processor if one thread
-works (other programs count less), of the clock otherwise and under `(wall)`. A kernel that disagrees with the float64 reference is not timed.
+works (other programs count less), of the clock otherwise and under `(wall)`. A kernel that disagrees with the float64 reference
+is not timed.
 """
 
 from __future__ import annotations
