@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -203,3 +204,11 @@ def test_records_are_json_of_shares() -> None:
     assert (record["attack"], record["within_0.1"], record["exact"], record["features"]) == ("vertex", 0.07, 0.0, 100)
     assert record["interval"]["within_0.1"] == list(share_interval(7, 100, confidence=0.95))
     assert record["within_px"] is None
+
+
+def test_an_oracle_decides_no_verdict() -> None:
+    """Broken twin: without the mark, what nobody can do would be the headline."""
+    oracle = finding("oracle of 100", "distribution", 30)
+    real = finding("nearest", "distribution", 8)
+    assert "oracle" in judge([oracle, real], {}, 1e-6).headline
+    assert "nearest" in judge([replace(oracle, hypothetical=True), real], {}, 1e-6).headline

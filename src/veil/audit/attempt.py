@@ -46,7 +46,7 @@ class Effort:
     seed: int = 0
     oracle: int = 100
     auxiliary: int = 4000
-    pictured: int = 1200
+    pictured: int = 700
     threads: int = 1
 
     def __post_init__(self) -> None:

@@ -117,6 +117,7 @@ def _finding(tried: Sequence[tuple[Examined, Attempt]], examined: Sequence[Exami
         attack=first.attack,
         family=first.family,
         assumes=first.assumes,
+        hypothetical=first.lists is not None,
         features=total,
         seconds=sum(attempt.seconds for _, attempt in ran),
         notes=_notes([attempt for _, attempt in ran]),

@@ -35,8 +35,12 @@ class Verdict:
 
 
 def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: float) -> Verdict:
-    """The worst of what was found decides. `epsilons` (by unit, at `delta`) is empty for forms that have none."""
-    ran = [(finding, share) for finding in findings if not finding.skipped and (share := finding.recovered) is not None]
+    """The worst of what was found decides, but for oracles, which only bound what others could do.
+
+    `epsilons` (by unit, at `delta`) is empty for forms that have none.
+    """
+    tried = [finding for finding in findings if not finding.skipped and not finding.hypothetical]
+    ran = [(finding, share) for finding in tried if (share := finding.recovered) is not None]
     sentences = [_promise(epsilons, delta)]
     if not ran:
         return Verdict(
