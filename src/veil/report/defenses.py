@@ -38,7 +38,7 @@ def draw_defenses(path: Path, rows: Sequence[Row]) -> None:
     ):
         right.plot([100 * value for value in values], range(len(rows)), marker, label=label, markersize=6)
     right.set_xlabel("mean matching accuracy at 3 px, %")
-    right.legend(fontsize=8)
+    figure.legend(*right.get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=8, frameon=False)
     for axis in (left, right):
         axis.grid(axis="x", alpha=0.3)
     with replacing(path) as temporary:
