@@ -62,9 +62,9 @@ class Finding:
     """One attack on one release.
 
     `assumes` says what the attacker needs besides the release; `hypothetical` marks an oracle, which nobody has and which
-    counts in no verdict. `skipped` says why the attack was not run, or "". `undecided` features got no estimate; `certified` ones the
-    attacker *knows* to have recovered, without the originals. `score` is None where the originals were not given. `notes` are
-    facts for the reader (applicability, noise against its bound).
+    counts in no verdict. `skipped` says why the attack was not run, or "". `undecided` features got no estimate; `certified`
+    ones the attacker *knows* to have recovered, without the originals. `score` is None where the originals were not given.
+    `notes` are facts for the reader (applicability, noise against its bound).
     """
 
     attack: str
