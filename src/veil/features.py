@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Float32, UInt8
@@ -65,6 +65,20 @@ class Features:
 
     def __len__(self) -> int:
         return len(self.keypoints)
+
+    def take(self, rows: np.ndarray) -> Features:
+        """The features restricted to `rows` (indices or a mask)."""
+        return replace(
+            self,
+            keypoints=self.keypoints[rows],
+            descriptors=self.descriptors[rows],
+            scales=None if self.scales is None else self.scales[rows],
+            orientations=None if self.orientations is None else self.orientations[rows],
+        )
+
+    def drawn(self, count: int, random: np.random.Generator) -> Features:
+        """At most `count` features, drawn at random, in their order."""
+        return self.take(np.sort(random.permutation(len(self))[:count]))
 
     @property
     def is_quantized(self) -> bool:

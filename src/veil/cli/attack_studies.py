@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -270,13 +270,7 @@ def _defenses(arguments: argparse.Namespace) -> int:
 
 def _few(images: Sequence[Features], count: int) -> list[Features]:
     """The same number of features of each photograph."""
-    found = []
-    for k, item in enumerate(images):
-        rows = np.sort(np.random.default_rng(k).permutation(len(item))[:count])
-        found.append(
-            replace(item, keypoints=item.keypoints[rows], descriptors=item.descriptors[rows], scales=None, orientations=None)
-        )
-    return found
+    return [item.drawn(count, np.random.default_rng(k)) for k, item in enumerate(images)]
 
 
 def _print_defenses(rows: Sequence[DefenseRow]) -> None:

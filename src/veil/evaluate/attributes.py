@@ -89,9 +89,9 @@ def attribute_study(
             raise InputError(f"attribute {name!r} has {len(labels)} labels for {len(features)} descriptors")
     parts = parted(len(features), decoy_share=decoy_share, seed=seed)
     public = publish(features)
-    victims = _rows(features, parts.victims)
+    victims = features.take(parts.victims)
     forms: list[tuple[str, int, Form]] = [("raw", 0, publish(victims))]
-    pool = _pool(_rows(features, parts.decoys))
+    pool = _pool(features.take(parts.decoys))
     for strategy in liftings:
         for m in dimensions:
             profile = Profile(name="study", strategy=strategy, m=m, decoys="descriptors")
@@ -126,16 +126,6 @@ def _row(
         low=low,
         high=high,
         chance=float((truth == known.majority).mean()),
-    )
-
-
-def _rows(features: Features, rows: Int64[np.ndarray, "_"]) -> Features:
-    return Features(
-        keypoints=features.keypoints[rows],
-        descriptors=features.descriptors[rows],
-        space=features.space,
-        camera=features.camera,
-        image_digest=features.image_digest,
     )
 
 

@@ -123,7 +123,7 @@ def descriptor_attacks(
     """
     study = study or Study()
     random = np.random.default_rng(study.seed)
-    tested, aids = ([_drawn(image, study.per_image, random) for image in group] for group in (images, auxiliary))
+    tested, aids = ([image.drawn(study.per_image, random) for image in group] for group in (images, auxiliary))
     total = sum(map(len, tested))
     if total < study.count:
         raise InputError(f"{study.count} features are to be attacked, the photographs have {total}; give more of them")
@@ -139,11 +139,6 @@ def descriptor_attacks(
         if progress is not None:
             progress(index + 1, len(study.dimensions))
     return rows, found
-
-
-def _drawn(image: Features, count: int, random: np.random.Generator) -> Features:
-    rows = np.sort(random.permutation(len(image))[:count])
-    return replace(image, keypoints=image.keypoints[rows], descriptors=image.descriptors[rows], scales=None, orientations=None)
 
 
 def _scene(images: Sequence[Features], chosen: np.ndarray, words: Codebook, study: Study, m: int) -> _Scene:

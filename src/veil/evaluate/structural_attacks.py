@@ -59,7 +59,7 @@ def structural_attacks(
     if min(map(len, images)) < each:
         raise InputError(f"{each} features of each photograph are to be attacked, one has {min(map(len, images))}")
     random = np.random.default_rng(seed)
-    tested = [_drawn(image, each, random) for image in images]
+    tested = [image.drawn(each, random) for image in images]
     truth = np.concatenate([publish(image).vectors for image in tested]).astype(np.float64)[:count]
     cells = [(m, dtype) for m in dimensions for dtype in dtypes]
     rows = []
@@ -81,11 +81,6 @@ def _attacks(words: Codebook, seed: int, threads: int) -> dict[str, Callable[[Su
         "lattice": lambda form: lattice_attack(form, words=words.words, threads=threads),
         "vertex": lambda form: vertex_attack(form, seed=seed, decoys=words.words, options=VertexOptions(threads=threads)),
     }
-
-
-def _drawn(image: Features, count: int, random: np.random.Generator) -> Features:
-    rows = np.sort(random.permutation(len(image))[:count])
-    return replace(image, keypoints=image.keypoints[rows], descriptors=image.descriptors[rows], scales=None, orientations=None)
 
 
 def _released(images: Sequence[Features], m: int, dtype: Dtype, words: Codebook, strategy: Strategy, case: str) -> Subspaces:

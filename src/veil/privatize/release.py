@@ -147,9 +147,7 @@ def _upload(sent: Features, form: Released, chance: Chance, lines: HideInLines |
 
 def _taken(features: Features, rows: Int64[np.ndarray, "rows"]) -> Features:
     """Keypoints and descriptors of `rows`; scale and orientation are never sent (traps L5)."""
-    return replace(
-        features, keypoints=features.keypoints[rows], descriptors=features.descriptors[rows], scales=None, orientations=None
-    )
+    return replace(features.take(rows), scales=None, orientations=None)
 
 
 def _order(features: Features, chance: Chance) -> Int64[np.ndarray, "features"]:
