@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from PIL import Image
 
 from veil.cli import main
+from veil.evaluate.defenses import Row, study
 from veil.files.examples import lund_door
 
 STUDY = ("--features", 20, "--per-image", 20, "--m", 2, "--words", 64, "--public", 512, "--line-photographs", 1, "--threads", 1)
@@ -49,7 +51,7 @@ def test_attacks_are_run_and_told(photographs: tuple[Path, Path], tmp_path: Path
 
 
 def test_a_defense_is_chosen_by_name(
-    photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victims, attacker = photographs
     sequence = tmp_path / "sequences" / "still"
@@ -69,6 +71,14 @@ def test_a_defense_is_chosen_by_name(
     assert "recovered within 0.1 / 0.4" in capsys.readouterr().out
     assert run("evaluate", "defenses", folder, *options, "--only", "magic") == 1
     assert "there is no defense magic; there are paper" in capsys.readouterr().err
+
+    def interrupted(*given: object, **options: object) -> Iterator[Row]:
+        yield next(study(*given, **options))  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("veil.cli.attack_studies.study", interrupted)
+    assert run("evaluate", "defenses", folder, *options, "--only", "paper", "float16", "--json", record) != 0
+    assert json.loads(record.read_text())["rows"] == rows[:1]  # what was done is kept
 
 
 def test_pictures_get_worse_with_the_attack(

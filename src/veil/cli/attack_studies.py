@@ -80,6 +80,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--photographs", type=at_least(1), default=8, help="of them (default %(default)s)")
     parser.add_argument("--per-image", type=at_least(10), default=60, help="features of each (default %(default)s)")
     parser.add_argument("--structural", type=at_least(1), default=200, help="of these for structural attacks behind a PCA")
+    parser.add_argument("--tours", type=at_least(0), help="of the lattice attack behind a PCA (default: its own, minutes each)")
     parser.add_argument("--m", type=at_least(2), default=4, help="dimension (default %(default)s)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="some of the defenses")
     parser.add_argument("--max-features", type=at_least(100), default=600, help="for matching (default %(default)s)")
@@ -249,18 +250,16 @@ def _defenses(arguments: argparse.Namespace) -> int:
         read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook(),
         read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys(),
     )
-    with Bar("defenses") as bar:
-        rows = study(
-            sequences,
-            victims,
-            pools,
-            known,
-            effort=Effort(structural=arguments.structural, threads=arguments.workers),
-            workers=arguments.workers,
-            progress=bar,
-        )
-    write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
-    if str(arguments.json) != "-":
+    effort = Effort(structural=arguments.structural, tours=arguments.tours, threads=arguments.workers)
+    found = study(sequences, victims, pools, known, effort=effort, workers=arguments.workers)
+    rows: list[DefenseRow] = []
+    for row in progress(found, "defenses", len(known)):
+        rows.append(row)
+        if str(arguments.json) != "-":  # hours may go into a table: what is done is kept
+            write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    if str(arguments.json) == "-":
+        write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    else:
         _print_defenses(rows)
     if arguments.figure:
         draw_defenses(arguments.figure, rows)

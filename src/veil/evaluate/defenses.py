@@ -6,7 +6,7 @@ where the pool is called secret. Errors are those of descriptors in the space th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from jaxtyping import Float64
 from veil.attacks.attack import Estimates
 from veil.attacks.database import GapOptions, database_attack
 from veil.attacks.intersection import intersection_attack
-from veil.attacks.lattice import lattice_attack
+from veil.attacks.lattice import LatticeOptions, lattice_attack
 from veil.attacks.nearest import entries, nearest_neighbor
 from veil.attacks.vertex import VertexOptions, vertex_attack
 from veil.audit.score import share
@@ -150,11 +150,12 @@ def released(features: Features, defense: Defense, codebook: Codebook, pools: Po
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How many features structural attacks are tried on behind a PCA, where they search a hundred times as long, and the vertex
-    attack's restarts there (its default elsewhere)."""
+    """How hard structural attacks try behind a PCA, where they search a hundred times as long: on how many features, with how
+    many restarts of the vertex attack and tours of the lattice attack (None: its default)."""
 
     structural: int = 200
     restarts: int = 20
+    tours: int | None = None
     threads: int = 1
 
 
@@ -168,6 +169,9 @@ def recoveries(
     space = forms[0].space
     restarts = VertexOptions().restarts if pca is None else effort.restarts
     vertex = VertexOptions(restarts=restarts, threads=effort.threads)
+    lattice = LatticeOptions.of(space)
+    if pca is not None and effort.tours is not None:
+        lattice = replace(lattice, tours=effort.tours)
     theirs = entries(pools.database, space, codebook=codebook)
     pool = pools.decoys if defense.profile.decoys == "descriptors" else codebook
     ours = entries(pool, space, codebook=codebook)
@@ -176,7 +180,7 @@ def recoveries(
     gap = GapOptions(counts=(defense.profile.decoy_count,))
     others = {k: [other for other in forms if other is not form] for k, form in enumerate(forms)}
     attacks: dict[str, Callable[[int, Subspaces], Estimates]] = {
-        "lattice": lambda k, form: lattice_attack(form, pca=pca, words=public, threads=effort.threads),
+        "lattice": lambda k, form: lattice_attack(form, options=lattice, pca=pca, words=public, threads=effort.threads),
         "vertex": lambda k, form: vertex_attack(form, seed=0, pca=pca, decoys=public, options=vertex),
         "nearest": lambda k, form: nearest_neighbor(form, theirs),
         "intersection, secret pool": lambda k, form: intersection_attack(form, theirs, others[k])[0],
@@ -213,17 +217,12 @@ def study(
     *,
     effort: Effort | None = None,
     workers: int = 2,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[Row]:
-    """Matching on `sequences` and attacks on `victims` for each defense. Neither may have made the pools."""
-    rows = []
-    for done, defense in enumerate(defenses):
+) -> Iterator[Row]:
+    """Matching on `sequences` and attacks on `victims` for each defense, as they are done. Neither may have made the pools."""
+    for defense in defenses:
         codebook = codebook_for(defense, pools)
         cases = [Case(profile=None, distance="point"), *(Case(profile=defense.profile, distance=d) for d in DISTANCES)]
         matched = evaluate(sequences, cases, codebook=codebook, decoys=pools.decoys, chance=seeded("defenses"), workers=workers)
         raw, p2s, s2s = (float(np.mean([accuracy[2] for accuracy in row.accuracy])) for row in matched)
         found = recoveries(victims, defense, codebook, pools, case="defenses", effort=effort or Effort())
-        rows.append(Row(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(found)))
-        if progress is not None:
-            progress(done + 1, len(defenses))
-    return rows
+        yield Row(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(found))

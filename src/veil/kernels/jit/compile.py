@@ -12,14 +12,29 @@ from types import ModuleType
 from typing import Any
 
 from veil.errors import VeilError
-from veil.kernels.jit import exact, outputs
+from veil.kernels.jit import bounds, exact, listed, outputs
 from veil.kernels.jit.origins import SIZES
 from veil.kernels.jit.shape import Shape
 
 # Arguments of the compiled functions: pointers, 64-bit integers, floats.
-ARGUMENTS = {"dense": (6, 6, 1), "best_two": (8, 4, 1), "minimal": (6, 4, 0), "exact": (12, 3, 0)}
-# What one compilation yields: an output of the sweep, or the pairs in double precision by how their bases are stored.
-FUNCTIONS = {"dense": ("dense",), "best_two": ("best_two",), "float": ("minimal", "exact"), "double": ("minimal", "exact")}
+ARGUMENTS = {
+    "dense": (6, 6, 1),
+    "best_two": (8, 4, 1),
+    "bounds": (8, 4, 1),
+    "below": (4, 3, 0),
+    "listed": (7, 2, 0),
+    "minimal": (6, 4, 0),
+    "exact": (12, 3, 0),
+}
+# What one compilation yields: an output of the sweep, listed pairs, or these in double precision by how bases are stored.
+FUNCTIONS = {
+    "dense": ("dense",),
+    "best_two": ("best_two",),
+    "bounds": ("bounds", "below"),
+    "listed": ("listed",),
+    "float": ("minimal", "exact"),
+    "double": ("minimal", "exact"),
+}
 Kernel = Callable[..., None]
 
 _cache: dict[tuple[Shape, str], tuple[dict[str, Kernel], Any]] = {}
@@ -71,7 +86,10 @@ def assembly(shape: Shape, output: str) -> str:
 
 
 def _text(shape: Shape, output: str) -> str:
-    return exact.module(shape, output) if output in SIZES else outputs.module(shape, output)
+    if output in SIZES:
+        return exact.module(shape, output)
+    others = {"bounds": bounds.module, "listed": listed.module}
+    return others[output](shape) if output in others else outputs.module(shape, output)
 
 
 def _compiled(shape: Shape, output: str) -> tuple[dict[str, Kernel], Any]:

@@ -76,6 +76,17 @@ def _subtract(code: Code, block: dict[tuple[int, int], str], rest: list[int], k:
             block[i, j] = code.fnma(factor, block[j, k], block[i, j])
 
 
+def solved(code: Code, shape: Shape, block: str, squares: str, work: str) -> tuple[str, str]:
+    """Squared distance and reach from Gram entries in memory, [a][b] across lanes, whichever way the solve is compiled."""
+    if shape.straight:
+        gram = [[code.load(block, (i * shape.right + j) * code.bytes) for j in range(shape.right)] for i in range(shape.left)]
+        square, reach = direct(code, shape, gram, code.load(squares))
+        return square, reach or code.splat(0.0)
+    code.do(f"call void @solve(ptr {block}, {code.real} 0.0, ptr {squares}, ptr {work})")
+    result = (shape.left * shape.left + shape.left) * code.bytes
+    return code.load(work, result), code.load(work, result + code.bytes)
+
+
 def solve_function(shape: Shape, real: str = "float") -> str:
     """The same from a scratch tile for m >= 1, a block of X at a time, left-looking, so that any m compiles to little code.
 

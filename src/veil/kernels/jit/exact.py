@@ -6,7 +6,7 @@ square of its defect, so W of both sides corrects the entries. The elimination t
 
 from __future__ import annotations
 
-from veil.kernels.jit.eliminate import direct, solve_function
+from veil.kernels.jit.eliminate import solve_function, solved
 from veil.kernels.jit.emit import Code
 from veil.kernels.jit.origins import SIZES, dot, inside, minimal, read, summed
 from veil.kernels.jit.shape import Shape, even
@@ -162,7 +162,7 @@ def _exact(shape: Shape, stored: str) -> str:
             return []
 
         code.loop(str(lanes), [], turn)
-        square, reach = _solved(code, shape, places)
+        square, reach = solved(code, shape, places["block"], places["squares"], places["work"])
         out = code.at("%out", code.times(index, 2 * code.bytes))
         code.store(square, out)
         code.store(reach, out, code.bytes)
@@ -205,16 +205,3 @@ def _pair(code: Code, shape: Shape, places: dict[str, str], strides: tuple[str, 
     code.do(f"call void @orthonormalize({arguments})")
     both = code.let(f"fadd double {squares[0]}, {squares[1]}")
     code.do(f"store double {both}, ptr {code.at(places['squares'], code.times(lane, 8))}")
-
-
-def _solved(code: Code, shape: Shape, places: dict[str, str]) -> tuple[str, str]:
-    if shape.straight:
-        block = [
-            [code.load(places["block"], (i * shape.right + j) * code.bytes) for j in range(shape.right)]
-            for i in range(shape.left)
-        ]
-        square, reach = direct(code, shape, block, code.load(places["squares"]))
-        return square, reach or code.splat(0.0)
-    code.do(f"call void @solve(ptr {places['block']}, double 0.0, ptr {places['squares']}, ptr {places['work']})")
-    result = (shape.left * shape.left + shape.left) * code.bytes
-    return code.load(places["work"], result), code.load(places["work"], result + code.bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from veil.kernels.jit.eliminate import direct, solve_function
 from veil.kernels.jit.emit import Code
@@ -20,13 +20,13 @@ Use = Callable[[str, str, str, list[str]], list[str]]
 
 def module(shape: Shape, output: str) -> str:
     """LLVM IR with the function @dense or @best_two."""
-    parts = [_header(shape), tile_functions(shape)]
+    parts = [header(shape), tile_functions(shape)]
     if not shape.straight:
         parts.append(solve_function(shape))
-    return "\n".join([*parts, _dense(shape) if output == "dense" else _append(shape) + _best_two(shape)])
+    return "\n".join([*parts, _dense(shape) if output == "dense" else append(shape) + _best_two(shape)])
 
 
-def _header(shape: Shape) -> str:
+def header(shape: Shape) -> str:
     vector, bits = f"<{shape.lanes} x float>", f"<{shape.lanes} x i1>"
     width = shape.lanes * 32
     return "\n".join(
@@ -40,12 +40,20 @@ def _header(shape: Shape) -> str:
     )
 
 
-def _pairs(
-    code: Code, shape: Shape, left: str, squares: str, right: str, group: str, carried: list[str], use: Use
+def each_pair(
+    code: Code,
+    shape: Shape,
+    left: str,
+    squares: str,
+    right: str,
+    group: str,
+    carried: list[str],
+    use: Use,
+    kinds: Sequence[str] = (),
 ) -> list[str]:
     """Run `use(feature, square, reach, carried)` on each left feature of a group against a panel.
 
-    `squares` points at |d0|^2 of the group, `right` at the panel with its |e0|^2 in %panel_squares.
+    `squares` points at |d0|^2 of the group, `group` at |e0|^2 of the panel `right`; `kinds` are the types of what is carried.
     """
     fill_scratch(code, shape, left, right, "%scratch", "%n")
     size = shape.left * shape.right * code.bytes
@@ -64,11 +72,10 @@ def _pairs(
         result = code.at(work, (shape.left * shape.left + shape.left) * code.bytes)
         return use(f, code.load(result), code.load(result, code.bytes), values)
 
-    kinds = [code.vector] * 3 + [code.integers] * 2
-    return code.loop(str(shape.features), list(zip(kinds, carried, strict=False)), turn)
+    return code.loop(str(shape.features), list(zip(kinds, carried, strict=True)), turn)
 
 
-def _sweep(code: Code, shape: Shape, body: Callable[[str, str, str, str], None]) -> None:
+def each_panel(code: Code, shape: Shape, body: Callable[[str, str, str, str], None]) -> None:
     """for each panel: body(panel index, panel, its squares, first column)."""
     panel_bytes = code.let(f"mul i64 %n, {shape.right * code.bytes}")
 
@@ -113,12 +120,12 @@ def _dense(shape: Shape) -> str:
                 code.open(done)
                 return values
 
-            _pairs(code, shape, carried[0], carried[1], right, squares, [], write)
+            each_pair(code, shape, carried[0], carried[1], right, squares, [], write)
             return [code.at(carried[0], group_bytes), code.at(carried[1], shape.features * 4)]
 
         code.loop("%groups", [("ptr", "%left"), ("ptr", "%left_squares")], group)
 
-    _sweep(code, shape, body)
+    each_panel(code, shape, body)
     pointers = "ptr noalias %left, ptr noalias %left_squares, ptr noalias %right, ptr noalias %right_squares"
     numbers = "i64 %n, i64 %groups, i64 %panels, i64 %rows, i64 %columns, i64 %stride, float %reach"
     return code.function(f"void @dense({pointers}, ptr noalias %scratch, ptr noalias %out, {numbers})")
@@ -142,7 +149,7 @@ def _marked(code: Code, square: str, reach: str) -> str:
 def _best_two(shape: Shape) -> str:
     code = Code(shape.lanes)
     group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
-    state_bytes = STATE * code.bytes
+    state_bytes, kinds = STATE * code.bytes, [code.vector] * 3 + [code.integers] * 2
 
     def body(p: str, right: str, squares: str, column: str) -> None:
         lane = code.let(f"add {code.integers} {code.every(code.let(f'trunc i64 {column} to i32'), of='i32')}, {code.iota()}")
@@ -160,16 +167,15 @@ def _best_two(shape: Shape) -> str:
                 _save(code, theirs, _absorbed(code, square, lane, _state(code, theirs)))
                 return _absorbed(code, square, code.every(row, of="i32"), values)
 
-            ours = _pairs(code, shape, left, left_squares, right, squares, ours, absorb)
+            ours = each_pair(code, shape, left, left_squares, right, squares, ours, absorb, kinds)
             moved = code.at(left, group_bytes), code.at(left_squares, shape.features * 4)
             return [*moved, code.at(rows, shape.features * state_bytes), *ours]
 
-        kinds = [code.vector] * 3 + [code.integers] * 2
         start = [("ptr", "%left"), ("ptr", "%left_squares"), ("ptr", "%row_state")]
         ended = code.loop("%groups", [*start, *zip(kinds, _state(code, home), strict=True)], group)
         _save(code, home, ended[3:])
 
-    _sweep(code, shape, body)
+    each_panel(code, shape, body)
     pointers = "ptr noalias %left, ptr noalias %left_squares, ptr noalias %right, ptr noalias %right_squares"
     states = "ptr noalias %scratch, ptr noalias %row_state, ptr noalias %column_state, ptr noalias %list"
     return code.function(f"void @best_two({pointers}, {states}, i64 %n, i64 %groups, i64 %panels, i64 %row, float %reach)")
@@ -214,7 +220,7 @@ def _handed_on(code: Code, square: str, reach: str, row: str, column: str) -> st
     return code.let(f"phi {code.vector} [ {square}, %{before} ], [ {masked}, %{rare} ]")
 
 
-def _append(shape: Shape) -> str:
+def append(shape: Shape) -> str:
     """Write (row, column) of each set lane behind %list = (capacity, count, pairs); count goes on where capacity ends."""
     kind = f"i{shape.lanes}"
     return f"""
