@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from material import hardened_form, lifted, paper_form, photograph, truth
 
-from veil.attacks import nearest
 from veil.attacks.nearest import at, coordinates, entries, nearby, nearest_lists, nearest_neighbor, residuals
 from veil.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
@@ -33,11 +32,7 @@ def noise(count: int, space=FORM.space) -> Points:
 
 
 @pytest.mark.parametrize("m", [2, 8])
-@pytest.mark.parametrize("blocks", [None, (7, 300)])
-def test_the_search_is_brute_force(m: int, blocks: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    if blocks is not None:
-        monkeypatch.setattr(nearest, "FEATURES", blocks[0])
-        monkeypatch.setattr(nearest, "ENTRIES", blocks[1])
+def test_the_search_is_brute_force(m: int) -> None:
     form, database = paper_form(IMAGE, m).take(np.arange(20)), some(WORDS, 1000)
     exact = point_to_subspace(database.vectors, (form.origin, form.basis)).T
     done: list[tuple[int, int]] = []

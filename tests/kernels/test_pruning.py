@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from veil import kernels
+from veil.kernels.jit import axes as axes_module
 from veil.kernels.jit import compile as compiler
 from veil.kernels.jit import double, listed, pack, prune, serve, sweep
 from veil.kernels.pairs import exact
@@ -45,7 +46,7 @@ def truth(both: serve.Compared) -> np.ndarray:
 
 def axes_of(both: serve.Compared, kind: str, count: int) -> np.ndarray:
     if kind == "principal":
-        return prune.principal_axes(both.first, both.second, most=count)
+        return axes_module.principal_axes(both.first, both.second, most=count)
     return np.linalg.qr(generator(f"axes {count}").normal(size=(128, count)))[0].T
 
 
@@ -78,7 +79,7 @@ def test_listed_pairs_and_bounds(m: int, n: int, lanes: int) -> None:
     for kind in ("principal", "random"):
         axes = axes_of(both, kind, 40)
         np.testing.assert_allclose(axes @ axes.T, np.eye(40), atol=1e-12)
-        few = [prune.projected(side, axes) for side in (both.first, both.second)]
+        few = [axes_module.projected(side, axes) for side in (both.first, both.second)]
         left, right = ((side.origin, side.basis.astype(np.float64) if side.m else None) for side in few)
         bounds = exact(left, right, rows, columns).reshape(expected.shape)
         assert (bounds <= expected + 1e-6).all() and bounds.mean() > 0.05
@@ -123,9 +124,9 @@ def test_pruned_and_swept_search_agree_to_the_last_bit(m: int, n: int, monkeypat
     left, right = a_set("left", 300, m), a_set("right", 260, n)
     left = doubled(left)
     plain = kernels.nearest_two(left, right, backend="cpu")
-    monkeypatch.setattr(prune, "ENTRIES_MIN", 1)
+    monkeypatch.setattr(axes_module, "ENTRIES_MIN", 1)
     monkeypatch.setattr(prune, "LEFT_MAX", 2.0)
-    monkeypatch.setattr(prune, "WORTH", np.inf)
+    monkeypatch.setattr(axes_module, "WORTH", np.inf)
     monkeypatch.setattr(serve, "_swept", lambda *_: pytest.fail("must be pruned"))
     found = kernels.nearest_two(left, right, backend="cpu")
     for name in ("right_of_left", "left_distance", "left_of_right", "right_distance"):
@@ -154,9 +155,12 @@ def test_amplified_pairs_are_never_judged_in_single_precision(
         sides.append((origin, basis))
     both = compared(sides[0], sides[1])
     expected, axes = truth(both), axes_of(both, "random", 40)
-    search = prune._Pruned(both.first, both.second, axes, both.shape, 2 * serve.ENTRY_ERROR)
-    tiles = [range(len(search.left.squares) // both.shape.features)]
-    bounds = search._bounded(tiles, search._memory(tiles))[0][0].reshape(search.panels, -1, both.shape.lanes)
+    left, right = (
+        prune.operand(side, axes, both.shape, left=k == 0, wanted=2) for k, side in enumerate((both.first, both.second))
+    )
+    search = prune.Search(left, right, both.shape, error=2 * serve.ENTRY_ERROR)
+    tiles = [range(len(left.packed.squares) // both.shape.features)]
+    bounds = search._bounded(tiles, search._memory(tiles))[0].reshape(search.panels, -1, both.shape.lanes)
     squares = np.swapaxes(bounds, 1, 2).reshape(-1, bounds.shape[1]).T[: len(expected), : len(expected)]
     assert (np.sqrt(squares) <= expected + 1e-5).all()
     assert (np.diagonal(squares) == 0).all() and (squares > 0).sum() > 500
@@ -177,18 +181,18 @@ def test_amplified_pairs_are_never_judged_in_single_precision(
 
 def test_what_is_not_worth_it_is_not_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Isotropic descriptors leave too many pairs, small sets too little time; descriptors on few axes do prune."""
-    monkeypatch.setattr(prune, "ENTRIES_MIN", 1 << 20)
+    monkeypatch.setattr(axes_module, "ENTRIES_MIN", 1 << 20)
     random = generator("isotropic")
     left, right = (affine_set(random, unit(random.normal(size=(400, 128))), 2) for _ in range(2))
     both = compared(left, right)
-    assert prune.axes_worth_it(both.first, both.second, both.shape) is None
+    assert axes_module.axes_worth_it(both.first, both.second, both.shape) is None
     assert pruned(both, axes_of(both, "principal", 24)) is None
     left, right = (affine_set(random, clustered(random), 2) for _ in range(2))
     shaped = compared(left, right)
-    axes = prune.axes_worth_it(shaped.first, shaped.second, shaped.shape)
-    assert axes is not None and axes.shape[0] in prune.AXES
+    axes = axes_module.axes_worth_it(shaped.first, shaped.second, shaped.shape)
+    assert axes is not None and axes.shape[0] in axes_module.AXES
     few = compared(a_set("left", 40, 2), a_set("right", 40, 2))
-    assert prune.axes_worth_it(few.first, few.second, few.shape) is None
+    assert axes_module.axes_worth_it(few.first, few.second, few.shape) is None
 
 
 def clustered(random: np.random.Generator) -> np.ndarray:

@@ -5,23 +5,20 @@ The entry nearest to D, itself or projected on D, is taken for the descriptor ([
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
+from veil import kernels
 from veil.attacks.attack import Estimates, Lists, Progress, project, renormalized
 from veil.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.forms import Points, Subspaces
-from veil.kernels.cpu import pack, squared_tiles
 from veil.space import Space, require_same
 
-# Features and entries that are compared at a time: their distances in float32 take 64 MB.
-FEATURES, ENTRIES = 256, 1 << 16
-# Entries that the float32 sweep keeps beyond those asked for; near the last one its order is that of rounding.
-SLACK = 8
+# Features whose candidates are projected at a time.
+FEATURES = 256
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,64 +46,25 @@ def entries(words: Codebook, space: Space, *, codebook: Codebook | None = None) 
     return codebook.into_space(points, space)
 
 
-def nearby(form: Subspaces, database: Points, *, count: int, progress: Progress | None = None) -> Nearby:
+def nearby(form: Subspaces, database: Points, *, count: int, threads: int = 1, progress: Progress | None = None) -> Nearby:
     """The `count` entries of `database` nearest to each subspace.
 
-    Distances of the entries found are float64 residuals, so that those on a subspace show as zeros (traps A3, D4); at most
-    `FEATURES` times `ENTRIES` float32 distances are held at a time. Raises RangeError if `count` exceeds the database.
+    Distances of the entries found are float64 residuals, so that those on a subspace show as zeros (traps A3, D4).
+    Raises RangeError if `count` exceeds the database.
     """
     require_same(form.space, database.space)
     if not 1 <= count <= len(database):
         raise RangeError(f"count must be between 1 and the {len(database)} entries of the database, got {count!r}")
     if not np.isfinite(database.vectors).all():
         raise InputError("the database contains NaN or infinity; drop those rows")
-    kept = min(count + SLACK, len(database))
-    rows = np.zeros((len(form), kept), dtype=np.int64)
-    value = np.full((len(form), kept), np.inf, dtype=np.float32)
-    center = database.vectors.mean(axis=0, dtype=np.float64)
-    blocks = range(0, len(database), ENTRIES)
-    for part, first in enumerate(blocks):
-        packed = pack(database.vectors[first : first + ENTRIES], None, center)
-        for begin, tile in _strips(form, packed, center):
-            end = begin + len(tile)
-            _keep_smallest(rows[begin:end], value[begin:end], tile, first)
-            if progress is not None:
-                progress((part * len(form) + end) // len(blocks), len(form))
-    return _refined(form, database, rows, count)
 
+    def passed(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done * len(form) // total, len(form))
 
-def _strips(form: Subspaces, packed, center: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:  # type: ignore[no-untyped-def]
-    """Squared distances of a block of features to all packed entries."""
-    for begin in range(0, len(form), FEATURES):
-        side = pack(form.origin[begin : begin + FEATURES], form.basis[begin : begin + FEATURES], center)
-        strip = np.empty((len(side), len(packed)), dtype=np.float32)
-        for row, column, tile in squared_tiles(side, packed):
-            strip[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
-        yield begin, strip
-
-
-def _keep_smallest(rows: np.ndarray, value: np.ndarray, tile: np.ndarray, first: int) -> None:
-    """Merge new squared distances into the smallest so far, in place."""
-    kept = rows.shape[1]
-    if tile.shape[1] > kept:
-        found = np.argpartition(tile, kept - 1, axis=1)[:, :kept]
-        tile = np.take_along_axis(tile, found, axis=1)
-    else:
-        found = np.broadcast_to(np.arange(tile.shape[1]), tile.shape)
-    values = np.concatenate([value, tile], axis=1)
-    candidates = np.concatenate([rows, found + first], axis=1)
-    best = np.argpartition(values, kept - 1, axis=1)[:, :kept]
-    value[:], rows[:] = np.take_along_axis(values, best, axis=1), np.take_along_axis(candidates, best, axis=1)
-
-
-def _refined(form: Subspaces, database: Points, rows: np.ndarray, count: int) -> Nearby:
-    distance = np.empty(rows.shape)
-    step = max(1, (1 << 22) // rows.shape[1] // form.space.dim)
-    for begin in range(0, len(form), step):
-        part = slice(begin, begin + step)
-        distance[part] = residuals(form.take(np.arange(len(form))[part]), database.vectors[rows[part]])
-    order = np.lexsort((rows, distance), axis=1)[:, :count]
-    return Nearby(rows=np.take_along_axis(rows, order, axis=1), distance=np.take_along_axis(distance, order, axis=1))
+    sides = (form.origin, form.basis), (database.vectors, None)
+    found = kernels.nearest(*sides, count, threads=threads, progress=passed)
+    return Nearby(rows=found.index, distance=found.distance)
 
 
 def residuals(form: Subspaces, points: Float[np.ndarray, "features points dim"]) -> Float64[np.ndarray, "features points"]:

@@ -6,6 +6,7 @@ as `veil.forms.Subspaces` are; the numpy backend does not check what would cost 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
@@ -14,8 +15,8 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from veil.errors import InputError, RangeError, VeilError
-from veil.kernels import cpu, reference
-from veil.kernels.jit import serve
+from veil.kernels import chunked, cpu, reference
+from veil.kernels.jit import serve, stream
 from veil.kernels.pairs import exact, two_best
 
 Backend = Literal["auto", "reference", "numpy", "cpu"]
@@ -33,6 +34,14 @@ class NearestTwo:
     left_distance: Float64[np.ndarray, "left 2"]
     left_of_right: Int64[np.ndarray, "right 2"]
     right_distance: Float64[np.ndarray, "right 2"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nearest:
+    """For every query the rows of its nearest in a database, nearest first, and their float64 distances."""
+
+    index: Int64[np.ndarray, "queries count"]
+    distance: Float64[np.ndarray, "queries count"]
 
 
 def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> Backend:
@@ -62,9 +71,7 @@ def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int 
         return _reference(left, right)
     if backend == "cpu":
         return serve.matrix(serve.compared(left, right, _center(left, right)), threads)
-    squared = np.empty((len(left[0]), len(right[0])))
-    for row, column, tile in _tiles(left, right, _center(left, right)):
-        squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
+    squared = _squares(left, right, backend).astype(np.float64)
     result = np.sqrt(squared)
     rows, columns = np.nonzero(squared < 1e-4)
     result[rows, columns] = exact(left, right, rows, columns)
@@ -92,6 +99,55 @@ def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: in
             return _nearest(*two_best(*pairs, value, len(left[0])), *two_best(*pairs[::-1], value, len(right[0])))
     row_best, column_best = _sweep(left, right, threads, by_pairs=backend == "cpu")
     return _nearest(*_refined(left, right, row_best, transpose=False), *_refined(left, right, column_best, transpose=True))
+
+
+def nearest(
+    queries: Set,
+    database: Set,
+    count: int,
+    *,
+    backend: Backend = "auto",
+    threads: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Nearest:
+    """The `count` nearest of a database to every query, in memory that does not grow with the database.
+
+    Neighbors are those of float64 with "cpu"; "numpy" ranks by single precision and so may swap the last few among equals.
+    `progress` is called with the database features done and all. Raises RangeError if the database has not so many.
+    """
+    _check(queries, database)
+    if not 1 <= count <= max(1, len(database[0])):
+        raise RangeError(f"count must be between 1 and the {len(database[0])} features of the database, got {count!r}")
+    backend = _resolved(backend, queries, database)
+    if 0 in (len(queries[0]), len(database[0])):
+        shape = len(queries[0]), count
+        return Nearest(index=np.full(shape, -1, dtype=np.int64), distance=np.full(shape, np.inf))
+    if backend == "cpu":
+        found = stream.nearest(queries, database, count, _center(queries, database), threads, progress)
+    else:
+        found = chunked.nearest(
+            len(queries[0]),
+            len(database[0]),
+            count,
+            lambda rows, entries: _squares(_some(queries, rows), _some(database, entries), backend),
+            lambda rows, entries: exact(queries, database, rows, entries),
+            progress,
+        )
+    return Nearest(index=found[0], distance=found[1])
+
+
+def _some(side: Set, part: slice) -> Set:
+    return side[0][part], None if side[1] is None else side[1][part]
+
+
+def _squares(left: Set, right: Set, backend: Backend) -> np.ndarray:
+    """All squared distances of a strip, in the backend's own precision."""
+    if backend == "reference":
+        return _reference(left, right) ** 2
+    squared = np.empty((len(left[0]), len(right[0])), dtype=np.float32)
+    for row, column, tile in _tiles(left, right, _center(left, right)):
+        squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
+    return squared
 
 
 def _nearest(rows: np.ndarray, row_values: np.ndarray, columns: np.ndarray, column_values: np.ndarray) -> NearestTwo:

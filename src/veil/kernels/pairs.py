@@ -35,13 +35,21 @@ def two_best(
     owner: Int64[np.ndarray, "pairs"], other: Int64[np.ndarray, "pairs"], distance: Float64[np.ndarray, "pairs"], owners: int
 ) -> tuple[Int64[np.ndarray, "owners 2"], Float64[np.ndarray, "owners 2"]]:
     """The two nearest others of every owner among distinct pairs; ties keep the smaller index, (-1, inf) pads."""
+    return best(owner, other, distance, owners, 2)
+
+
+def best(
+    owner: Int64[np.ndarray, "pairs"],
+    other: Int64[np.ndarray, "pairs"],
+    distance: Float64[np.ndarray, "pairs"],
+    owners: int,
+    count: int,
+) -> tuple[Int64[np.ndarray, "owners count"], Float64[np.ndarray, "owners count"]]:
+    """The same for any count."""
     order = np.lexsort((other, distance, owner))
     owner, other, distance = owner[order], other[order], distance[order]
-    index, value = np.full((owners, 2), -1, dtype=np.int64), np.full((owners, 2), np.inf)
-    first = np.searchsorted(owner, np.arange(owners))
-    for place in range(2):
-        at = first + place
-        found = np.flatnonzero(at < len(owner))
-        found = found[owner[at[found]] == found]
-        index[found, place], value[found, place] = other[at[found]], distance[at[found]]
+    index, value = np.full((owners, count), -1, dtype=np.int64), np.full((owners, count), np.inf)
+    place = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    kept = place < count
+    index[owner[kept], place[kept]], value[owner[kept], place[kept]] = other[kept], distance[kept]
     return index, value

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
 from veil.kernels.jit import double, prune
+from veil.kernels.jit.axes import axes_worth_it
 from veil.kernels.jit.compile import host_lanes, obstacle
 from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.outputs import UNTRUSTED
@@ -96,7 +97,7 @@ def candidates(both: Compared, threads: int = 1) -> Pairs | None:
 
 
 def _candidates(a: Prepared, b: Prepared, shape: Shape, threads: int) -> Pairs | None:
-    axes = prune.axes_worth_it(a, b, shape)
+    axes = axes_worth_it(a, b, shape)
     few = None if axes is None else prune.candidates(a, b, axes, shape, 2 * ENTRY_ERROR, threads)
     return few or _swept(a, b, shape, threads)
 

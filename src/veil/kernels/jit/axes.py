@@ -1,0 +1,88 @@
+"""Axes of few dimensions in which distances are bounds, sets seen in them, and whether a search gains by it."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float32, Float64
+
+from veil.kernels.jit.double import Prepared
+from veil.kernels.jit.pack import pack_left, pack_right
+from veil.kernels.jit.shape import Shape
+from veil.kernels.jit.sweep import dense
+
+# Axes that are tried, and Gram entries below which trying is not worth its time.
+AXES = (24, 32, 48, 64)
+ENTRIES_MIN = 1 << 24
+# Features of the sample that decides, and descriptors that principal axes are taken from.
+SAMPLES, FITTED = (16, 512), 1024
+# Costs of one pair relative to the full sweep: an evaluation of its own, the solve of a sweep, writing and reading a bound.
+LISTED, SOLVE, SCAN = 2.0, 0.06, 0.05
+# Pruning must promise at least this share of the plain sweep's time.
+WORTH = 0.85
+# Features that are projected at a time: what is needed in between stays in the cache.
+PROJECTED = 512
+# |alpha|^2 over the largest |d0|^2 + |e0|^2 beyond which a bound or a distance in single precision is not used.
+REACH = 4.0
+
+
+def principal_axes(*sides: Prepared, most: int) -> Float64[np.ndarray, "most dim"]:
+    """Orthonormal rows near the leading eigenvectors of the origins' second moments, by two block power iterations."""
+    some = [side.origin[:: max(1, len(side) // FITTED), : side.basis.shape[2]].astype(np.float32) for side in sides]
+    moments = sum(part.T @ part for part in some).astype(np.float64)  # type: ignore[union-attr]
+    order = np.argsort(-np.diagonal(moments), kind="stable")[:most]
+    axes = np.linalg.qr(moments[:, order])[0]
+    axes = np.linalg.qr(moments @ axes)[0]
+    _, vectors = np.linalg.eigh(axes.T @ moments @ axes)
+    return np.ascontiguousarray((axes @ vectors[:, ::-1]).T)
+
+
+def projected(side: Prepared, axes: Float64[np.ndarray, "k dim"]) -> Prepared:
+    """The set in these axes, orthonormal and minimal again. A direction that vanishes there may become any other: its span is
+    only larger, and the bound smaller."""
+    count, m, dim = side.basis.shape
+    turn, few = np.ascontiguousarray(axes.T), len(axes)
+    origin, basis, squares = np.empty((count, few)), np.empty((count, m, few), dtype=np.float32), np.empty(count)
+    for start in range(0, count, PROJECTED):
+        part = slice(start, start + PROJECTED)
+        moved = side.origin[part, :dim] @ turn
+        directions = [side.basis[part, j].astype(np.float64) @ turn for j in range(m)]
+        for j, own in enumerate(directions):
+            own /= np.maximum(np.sqrt(np.einsum("fk,fk->f", own, own)), 1e-30)[:, None]
+            for other in (*directions[j + 1 :], moved):
+                other -= np.einsum("fk,fk->f", other, own)[:, None] * own
+            basis[part, j] = own
+        origin[part], squares[part] = moved, np.einsum("fk,fk->f", moved, moved)
+    return Prepared(origin=origin, basis=basis, squares=squares, factor=np.empty((count, 0, 0)), orthonormal=True)
+
+
+def axes_worth_it(
+    a: Prepared, b: Prepared, shape: Shape, *, samples: tuple[int, int] = SAMPLES, ways: int = 2, entries: int | None = None
+) -> Float64[np.ndarray, "k dim"] | None:
+    """The axes by which a sample promises the least time, or None where the plain sweep is as fast.
+
+    `samples` are features of each side; the side with fewer looks for its nearest, and the other as well if `ways` is 2.
+    `entries` are the Gram entries of the whole search, where the sets are parts of it.
+    """
+    dim, entries = a.basis.shape[2], entries or len(a) * len(b) * shape.left * shape.right
+    counts = [k for k in AXES if max(2 * (max(a.m, b.m) + 1), 8) <= k <= dim // 2]
+    large = min(len(a), len(b)) > 1 and entries >= ENTRIES_MIN
+    if not (large and counts and a.orthonormal and b.orthonormal):
+        return None
+    x, y = (
+        side.take(np.unique(np.linspace(0, len(side) - 1, count).astype(np.int64)))
+        for side, count in zip((a, b), samples, strict=True)
+    )
+    axis = 1 if samples[0] < samples[1] else 0
+    second = np.take(np.partition(_dense(x, y, shape), 1, axis=axis), [1], axis=axis)
+    axes = principal_axes(a, b, most=counts[-1])
+    costs = []
+    for k in counts:
+        left = float((_dense(projected(x, axes[:k]), projected(y, axes[:k]), shape) <= second).mean())
+        costs.append(k / dim * (1 - SOLVE) + SOLVE + SCAN + ways * LISTED * left)
+    best = int(np.argmin(costs))
+    return axes[: counts[best]] if costs[best] < WORTH else None
+
+
+def _dense(x: Prepared, y: Prepared, shape: Shape) -> Float32[np.ndarray, "_ _"]:
+    panels = pack_left(x.components, x.squares, shape), pack_right(y.components, y.squares, shape)
+    return dense(*panels, shape, REACH * float(x.squares.max() + y.squares.max()))

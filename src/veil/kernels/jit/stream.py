@@ -1,0 +1,95 @@
+"""The nearest few of a large database to every query: the database passes in chunks, thresholds fall as it goes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from jaxtyping import Float, Float64, Int64
+
+from veil.kernels.jit import double, prune, serve
+from veil.kernels.jit.axes import axes_worth_it
+from veil.kernels.jit.double import Prepared
+from veil.kernels.jit.shape import Shape
+from veil.kernels.pairs import best
+
+Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
+# Pairs of queries and a chunk of the database, and features of that at least and at most.
+CHUNK_PAIRS, CHUNK_MIN, CHUNK_MAX = 1 << 22, 512, 1 << 15
+# Features of the database, and queries among them, by which it is decided whether bounds in few axes pay.
+SAMPLE, ASKED = 2048, 16
+# Candidates that are evaluated in double precision at a time.
+EVALUATED = 1 << 16
+
+
+def nearest(
+    queries: Set,
+    database: Set,
+    count: int,
+    center: Float64[np.ndarray, "dim"],
+    threads: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Int64[np.ndarray, "queries count"], Float64[np.ndarray, "queries count"]]:
+    """Indices and distances of the `count` nearest, those of float64; no more than a chunk of distances is held at a time."""
+    m, n = (0 if basis is None else basis.shape[1] for _, basis in (database, queries))
+    first = m <= n  # the side of smaller dimension is the left one
+    shape = Shape(left=min(m, n) + 1, right=max(m, n) + 1, lanes=serve.host_lanes())
+    kind = double.stored(queries, database)
+    asked = double.prepare(queries, center, shape, kind)
+    axes = _axes(asked, database, center, shape, kind, first)
+    ours = prune.operand(asked, axes, shape, left=not first, wanted=count)
+    size = max(CHUNK_MIN, min(CHUNK_MAX, CHUNK_PAIRS // len(asked)))
+    starts, room = range(0, len(database[0]), size), threading.local()
+
+    def chunk(start: int) -> tuple[np.ndarray, np.ndarray]:
+        prepared = double.prepare(_part(database, slice(start, start + size)), center, shape, kind)
+        theirs = prune.operand(prepared, axes, shape, left=first, wanted=0)
+        sides = (theirs, ours) if first else (ours, theirs)
+        # As many may be left over as there are: before thresholds are known, and where all is the same.
+        found = prune.Search(*sides, shape, error=2 * serve.ENTRY_ERROR, left_max=1.0, room=room).run(1)
+        assert found is not None
+        pairs = found[0].astype(np.int64)[:, :: -1 if first else 1]  # (query, entry)
+        pairs[:, 1] += start
+        return pairs, found[1]
+
+    parts = []
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        for k, part in enumerate(pool.map(chunk, starts)):
+            parts.append(part)
+            if progress is not None:
+                progress(min((k + 1) * size, len(database[0])), len(database[0]))
+    pairs, lower = (np.concatenate(each) for each in zip(*parts, strict=True))
+    pairs = pairs[lower <= ours.limits()[pairs[:, 0]]]
+    pairs = pairs[np.argsort(pairs[:, 1], kind="stable")]
+    values = [_evaluated(queries, database, part, center, threads) for part in _slices(pairs, EVALUATED)]
+    distance = np.concatenate(values) if values else np.empty(0)
+    return best(pairs[:, 0], pairs[:, 1], distance, len(asked), count)
+
+
+def _axes(
+    asked: Prepared, database: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: str, first: bool
+) -> np.ndarray | None:
+    some = np.unique(np.linspace(0, len(database[0]) - 1, SAMPLE).astype(np.int64))
+    sample = double.prepare(_part(database, some), center, shape, kind)
+    entries = len(asked) * len(database[0]) * shape.left * shape.right
+    sides, samples = ((sample, asked), (SAMPLE, ASKED)) if first else ((asked, sample), (ASKED, SAMPLE))
+    return axes_worth_it(*sides, shape, samples=samples, ways=1, entries=entries)
+
+
+def _evaluated(
+    queries: Set, database: Set, pairs: Int64[np.ndarray, "pairs 2"], center: Float64[np.ndarray, "dim"], threads: int
+) -> Float64[np.ndarray, "pairs"]:
+    entries, place = np.unique(pairs[:, 1], return_inverse=True)
+    both = serve.compared(queries, _part(database, entries), center)
+    return serve.distances(both, (pairs[:, 0], place.reshape(-1).astype(np.int64)), threads)
+
+
+def _part(side: Set, which: slice | np.ndarray) -> Set:
+    return side[0][which], None if side[1] is None else side[1][which]
+
+
+def _slices(pairs: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    for start in range(0, len(pairs), size):
+        yield pairs[start : start + size]
