@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 from veil.attacks.attack import Estimates
 from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_lists, vertex_reach
-from veil.attacks.vertex_search import Flats, flats, independent_excess, weigh
+from veil.attacks.vertex_search import Flats, Search, flats, independent_excess, weigh
 from veil.codebook import Pca
 from veil.errors import InputError, RangeError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -161,6 +161,17 @@ def test_known_decoys_are_passed_over() -> None:
     assert known.certified.all() and errors(known, points).max() < 1e-5
     blind = errors(vertex_attack(form, seed=7, options=QUICK), points) < 1e-5
     assert 15 <= blind.sum() <= 45
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_word_is_known_again_where_half_precision_moved_it(half: bool) -> None:
+    """At m = 16 vertices at words of one descriptor were found 0.01 from them and certified. Planted: words moved so."""
+    words = sparse("singletons", 8, 30)
+    search = Search(flats(through("singletons", words, 16, half=half)), words, 1)
+    moved = words + 0.01 * unit(generator("moved").normal(size=words.shape))
+    assert search._at_words(moved).all() == half
+    assert search._at_words(words).all()
+    assert not search._at_words(words + 0.1 * unit(moved - words)).any()
 
 
 def test_lists_hold_the_descriptor_and_its_decoys() -> None:

@@ -27,6 +27,8 @@ COORDINATE_DENSITY, LENGTH_DENSITY = 40.0, 10.0
 ALONE = 1 - 1e-4
 # Two points nearer than this, or than so many times the rounding noise, are one: float32 leaves 1e-7, float16 up to 2e-3.
 SAME, SAME_NOISES = 1e-3, 500.0
+# A point this many times the rounding noise from a word is taken for it: at m = 16 float16 moves points by up to 900 times.
+WORD_NOISES = 4000.0
 # Behind dither: an error of length that costs as much as a zero.
 LENGTH_PRICE = 0.01
 
@@ -176,7 +178,8 @@ class Search:
         self.met: list[list[np.ndarray]] = [[] for _ in range(count)]
         # Decoys lie this near to their words; behind dither, to where it moves them on average, and estimates behind a PCA
         # are rougher.
-        self.radius = where.same + (2 if pca is None else 4) * where.dither * math.sqrt(where.n / 12)
+        exact = max(SAME, WORD_NOISES * where.noise)
+        self.radius = exact + (2 if pca is None else 4) * where.dither * math.sqrt(where.n / 12)
 
     def run(self, rng: np.random.Generator, *, restarts: int, steps: int, floor: float, spread: float) -> None:
         """Noisy reweighted l1 (Eq. V1): weights push the next objective towards coordinates that are small already."""

@@ -25,7 +25,7 @@ from veil.wire.codec_subspaces import Dtype, as_sent
 @dataclass(frozen=True, kw_only=True)
 class StructuralRow:
     """Of `features` descriptors sent as `dtype` the shares recovered to 0.001 (half precision: 0.01) and to 0.1, and certified;
-    how many certified ones are wrong; seconds for each."""
+    how many certified ones are wrong, farther than 0.02; seconds for each."""
 
     attack: str
     m: int
@@ -103,6 +103,6 @@ def _row(name: str, m: int, dtype: Dtype, found: Estimates, truth: np.ndarray, s
         exact=float((error < exact).mean()),
         within_01=float((error < 0.1).mean()),
         certified=float(found.certified.mean()),
-        wrongly_certified=int((found.certified & ~(error < 1e-2)).sum()),
+        wrongly_certified=int((found.certified & ~(error < 2e-2)).sum()),
         seconds=seconds,
     )
