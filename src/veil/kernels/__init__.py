@@ -19,7 +19,8 @@ from veil.kernels import chunked, cpu, reference
 from veil.kernels.jit import serve, stream
 from veil.kernels.pairs import exact, two_best
 
-Backend = Literal["auto", "reference", "numpy", "cpu"]
+Backend = Literal["auto", "reference", "numpy", "cpu", "gpu"]
+BACKENDS: tuple[Backend, ...] = ("auto", "reference", "numpy", "cpu", "gpu")
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 
 
@@ -47,17 +48,35 @@ class Nearest:
 def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> Backend:
     """The backend that will serve sets of these dimensions (points: 0); never another one than was named.
 
-    "cpu" is the kernel compiled for this processor, "numpy" needs nothing but NumPy, "reference" is float64 and slow; "auto"
-    is "cpu" where that serves and "numpy" elsewhere. Raises VeilError if the named one cannot serve.
+    "cpu" is the kernel compiled for this processor, "gpu" sweeps on a graphics processor and decides on this one, "numpy"
+    needs nothing but NumPy, "reference" is float64 and slow; "auto" is "cpu" where that serves and "numpy" elsewhere, for what
+    a graphics processor is busy with is not ours to say. Raises VeilError if the named one cannot serve.
     """
-    if backend not in ("auto", "reference", "numpy", "cpu"):
-        raise RangeError(f"backend must be 'auto', 'reference', 'numpy' or 'cpu', got {backend!r}")
-    if backend in ("reference", "numpy"):
-        return "numpy" if backend == "numpy" else "reference"
+    for known in BACKENDS:
+        if backend == known:
+            break
+    else:
+        raise RangeError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
+    if known in ("reference", "numpy"):
+        return known
     refusal = serve.refusal(left_m, right_m, dim)
-    if refusal and backend == "cpu":
-        raise VeilError(f"backend 'cpu' cannot serve: {refusal}")
-    return "numpy" if refusal else "cpu"
+    if known == "gpu":
+        from veil.kernels.gpu.device import refusal as gpu_refusal
+
+        refusal = refusal or gpu_refusal(left_m, right_m)
+    if refusal and known != "auto":
+        raise VeilError(f"backend {known!r} cannot serve: {refusal}")
+    if known == "auto":
+        return "numpy" if refusal else "cpu"
+    return known
+
+
+def _engine(backend: Backend, both: serve.Compared) -> serve.Engine | None:
+    if backend != "gpu":
+        return None
+    from veil.kernels.gpu.device import Device
+
+    return Device(both.shape.left, both.shape.right)
 
 
 def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> Float64[np.ndarray, "_ _"]:
@@ -69,8 +88,9 @@ def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int 
         return np.empty((len(left[0]), len(right[0])))
     if backend == "reference":
         return _reference(left, right)
-    if backend == "cpu":
-        return serve.matrix(serve.compared(left, right, _center(left, right)), threads)
+    if backend in ("cpu", "gpu"):
+        both = serve.compared(left, right, _center(left, right))
+        return serve.matrix(both, threads, _engine(backend, both))
     squared = _squares(left, right, backend).astype(np.float64)
     result = np.sqrt(squared)
     rows, columns = np.nonzero(squared < 1e-4)
@@ -81,7 +101,7 @@ def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int 
 def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> NearestTwo:
     """Nearest and second nearest in both directions without the full matrix; reported distances are float64.
 
-    With "cpu" the choice is that of float64 as well, whatever single precision swaps.
+    With "cpu" and "gpu" the choice is that of float64 as well, whatever single precision swaps.
     """
     _check(left, right)
     backend = _resolved(backend, left, right)
@@ -91,13 +111,13 @@ def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: in
     if backend == "reference":
         matrix = _reference(left, right)
         return _nearest(*_two_smallest(matrix), *_two_smallest(matrix.T))
-    if backend == "cpu":
+    if backend in ("cpu", "gpu"):
         both = serve.compared(left, right, _center(left, right))
-        pairs = serve.candidates(both, threads)
+        pairs = serve.candidates(both, threads, _engine(backend, both))
         if pairs is not None:
             value = serve.distances(both, pairs, threads)
             return _nearest(*two_best(*pairs, value, len(left[0])), *two_best(*pairs[::-1], value, len(right[0])))
-    row_best, column_best = _sweep(left, right, threads, by_pairs=backend == "cpu")
+    row_best, column_best = _sweep(left, right, threads, by_pairs=backend in ("cpu", "gpu"))
     return _nearest(*_refined(left, right, row_best, transpose=False), *_refined(left, right, column_best, transpose=True))
 
 
@@ -112,7 +132,7 @@ def nearest(
 ) -> Nearest:
     """The `count` nearest of a database to every query, in memory that does not grow with the database.
 
-    Neighbors are those of float64 with "cpu"; "numpy" ranks by single precision and so may swap the last few among equals.
+    Neighbors are those of float64 with "cpu"; "numpy" and "gpu" rank by single precision and may swap the last among equals.
     `progress` is called with the database features done and all. Raises RangeError if the database has not so many.
     """
     _check(queries, database)
@@ -144,6 +164,9 @@ def _squares(left: Set, right: Set, backend: Backend) -> np.ndarray:
     """All squared distances of a strip, in the backend's own precision."""
     if backend == "reference":
         return _reference(left, right) ** 2
+    if backend == "gpu":
+        both = serve.compared(left, right, _center(left, right))
+        return serve.matrix(both, 1, _engine(backend, both)) ** 2
     squared = np.empty((len(left[0]), len(right[0])), dtype=np.float32)
     for row, column, tile in _tiles(left, right, _center(left, right)):
         squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 from veil.kernels.jit.emit import Code
 from veil.kernels.jit.shape import Shape
@@ -24,16 +25,31 @@ PIVOT_TRUSTED = 1e-3
 Entry = Callable[[int, int], str]
 
 
-def start(code: Code, gram: Entry, squares: str, i: int, j: int) -> str:
+@runtime_checkable
+class Algebra(Protocol):
+    """What the solves write with: numbers of many pairs at once, named by strings."""
+
+    def splat(self, value: float) -> str: ...
+    def negative(self, a: str) -> str: ...
+    def fma(self, a: str, b: str, c: str) -> str: ...
+    def fnma(self, a: str, b: str, c: str) -> str: ...
+    def arithmetic(self, name: str, a: str, b: str) -> str: ...
+    def less(self, a: str, b: str) -> str: ...
+    def pick(self, where: str, a: str, b: str) -> str: ...
+    def minimum(self, a: str, b: str) -> str: ...
+    def maximum(self, a: str, b: str) -> str: ...
+
+
+def start(code: Algebra, gram: Entry, squares: str, i: int, j: int) -> str:
     """X_ij before S is subtracted; i comes after j in the order of elimination."""
     if i and j:
         return code.splat(float(i == j))
     if i or j:
-        return code.let(f"fneg {code.vector} {gram(i + j, 0)}")
+        return code.negative(gram(i + j, 0))
     return code.fma(gram(0, 0), code.splat(-2.0), squares)
 
 
-def direct(code: Code, shape: Shape, gram: list[list[str]], squares: str) -> tuple[str, str]:
+def direct(code: Algebra, shape: Shape, gram: list[list[str]], squares: str) -> tuple[str, str]:
     """Squared distance and reach from Gram entries in registers; `squares` is |d0|^2 + |e0|^2."""
     order = [*range(1, shape.left), 0]
     block = {}
@@ -54,7 +70,7 @@ def direct(code: Code, shape: Shape, gram: list[list[str]], squares: str) -> tup
     return square, _reach(code, shape.left - 1, lambda i, k: block[i, k], lambda k: inverses[k], smallest)
 
 
-def _reach(code: Code, m: int, factor: Entry, inverted: Callable[[int], str], smallest: str) -> str:
+def _reach(code: Algebra, m: int, factor: Entry, inverted: Callable[[int], str], smallest: str) -> str:
     """|alpha|^2 by back substitution, N alpha = w, a column of the factor at a time."""
     rest, total = {k: factor(0, k) for k in range(1, m + 1)}, code.splat(0.0)
     for k in range(m, 0, -1):
@@ -64,12 +80,12 @@ def _reach(code: Code, m: int, factor: Entry, inverted: Callable[[int], str], sm
     return code.pick(code.less(smallest, code.splat(PIVOT_TRUSTED)), code.splat(math.inf), total)
 
 
-def inverse(code: Code, pivot: str) -> str:
+def inverse(code: Algebra, pivot: str) -> str:
     """1 / max(pivot, floor)."""
     return code.arithmetic("fdiv", code.splat(1.0), code.maximum(pivot, code.splat(PIVOT_FLOOR)))
 
 
-def _subtract(code: Code, block: dict[tuple[int, int], str], rest: list[int], k: int, inverted: str) -> None:
+def _subtract(code: Algebra, block: dict[tuple[int, int], str], rest: list[int], k: int, inverted: str) -> None:
     for at, i in enumerate(rest):
         factor = code.arithmetic("fmul", block[i, k], inverted)
         for j in rest[: at + 1]:

@@ -95,6 +95,10 @@ class Code:
         estimated = "arcp afn " if name == "fdiv" and self.real == "float" else ""
         return self.let(f"{name} {estimated}{self.vector} {a}, {b}")
 
+    def negative(self, a: str) -> str:
+        """-a."""
+        return self.let(f"fneg {self.vector} {a}")
+
     def fma(self, a: str, b: str, c: str) -> str:
         """a b + c with one rounding."""
         v = self.vector
@@ -102,7 +106,7 @@ class Code:
 
     def fnma(self, a: str, b: str, c: str) -> str:
         """c - a b with one rounding."""
-        return self.fma(self.let(f"fneg {self.vector} {a}"), b, c)
+        return self.fma(self.negative(a), b, c)
 
     def less(self, a: str, b: str) -> str:
         """a < b, lane by lane."""

@@ -7,6 +7,7 @@ listed, and float64 decides between them (docs/theory/distances.md, "The compile
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
@@ -17,7 +18,7 @@ from veil.kernels.jit.compile import host_lanes, obstacle
 from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.outputs import UNTRUSTED
 from veil.kernels.jit.shape import Shape
-from veil.kernels.jit.sweep import Running, best_two, dense, packed, select
+from veil.kernels.jit.sweep import Running, Swept, best_two, dense, packed, select
 from veil.kernels.pairs import exact
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
@@ -45,6 +46,36 @@ def refusal(left_m: int, right_m: int, dim: int) -> str | None:
     return obstacle()
 
 
+@runtime_checkable
+class Engine(Protocol):
+    """What sweeps all pairs in single precision, and the error of its Gram entries (of unit vectors)."""
+
+    entry_error: float
+
+    def best_two(self, a: Prepared, b: Prepared, reach: float) -> Swept:
+        """The best of every row and column; pairs that reach farther than `reach` (squared) are listed instead."""
+
+    def dense(self, a: Prepared, b: Prepared, reach: float) -> Float32[np.ndarray, "_ _"]:
+        """All squared distances; -1 where near, or beyond `reach`: single precision does not know these."""
+
+
+class Compiled:
+    """The sweep compiled for this processor."""
+
+    entry_error = ENTRY_ERROR
+
+    def __init__(self, shape: Shape, threads: int) -> None:
+        self.shape, self.threads = shape, threads
+
+    def best_two(self, a: Prepared, b: Prepared, reach: float) -> Swept:
+        """See `Engine`."""
+        return best_two(*packed(a, b, self.shape), self.shape, reach, self.threads)
+
+    def dense(self, a: Prepared, b: Prepared, reach: float) -> Float32[np.ndarray, "_ _"]:
+        """See `Engine`."""
+        return dense(*packed(a, b, self.shape), self.shape, reach, self.threads)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compared:
     """Two sets ready for the kernels, the side of smaller dimension first."""
@@ -65,16 +96,11 @@ def compared(left: Set, right: Set, center: Float[np.ndarray, "dim"], lanes: int
     return Compared(first=a, second=b, shape=shape, swapped=m > n, sets=(left, right))
 
 
-def squares(both: Compared, threads: int = 1) -> Float32[np.ndarray, "left right"]:
-    """All squared distances in single precision; -1 marks those that need double."""
-    a, b = both.first, both.second
-    found = dense(*packed(a, b, both.shape), both.shape, DENSE_REACH * size(a, b), threads)
-    return found.T if both.swapped else found
-
-
-def matrix(both: Compared, threads: int = 1) -> Float64[np.ndarray, "left right"]:
+def matrix(both: Compared, threads: int = 1, engine: Engine | None = None) -> Float64[np.ndarray, "left right"]:
     """All distances, in double precision where single is not trusted."""
-    found = squares(both, threads).astype(np.float64)
+    a, b = both.first, both.second
+    single = (engine or Compiled(both.shape, threads)).dense(a, b, DENSE_REACH * size(a, b))
+    found = (single.T if both.swapped else single).astype(np.float64)
     rows, columns = np.nonzero(found == UNTRUSTED)
     found[rows, columns] = 0
     np.sqrt(found, out=found)
@@ -90,31 +116,33 @@ def distances(both: Compared, pairs: Pairs, threads: int = 1) -> Float64[np.ndar
     return found
 
 
-def candidates(both: Compared, threads: int = 1) -> Pairs | None:
-    """Distinct pairs among which are the two nearest of every row and column; None if too many are near parallel."""
-    found = _candidates(both.first, both.second, both.shape, threads)
+def candidates(both: Compared, threads: int = 1, engine: Engine | None = None) -> Pairs | None:
+    """Distinct pairs among which are the two nearest of every row and column; None if too many are near parallel.
+
+    Without an `engine` the processor serves, and prunes where that pays.
+    """
+    a, b = both.first, both.second
+    found = None
+    if engine is None:
+        axes = axes_worth_it(a, b, both.shape)
+        found = None if axes is None else prune.candidates(a, b, axes, both.shape, 2 * ENTRY_ERROR, threads)
+    found = found or swept(a, b, engine or Compiled(both.shape, threads))
     return found[::-1] if found and both.swapped else found
 
 
-def _candidates(a: Prepared, b: Prepared, shape: Shape, threads: int) -> Pairs | None:
-    axes = axes_worth_it(a, b, shape)
-    few = None if axes is None else prune.candidates(a, b, axes, shape, 2 * ENTRY_ERROR, threads)
-    return few or _swept(a, b, shape, threads)
-
-
-def _swept(a: Prepared, b: Prepared, shape: Shape, threads: int) -> Pairs | None:
-    panels = packed(a, b, shape)
+def swept(a: Prepared, b: Prepared, engine: Engine) -> Pairs | None:
+    """The same by a sweep of all pairs."""
     for times in REACHES if a.m else (0.0,):
         reach = times * size(a, b)
-        swept = best_two(*panels, shape, reach, threads)
-        if not swept.overflowed:
+        running = engine.best_two(a, b, reach)
+        if not running.overflowed:
             break
     else:
         return None
-    slack = 2 * error(a, b, reach)
-    rows = _complete(a, b, swept.rows, slack, shape, threads, transpose=False)
-    columns = _complete(a, b, swept.columns, slack, shape, threads, transpose=True)
-    doubtful = swept.doubtful.astype(np.int64)
+    slack = 2 * error(a, b, reach, engine)
+    rows = _complete(a, b, running.rows, slack, engine, transpose=False)
+    columns = _complete(a, b, running.columns, slack, engine, transpose=True)
+    doubtful = running.doubtful.astype(np.int64)
     row, column = (np.concatenate([x, y, z]) for x, y, z in zip(rows, columns[::-1], doubtful.T, strict=True))
     keys = np.unique(row * len(b) + column)
     return keys // len(b), keys % len(b)
@@ -125,14 +153,12 @@ def size(a: Prepared, b: Prepared) -> float:
     return float(a.squares.max() + b.squares.max())
 
 
-def error(a: Prepared, b: Prepared, reach: float) -> float:
+def error(a: Prepared, b: Prepared, reach: float, engine: Engine) -> float:
     """Bound of the error of d^2 for pairs with |alpha|^2 <= reach: Eq. 13 of docs/theory/distances.md."""
-    return 2 * ENTRY_ERROR * (size(a, b) + reach)
+    return 2 * engine.entry_error * (size(a, b) + reach)
 
 
-def _complete(
-    a: Prepared, b: Prepared, running: Running, slack: float, shape: Shape, threads: int, *, transpose: bool
-) -> Pairs:
+def _complete(a: Prepared, b: Prepared, running: Running, slack: float, engine: Engine, *, transpose: bool) -> Pairs:
     """(owner, other) candidates, with the owners looked at in full whose running bests may hide one."""
     owner, other, uncertain = select(running, slack)
     known = ~uncertain[owner]
@@ -140,7 +166,7 @@ def _complete(
     for start in range(0, len(doubtful), RECHECKED):
         some = doubtful[start : start + RECHECKED]
         part = (a, b.take(some)) if transpose else (a.take(some), b)
-        matrix = dense(*packed(*part, shape), shape, DENSE_REACH * size(a, b), threads)
+        matrix = engine.dense(*part, DENSE_REACH * size(a, b))
         rows, found = _near(matrix.T if transpose else matrix, slack)
         parts.append((some[rows], found))
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])

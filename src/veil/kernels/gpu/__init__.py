@@ -1,0 +1,1 @@
+"""Distances of all pairs on a graphics processor, by Triton code generated for each pair of dimensions (extra veil[gpu])."""
