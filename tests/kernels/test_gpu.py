@@ -21,7 +21,7 @@ from veil.kernels.pairs import exact
 from worlds import affine_set, generator, sift_like, unit
 
 Set = tuple[np.ndarray, np.ndarray | None]
-DIMS = [(0, 0), (0, 3), (1, 1), (2, 2), (2, 5), (4, 4), (8, 8)]
+DIMS = [(0, 0), (0, 3), (1, 1), (2, 2), (2, 5), (4, 4), (7, 11)]
 needs_triton = pytest.mark.skipif(
     find_spec("torch") is None or find_spec("triton") is None, reason="torch and triton are not installed (veil[gpu])"
 )

@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         budget,
         codebook,
         demo,
+        doctor,
         evaluate,
         extract,
         gravity,
@@ -80,6 +81,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for module in (extract, privatize, budget, gravity, codebook, server, index, localize, inspect, audit):
         module.register(commands)
-    for module in (inversion, evaluate, demo):
+    for module in (inversion, evaluate, demo, doctor):
         module.register(commands)
     return parser

@@ -7,7 +7,6 @@ as `veil.forms.Subspaces` are; the numpy backend does not check what would cost 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from veil.errors import InputError, RangeError, VeilError
-from veil.kernels import chunked, cpu, reference
+from veil.kernels import chunked, plain, reference
 from veil.kernels.jit import serve, stream
 from veil.kernels.pairs import exact, two_best
 
@@ -89,7 +88,7 @@ def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int 
     if backend == "reference":
         return _reference(left, right)
     if backend in ("cpu", "gpu"):
-        both = serve.compared(left, right, _center(left, right))
+        both = serve.compared(left, right, plain.center(left, right))
         return serve.matrix(both, threads, _engine(backend, both))
     squared = _squares(left, right, backend).astype(np.float64)
     result = np.sqrt(squared)
@@ -106,19 +105,21 @@ def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: in
     _check(left, right)
     backend = _resolved(backend, left, right)
     if 0 in (len(left[0]), len(right[0])):
-        rows, columns = (_Best.empty(len(side[0])) for side in (left, right))
+        rows, columns = (plain.Best.empty(len(side[0])) for side in (left, right))
         return _nearest(rows.index, rows.value, columns.index, columns.value)
     if backend == "reference":
         matrix = _reference(left, right)
-        return _nearest(*_two_smallest(matrix), *_two_smallest(matrix.T))
+        return _nearest(*plain.two_smallest(matrix), *plain.two_smallest(matrix.T))
     if backend in ("cpu", "gpu"):
-        both = serve.compared(left, right, _center(left, right))
+        both = serve.compared(left, right, plain.center(left, right))
         pairs = serve.candidates(both, threads, _engine(backend, both))
         if pairs is not None:
             value = serve.distances(both, pairs, threads)
             return _nearest(*two_best(*pairs, value, len(left[0])), *two_best(*pairs[::-1], value, len(right[0])))
-    row_best, column_best = _sweep(left, right, threads, by_pairs=backend in ("cpu", "gpu"))
-    return _nearest(*_refined(left, right, row_best, transpose=False), *_refined(left, right, column_best, transpose=True))
+    row_best, column_best = plain.sweep(left, right, threads, by_pairs=backend in ("cpu", "gpu"))
+    return _nearest(
+        *plain.refined(left, right, row_best, transpose=False), *plain.refined(left, right, column_best, transpose=True)
+    )
 
 
 def nearest(
@@ -143,7 +144,7 @@ def nearest(
         shape = len(queries[0]), count
         return Nearest(index=np.full(shape, -1, dtype=np.int64), distance=np.full(shape, np.inf))
     if backend == "cpu":
-        found = stream.nearest(queries, database, count, _center(queries, database), threads, progress)
+        found = stream.nearest(queries, database, count, plain.center(queries, database), threads, progress)
     else:
         found = chunked.nearest(
             len(queries[0]),
@@ -165,10 +166,10 @@ def _squares(left: Set, right: Set, backend: Backend) -> np.ndarray:
     if backend == "reference":
         return _reference(left, right) ** 2
     if backend == "gpu":
-        both = serve.compared(left, right, _center(left, right))
+        both = serve.compared(left, right, plain.center(left, right))
         return serve.matrix(both, 1, _engine(backend, both)) ** 2
     squared = np.empty((len(left[0]), len(right[0])), dtype=np.float32)
-    for row, column, tile in _tiles(left, right, _center(left, right)):
+    for row, column, tile in plain.tiles(left, right, plain.center(left, right)):
         squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
     return squared
 
@@ -202,124 +203,3 @@ def _reference(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
     if right[1] is None:
         return reference.point_to_subspace(right[0], (left[0], left[1])).T
     return reference.subspace_to_subspace((left[0], left[1]), (right[0], right[1]))
-
-
-def _tiles(left: Set, right: Set, center: np.ndarray, by_pairs: bool = False):  # type: ignore[no-untyped-def]
-    """Squared-distance tiles from the cheapest formulation: planes, complement or LAPACK (traps D5)."""
-    if by_pairs:
-        return _pairwise_tiles(left, right)
-    m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
-    dim = left[0].shape[1]
-    if min(m, n) == 0 and 2 * max(m, n) >= dim:
-        return _complement_tiles(left, right)
-    if min(m, n) > cpu.PLANE_M_MAX:
-        return _pairwise_tiles(left, right)
-    return _plane_tiles(left, right, center)
-
-
-def _plane_tiles(left: Set, right: Set, center: np.ndarray):  # type: ignore[no-untyped-def]
-    a, b = cpu.pack(*left, center), cpu.pack(*right, center)
-    if a.m <= b.m:
-        yield from cpu.squared_tiles(a, b)
-    else:  # the side of smaller dimension is the one left after elimination
-        for row, column, tile in cpu.squared_tiles(b, a):
-            yield column, row, tile.T
-
-
-def _center(left: Set, right: Set) -> Float64[np.ndarray, "dim"]:
-    return 0.5 * (left[0].mean(axis=0, dtype=np.float64) + right[0].mean(axis=0, dtype=np.float64))
-
-
-def _complement_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
-    """Point to subspace by projection on the complement (Dusmanu et al. 2021, Eq. 17-18)."""
-    if left[1] is not None:
-        for row, column, tile in _complement_tiles(right, left):
-            yield column, row, tile.T
-        return
-    points, (origin, basis) = left[0].astype(np.float64), right
-    assert basis is not None
-    for column in range(len(origin)):
-        complement = np.linalg.svd(basis[column].astype(np.float64), full_matrices=True)[2][basis.shape[1] :]
-        projected = (points - origin[column]) @ complement.T
-        yield 0, column, (projected**2).sum(axis=1, keepdims=True)
-
-
-def _pairwise_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
-    """Large m on both sides: residual form in float64, a row of pairs at a time."""
-    columns = np.arange(len(right[0]))
-    for row in range(len(left[0])):
-        yield row, 0, exact(left, right, np.full_like(columns, row), columns)[None] ** 2
-
-
-def _sweep(left: Set, right: Set, threads: int, by_pairs: bool = False) -> tuple[_Best, _Best]:
-    """Row and column bests over all tiles; row blocks are shared out among threads."""
-    blocks = np.array_split(np.arange(len(left[0])), max(1, min(threads, len(left[0]) // 64)))
-    with ThreadPoolExecutor(max_workers=len(blocks)) as pool:
-        center = _center(left, right)  # of everything, so that results do not depend on the number of threads
-        parts = list(pool.map(lambda block: _sweep_block(left, right, block, center, by_pairs), blocks))
-    rows = _Best(np.concatenate([p[0].value for p in parts]), np.concatenate([p[0].index for p in parts]))
-    columns = parts[0][1]
-    for _, part in parts[1:]:
-        columns = columns.merged(part.value, part.index)
-    return rows, columns
-
-
-def _sweep_block(left: Set, right: Set, block: np.ndarray, center: np.ndarray, by_pairs: bool) -> tuple[_Best, _Best]:
-    first = int(block[0])
-    part: Set = (left[0][block], None if left[1] is None else left[1][block])
-    rows, columns = _Best.empty(len(block)), _Best.empty(len(right[0]))
-    for row, column, tile in _tiles(part, right, center, by_pairs):
-        row_slice = slice(row, row + tile.shape[0])
-        column_slice = slice(column, column + tile.shape[1])
-        index, value = _two_smallest(tile)
-        rows.absorb(row_slice, value, np.where(index >= 0, index + column, -1))
-        index, value = _two_smallest(tile.T)
-        columns.absorb(column_slice, value, np.where(index >= 0, index + row + first, -1))
-    return rows, columns
-
-
-class _Best:
-    """Running two smallest values with their indices; ties keep the smaller index."""
-
-    def __init__(self, value: np.ndarray, index: np.ndarray) -> None:
-        self.value, self.index = value, index
-
-    @staticmethod
-    def empty(count: int) -> _Best:
-        return _Best(np.full((count, 2), np.inf), np.full((count, 2), -1, dtype=np.int64))
-
-    def merged(self, value: np.ndarray, index: np.ndarray) -> _Best:
-        values = np.concatenate([self.value, value], axis=1)
-        indices = np.concatenate([self.index, index], axis=1)
-        order = np.lexsort((indices, values), axis=1)[:, :2]
-        return _Best(np.take_along_axis(values, order, axis=1), np.take_along_axis(indices, order, axis=1))
-
-    def absorb(self, where: slice, value: np.ndarray, index: np.ndarray) -> None:
-        best = _Best(self.value[where], self.index[where]).merged(value, index)
-        self.value[where], self.index[where] = best.value, best.index
-
-
-def _two_smallest(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Indices and values of the two smallest entries of each row; (-1, inf) pads a single column."""
-    rows = np.arange(len(matrix))
-    first = matrix.argmin(axis=1)
-    best = matrix[rows, first].astype(np.float64)
-    if matrix.shape[1] == 1:
-        index = np.stack([first, np.full_like(first, -1)], axis=1)
-        return index, np.stack([best, np.full_like(best, np.inf)], axis=1)
-    rest = matrix.copy()
-    rest[rows, first] = np.inf
-    second = rest.argmin(axis=1)
-    return np.stack([first, second], axis=1), np.stack([best, rest[rows, second].astype(np.float64)], axis=1)
-
-
-def _refined(left: Set, right: Set, best: _Best, *, transpose: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Re-evaluate winners and runners-up in float64 and put them in order."""
-    index = best.index
-    distance = np.full(index.shape, np.inf)
-    ours, which = np.nonzero(index >= 0)
-    theirs = index[ours, which]
-    pair = (theirs, ours) if transpose else (ours, theirs)
-    distance[ours, which] = exact(left, right, *pair)
-    order = np.lexsort((index, distance), axis=1)
-    return np.take_along_axis(index, order, axis=1), np.take_along_axis(distance, order, axis=1)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from veil.kernels.gpu.source import COLUMNS, ROWS, WARPS, source
+from veil.kernels.gpu.source import COLUMNS, ROWS, WARPS, fused, source
 from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.outputs import SQUARE_TRUSTED, UNTRUSTED
 from veil.kernels.jit.sweep import Running, Swept, list_capacity
@@ -147,6 +147,8 @@ class Device:
             numbers = (float(reach), tiles, row, column // COLUMNS, row // self.rows * per_chunk, len(left), len(right))
             grid = sizes[1] // COLUMNS, -(-sizes[0] // ROWS // tiles)
             outputs = (*rows, *columns, doubtful)
+            if not fused(*self.components):
+                gram = self._solved(gram, ours, theirs)
             self._launch("best_two", grid, gram, ours.squares, theirs.squares, *outputs, *sizes, *numbers)
         count = int(doubtful.item())
         overflowed = count > list_capacity(len(a), len(b))
@@ -170,14 +172,18 @@ class Device:
 
     def _dense(self, a: Prepared, b: Prepared) -> Iterator[tuple[int, int, Any, Any]]:
         """(first row, first column, squares, reaches) of each chunk."""
+        for row, column, gram, ours, theirs in self._chunks(planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")):
+            yield row, column, *self._solved(gram, ours, theirs)
+
+    def _solved(self, gram: Any, ours: Planes, theirs: Planes) -> Any:
+        """d^2 and reaches of a chunk, one behind the other."""
         import torch
 
-        for row, column, gram, ours, theirs in self._chunks(planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")):
-            sizes = len(ours), len(theirs)
-            squares, reaches = torch.empty(sizes, device=gram.device), torch.empty(sizes, device=gram.device)
-            grid = sizes[1] // COLUMNS, sizes[0] // ROWS
-            self._launch("dense", grid, gram, ours.squares, theirs.squares, squares, reaches, *sizes, 0)
-            yield row, column, squares, reaches
+        sizes = len(ours), len(theirs)
+        solved = torch.empty((2, *sizes), device=gram.device)
+        grid = sizes[1] // COLUMNS, sizes[0] // ROWS
+        self._launch("dense", grid, gram, ours.squares, theirs.squares, *solved, *sizes, 0)
+        return solved
 
     def _launch(self, name: str, grid: tuple[int, int], *arguments: Any) -> None:
         function(*self.components, name)[grid](*arguments, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS)

@@ -13,6 +13,8 @@ from veil.kernels.jit.shape import Shape
 
 # Left by right features of a tile: one pair for each thread of its warps, a line of the cache for each load.
 ROWS, COLUMNS, WARPS = 4, 32, 4
+# Gram entries of a pair up to which one kernel does everything.
+FUSED_ENTRIES = 81
 
 
 class Text:
@@ -102,6 +104,11 @@ RUNNING = """\
     for tile in range(part * tiles, tl.minimum((part + 1) * tiles, rows // ROWS)):
         i = tile * ROWS + own
 """
+SOLVED = """\
+        place = i[:, None] * columns + j[None, :]
+        square = tl.load(gram + place)
+        reached = tl.load(gram + rows * columns + place)
+"""
 ABSORB = """\
         doubtful = reached > reach
         count += doubtful.to(tl.int32)
@@ -134,15 +141,23 @@ ABSORB = """\
 """
 
 
+def fused(left: int, right: int) -> bool:
+    """Whether one kernel solves and keeps the best: beyond, compilers take minutes, and d^2 goes through the cache instead."""
+    return left * right <= FUSED_ENTRIES
+
+
 def source(left: int, right: int, output: str) -> str:
-    """A module with the function `dense` (d^2 and reach of all pairs of a chunk) or `best_two`, for so many components."""
+    """A module with the function `dense` (d^2 and reach of all pairs of a chunk) or `best_two`, for so many components.
+
+    `best_two` reads Gram entries where `fused`, else what `dense` wrote: d^2, and behind it as many reaches.
+    """
     if output == "dense":
         head = HEAD.format(name="dense", outputs="squares, reaches", numbers="_")
         return head + DENSE + _pairs(left, right, indent=4) + STORED
     outputs = "row_values, row_indices, column_values, column_indices, doubtfuls"
     numbers = "reach, tiles, first_row, first_panel, first_part, all_rows, all_columns"
     head = HEAD.format(name="best_two", outputs=outputs, numbers=numbers)
-    return head + RUNNING + _pairs(left, right, indent=8) + ABSORB
+    return head + RUNNING + (_pairs(left, right, indent=8) if fused(left, right) else SOLVED) + ABSORB
 
 
 def _pairs(left: int, right: int, *, indent: int) -> str:

@@ -1,0 +1,120 @@
+"""`veil doctor`: what this machine offers, which backend will serve, and how fast that is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from threadpoolctl import threadpool_info
+
+from veil import kernels
+from veil.cli.common import add_command, add_json, at_least, progress, write_json
+from veil.errors import VeilError
+from veil.kernels.measure import Rate, measure, offers
+
+EXAMPLES = """\
+  veil doctor                                 what is here, and a measurement of two seconds
+  veil doctor --backend numpy --threads 1     the same for another backend
+  veil doctor --backend gpu                   exit code 1 and the reason where it cannot serve
+  veil doctor --json -
+"""
+# What each extra needs, and what it is for.
+EXTRAS = {
+    "gpu": (("torch", "triton"), "distances on a graphics processor"),
+    "inversion": (("torch",), "training networks that turn features into pictures; the bundled one needs nothing"),
+    "hardnet": (("torch", "kornia"), "HardNet descriptors"),
+    "faces": (("dlib-bin", "face-recognition-models"), "descriptors of faces"),
+}
+DIMENSIONS = (2, 4)
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "doctor",
+        "what this machine offers",
+        "Says which backends compute distances here and which will serve, which extras are installed, and measures the one\n"
+        "that serves for two seconds against the matrix product that distances contain: 100 % is as fast as that alone.",
+        EXAMPLES,
+    )
+    parser.add_argument("--backend", choices=kernels.BACKENDS, default="auto", help="which to measure (default auto)")
+    parser.add_argument("--threads", type=at_least(1), help="default: as many as there are cores")
+    parser.add_argument("--seconds", type=float, default=2.0, help="to measure (default %(default)g; 0: do not)")
+    add_json(parser)
+    parser.set_defaults(run=_doctor)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    offered, refusal, serving = offers(), "", ""
+    threads = arguments.threads or os.cpu_count() or 1
+    try:
+        serving = kernels.resolve(arguments.backend, 4, 4)
+    except VeilError as error:  # told below, after what else there is to know
+        refusal = str(error)
+    rates = []
+    if serving and arguments.seconds > 0:
+        each = arguments.seconds / len(DIMENSIONS)
+        rates = [
+            measure(serving, m, threads=threads, seconds=each)  # type: ignore[arg-type]
+            for m in progress(DIMENSIONS, "measuring")
+        ]
+    blas = [f"{item['internal_api']} {item['version']}" for item in threadpool_info() if item["user_api"] == "blas"]
+    machine = {
+        "veil": version("veil"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "blas": sorted(set(blas)),
+    }
+    extras = {name: {package: _version(package) for package in packages} for name, (packages, _) in EXTRAS.items()}
+    write_json(
+        arguments.json,
+        {
+            "machine": machine,
+            "backends": [{"backend": o.backend, "serves": not o.refusal, "detail": o.refusal or o.detail} for o in offered],
+            "serving": serving or None,
+            "extras": extras,
+            "rates": [_record(rate, threads) for rate in rates],
+        },
+    )
+    if str(arguments.json) != "-":
+        print(f"veil {machine['veil']}, Python {machine['python']}, {machine['system']}, {machine['cores']} cores")
+        print(f"matrix products by {', '.join(machine['blas']) or 'NumPy'}\n\nbackends")  # type: ignore[arg-type]
+        for item in offered:
+            print(f"  {item.backend:10} {'no: ' + item.refusal if item.refusal else 'yes: ' + item.detail}")
+        print("\nextras")
+        for name, packages in extras.items():
+            missing = [package for package, found in packages.items() if found is None]
+            state = f"no: pip install 'veil[{name}]'" if missing else "yes"
+            print(f"  {name:10} {state} ({EXTRAS[name][1]})")
+        if serving:
+            print(f"\nbackend {arguments.backend!r} is served by {serving!r}, {threads} thread(s)")
+        for rate in rates:
+            print(
+                f"  m = {rate.m}: nearest two of {rate.features} by {rate.features} subspaces in {1e3 * rate.seconds:.1f} ms, "
+                f"{rate.share:.0%} of the speed of the matrix product alone ({1e3 * rate.product_seconds:.1f} ms)"
+            )
+    if refusal:
+        raise VeilError(refusal)
+    return 0
+
+
+def _record(rate: Rate, threads: int) -> dict[str, object]:
+    return {
+        "backend": rate.backend,
+        "m": rate.m,
+        "features": rate.features,
+        "threads": threads,
+        "seconds": rate.seconds,
+        "product_seconds": rate.product_seconds,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
