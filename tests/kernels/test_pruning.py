@@ -96,7 +96,7 @@ def test_the_nearest_two_are_never_pruned(
     poison(monkeypatch)
     monkeypatch.setattr(prune, "LEFT_MAX", 2.0)
     monkeypatch.setattr(prune, "TILE_BYTES", 1 << 15)
-    monkeypatch.setattr(prune, "BLOCK_FLOATS", 1 << 12)
+    monkeypatch.setattr(prune, "BLOCK_BOUNDS", 1 << 12)
     both = compared(a_set("left", 123, m), a_set("right", 77, n), lanes)
     pairs = pruned(both, axes_of(both, kind, 40), threads)
     assert pairs is not None
@@ -160,7 +160,8 @@ def test_amplified_pairs_are_never_judged_in_single_precision(
     )
     search = prune.Search(left, right, both.shape, error=2 * serve.ENTRY_ERROR)
     tiles = [range(len(left.packed.squares) // both.shape.features)]
-    bounds = search._bounded(tiles, search._memory(tiles))[0].reshape(search.panels, -1, both.shape.lanes)
+    halves = search._bounded(tiles, search._memory(tiles))[0].reshape(search.panels, -1, both.shape.lanes)
+    bounds = (halves.astype(np.uint32) << 16).view(np.float32)
     squares = np.swapaxes(bounds, 1, 2).reshape(-1, bounds.shape[1]).T[: len(expected), : len(expected)]
     assert (np.sqrt(squares) <= expected + 1e-5).all()
     assert (np.diagonal(squares) == 0).all() and (squares > 0).sum() > 500

@@ -16,6 +16,7 @@ from jaxtyping import Float, Float64, Int64
 from veil.errors import InputError, RangeError, VeilError
 from veil.kernels import chunked, plain, reference
 from veil.kernels.jit import serve, stream
+from veil.kernels.jit.outputs import SQUARE_TRUSTED
 from veil.kernels.pairs import exact, two_best
 
 Backend = Literal["auto", "reference", "numpy", "cpu", "gpu"]
@@ -79,8 +80,8 @@ def _engine(backend: Backend, both: serve.Compared) -> serve.Engine | None:
 
 
 def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> Float64[np.ndarray, "_ _"]:
-    """All distances. What single precision does not know to about 1e-6 is re-evaluated in float64 with "cpu": pairs nearer
-    than 0.1 or nearly sharing a direction; with "numpy" only pairs nearer than 0.01 (traps D4). `threads` serve "cpu"."""
+    """All distances. What single precision does not know to about 1e-6 is re-evaluated in float64 (traps D4): pairs nearer
+    than 0.1 and, but for "numpy", pairs that nearly share a direction. `threads` serve "cpu"."""
     _check(left, right)
     backend = _resolved(backend, left, right)
     if 0 in (len(left[0]), len(right[0])):
@@ -92,7 +93,7 @@ def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int 
         return serve.matrix(both, threads, _engine(backend, both))
     squared = _squares(left, right, backend).astype(np.float64)
     result = np.sqrt(squared)
-    rows, columns = np.nonzero(squared < 1e-4)
+    rows, columns = np.nonzero(squared < SQUARE_TRUSTED)
     result[rows, columns] = exact(left, right, rows, columns)
     return result
 

@@ -12,11 +12,12 @@ from veil.kernels.jit.sweep import dense
 
 # Axes that are tried, and Gram entries below which trying is not worth its time.
 AXES = (24, 32, 48, 64)
-ENTRIES_MIN = 1 << 24
-# Features of the sample that decides, and descriptors that principal axes are taken from.
-SAMPLES, FITTED = (16, 512), 1024
-# Costs of one pair relative to the full sweep: an evaluation of its own, the solve of a sweep, writing and reading a bound.
-LISTED, SOLVE, SCAN = 2.0, 0.06, 0.05
+ENTRIES_MIN = 1 << 27
+# Features of the sample that decides: which look for their nearest, among how many, how many of these get bounds; and
+# descriptors that principal axes are taken from.
+OWNERS, OTHERS, BOUNDED, FITTED = 16, 8192, 512, 1024
+# Costs of one pair relative to the full sweep: the solve of a sweep, writing and reading a bound.
+SOLVE, SCAN = 0.06, 0.05
 # Pruning must promise at least this share of the plain sweep's time.
 WORTH = 0.85
 # Features that are projected at a time: what is needed in between stays in the cache.
@@ -56,11 +57,11 @@ def projected(side: Prepared, axes: Float64[np.ndarray, "k dim"]) -> Prepared:
 
 
 def axes_worth_it(
-    a: Prepared, b: Prepared, shape: Shape, *, samples: tuple[int, int] = SAMPLES, ways: int = 2, entries: int | None = None
+    a: Prepared, b: Prepared, shape: Shape, *, owners: str = "rows", ways: int = 2, entries: int | None = None
 ) -> Float64[np.ndarray, "k dim"] | None:
     """The axes by which a sample promises the least time, or None where the plain sweep is as fast.
 
-    `samples` are features of each side; the side with fewer looks for its nearest, and the other as well if `ways` is 2.
+    A few `owners` of one side look for their two nearest among many of the other; `ways` is 2 if all of both sides look.
     `entries` are the Gram entries of the whole search, where the sets are parts of it.
     """
     dim, entries = a.basis.shape[2], entries or len(a) * len(b) * shape.left * shape.right
@@ -68,19 +69,27 @@ def axes_worth_it(
     large = min(len(a), len(b)) > 1 and entries >= ENTRIES_MIN
     if not (large and counts and a.orthonormal and b.orthonormal):
         return None
-    x, y = (
-        side.take(np.unique(np.linspace(0, len(side) - 1, count).astype(np.int64)))
-        for side, count in zip((a, b), samples, strict=True)
-    )
-    axis = 1 if samples[0] < samples[1] else 0
+    sizes, axis = ((OWNERS, OTHERS), 1) if owners == "rows" else ((OTHERS, OWNERS), 0)
+    x, y = (_spread(side, count) for side, count in zip((a, b), sizes, strict=True))
     second = np.take(np.partition(_dense(x, y, shape), 1, axis=axis), [1], axis=axis)
+    x, y = (_spread(side, min(count, BOUNDED)) for side, count in zip((x, y), sizes, strict=True))
     axes = principal_axes(a, b, most=counts[-1])
     costs = []
     for k in counts:
         left = float((_dense(projected(x, axes[:k]), projected(y, axes[:k]), shape) <= second).mean())
-        costs.append(k / dim * (1 - SOLVE) + SOLVE + SCAN + ways * LISTED * left)
+        costs.append(k / dim * (1 - SOLVE) + SOLVE + SCAN + ways * listed_cost(shape) * left)
     best = int(np.argmin(costs))
     return axes[: counts[best]] if costs[best] < WORTH else None
+
+
+def _spread(side: Prepared, count: int) -> Prepared:
+    """Some of the features, evenly taken."""
+    return side.take(np.unique(np.linspace(0, len(side) - 1, count).astype(np.int64)))
+
+
+def listed_cost(shape: Shape) -> float:
+    """A pair evaluated by itself, relative to the full sweep: every component comes from the second cache for it alone."""
+    return 1.2 + 3 * (shape.left + shape.right) / (shape.left * shape.right)
 
 
 def _dense(x: Prepared, y: Prepared, shape: Shape) -> Float32[np.ndarray, "_ _"]:

@@ -30,7 +30,7 @@ def _bounds(shape: Shape) -> str:
     def body(panel: str, right: str, squares: str, column: str) -> None:
         lane = code.let(f"add {code.integers} {code.every(code.let(f'trunc i64 {column} to i32'), of='i32')}, {code.iota()}")
         home = code.at("%column_seeds", code.times(panel, SEED * code.bytes))
-        first = code.at("%out", code.times(panel, code.times("%groups", shape.features * code.bytes)))
+        first = code.at("%out", code.times(panel, code.times("%groups", shape.features * 2 * code.lanes)))
 
         def group(g: str, carried: list[str]) -> list[str]:
             left, left_squares, rows, out, *ours = carried
@@ -39,7 +39,9 @@ def _bounds(shape: Shape) -> str:
             def absorb(f: str, square: str, reach: str, values: list[str]) -> list[str]:
                 if reach:
                     square = code.pick(code.less(code.every("%reach"), reach), code.splat(0.0), square)
-                code.store(square, code.at(out, code.times(f, code.bytes)))
+                code.do(
+                    f"store {_halves(code)} {_rounded_down(code, square)}, ptr {code.at(out, code.times(f, 2 * code.lanes))}"
+                )
                 theirs = code.at(rows, code.times(f, SEED * code.bytes))
                 _save(code, theirs, _smaller(code, square, lane, _seeds(code, theirs)))
                 row = code.every(code.let(f"trunc i64 {code.let(f'add i64 {start}, {f}')} to i32"), of="i32")
@@ -50,7 +52,7 @@ def _bounds(shape: Shape) -> str:
                 code.at(left, group_bytes),
                 code.at(left_squares, shape.features * 4),
                 code.at(rows, shape.features * SEED * code.bytes),
-                code.at(out, shape.features * code.bytes),
+                code.at(out, shape.features * 2 * code.lanes),
                 *ours,
             ]
 
@@ -64,6 +66,24 @@ def _bounds(shape: Shape) -> str:
     outputs = "ptr noalias %scratch, ptr noalias %out, ptr noalias %row_seeds, ptr noalias %column_seeds"
     numbers = "i64 %n, i64 %groups, i64 %panels, i64 %row, float %reach"
     return code.function(f"void @bounds({pointers}, {outputs}, {numbers})")
+
+
+def _halves(code: Code) -> str:
+    return f"<{code.lanes} x i16>"
+
+
+def _rounded_down(code: Code, value: str) -> str:
+    """The upper half of each number: a bound that is smaller by up to 2^-7 of itself, and half as much memory to pass."""
+    bits = code.let(f"bitcast {code.vector} {value} to {code.integers}")
+    shift = "<" + ", ".join(["i32 16"] * code.lanes) + ">"
+    return code.let(f"trunc {code.integers} {code.let(f'lshr {code.integers} {bits}, {shift}')} to {_halves(code)}")
+
+
+def _restored(code: Code, pointer: str) -> str:
+    shift = "<" + ", ".join(["i32 16"] * code.lanes) + ">"
+    stored = code.let(f"load {_halves(code)}, ptr {pointer}, align {2 * code.lanes}")
+    wide = code.let(f"zext {_halves(code)} {stored} to {code.integers}")
+    return code.let(f"bitcast {code.integers} {code.let(f'shl {code.integers} {wide}, {shift}')} to {code.vector}")
 
 
 def _seeds(code: Code, pointer: str) -> list[str]:
@@ -83,7 +103,7 @@ def _smaller(code: Code, value: str, index: str, seeds: list[str]) -> list[str]:
 def _below(shape: Shape) -> str:
     """Lists (row, column) of every bound that does not exceed the larger of its row's and its column's threshold."""
     code = Code(shape.lanes)
-    block_bytes = code.times("%rows", code.bytes)
+    block_bytes = code.times("%rows", 2 * code.lanes)
 
     def panel(p: str, carried: list[str]) -> list[str]:
         ours = code.load(code.at("%column_limits", code.times(p, code.bytes)))
@@ -91,7 +111,7 @@ def _below(shape: Shape) -> str:
 
         def row(r: str, places: list[str]) -> list[str]:
             limit = code.maximum(ours, code.broadcast(places[1]))
-            inside = code.let(f"fcmp nnan ole {code.vector} {code.load(places[0])}, {limit}")
+            inside = code.let(f"fcmp nnan ole {code.vector} {_restored(code, places[0])}, {limit}")
             mask = code.let(f"bitcast {code.bits} {inside} to i{code.lanes}")
             some, done = code.label(), code.label()
             code.do(f"br i1 {code.let(f'icmp eq i{code.lanes} {mask}, 0')}, label %{done}, label %{some}")
@@ -100,7 +120,7 @@ def _below(shape: Shape) -> str:
             code.do(f"call void @append(i{code.lanes} {mask}, i32 {index}, i32 {first}, ptr %list)")
             code.do(f"br label %{done}")
             code.open(done)
-            return [code.at(places[0], code.bytes), code.at(places[1], 4)]
+            return [code.at(places[0], 2 * code.lanes), code.at(places[1], 4)]
 
         code.loop("%rows", [("ptr", carried[0]), ("ptr", "%row_limits")], row)
         return [code.at(carried[0], block_bytes)]

@@ -23,8 +23,8 @@ from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.pack import Packed, aligned, pack_left, pack_right
 from veil.kernels.jit.shape import Shape
 
-# Floats of the bounds of one block of rows, its parts at least (each gives every column one seed), and seeds of each row.
-BLOCK_FLOATS, PARTS, ROW_SEEDS = 1 << 24, 6, 4
+# Bounds of one block of rows, two bytes each, its parts at least (each gives every column one seed), and seeds of each row.
+BLOCK_BOUNDS, PARTS, ROW_SEEDS = 1 << 24, 6, 4
 # Bytes of full left features in a tile of rows: they stay in the second cache while what is left of the tile is evaluated.
 TILE_BYTES = 1 << 19
 # Share of a block's pairs that may be left over; more, and pruning gives up.
@@ -158,12 +158,13 @@ class Search:
         groups, per_group = len(self.left.packed.squares) // self.shape.features, self.shape.features
         row_bytes = 4 * self.left.full.values[0].size
         tile = max(1, TILE_BYTES // (row_bytes * per_group))
-        most = max(tile, BLOCK_FLOATS // threads // (self.panels * self.shape.lanes * per_group))
+        most = max(tile, BLOCK_BOUNDS // threads // (self.panels * self.shape.lanes * per_group))
         blocks = max(-(-groups // most), min(threads, -(-groups // tile)))
         starts = np.linspace(0, groups, blocks + 1).astype(int).tolist()
         parts = []
-        with ThreadPoolExecutor(max_workers=min(threads, blocks)) as pool:
-            for part in pool.map(lambda ends: self._block(range(*ends), tile), itertools.pairwise(starts)):
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            each = map if threads == 1 else pool.map
+            for part in each(lambda ends: self._block(range(*ends), tile), itertools.pairwise(starts)):
                 if part is None:
                     return None
                 parts.append(part)
@@ -195,7 +196,7 @@ class Search:
         width = self.panels * self.shape.lanes * self.shape.features
         ends = np.cumsum([len(groups) * width for groups in tiles])
         if getattr(self.room, "memory", np.empty(0)).size < ends[-1]:
-            self.room.memory = aligned(int(ends[-1]))
+            self.room.memory = aligned(int(ends[-1]), np.uint16)
         return np.split(self.room.memory[: ends[-1]], ends[:-1])
 
     def _bounded(self, tiles: list[range], bounds: list[np.ndarray]) -> list[np.ndarray]:

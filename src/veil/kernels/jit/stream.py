@@ -18,8 +18,8 @@ from veil.kernels.pairs import best
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 # Pairs of queries and a chunk of the database, and features of that at least and at most.
 CHUNK_PAIRS, CHUNK_MIN, CHUNK_MAX = 1 << 22, 512, 1 << 15
-# Features of the database, and queries among them, by which it is decided whether bounds in few axes pay.
-SAMPLE, ASKED = 2048, 16
+# Features of the database by which it is decided whether bounds in few axes pay.
+SAMPLE = 1 << 14
 # Candidates that are evaluated in double precision at a time.
 EVALUATED = 1 << 16
 
@@ -74,8 +74,9 @@ def _axes(
     some = np.unique(np.linspace(0, len(database[0]) - 1, SAMPLE).astype(np.int64))
     sample = double.prepare(_part(database, some), center, shape, kind)
     entries = len(asked) * len(database[0]) * shape.left * shape.right
-    sides, samples = ((sample, asked), (SAMPLE, ASKED)) if first else ((asked, sample), (ASKED, SAMPLE))
-    return axes_worth_it(*sides, shape, samples=samples, ways=1, entries=entries)
+    if first:
+        return axes_worth_it(sample, asked, shape, owners="columns", ways=1, entries=entries)
+    return axes_worth_it(asked, sample, shape, ways=1, entries=entries)
 
 
 def _evaluated(
