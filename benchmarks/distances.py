@@ -220,7 +220,7 @@ def _grams(a: np.ndarray, b: np.ndarray) -> dict[str, Callable[[], object]]:
 def _interleaved(works: dict[str, Callable[[], object]], seconds: float) -> dict[str, tuple[float, float]]:
     """Best seconds of the processor and of the clock."""
     best = {name: (np.inf, np.inf) for name in works}
-    slow = {"textbook", "numpy"}  # not what is judged; once is enough
+    slow = {"numpy"}  # not what is judged; once is enough
     end, turn = time.perf_counter() + seconds, 0
     while turn < LEAST or time.perf_counter() < end:
         for name, work in works.items():
