@@ -191,19 +191,21 @@ def _head(side: Set, count: int) -> Set:
 
 
 def _error(left: Set, right: Set) -> float:
+    """The larger error of the two backends."""
+    return max(_error_of(backend, left, right) for backend in ("cpu", "numpy"))
+
+
+def _error_of(backend: str, left: Set, right: Set) -> float:
     """Largest error of the dense and of the reported distances; infinite where a neighbor is the wrong one."""
     left, right = _head(left, CHECKED), _head(right, CHECKED)
     truth = kernels.distances(left, right, backend="reference")
-    worst = 0.0
-    for backend in ("cpu", "numpy"):
-        found = kernels.nearest_two(left, right, backend=backend)  # type: ignore[arg-type]
-        order = np.argsort(truth, axis=1)[:, :2]
-        if not (found.right_of_left == order).all() or not (found.left_of_right == np.argsort(truth.T, axis=1)[:, :2]).all():
-            return np.inf
-        reported = np.abs(found.left_distance - np.take_along_axis(truth, order, axis=1)).max()
-        dense = np.abs(kernels.distances(left, right, backend=backend) - truth).max()  # type: ignore[arg-type]
-        worst = max(worst, float(reported), float(dense))
-    return worst
+    found = kernels.nearest_two(left, right, backend=backend)  # type: ignore[arg-type]
+    order = np.argsort(truth, axis=1)[:, :2]
+    if not (found.right_of_left == order).all() or not (found.left_of_right == np.argsort(truth.T, axis=1)[:, :2]).all():
+        return np.inf
+    reported = np.abs(found.left_distance - np.take_along_axis(truth, order, axis=1)).max()
+    dense = np.abs(kernels.distances(left, right, backend=backend) - truth).max()  # type: ignore[arg-type]
+    return max(float(reported), float(dense))
 
 
 def _grams(a: np.ndarray, b: np.ndarray) -> dict[str, Callable[[], object]]:

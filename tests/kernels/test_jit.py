@@ -262,7 +262,7 @@ def test_a_list_that_is_full_says_so() -> None:
 
 
 def test_a_host_without_a_compiler_is_told_and_served_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "obstacle", lambda: "this host refuses executable memory")
+    monkeypatch.setattr(compiler, "obstacle", lambda: "this host refuses executable memory")
     assert kernels.resolve("auto") == "numpy"
     with pytest.raises(VeilError, match="refuses executable memory"):
         kernels.resolve("cpu")
@@ -270,6 +270,22 @@ def test_a_host_without_a_compiler_is_told_and_served_by_numpy(monkeypatch: pyte
         kernels.resolve("cpu", 33, 40)
     with pytest.raises(RangeError, match="backend"):
         kernels.resolve("tpu")
+
+
+def test_the_environment_says_what_auto_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that serves; dimensions that it does not serve go to NumPy, a machine on which it cannot is an error."""
+    for name in ("numpy", "reference"):
+        monkeypatch.setenv(kernels.PREFERRED, name)
+        assert kernels.resolve("auto", 4, 4) == name
+        assert kernels.resolve("cpu", 4, 4) == "cpu"
+    monkeypatch.setenv(kernels.PREFERRED, "cpu")
+    assert kernels.resolve("auto", 4, 4) == "cpu" and kernels.resolve("auto", 0, 100) == "numpy"
+    monkeypatch.setattr(compiler, "obstacle", lambda: "this host refuses executable memory")
+    with pytest.raises(VeilError, match="refuses executable memory"):
+        kernels.resolve("auto", 4, 4)
+    monkeypatch.setenv(kernels.PREFERRED, "abacus")
+    with pytest.raises(RangeError, match="VEIL_BACKEND must be one of 'auto', 'reference'"):
+        kernels.resolve("auto")
 
 
 @pytest.mark.parametrize("total", range(1, 40))

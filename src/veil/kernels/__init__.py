@@ -6,6 +6,7 @@ as `veil.forms.Subspaces` are; the numpy backend does not check what would cost 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -15,11 +16,14 @@ from jaxtyping import Float, Float64, Int64
 
 from veil.errors import InputError, RangeError, VeilError
 from veil.kernels import chunked, plain, reference
+from veil.kernels.jit import compile as compiler
 from veil.kernels.jit import serve, stream
 from veil.kernels.jit.outputs import SQUARE_TRUSTED
 from veil.kernels.pairs import exact, two_best
 
 Backend = Literal["auto", "reference", "numpy", "cpu", "gpu"]
+# What "auto" takes where it serves.
+PREFERRED = "VEIL_BACKEND"
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "numpy", "cpu", "gpu")
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 
@@ -49,26 +53,35 @@ def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> 
     """The backend that will serve sets of these dimensions (points: 0); never another one than was named.
 
     "cpu" is the kernel compiled for this processor, "gpu" sweeps on a graphics processor and decides on this one, "numpy"
-    needs nothing but NumPy, "reference" is float64 and slow; "auto" is "cpu" where that serves and "numpy" elsewhere, for what
-    a graphics processor is busy with is not ours to say. Raises VeilError if the named one cannot serve.
+    needs nothing but NumPy, "reference" is float64 and slow. "auto" is what the environment variable VEIL_BACKEND names, else
+    "cpu", where that serves these dimensions, and "numpy" elsewhere; it never takes a graphics processor unasked.
+    Raises VeilError if the named one cannot serve.
     """
+    name, source = (os.environ.get(PREFERRED, "auto"), PREFERRED) if backend == "auto" else (backend, "backend")
     for known in BACKENDS:
-        if backend == known:
+        if name == known:
             break
     else:
-        raise RangeError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}")
+        raise RangeError(f"{source} must be one of {', '.join(map(repr, BACKENDS))}, got {name!r}")
     if known in ("reference", "numpy"):
         return known
-    refusal = serve.refusal(left_m, right_m, dim)
-    if known == "gpu":
-        from veil.kernels.gpu.device import refusal as gpu_refusal
+    wanted: Backend = "cpu" if known == "auto" else known
+    here, refusal = _refusals(wanted, left_m, right_m, dim)
+    if not (here or refusal):
+        return wanted
+    if backend == "auto" and (known == "auto" or not here):
+        return "numpy"
+    raise VeilError(f"backend {wanted!r} cannot serve: {refusal or here}")
 
-        refusal = refusal or gpu_refusal(left_m, right_m)
-    if refusal and known != "auto":
-        raise VeilError(f"backend {known!r} cannot serve: {refusal}")
-    if known == "auto":
-        return "numpy" if refusal else "cpu"
-    return known
+
+def _refusals(backend: Backend, left_m: int, right_m: int, dim: int) -> tuple[str | None, str | None]:
+    """Why this machine, and why these dimensions, are not served."""
+    here, refusal = compiler.obstacle(), serve.refusal(left_m, right_m, dim)
+    if backend == "gpu":
+        from veil.kernels.gpu import device
+
+        here, refusal = here or device.obstacle(), refusal or device.refusal(left_m, right_m)
+    return here, refusal
 
 
 def _engine(backend: Backend, both: serve.Compared) -> serve.Engine | None:

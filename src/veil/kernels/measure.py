@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from veil import kernels
 from veil.kernels import Backend
-from veil.kernels.jit import serve
-from veil.kernels.jit.compile import host_lanes
+from veil.kernels.gpu import device
+from veil.kernels.jit.compile import host_lanes, obstacle
 
 # Descriptors of what is measured: all directions alike, so that nothing is pruned.
 FEATURES, DIM = 600, 128
@@ -45,17 +45,15 @@ class Rate:
 
 def offers() -> list[Offer]:
     """Every backend, the slowest first."""
-    refusal = serve.refusal(4, 4, DIM) or ""
+    refusal = obstacle() or ""
     lanes = "" if refusal else f"compiled for vectors of {host_lanes()} floats"
-    from veil.kernels.gpu.device import interpreted, refusal as gpu_refusal  # isort: skip
-
-    barred = gpu_refusal(4, 4) or refusal
-    device = "" if barred else "Triton's interpreter, for tests: slow" if interpreted() else "Triton on a CUDA device"
+    barred = device.obstacle() or refusal
+    means = "" if barred else "Triton's interpreter, for tests: slow" if device.interpreted() else "Triton on a CUDA device"
     return [
         Offer(backend="reference", refusal="", detail="float64 least squares: slow, for checks"),
         Offer(backend="numpy", refusal="", detail="float32 planes"),
         Offer(backend="cpu", refusal=refusal, detail=lanes),
-        Offer(backend="gpu", refusal=barred, detail=device),
+        Offer(backend="gpu", refusal=barred, detail=means),
     ]
 
 

@@ -48,10 +48,10 @@ def obstacle() -> str | None:
 
 
 def refusal(left_m: int, right_m: int) -> str | None:
-    """Why the device does not serve these dimensions on this machine, or None."""
+    """Why the device does not serve these dimensions, or None."""
     if max(left_m, right_m) > M_MAX:
         return f"it serves subspaces up to m = {M_MAX}, got {left_m} and {right_m}; use backend 'cpu'"
-    return obstacle()
+    return None
 
 
 def interpreted() -> bool:
@@ -128,9 +128,22 @@ class Device:
 
     def best_two(self, a: Prepared, b: Prepared, reach: float) -> Swept:
         """Fused sweep without the matrix; pairs that reach farther than `reach` (squared) are listed instead."""
+        rows, columns, doubtful = self.swept(planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh"), reach)
+        count = int(doubtful.item())
+        overflowed = count > list_capacity(len(a), len(b))
+        listed = self._beyond(a, b, reach) if count and not overflowed else np.empty((0, 2), dtype=np.int32)
+        return Swept(
+            rows=_running(*(state.transpose(0, 1)[: len(a)] for state in rows)),
+            columns=_running(*(state.transpose(0, 1)[: len(b)] for state in columns)),
+            doubtful=listed,
+            overflowed=overflowed,
+        )
+
+    def swept(self, left: Planes, right: Planes, reach: float) -> tuple[tuple[Any, Any], tuple[Any, Any], Any]:
+        """What the device computes: values and indices of rows [panel][row] and columns [part][column], and how many pairs
+        reach too far."""
         import torch
 
-        left, right = planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")
         where, panels = left.squares.device, len(right) // COLUMNS
         per_chunk = min(PARTS, self.rows // ROWS)
         parts = -(-len(left) // self.rows) * per_chunk
@@ -150,19 +163,11 @@ class Device:
             if not fused(*self.components):
                 gram = self._solved(gram, ours, theirs)
             self._launch("best_two", grid, gram, ours.squares, theirs.squares, *outputs, *sizes, *numbers)
-        count = int(doubtful.item())
-        overflowed = count > list_capacity(len(a), len(b))
-        listed = self._beyond(a, b, reach) if count and not overflowed else np.empty((0, 2), dtype=np.int32)
-        return Swept(
-            rows=_running(*(state.transpose(0, 1)[: len(a)] for state in rows)),
-            columns=_running(*(state.transpose(0, 1)[: len(b)] for state in columns)),
-            doubtful=listed,
-            overflowed=overflowed,
-        )
+        return rows, columns, doubtful
 
     def _chunks(self, left: Planes, right: Planes) -> Iterator[tuple[int, int, Any, Planes, Planes]]:
         """Gram entries [component, feature][component, feature] of each chunk, which the cache holds."""
-        with _half_precision_products():
+        with tensor_products():
             for row in range(0, len(left), self.rows):
                 ours = left.chunk(row, self.rows)
                 flat = ours.values.reshape(-1, ours.values.shape[2])
@@ -200,8 +205,8 @@ class Device:
 
 
 @contextmanager
-def _half_precision_products() -> Iterator[None]:
-    """Matrix products of numbers of 11 bits, which halves are, at the rate that the device has for them."""
+def tensor_products() -> Iterator[None]:
+    """Matrix products of numbers of 11 bits, which the halves are, at the rate that the device has for them."""
     import torch
 
     settings = torch.backends.cuda.matmul

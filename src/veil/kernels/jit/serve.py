@@ -14,7 +14,7 @@ from jaxtyping import Float, Float32, Float64, Int64
 
 from veil.kernels.jit import double, prune
 from veil.kernels.jit.axes import axes_worth_it
-from veil.kernels.jit.compile import host_lanes, obstacle
+from veil.kernels.jit.compile import host_lanes
 from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.outputs import UNTRUSTED
 from veil.kernels.jit.shape import Shape
@@ -38,12 +38,12 @@ RECHECKED = 256
 
 
 def refusal(left_m: int, right_m: int, dim: int) -> str | None:
-    """Why the compiled kernel does not serve these dimensions on this host, or None."""
+    """Why the compiled kernel does not serve these dimensions, or None."""
     if min(left_m, right_m) > M_MAX:
         return f"it serves subspaces up to m = {M_MAX}, got {left_m} and {right_m}; use backend 'numpy'"
     if min(left_m, right_m) == 0 and 2 * max(left_m, right_m) >= dim:
         return f"points against subspaces of m = {max(left_m, right_m)} in {dim}-D need the complement; use backend 'numpy'"
-    return obstacle()
+    return None
 
 
 @runtime_checkable
