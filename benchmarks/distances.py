@@ -45,6 +45,8 @@ except ImportError:
 Set = tuple[np.ndarray, np.ndarray | None]
 # Pairs per side of what is compared with the reference, and of the textbook code, whose time is scaled up.
 CHECKED, TEXTBOOK = 20, 60
+# Floats of the Gram matrix that are held at a time.
+GRAM_FLOATS = 1 << 28
 # Repeats at least.
 LEAST = 2
 HEADS = ("floor ms", "by", "sweep", "search", "whole ms", "whole", "numpy", "textbook", "pruned to", "MB", "max error")
@@ -209,13 +211,25 @@ def _error_of(backend: str, left: Set, right: Set) -> float:
 
 
 def _grams(a: np.ndarray, b: np.ndarray) -> dict[str, Callable[[], object]]:
-    """The product alone, all rows by all rows, into memory that is there already."""
+    """The product alone, all rows by all rows, into memory that is there already; a slice of rows at a time if that is much."""
     rows, columns = (np.ascontiguousarray(planes.reshape(-1, planes.shape[2])) for planes in (a, b))
-    out = np.empty((len(rows), len(columns)), dtype=np.float32)
-    works: dict[str, Callable[[], object]] = {"NumPy": lambda: np.matmul(rows, columns.T, out=out)}
+    step = max(1, GRAM_FLOATS // len(columns))
+    out = np.empty((min(step, len(rows)), len(columns)), dtype=np.float32)
+    slices = [rows[start : start + step] for start in range(0, len(rows), step)]
+
+    def by_numpy() -> None:
+        for part in slices:
+            np.matmul(part, columns.T, out=out[: len(part)])
+
+    works: dict[str, Callable[[], object]] = {"NumPy": by_numpy}
     if torch is not None:
-        x, y, z = (torch.from_numpy(part) for part in (rows, columns, out))
-        works["torch"] = lambda: torch.mm(x, y.T, out=z)
+        y, z = torch.from_numpy(columns), torch.from_numpy(out)
+
+        def by_torch() -> None:
+            for part in slices:
+                torch.mm(torch.from_numpy(part), y.T, out=z[: len(part)])
+
+        works["torch"] = by_torch
     return works
 
 
