@@ -13,7 +13,8 @@ import pytest
 from veil.cli import main
 from veil.errors import InputError, RangeError
 from veil.evaluate.attributes import AttributeRow, attribute_study, parted
-from veil.extract.faces import as_features, describe_faces, load_face_network
+from veil.extract.faces import FACE_SPACE, describe_faces, load_face_network
+from veil.faces.collection import as_features
 from veil.features import Features, unit_length
 from veil.files.pictures import read_rgb
 from worlds import generator
@@ -26,7 +27,8 @@ def planted(count: int = 600) -> tuple[Features, list[str], list[str]]:
     which = random.integers(0, 2, count)
     noise = random.normal(size=(count, 128)) / np.sqrt(128)
     vectors = unit_length(0.5 * centers[which] + noise).astype(np.float32)
-    return as_features(vectors), ["xy"[value] for value in which], ["pq"[value] for value in random.integers(0, 2, count)]
+    unrelated = random.integers(0, 2, count)
+    return as_features(vectors, FACE_SPACE), ["xy"[value] for value in which], ["pq"[value] for value in unrelated]
 
 
 def by_form(rows: list[AttributeRow], attribute: str) -> dict[tuple[str, int], AttributeRow]:
@@ -74,9 +76,10 @@ def test_gender_is_read_from_raw_faces_and_less_from_lifted_ones(veil_data: Path
     folder = veil_data / "faces" / "fairface"
     with (folder / "labels.csv").open() as file:
         people = list(csv.DictReader(file))[::13][:75]
-    vectors, rows = describe_faces([read_rgb(folder / "images" / person["file"]) for person in people], load_face_network())
-    labels = {"gender": [people[row]["gender"] for row in rows]}
-    faces = as_features(vectors)
+    pictures = [read_rgb(folder / "images" / person["file"]) for person in people]
+    vectors, refused = describe_faces(pictures, load_face_network())
+    labels = {"gender": [person["gender"] for row, person in enumerate(people) if row not in refused]}
+    faces = as_features(vectors, FACE_SPACE)
     found = by_form(
         attribute_study(faces, labels, seed=0, dimensions=(12,), liftings=("adversarial",), decoy_share=0.3), "gender"
     )

@@ -6,12 +6,14 @@ import csv
 import importlib.util
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from veil.errors import InputError
-from veil.extract.faces import FACE_SPACE, as_features, describe_face, describe_faces, load_face_network
+from veil.extract.faces import FACE_SPACE, FaceNetwork, describe_face, describe_faces, load_face_network
+from veil.faces.collection import as_features
 from veil.features import unit_length
 from veil.files.pictures import read_rgb
 from worlds import generator
@@ -46,17 +48,51 @@ def test_a_package_without_its_networks_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_faces_are_features_of_their_own_space() -> None:
     vectors = unit_length(generator("faces").normal(size=(3, 128))).astype(np.float32)
-    features = as_features(vectors)
+    features = as_features(vectors, FACE_SPACE)
     assert features.space == FACE_SPACE and features.space.normalization == "L2" and not features.is_quantized
-    assert as_features(vectors).image_digest == features.image_digest != as_features(vectors[::-1].copy()).image_digest
+    again, other = (as_features(each, FACE_SPACE).image_digest for each in (vectors, vectors[::-1].copy()))
+    assert again == features.image_digest != other
     with pytest.raises(InputError, match="unit length"):
-        as_features(1.4 * vectors)  # as dlib gives them
+        as_features(1.4 * vectors, FACE_SPACE)  # as dlib gives them
 
 
 def test_where_there_is_no_face_nothing_is_claimed() -> None:
     needs_faces()
     noise = generator("no face").integers(0, 255, (150, 150, 3)).astype(np.uint8)
-    assert describe_face(noise, load_face_network()) is None
+    network = load_face_network()
+    with pytest.raises(InputError, match="no face was found"):
+        describe_face(noise, network)
+    vectors, refused = describe_faces([noise, noise], network)
+    assert vectors.shape == (0, 128) and set(refused) == {0, 1} and "no face" in refused[1]
+
+
+class Rectangle:
+    """A face as dlib's detector gives it."""
+
+    def __init__(self, size: int) -> None:
+        self.width = self.height = lambda: size
+
+
+def stub(*sizes: int) -> FaceNetwork:
+    """dlib's parts, for a detector that finds faces of these sizes; a face's descriptor is its width."""
+    dlib = SimpleNamespace(get_face_chip=lambda pixels, shape, size, padding: shape)
+    encoder = SimpleNamespace(compute_face_descriptor=lambda chip: np.full(128, float(chip.width())))
+    return FaceNetwork(
+        dlib=dlib,
+        detector=lambda pixels, times: [Rectangle(size) for size in sizes],
+        landmarks=lambda pixels, face: face,
+        encoder=encoder,
+    )
+
+
+def test_quality_is_refused_with_a_reason() -> None:
+    """Oracle: a stub of the detector. Two faces, or a small one, are refused only where that is asked for."""
+    picture = np.zeros((90, 90, 3), dtype=np.uint8)
+    for network, match in ((stub(), "no face"), (stub(60, 70), "2 faces"), (stub(79), "79 px wide, 80")):
+        with pytest.raises(InputError, match=match):
+            describe_face(picture, network, only=True, least_px=80)
+    vector = describe_face(picture, stub(60, 70))
+    assert vector == pytest.approx(np.full(128, 1 / np.sqrt(128)))
 
 
 def test_a_face_and_its_mirror_image_are_one_person_and_two_people_are_two(veil_data: Path) -> None:
@@ -66,9 +102,10 @@ def test_a_face_and_its_mirror_image_are_one_person_and_two_people_are_two(veil_
     with (folder / "pairs.csv").open() as file:
         pairs = [row for row in csv.DictReader(file) if row["same"] == "0"][:4]
     pictures = [read_rgb(folder / "images" / pair[side]) for pair in pairs for side in ("image_a", "image_b")]
-    vectors, rows = describe_faces(pictures, network)
+    vectors, refused = describe_faces(pictures, network)
+    rows = [row for row in range(len(pictures)) if row not in refused]
     mirrored, also = describe_faces([np.ascontiguousarray(pictures[row][:, ::-1]) for row in rows], network)
-    assert len(also) == len(rows) >= 6
+    assert not also and len(rows) >= 6
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-6)
     same = np.linalg.norm(vectors - mirrored, axis=1)
     other = np.linalg.norm(vectors[:, None] - vectors[None], axis=2)[~np.eye(len(rows), dtype=bool)]

@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         doctor,
         evaluate,
         extract,
+        faces,
         gravity,
         index,
         inspect,
@@ -81,6 +82,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for module in (extract, privatize, budget, gravity, codebook, server, index, localize, inspect, audit):
         module.register(commands)
-    for module in (inversion, evaluate, demo, doctor):
+    for module in (faces, inversion, evaluate, demo, doctor):
         module.register(commands)
     return parser

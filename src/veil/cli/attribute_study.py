@@ -9,13 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from veil.attacks.attributes import NEIGHBORS
 from veil.cli.common import add_command, add_json, at_least, picture, progress, report, say, write_json
 from veil.errors import InputError
 from veil.evaluate.attributes import DIMENSIONS, AttributeRow, attribute_study
-from veil.extract.faces import as_features, describe_face, load_face_network
+from veil.extract.faces import FACE_SPACE, describe_faces, load_face_network
+from veil.faces.collection import as_features
 from veil.files.pictures import read_rgb
 from veil.report.attributes import draw_attributes
 
@@ -51,18 +50,15 @@ def register(protocols: Any) -> None:
 def _attributes(arguments: argparse.Namespace) -> int:
     people = _people(arguments.labels, arguments.attributes)
     network = load_face_network()
-    vectors, described = [], []
-    for person in progress(people, "describing faces"):
-        vector = describe_face(read_rgb(arguments.folder / person["file"]), network)
-        if vector is not None:
-            vectors.append(vector)
-            described.append(person)
+    pictures = (read_rgb(arguments.folder / person["file"]) for person in progress(people, "describing faces"))
+    vectors, refused = describe_faces(pictures, network)
+    described = [person for row, person in enumerate(people) if row not in refused]
     if not described:
         raise InputError(f"no face was found in the photographs of {arguments.folder}; give photographs of faces")
     say(arguments, f"{len(described)} of {len(people)} photographs have a face that the detector finds")
     labels = {name: [person[name] for person in described] for name in arguments.attributes}
     rows = attribute_study(
-        as_features(np.array(vectors)), labels, seed=arguments.seed, dimensions=arguments.m, neighbors=arguments.neighbors
+        as_features(vectors, FACE_SPACE), labels, seed=arguments.seed, dimensions=arguments.m, neighbors=arguments.neighbors
     )
     write_json(
         arguments.json,

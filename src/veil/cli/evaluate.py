@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from veil.chance import seeded
-from veil.cli import attack_studies, attribute_study, inversion_study, localization, queries, reconstruction
+from veil.cli import attack_studies, attribute_study, face_study, inversion_study, localization, queries, reconstruction
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, write_json
 from veil.evaluate.homographies import ImageSequence, Row, default_cases, evaluate
 from veil.extract.sift import SiftOptions, extract_sift
@@ -52,6 +52,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     attack_studies.register(protocols)
     inversion_study.register(protocols)
     attribute_study.register(protocols)
+    face_study.register(protocols)
 
 
 def _homographies(arguments: argparse.Namespace) -> int:

@@ -6,10 +6,9 @@ vectors are not of unit length (about 1.4); veil scales them to it, and the spac
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 
 from veil.errors import InputError
-from veil.features import Features, unit_length
-from veil.geometry.camera import guessed
+from veil.features import unit_length
 from veil.space import Space
 
 FACE_SPACE = Space(descriptor="dlib-face", normalization="L2", dim=128)
@@ -59,34 +57,36 @@ def load_face_network() -> FaceNetwork:
     )
 
 
-def describe_face(rgb: UInt8[np.ndarray, "height width 3"], network: FaceNetwork) -> Float32[np.ndarray, "128"] | None:
-    """The unit-length descriptor of the largest face, aligned by its landmarks; None if the detector finds no face."""
+def describe_face(
+    rgb: UInt8[np.ndarray, "height width 3"], network: FaceNetwork, *, only: bool = False, least_px: int = 0
+) -> Float32[np.ndarray, "128"]:
+    """The unit-length descriptor of the largest face, aligned by its landmarks.
+
+    Raises InputError if the detector finds no face, several where there may be `only` one, or one narrower than `least_px`.
+    """
     pixels = np.ascontiguousarray(rgb)
     # The detector finds faces of 80 px; small ones are looked for in the picture at twice its size.
     faces = network.detector(pixels, 0) or network.detector(pixels, 1)
     if not len(faces):
-        return None
+        raise InputError("no face was found; give a photograph that shows one from the front")
+    if only and len(faces) > 1:
+        raise InputError(f"{len(faces)} faces were found; crop the photograph to one of them")
     largest = max(faces, key=lambda face: int(face.width() * face.height()))
+    if largest.width() < least_px:
+        raise InputError(f"the face is {largest.width()} px wide, {least_px} are needed; give a larger photograph of it")
     chip = network.dlib.get_face_chip(pixels, network.landmarks(pixels, largest), CHIP_PX, CHIP_PADDING)
     vector = np.array(network.encoder.compute_face_descriptor(chip), dtype=np.float64)
     return unit_length(vector).astype(np.float32)
 
 
-def as_features(vectors: Float32[np.ndarray, "faces 128"]) -> Features:
-    """Face descriptors as the features of one picture, to be lifted like any others; a face has no position."""
-    return Features(
-        keypoints=np.zeros((len(vectors), 2), dtype=np.float32),
-        descriptors=vectors,
-        space=FACE_SPACE,
-        camera=guessed(CHIP_PX, CHIP_PX),
-        image_digest=hashlib.blake2b(vectors.tobytes(), digest_size=32).digest(),
-    )
-
-
 def describe_faces(
-    pictures: Sequence[UInt8[np.ndarray, "_ _ 3"]], network: FaceNetwork
-) -> tuple[Float32[np.ndarray, "faces 128"], list[int]]:
-    """Descriptors of all pictures with a face, and which pictures these are."""
-    found = [(row, vector) for row, rgb in enumerate(pictures) if (vector := describe_face(rgb, network)) is not None]
-    vectors = np.array([vector for _, vector in found], dtype=np.float32).reshape(len(found), FACE_SPACE.dim)
-    return vectors, [row for row, _ in found]
+    pictures: Iterable[UInt8[np.ndarray, "_ _ 3"]], network: FaceNetwork, *, only: bool = False, least_px: int = 0
+) -> tuple[Float32[np.ndarray, "faces 128"], dict[int, str]]:
+    """Descriptors of all pictures with a face, and for those that were refused, by number, why."""
+    found, refused = [], {}
+    for row, rgb in enumerate(pictures):
+        try:
+            found.append(describe_face(rgb, network, only=only, least_px=least_px))
+        except InputError as error:
+            refused[row] = str(error)
+    return np.array(found, dtype=np.float32).reshape(len(found), FACE_SPACE.dim), refused

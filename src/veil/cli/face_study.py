@@ -1,0 +1,83 @@
+"""`veil evaluate faces`: verification by raw descriptors and templates, and what a gallery finds."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from veil.cli.common import Bar, add_command, add_json, at_least, picture, report, say, write_json
+from veil.evaluate.faces import DIMENSIONS, FALSE_REJECTS, LIFTINGS, VerificationRow, verification_study
+from veil.files.faces import identities, read_faces, read_pairs
+from veil.report.faces import draw_verification
+
+EXAMPLES = """\
+  veil faces describe lfw/images -o lfw.npz; veil faces describe fairface/images -o others.npz
+  veil evaluate faces lfw.npz --pairs lfw/pairs.csv --decoys others.npz --figure verification.png
+  veil evaluate faces arcface.h5 --pairs pairs.txt --decoys arcface-others.h5 --m 2 4 8 16 511 --json faces.json
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add the protocol."""
+    parser = add_command(
+        protocols,
+        "faces",
+        "verification by face templates, and a gallery's view of them (Dusmanu et al. 2021, Fig. 4)",
+        "Accuracy of telling pairs of one person from pairs of two, by raw descriptors, by a template against a raw one (p2s)\n"
+        "and by two templates (s2s), with thresholds fitted on the other folds. Beside it how often a template's person is\n"
+        "found in a gallery of raw descriptors: lifting does not hide who somebody is from those who hold a gallery.",
+        EXAMPLES,
+    )
+    parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
+    parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help="CSV, or LFW's pairs.txt")
+    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
+    parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
+    parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=list(LIFTINGS), help="default: all")
+    parser.add_argument("--folds", type=at_least(2), default=10, help="of the pairs (default %(default)s)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of folds and lifting (default %(default)s)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies and error curves (.png or .svg)")
+    add_json(parser)
+    parser.set_defaults(run=_faces)
+
+
+def _faces(arguments: argparse.Namespace) -> int:
+    faces = identities(read_faces(arguments.faces))
+    decoys = read_faces(arguments.decoys)
+    pairs = read_pairs(arguments.pairs, faces)
+    if pairs.missing:
+        say(arguments, f"{pairs.missing} pairs are left out: a face of theirs is not in {arguments.faces}")
+    with Bar("verifying") as bar:
+        rows = verification_study(
+            faces,
+            pairs,
+            decoys,
+            seed=arguments.seed,
+            liftings=arguments.lifting,
+            dimensions=arguments.m,
+            folds=arguments.folds,
+            progress=bar,
+        )
+    record = {"faces": len(faces), "pairs": len(pairs), "missing": pairs.missing, "rows": [row.as_json() for row in rows]}
+    write_json(arguments.json, record)
+    if str(arguments.json) != "-":
+        _print(rows)
+    if arguments.figure:
+        draw_verification(arguments.figure, rows, pairs.same)
+        report(arguments, arguments.figure, "the figure")
+    return 0
+
+
+def _print(rows: Sequence[VerificationRow]) -> None:
+    heads = " ".join(f"{f'FAR@FRR {limit:.0%}':>11}" for limit in FALSE_REJECTS)
+    print(f"{'lifting':12} {'m':>3} {'by':6} {'accuracy':>19} {'EER':>6} {heads} {'threshold':>9} {'in a gallery':>12}")
+    for row in rows:
+        accepts = " ".join(f"{100 * value:10.1f}%" for value in row.false_accepts.values())
+        found = "" if row.identified is None else f"{100 * row.identified:.1f}%"
+        interval = f"({100 * row.low:.1f}-{100 * row.high:.1f})"
+        print(
+            f"{row.lifting:12} {row.m:3d} {row.distance:6} {100 * row.accuracy:5.1f}% {interval:>12}"
+            f" {100 * row.equal_error:5.1f}% {accepts} {row.threshold:9.3f} {found:>12}"
+        )
+    print("accuracy over folds and its 95 % interval; FAR@FRR: false accepts where so many are rejected falsely")

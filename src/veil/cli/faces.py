@@ -1,0 +1,85 @@
+"""`veil faces`: descriptors of faces from photographs."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
+from veil.errors import InputError
+from veil.extract.faces import FACE_SPACE, describe_faces, load_face_network
+from veil.faces.collection import Faces
+from veil.files.faces import write_faces
+from veil.files.pictures import named_pictures, read_rgb
+
+DESCRIBE_EXAMPLES = """\
+  veil faces describe lfw/images -o lfw.npz
+  veil faces describe fairface/images --labels fairface/labels.csv -o fairface.npz
+  veil faces describe badge.jpg --only --least-px 100 -o badge.npz     as for enrollment: one face, and a large one
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the group."""
+    group = commands.add_parser("faces", help="descriptors of faces", description="Descriptors of faces.")
+    actions = group.add_subparsers(title="actions", metavar="ACTION", required=True)
+    parser = add_command(
+        actions,
+        "describe",
+        "descriptors of faces in photographs",
+        "Describe the largest face of each photograph by dlib's network (needs veil[faces]). The file holds raw descriptors:\n"
+        "they tell who a person is, and stay on the device. Other networks' descriptors can be given as .npz or HDF5 with\n"
+        "`vectors` (N, d), `names` (N) and any labels (N).",
+        DESCRIBE_EXAMPLES,
+    )
+    parser.add_argument("photographs", type=Path, nargs="+", help="files, or folders of them")
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the .npz to write")
+    parser.add_argument("--labels", type=Path, metavar="FILE", help="CSV with a column `file` and one for each label")
+    parser.add_argument("--only", action="store_true", help="refuse photographs with several faces")
+    parser.add_argument("--least-px", type=at_least(0), default=0, help="refuse narrower faces (default %(default)s)")
+    add_json(parser)
+    parser.set_defaults(run=_describe)
+
+
+def _describe(arguments: argparse.Namespace) -> int:
+    pictures = named_pictures(arguments.photographs)
+    table = _table(arguments.labels) if arguments.labels else {}
+    network = load_face_network()
+    shown = (read_rgb(path) for _, path in progress(pictures, "describing"))
+    vectors, refused = describe_faces(shown, network, only=arguments.only, least_px=arguments.least_px)
+    names = tuple(name for row, (name, _) in enumerate(pictures) if row not in refused)
+    write_json(
+        arguments.json,
+        {"photographs": len(pictures), "faces": len(names), "refused": {pictures[row][0]: why for row, why in refused.items()}},
+    )
+    for row, why in refused.items():
+        say(arguments, f"{pictures[row][0]}: {why}")
+    if not names:
+        raise InputError("no photograph shows a usable face; see the reasons above")
+    faces = Faces(vectors=vectors, names=names, space=FACE_SPACE, labels=_labels(names, table))
+    write_faces(arguments.out, faces)
+    say(arguments, f"{len(names)} of {len(pictures)} photographs have a face that can be used")
+    report(arguments, arguments.out, "the descriptors")
+    return 0
+
+
+def _table(path: Path) -> dict[str, dict[str, str]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} is no table of labels ({error})") from None
+    if not rows or "file" not in rows[0]:
+        raise InputError(f"{path} needs a column `file` with the names of photographs, and at least one row")
+    return {row["file"]: {name: value for name, value in row.items() if name and name != "file"} for row in rows}
+
+
+def _labels(names: Sequence[str], table: dict[str, dict[str, str]]) -> dict[str, tuple[str, ...]]:
+    if not table:
+        return {}
+    missing = [name for name in names if name not in table]
+    if missing:
+        raise InputError(f"{len(missing)} photographs have no labels (first: {missing[0]}); add them to the table")
+    return {label: tuple(table[name][label] or "" for name in names) for label in next(iter(table.values()))}

@@ -1,0 +1,114 @@
+"""Descriptors of faces with names and labels, from any network: what enrollment and studies start from. Raw, not to be sent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+
+from veil.codebook import Codebook, Provenance
+from veil.errors import InputError
+from veil.features import Features
+from veil.geometry.camera import guessed
+from veil.space import Space
+
+IDENTITY = "identity"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Faces:
+    """One unit-length descriptor a face; `names` tell pictures apart, `labels` hold a value of each face: who, gender, race.
+
+    Raises InputError if lengths disagree, names repeat, or a descriptor is not finite and of unit length.
+    """
+
+    vectors: Float32[np.ndarray, "_ _"]
+    names: tuple[str, ...]
+    space: Space
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.vectors.shape != (len(self.names), self.space.dim):
+            raise InputError(f"{len(self.names)} faces need descriptors of {self.space.dim} numbers, got {self.vectors.shape}")
+        if len(set(self.names)) < len(self.names):
+            raise InputError("two faces have one name; rename their pictures")
+        for name, values in self.labels.items():
+            if len(values) != len(self.names):
+                raise InputError(f"label {name!r} has {len(values)} values for {len(self.names)} faces")
+        lengths = np.linalg.norm(self.vectors.astype(np.float64), axis=1)
+        wrong = np.flatnonzero(~(np.abs(lengths - 1) < 1e-3))  # also catches NaN
+        if wrong.size:
+            raise InputError(
+                f"{wrong.size} descriptors are not finite and of unit length (first: {self.names[wrong[0]]}); normalize them"
+            )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def take(self, rows: np.ndarray) -> Faces:
+        """Some of the faces."""
+        chosen = np.arange(len(self))[rows].tolist()
+        return Faces(
+            vectors=self.vectors[rows],
+            names=tuple(self.names[k] for k in chosen),
+            space=self.space,
+            labels={name: tuple(values[k] for k in chosen) for name, values in self.labels.items()},
+        )
+
+    def label(self, name: str) -> tuple[str, ...]:
+        """The values of a label. Raises InputError where these faces have no such label."""
+        if name not in self.labels:
+            known = ", ".join(sorted(self.labels)) or "none"
+            raise InputError(f"these faces have no label {name!r}; there are: {known}")
+        return self.labels[name]
+
+    def classes(self, name: str) -> tuple[Int64[np.ndarray, "faces"], tuple[str, ...]]:
+        """The values of a label as numbers of its classes."""
+        classes, numbers = np.unique(np.array(self.label(name)), return_inverse=True)
+        return numbers.reshape(-1).astype(np.int64), tuple(str(item) for item in classes)
+
+    @property
+    def features(self) -> Features:
+        """As the features of one picture, to be lifted like any others; a face has no position."""
+        return as_features(self.vectors, self.space)
+
+    def pool(self, source: str) -> Codebook:
+        """As a pool of real descriptors, for decoys."""
+        return Codebook(
+            kind="descriptors",
+            descriptor=self.space.descriptor,
+            normalization=self.space.normalization,
+            stored=self.vectors,
+            slices=1,
+            pca=None,
+            dither_steps=0.0,
+            provenance=Provenance(source=source, license="", image_count=len(self), descriptor_count=len(self)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FacePairs:
+    """Rows of the two faces of each pair, whether they are one person, and the fold that the list puts the pair in."""
+
+    left: Int64[np.ndarray, "_"]
+    right: Int64[np.ndarray, "_"]
+    same: Bool[np.ndarray, "_"]
+    fold: Int64[np.ndarray, "_"]
+    missing: int = 0
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+
+def as_features(vectors: Float32[np.ndarray, "faces dim"], space: Space) -> Features:
+    """Descriptors without positions; the digest is theirs."""
+    return Features(
+        keypoints=np.zeros((len(vectors), 2), dtype=np.float32),
+        descriptors=vectors,
+        space=space,
+        camera=guessed(1, 1),
+        image_digest=hashlib.blake2b(vectors.tobytes(), digest_size=32).digest(),
+    )

@@ -1,0 +1,149 @@
+"""Faces on disk: .npz or HDF5 of N x d descriptors with names and labels, and lists of pairs to verify."""
+
+from __future__ import annotations
+
+import csv
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from veil.errors import FileFormatError, InputError
+from veil.faces.collection import IDENTITY, FacePairs, Faces
+from veil.features import unit_length
+from veil.files.atomic import replacing
+from veil.space import Space
+
+_DAMAGE = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
+    *(ValueError, LookupError, TypeError, AttributeError, tokenize.TokenError),
+)
+VECTORS, NAMES, DESCRIPTOR = "vectors", "names", "descriptor"
+
+
+def write_faces(path: Path, faces: Faces) -> None:
+    """An .npz of `vectors`, `names`, `descriptor` and one array of strings for each label, at once or not at all."""
+    arrays = {VECTORS: faces.vectors, NAMES: np.array(faces.names), DESCRIPTOR: np.array(faces.space.descriptor)}
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, **arrays, **{name: np.array(values) for name, values in faces.labels.items()})  # type: ignore[arg-type]
+
+
+def read_faces(path: Path, *, descriptor: str = "face") -> Faces:
+    """Read an .npz or HDF5 file; vectors of any length are scaled to 1, `descriptor` names them where the file does not.
+
+    Raises FileFormatError if the file is damaged or has no `vectors` of (N, d).
+    """
+    try:
+        arrays = _hdf5(path) if h5py.is_hdf5(path) else _npz(path)
+        vectors = arrays.pop(VECTORS)
+        if vectors.ndim != 2 or vectors.dtype.kind != "f" or 0 in vectors.shape:
+            raise FileFormatError(f"{path}: `{VECTORS}` must be floats of shape (N, d), got {vectors.dtype} {vectors.shape}")
+        count = len(vectors)
+        names = _texts(arrays.pop(NAMES)) if NAMES in arrays else tuple(str(k) for k in range(count))
+        named = _texts(np.atleast_1d(arrays.pop(DESCRIPTOR)))[0] if DESCRIPTOR in arrays else descriptor
+        labels = {name: _texts(values) for name, values in arrays.items() if values.shape == (count,)}
+        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+        if not (np.isfinite(lengths) & (lengths > 0)).all():
+            raise FileFormatError(f"{path}: a descriptor is zero, NaN or infinite; drop those faces")
+        unit = unit_length(vectors.astype(np.float64)).astype(np.float32)
+        space = Space(descriptor=named, normalization="L2", dim=vectors.shape[1])
+        return Faces(vectors=unit, names=names, space=space, labels=labels)
+    except FileFormatError:
+        raise
+    except InputError as error:
+        raise FileFormatError(f"{path}: {error}") from None
+    except _DAMAGE as error:
+        raise FileFormatError(f"{path} holds no faces, or is damaged ({error}); it needs `{VECTORS}` of (N, d)") from None
+
+
+def _npz(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _hdf5(path: Path) -> dict[str, np.ndarray]:
+    with h5py.File(path, "r") as file:
+        return {name: np.asarray(item) for name, item in file.items() if isinstance(item, h5py.Dataset)}
+
+
+def _texts(values: np.ndarray) -> tuple[str, ...]:
+    return tuple(item.decode() if isinstance(item, bytes) else str(item) for item in values.tolist())
+
+
+def read_pairs(path: Path, faces: Faces) -> FacePairs:
+    """Pairs of faces by name: a CSV with columns image_a, image_b, same (0 or 1) and perhaps fold, or LFW's pairs.txt.
+
+    Pairs with a face that is not among `faces` are counted in `missing`. Raises FileFormatError if the file is neither, or
+    nothing is left.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is no list of pairs ({error})") from None
+    rows = _table(path, text) if "image_a" in text.split("\n", 1)[0] else _lfw(path, text)
+    places = {name: row for row, name in enumerate(faces.names)}
+    places |= {Path(name).name: row for name, row in places.items() if Path(name).name not in places}
+    kept = [(places[a], places[b], same, fold) for a, b, same, fold in rows if a in places and b in places]
+    if not kept:
+        raise FileFormatError(f"{path}: none of {len(rows)} pairs has both its faces; names must be those of the faces")
+    left, right, same, fold = (np.array(column) for column in zip(*kept, strict=True))
+    return FacePairs(
+        left=left.astype(np.int64),
+        right=right.astype(np.int64),
+        same=same.astype(bool),
+        fold=fold.astype(np.int64),
+        missing=len(rows) - len(kept),
+    )
+
+
+def _table(path: Path, text: str) -> list[tuple[str, str, bool, int]]:
+    found = []
+    for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
+        try:
+            if row["same"] not in ("0", "1"):
+                raise ValueError(f"same must be 0 or 1, got {row['same']!r}")
+            found.append((_name(row["image_a"]), _name(row["image_b"]), row["same"] == "1", int(row.get("fold") or 0)))
+        except (KeyError, ValueError, AttributeError) as error:
+            raise FileFormatError(f"{path}, line {number}: {error}; columns are image_a, image_b, same, fold") from None
+    return found
+
+
+def _name(text: str) -> str:
+    return text.strip()
+
+
+def _lfw(path: Path, text: str) -> list[tuple[str, str, bool, int]]:
+    """`name k l` or `name k other l`, blocks of equal size after a head `folds pairs`, as LFW publishes them."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    head = [int(word) for word in lines[0] if word.isdigit()] if lines else []
+    body = lines[1:] if head else lines
+    per_fold = 2 * head[1] if len(head) == 2 else max(1, len(body))
+
+    def picture(name: str, number: str) -> str:
+        return f"{name}/{name}_{int(number):04d}.jpg"
+
+    found = []
+    for number, words in enumerate(body):
+        try:
+            if len(words) not in (3, 4):
+                raise ValueError("a pair has three or four words")
+            first = picture(words[0], words[1])
+            second = picture(words[0], words[2]) if len(words) == 3 else picture(words[2], words[3])
+            found.append((first, second, len(words) == 3, number // per_fold))
+        except ValueError as error:
+            raise FileFormatError(f"{path} is no list of pairs: {error} (line {number + 1})") from None
+    return found
+
+
+def identities(faces: Faces) -> Faces:
+    """With the label `identity`, taken from the folder of each picture where the file has none, as LFW is laid out."""
+    if IDENTITY in faces.labels:
+        return faces
+    folders = tuple(Path(name).parent.name or name for name in faces.names)
+    labels: Mapping[str, tuple[str, ...]] = {**faces.labels, IDENTITY: folders}
+    return Faces(vectors=faces.vectors, names=faces.names, space=faces.space, labels=labels)

@@ -1,0 +1,68 @@
+"""Balanced decoys: of other classes, evenly, without repetition; refused where a pool cannot give them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from crowd import crowd
+
+from veil.chance import seeded
+from veil.errors import InputError, RangeError
+from veil.faces.balance import BalancedRule
+from veil.privatize.profile import Profile
+from veil.privatize.subspace import lift
+from worlds import generator
+
+
+def draws(count: int, decoys: int) -> np.ndarray:
+    return generator("draws").integers(0, 2**64, size=(count, decoys), dtype=np.uint64)
+
+
+@pytest.mark.parametrize("decoys", [1, 2, 3, 6, 7])
+def test_decoys_are_other_peoples_and_even(decoys: int) -> None:
+    """Oracle: counting. Four classes, of which each feature's own gives none and the others equally many, or one more."""
+    random = generator(f"balance {decoys}")
+    own, pool = random.integers(0, 4, 50), random.integers(0, 4, 300)
+    rule = BalancedRule(own=own, pool=pool, classes=4)
+    chosen = rule(np.arange(50), draws(50, decoys), np.arange(10, 290))
+    assert ((chosen >= 10) & (chosen < 290)).all()
+    for row, line in enumerate(chosen):
+        counts = np.bincount(pool[line], minlength=4)
+        others = np.delete(counts, own[row])
+        assert counts[own[row]] == 0 and others.max() - others.min() <= 1 and len(set(line.tolist())) == decoys
+    first = np.array([pool[line[0]] for line in chosen[own == 0]])
+    assert len(set(first.tolist())) == 3, "a round starts with any class"
+
+
+def test_a_quota_is_kept() -> None:
+    rule = BalancedRule(own=np.zeros(9, dtype=np.int64), pool=np.arange(60) % 3, classes=3, quota=(5, 2, 1))
+    chosen = rule(np.arange(9), draws(9, 6), np.arange(60))
+    assert (np.sort(chosen % 3, axis=1) == [1, 1, 1, 1, 2, 2]).all()
+
+
+def test_what_cannot_be_balanced_is_refused() -> None:
+    zeros = np.zeros(3, dtype=np.int64)
+    with pytest.raises(InputError, match="leaves no class"):
+        BalancedRule(own=zeros, pool=zeros, classes=1)(np.arange(3), draws(3, 2), np.arange(3))
+    with pytest.raises(InputError, match="1 decoys of class 1, 2 are needed"):
+        BalancedRule(own=zeros, pool=np.array([0, 0, 1]), classes=2)(np.arange(3), draws(3, 2), np.arange(3))
+    for quota in ((1,), (-1, 2), (0, 0)):
+        with pytest.raises(RangeError, match="quota"):
+            BalancedRule(own=zeros, pool=zeros, classes=2, quota=quota)
+
+
+def test_it_lifts() -> None:
+    """The subspace holds its decoys: those of the other sex are near, no word of one's own is."""
+    faces, others = crowd("victims", 12, 1), crowd("decoys", 80, 1)
+    own, classes = faces.classes("sex")
+    pool, _ = others.classes("sex")
+    book = others.pool("test")
+    profile = Profile(name="study", strategy="adversarial", m=3, decoys="descriptors")
+    rule = BalancedRule(own=own, pool=pool, classes=len(classes))
+    form = lift(faces.features, profile=profile, codebook=book, decoys=book, chance=seeded("balanced"), rule=rule).form
+    offset = book.words[None] - form.origin[:, None]
+    inside = np.einsum("fwn,fmn->fwm", offset, form.basis)
+    distance = np.linalg.norm(offset - np.einsum("fwm,fmn->fwn", inside, form.basis), axis=2)
+    for row in range(12):
+        near = np.flatnonzero(distance[row] < 1e-5)
+        assert len(near) == 3 and (pool[near] != own[row]).all()
