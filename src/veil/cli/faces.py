@@ -7,6 +7,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from veil.cli import face_templates
 from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
 from veil.errors import InputError
 from veil.extract.faces import FACE_SPACE, describe_faces, load_face_network
@@ -23,7 +24,7 @@ DESCRIBE_EXAMPLES = """\
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add the group."""
-    group = commands.add_parser("faces", help="descriptors of faces", description="Descriptors of faces.")
+    group = commands.add_parser("faces", help="face templates", description="Descriptors of faces, and templates that verify.")
     actions = group.add_subparsers(title="actions", metavar="ACTION", required=True)
     parser = add_command(
         actions,
@@ -41,6 +42,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--least-px", type=at_least(0), default=0, help="refuse narrower faces (default %(default)s)")
     add_json(parser)
     parser.set_defaults(run=_describe)
+    face_templates.register(actions)
 
 
 def _describe(arguments: argparse.Namespace) -> int:

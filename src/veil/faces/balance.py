@@ -43,7 +43,7 @@ class BalancedRule:
         chosen = np.empty(draws.shape, dtype=np.int64)
         for at, row in enumerate(rows.tolist()):
             order = self._round(int(self.own[row]))
-            first = int(draws[at, 0] >> np.uint64(40)) % len(order)  # the low bits choose the word
+            first = int(draws[at, 0] & np.uint64(0xFFF)) % len(order)  # the high bits choose the word
             turns = np.array([order[(first + k) % len(order)] for k in range(draws.shape[1])])
             for k in np.unique(turns):
                 places = np.flatnonzero(turns == k)

@@ -8,14 +8,16 @@ from jaxtyping import Float, Float64, Int64
 from veil.kernels import refine
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
-# Pairs that are evaluated at a time, to bound memory.
-CHUNK = 2048
+# Numbers of the bases of the pairs that are evaluated at a time, to bound memory: a few copies of them are held.
+CHUNK_NUMBERS = 1 << 20
 
 
 def exact(left: Set, right: Set, rows: np.ndarray, columns: np.ndarray) -> Float64[np.ndarray, "pairs"]:
     """Float64 residual distances of the listed pairs, in chunks that bound memory."""
+    larger = max(1, *(0 if basis is None else basis.shape[1] for _, basis in (left, right)))
+    size = max(16, CHUNK_NUMBERS // (larger * left[0].shape[1]))
     parts = [
-        _chunk(left, right, rows[start : start + CHUNK], columns[start : start + CHUNK]) for start in range(0, len(rows), CHUNK)
+        _chunk(left, right, rows[start : start + size], columns[start : start + size]) for start in range(0, len(rows), size)
     ]
     return np.concatenate(parts) if parts else np.empty(0)
 

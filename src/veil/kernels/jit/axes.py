@@ -15,9 +15,11 @@ AXES = (24, 32, 48, 64)
 ENTRIES_MIN = 1 << 27
 # Features of the sample that decides: which look for their nearest, among how many, how many of these get bounds; and
 # descriptors that principal axes are taken from.
-OWNERS, OTHERS, BOUNDED, FITTED = 16, 8192, 512, 1024
+OWNERS, OTHERS, BOUNDED, FITTED = 16, 2048, 512, 1024
 # Costs of one pair relative to the full sweep: the solve of a sweep, writing and reading a bound.
 SOLVE, SCAN = 0.06, 0.05
+# Cost of projecting a feature, for each pair of its components and each axis, in multiplications of the sweep.
+PROJECTION = 150
 # Pruning must promise at least this share of the plain sweep's time.
 WORTH = 0.85
 # Features that are projected at a time: what is needed in between stays in the cache.
@@ -57,27 +59,35 @@ def projected(side: Prepared, axes: Float64[np.ndarray, "k dim"]) -> Prepared:
 
 
 def axes_worth_it(
-    a: Prepared, b: Prepared, shape: Shape, *, owners: str = "rows", ways: int = 2, entries: int | None = None
+    a: Prepared,
+    b: Prepared,
+    shape: Shape,
+    *,
+    owners: str = "rows",
+    ways: int = 2,
+    sizes: tuple[int, int] | None = None,
 ) -> Float64[np.ndarray, "k dim"] | None:
     """The axes by which a sample promises the least time, or None where the plain sweep is as fast.
 
     A few `owners` of one side look for their two nearest among many of the other; `ways` is 2 if all of both sides look.
-    `entries` are the Gram entries of the whole search, where the sets are parts of it.
+    `sizes` are those of the whole search, where the sets are parts of it.
     """
-    dim, entries = a.basis.shape[2], entries or len(a) * len(b) * shape.left * shape.right
+    dim, sizes = a.basis.shape[2], sizes or (len(a), len(b))
+    entries = sizes[0] * sizes[1] * shape.left * shape.right
     counts = [k for k in AXES if max(2 * (max(a.m, b.m) + 1), 8) <= k <= dim // 2]
     large = min(len(a), len(b)) > 1 and entries >= ENTRIES_MIN
     if not (large and counts and a.orthonormal and b.orthonormal):
         return None
-    sizes, axis = ((OWNERS, OTHERS), 1) if owners == "rows" else ((OTHERS, OWNERS), 0)
-    x, y = (_spread(side, count) for side, count in zip((a, b), sizes, strict=True))
+    samples, axis = ((OWNERS, OTHERS), 1) if owners == "rows" else ((OTHERS, OWNERS), 0)
+    x, y = (_spread(side, count) for side, count in zip((a, b), samples, strict=True))
     second = np.take(np.partition(_dense(x, y, shape), 1, axis=axis), [1], axis=axis)
-    x, y = (_spread(side, min(count, BOUNDED)) for side, count in zip((x, y), sizes, strict=True))
+    x, y = (_spread(side, min(count, BOUNDED)) for side, count in zip((x, y), samples, strict=True))
     axes = principal_axes(a, b, most=counts[-1])
     costs = []
+    prepared = PROJECTION * (sizes[0] * shape.left**2 + sizes[1] * shape.right**2) / (entries * dim)
     for k in counts:
         left = float((_dense(projected(x, axes[:k]), projected(y, axes[:k]), shape) <= second).mean())
-        costs.append(k / dim * (1 - SOLVE) + SOLVE + SCAN + ways * listed_cost(shape) * left)
+        costs.append(k / dim * (1 - SOLVE) + SOLVE + SCAN + ways * listed_cost(shape) * left + prepared * k)
     best = int(np.argmin(costs))
     return axes[: counts[best]] if costs[best] < WORTH else None
 
@@ -88,8 +98,8 @@ def _spread(side: Prepared, count: int) -> Prepared:
 
 
 def listed_cost(shape: Shape) -> float:
-    """A pair evaluated by itself, relative to the full sweep: every component comes from the second cache for it alone."""
-    return 1.2 + 3 * (shape.left + shape.right) / (shape.left * shape.right)
+    """A pair evaluated by itself, relative to the full sweep: every component is fetched for it alone."""
+    return 1 + 6 * (shape.left + shape.right) / (shape.left * shape.right)
 
 
 def _dense(x: Prepared, y: Prepared, shape: Shape) -> Float32[np.ndarray, "_ _"]:

@@ -73,10 +73,9 @@ def _axes(
 ) -> np.ndarray | None:
     some = np.unique(np.linspace(0, len(database[0]) - 1, SAMPLE).astype(np.int64))
     sample = double.prepare(_part(database, some), center, shape, kind)
-    entries = len(asked) * len(database[0]) * shape.left * shape.right
     if first:
-        return axes_worth_it(sample, asked, shape, owners="columns", ways=1, entries=entries)
-    return axes_worth_it(asked, sample, shape, ways=1, entries=entries)
+        return axes_worth_it(sample, asked, shape, owners="columns", ways=1, sizes=(len(database[0]), len(asked)))
+    return axes_worth_it(asked, sample, shape, ways=1, sizes=(len(asked), len(database[0])))
 
 
 def _evaluated(

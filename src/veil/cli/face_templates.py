@@ -1,0 +1,283 @@
+"""`veil faces create | enroll | verify | identify | revoke | renew | calibrate | list`: the life of face templates."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil import kernels
+from veil.cli.common import add_command, add_json, at_least, report, say, write_json
+from veil.errors import InputError
+from veil.evaluate.faces import best_threshold, error_rates
+from veil.extract.faces import describe_face, load_face_network
+from veil.faces.collection import Faces
+from veil.faces.template import Client, Setup, decoys_digest, scores
+from veil.files.client import home, load_secret
+from veil.files.face_store import FaceStore, Threshold
+from veil.files.faces import read_faces, read_pairs
+from veil.files.pictures import read_rgb
+from veil.privatize.profile import STRATEGIES
+
+# Faces narrower than this are not enrolled or verified.
+LEAST_PX = 60
+# What `verify` and `identify` return where nobody is accepted.
+EXIT_REJECTED = 3
+FACE_HELP = "a photograph of one face (needs veil[faces]), or descriptors (.npz, HDF5; see --name)"
+EXAMPLES = {
+    "create": "  veil faces create door.store --decoys others.npz --lifting hybrid --m 4\n",
+    "enroll": "  veil faces enroll door.store alice.jpg --person alice --purpose door --decoys others.npz\n"
+    "  veil faces enroll door.store lfw.npz --name Abel_Pacheco/Abel_Pacheco_0001.jpg --person abel --decoys others.npz\n",
+    "verify": "  veil faces verify door.store now.jpg --person alice --purpose door --decoys others.npz\n",
+    "identify": "  veil faces identify door.store now.jpg --purpose door --decoys others.npz --top 3\n",
+    "revoke": "  veil faces revoke door.store --person alice --purpose door\n",
+    "renew": "  veil faces renew door.store another.jpg --person alice --purpose door --decoys others.npz\n",
+    "calibrate": "  veil faces calibrate door.store lfw.npz --pairs lfw/pairs.csv --decoys others.npz\n"
+    "  veil faces calibrate door.store lfw.npz --pairs lfw/pairs.csv --decoys others.npz --far 0.01\n",
+    "list": "  veil faces list door.store --json -\n",
+}
+
+
+def register(actions: Any) -> None:
+    """Add the actions."""
+    parser = _action(
+        actions,
+        "create",
+        "an empty store",
+        "Say how its templates are made and compared; thresholds are fitted to that.",
+        _create,
+    )
+    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
+    parser.add_argument("--lifting", choices=STRATEGIES[:3], default="hybrid", help="default %(default)s")
+    parser.add_argument("--m", type=at_least(2), default=4, help="dimension (default %(default)s)")
+    parser.add_argument(
+        "--by", choices=("p2s", "s2s"), default="p2s", help="send probes raw but turned, or lifted (default p2s)"
+    )
+    parser.add_argument(
+        "--no-key", action="store_true", help="do not turn descriptors by a secret of the purpose: linkable, open to galleries"
+    )
+    _with_face(
+        _action(actions, "enroll", "store a person's template", "One template of a person and purpose is valid.", _enroll)
+    )
+    parser = _action(
+        actions,
+        "renew",
+        "replace a person's template",
+        "The old template is erased, and verifies nobody. Renew from another photograph: two templates of one photograph meet\n"
+        "in its descriptor, for whoever kept the old one.",
+        _enroll,
+    )
+    _with_face(parser)
+    parser.set_defaults(renew=True)
+    _with_face(
+        _action(
+            actions,
+            "verify",
+            "is this the person?",
+            "Compares a face with one template. Exit code 0 if accepted, 3 if not.",
+            _verify,
+        )
+    )
+    parser = _action(
+        actions,
+        "identify",
+        "who is this?",
+        "Compares a face with all templates of a purpose. Exit code 3 if none is near.",
+        _identify,
+    )
+    _with_face(parser, person=False)
+    parser.add_argument("--top", type=at_least(1), default=1, help="candidates to list (default %(default)s)")
+    parser = _action(actions, "revoke", "erase a person's template", "It verifies nobody from now on.", _revoke)
+    _with_person(parser)
+    parser = _action(
+        actions,
+        "calibrate",
+        "fit the threshold",
+        "On pairs of faces, by this store's lifting, m and distance: with the most right decisions, or the most accepts at a\n"
+        "given share of false ones. Nothing is verified before.",
+        _calibrate,
+    )
+    parser.add_argument("faces", type=Path, help="descriptors of the pairs' faces")
+    parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help="CSV, or LFW's pairs.txt")
+    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="those of the store")
+    parser.add_argument("--far", type=float, metavar="SHARE", help="false accepts at most, for example 0.001")
+    _action(actions, "list", "who is enrolled", "Revoked templates are listed, their numbers are gone.", _list)
+
+
+def _action(
+    actions: Any, name: str, summary: str, text: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = add_command(actions, name, summary, text, EXAMPLES[name])
+    parser.add_argument("store", type=Path, help="the store's file")
+    add_json(parser)
+    parser.set_defaults(run=run, renew=False)
+    return parser
+
+
+def _with_person(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--person", required=True, help="a pseudonym is enough")
+    parser.add_argument("--purpose", default="default", help="what the template is for (default %(default)s)")
+
+
+def _with_face(parser: argparse.ArgumentParser, *, person: bool = True) -> None:
+    parser.add_argument("face", type=Path, help=FACE_HELP)
+    parser.add_argument("--name", help="which face of a file of descriptors")
+    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="those of the store")
+    if person:
+        _with_person(parser)
+    else:
+        parser.add_argument("--purpose", default="default", help="what the templates are for (default %(default)s)")
+
+
+def _create(arguments: argparse.Namespace) -> int:
+    decoys = read_faces(arguments.decoys)
+    setup = Setup(
+        strategy=arguments.lifting,
+        m=arguments.m,
+        by=arguments.by,
+        space=decoys.space,
+        decoys=decoys_digest(decoys),
+        keyed=not arguments.no_key,
+    )
+    Client(setup=setup, decoys=decoys, secret=load_secret(home()))  # refuses what would not work later
+    FaceStore.create(arguments.store, setup)
+    write_json(arguments.json, {"lifting": setup.strategy, "m": setup.m, "by": setup.by, "keyed": setup.keyed})
+    report(arguments, arguments.store, "an empty store")
+    return 0
+
+
+def _enroll(arguments: argparse.Namespace) -> int:
+    store, client, vector = _prepared(arguments)
+    version = store.next_version(arguments.person, arguments.purpose)
+    template = client.template(vector, purpose=arguments.purpose, person=arguments.person, version=version)
+    store.enroll(arguments.person, arguments.purpose, version, template, renew=arguments.renew)
+    write_json(arguments.json, {"person": arguments.person, "purpose": arguments.purpose, "version": version})
+    done = "renewed" if arguments.renew else "enrolled"
+    say(arguments, f"{done} {arguments.person} for {arguments.purpose}: template {version}. An obfuscation without proof.")
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    store, client, vector = _prepared(arguments)
+    threshold = _threshold(store)
+    _, templates = store.templates(arguments.purpose, arguments.person)
+    if templates is None:
+        raise InputError(f"{arguments.person!r} has no valid template for {arguments.purpose!r}; enroll first")
+    score = float(scores(client.probe(vector, purpose=arguments.purpose), templates)[0])
+    accepted = score <= threshold.distance
+    write_json(arguments.json, {"accepted": accepted, "score": score, "threshold": threshold.distance})
+    say(arguments, f"{'accepted' if accepted else 'rejected'}: distance {score:.3f}, threshold {threshold.distance:.3f}")
+    return 0 if accepted else EXIT_REJECTED
+
+
+def _identify(arguments: argparse.Namespace) -> int:
+    store, client, vector = _prepared(arguments)
+    threshold = _threshold(store)
+    people, templates = store.templates(arguments.purpose)
+    if templates is None:
+        raise InputError(f"nobody has a valid template for {arguments.purpose!r}; enroll first")
+    probe = client.probe(vector, purpose=arguments.purpose)
+    found = kernels.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
+    best = [
+        {"person": people[row], "score": float(score), "accepted": bool(score <= threshold.distance)}
+        for row, score in zip(found.index[0].tolist(), found.distance[0].tolist(), strict=True)
+    ]
+    write_json(arguments.json, {"candidates": best, "templates": len(people), "threshold": threshold.distance})
+    for item in best:
+        say(arguments, f"{item['score']:.3f} {'accepted' if item['accepted'] else 'rejected'} {item['person']}")
+    return 0 if best[0]["accepted"] else EXIT_REJECTED
+
+
+def _revoke(arguments: argparse.Namespace) -> int:
+    FaceStore(arguments.store).revoke(arguments.person, arguments.purpose)
+    write_json(arguments.json, {"person": arguments.person, "purpose": arguments.purpose})
+    say(arguments, f"revoked the template of {arguments.person} for {arguments.purpose}; its numbers are erased")
+    return 0
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+    if arguments.far is not None and not 0 < arguments.far < 1:
+        raise InputError(f"--far must lie between 0 and 1, got {arguments.far:g}")
+    store = FaceStore(arguments.store)
+    faces, client = read_faces(arguments.faces), _client(store, arguments.decoys)
+    pairs = read_pairs(arguments.pairs, faces)
+    distance = np.array([_score(client, faces, a, b) for a, b in zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)])
+    limit = best_threshold(distance, pairs.same)
+    if arguments.far is not None:
+        accepts, _ = error_rates(distance, pairs.same)
+        steps = np.unique(distance)
+        allowed = np.flatnonzero(accepts[1:] <= arguments.far)
+        if not len(allowed):
+            raise InputError(f"no threshold keeps false accepts to {arguments.far:g} on these pairs; give more of them")
+        limit = float(steps[allowed[-1]])
+    threshold = Threshold(
+        distance=limit,
+        false_accepts=float((distance[~pairs.same] <= limit).mean()),
+        false_rejects=float((distance[pairs.same] > limit).mean()),
+        pairs=len(pairs),
+    )
+    store.calibrate(threshold)
+    write_json(arguments.json, threshold.__dict__)
+    say(
+        arguments,
+        f"threshold {limit:.3f}: {threshold.false_accepts:.2%} false accepts and {threshold.false_rejects:.2%} false rejects "
+        f"on {len(pairs)} pairs, on which it was fitted",
+    )
+    return 0
+
+
+def _score(client: Client, faces: Faces, enrolled: int, probe: int) -> float:
+    template = client.template(faces.vectors[enrolled], purpose="calibration", person=faces.names[enrolled], version=1)
+    return float(scores(client.probe(faces.vectors[probe], purpose="calibration"), template)[0])
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    store = FaceStore(arguments.store)
+    lines = store.enrolled()
+    setup, threshold = store.setup, store.threshold
+    write_json(
+        arguments.json,
+        {
+            "setup": {"lifting": setup.strategy, "m": setup.m, "by": setup.by, "keyed": setup.keyed},
+            "threshold": None if threshold is None else threshold.__dict__,
+            "templates": [line.__dict__ for line in lines],
+        },
+    )
+    fitted = "not calibrated" if threshold is None else f"threshold {threshold.distance:.3f}"
+    say(arguments, f"{setup.strategy} lifting, m = {setup.m}, {setup.by}, {'keyed' if setup.keyed else 'no key'}; {fitted}")
+    for line in lines:
+        say(arguments, f"{line.purpose:16} {line.person:24} {line.version:3d} {'valid' if line.valid else 'revoked'}")
+    return 0
+
+
+def _prepared(arguments: argparse.Namespace) -> tuple[FaceStore, Client, np.ndarray]:
+    store = FaceStore(arguments.store)
+    return store, _client(store, arguments.decoys), _vector(arguments.face, arguments.name, store.setup)
+
+
+def _client(store: FaceStore, decoys: Path) -> Client:
+    return Client(setup=store.setup, decoys=read_faces(decoys), secret=load_secret(home()))
+
+
+def _threshold(store: FaceStore) -> Threshold:
+    if store.threshold is None:
+        raise InputError(f"{store.path} has no threshold; fit one with: veil faces calibrate")
+    return store.threshold
+
+
+def _vector(path: Path, name: str | None, setup: Setup) -> np.ndarray:
+    """The one face of a photograph, or of a file of descriptors."""
+    if path.suffix.lower() not in (".npz", ".h5", ".hdf5"):
+        return describe_face(read_rgb(path), load_face_network(), only=True, least_px=LEAST_PX)
+    faces = read_faces(path)
+    if faces.space != setup.space:
+        raise InputError(f"{path} holds [{faces.space}], the store [{setup.space}]; describe both with one network")
+    if name is None and len(faces) > 1:
+        raise InputError(f"{path} holds {len(faces)} faces; say which with --name")
+    if name is not None and name not in faces.names:
+        raise InputError(f"{path} has no face {name!r}; the first is {faces.names[0]!r}")
+    row: np.ndarray = faces.vectors[faces.names.index(name) if name is not None else 0]
+    return row
