@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64
@@ -23,8 +22,6 @@ from veil.privatize.profile import Profile, Strategy
 from veil.privatize.subspace import lift
 from veil.space import Space
 
-ScoredBy = Literal["p2s", "s2s"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
@@ -36,7 +33,7 @@ class Setup:
 
     strategy: Strategy
     m: int
-    by: ScoredBy
+    by: str
     space: Space
     decoys: str
     keyed: bool = True
@@ -111,9 +108,7 @@ class Client:
     def _checked(self, vector: Float32[np.ndarray, "dim"]) -> Float32[np.ndarray, "dim"]:
         length = float(np.linalg.norm(vector.astype(np.float64)))
         if vector.shape != (self.setup.space.dim,) or not abs(length - 1) < 1e-3:
-            raise InputError(
-                f"a face is {self.setup.space.dim} numbers of unit length, got {vector.shape} of length {length:.3g}"
-            )
+            raise InputError(f"a face is {self.setup.space.dim} numbers of length 1, got {vector.shape} of length {length:.3g}")
         return vector
 
 

@@ -1,0 +1,126 @@
+"""`veil faces` and `veil evaluate faces` on planted people: the life of a template, exit codes, refusals, records."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowd import crowd, pairs_of
+from veil.cli import main
+from veil.files.face_store import FaceStore
+from veil.files.faces import write_faces
+
+DOCUMENTED = Path(__file__).parents[2] / "docs/reference/json.md"
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Descriptors of victims and decoys, pairs, and a client's own home."""
+    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
+    faces = crowd("victims", 20, 3)
+    write_faces(tmp_path / "faces.npz", faces)
+    write_faces(tmp_path / "others.npz", crowd("decoys", 80, 1))
+    pairs = pairs_of(faces, 40)
+    lines = [f"{faces.names[a]},{faces.names[b]},{int(c)}" for a, b, c in zip(pairs.left, pairs.right, pairs.same, strict=True)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["image_a,image_b,same", *lines]))
+    return tmp_path
+
+
+def face(number: int, picture: int) -> tuple[object, ...]:
+    return ("--name", f"victims{number:03d}/victims{number:03d}_{picture:04d}.jpg")
+
+
+@pytest.mark.parametrize("by", ["p2s", "s2s"])
+def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, faces = people / "door.store", people / "faces.npz"
+    decoys, who = ("--decoys", people / "others.npz"), ("--person", "alice", "--purpose", "door")
+    assert run("faces", "create", store, *decoys, "--by", by, "--m", 2, "--lifting", "random") == 0
+    assert run("faces", "enroll", store, faces, *face(3, 1), *who, *decoys) == 0
+    assert run("faces", "verify", store, faces, *face(3, 2), *who, *decoys) == 1
+    assert "veil faces calibrate" in capsys.readouterr().err
+    assert run("faces", "calibrate", store, faces, "--pairs", people / "pairs.csv", *decoys) == 0
+    assert run("faces", "verify", store, faces, *face(3, 2), *who, *decoys) == 0
+    assert run("faces", "verify", store, faces, *face(4, 2), *who, *decoys) == 3
+    assert run("faces", "verify", store, faces, *face(3, 2), "--person", "alice", "--purpose", "roof", *decoys) == 1
+    for number in range(5, 9):
+        named = ("--person", f"p{number}", "--purpose", "door")
+        assert run("faces", "enroll", store, faces, *face(number, 1), *named, *decoys) == 0
+    capsys.readouterr()
+    asked = ("--purpose", "door", *decoys, "--top", 2, "--json", "-")
+    assert run("faces", "identify", store, faces, *face(6, 2), *asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [item["accepted"] for item in found["candidates"]] == [True, False] and found["candidates"][0]["person"] == "p6"
+    assert run("faces", "identify", store, faces, *face(12, 2), *asked) == 3
+    assert run("faces", "enroll", store, faces, *face(3, 2), *who, *decoys) == 1
+    assert "renew the template" in capsys.readouterr().err
+    _, before = FaceStore(store).templates("door", "alice")
+    assert run("faces", "renew", store, faces, *face(3, 3), *who, *decoys) == 0
+    _, after = FaceStore(store).templates("door", "alice")
+    assert before is not None and after is not None and np.abs(before.origin - after.origin).max() > 1e-3
+    assert run("faces", "verify", store, faces, *face(3, 2), *who, *decoys) == 0
+    assert run("faces", "revoke", store, *who) == 0
+    assert run("faces", "verify", store, faces, *face(3, 2), *who, *decoys) == 1
+    capsys.readouterr()
+    assert run("faces", "list", store, "--json", "-") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [(item["person"], item["version"], item["valid"]) for item in listed["templates"]][:2] == [
+        ("alice", 1, False),
+        ("alice", 2, False),
+    ]
+    assert listed["threshold"]["pairs"] == 80 and listed["setup"]["by"] == by
+
+
+def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, faces, decoys = people / "door.store", people / "faces.npz", ("--decoys", people / "others.npz")
+    assert run("faces", "verify", store, faces, "--person", "a", *decoys) == 1
+    assert "veil faces create" in capsys.readouterr().err
+    assert run("faces", "create", store, *decoys) == 0
+    assert run("faces", "create", store, *decoys) == 1
+    wrong = replace(crowd("victims", 4, 1), names=("a", "b", "c", "d"), labels={})
+    write_faces(people / "wrong.npz", wrong)
+    for arguments, match in (
+        ((faces, "--person", "a", *decoys), "say which with --name"),
+        ((faces, "--name", "nobody", "--person", "a", *decoys), "has no face 'nobody'"),
+        ((faces, *face(1, 1), "--person", "a", "--decoys", people / "wrong.npz"), "not the decoys"),
+        ((people / "none.npz", "--person", "a", *decoys), "none.npz"),
+    ):
+        assert run("faces", "enroll", store, *arguments) == 1
+        assert match in capsys.readouterr().err
+    assert FaceStore(store).enrolled() == []
+    assert run("faces", "calibrate", store, faces, "--pairs", people / "pairs.csv", *decoys, "--far", 2) == 1
+    assert "between 0 and 1" in capsys.readouterr().err
+    assert run("faces", "calibrate", store, faces, "--pairs", people / "pairs.csv", *decoys, "--far", 0.1) == 0
+    threshold = FaceStore(store).threshold
+    assert threshold is not None and threshold.false_accepts <= 0.1
+    other = people / "other.store"
+    assert run("faces", "create", other, "--decoys", people / "wrong.npz") == 1
+    assert "too few" in capsys.readouterr().err and not other.exists()
+
+
+def test_verification_is_studied(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure, record = people / "f.png", people / "v.json"
+    given = (people / "faces.npz", "--pairs", people / "pairs.csv", "--decoys", people / "others.npz")
+    options = ("--m", 2, 4, "--lifting", "hybrid", "--folds", 5, "--figure", figure, "--json", record)
+    assert run("evaluate", "faces", *given, *options) == 0
+    found = json.loads(record.read_text())
+    assert [(row["lifting"], row["m"], row["distance"]) for row in found["rows"]] == [
+        ("raw", 0, "point"),
+        *[("hybrid", m, by) for m in (2, 4) for by in ("p2s", "s2s")],
+    ]
+    names = set(
+        re.findall(r'[`"]([a-z0-9_]+)[`"]', DOCUMENTED.read_text().split("## veil evaluate faces")[1].split("\n## ")[0])
+    )
+    assert {*found, *found["rows"][0]} <= names
+    printed = capsys.readouterr().out
+    assert f"{100 * found['rows'][0]['accuracy']:.1f}%" in printed and figure.stat().st_size > 10_000
+    assert run("evaluate", "faces", *given[:3], "--decoys", people / "faces.npz") == 1
+    assert "decoy is one of the faces" in capsys.readouterr().err

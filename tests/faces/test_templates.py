@@ -1,0 +1,114 @@
+"""Templates and probes: memoized, turned by purpose, near for one person and far for others; what links them is measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from crowd import SPACE, crowd
+
+from veil import kernels
+from veil.chance import Secret, Secure
+from veil.errors import InputError, RangeError, SpaceError
+from veil.evaluate.faces import equal_error
+from veil.faces.template import Client, Setup, decoys_digest, rotation, scores
+from veil.forms import Subspaces
+
+DECOYS = crowd("decoys", 120, 1)
+VICTIMS = crowd("victims", 25, 2)
+
+
+def client(by: str = "p2s", *, keyed: bool = True, secret: bytes = b"s" * 32, strategy: str = "hybrid") -> Client:
+    setup = Setup(strategy=strategy, m=4, by=by, space=SPACE, decoys=decoys_digest(DECOYS), keyed=keyed)  # type: ignore[arg-type]
+    return Client(setup=setup, decoys=DECOYS, secret=Secret(secret))
+
+
+def enrolled(who: Client, row: int, purpose: str = "door", version: int = 1) -> Subspaces:
+    return who.template(VICTIMS.vectors[row], purpose=purpose, person=str(row // 2), version=version)
+
+
+def test_a_rotation_is_orthogonal_and_its_keys_own() -> None:
+    turn = rotation(Secure(b"k" * 32), 64)
+    np.testing.assert_allclose(turn @ turn.T, np.eye(64), atol=1e-12)
+    np.testing.assert_array_equal(turn, rotation(Secure(b"k" * 32), 64))
+    assert np.abs(rotation(Secure(b"l" * 32), 64) - turn).max() > 0.3
+
+
+def test_an_enrollment_is_memoized_and_a_renewal_is_another() -> None:
+    """D15: the same enrollment gives the same template; versions, purposes and secrets give others."""
+    first = enrolled(client(), 0)
+    np.testing.assert_array_equal(enrolled(client(), 0).origin, first.origin)
+    others = [enrolled(client(), 0, version=2), enrolled(client(), 0, "vault"), enrolled(client(secret=b"t" * 32), 0)]
+    for other in others:
+        assert np.abs(other.origin - first.origin).max() > 1e-3
+
+
+@pytest.mark.parametrize(("by", "most"), [("p2s", 0.05), ("s2s", 0.25)])
+@pytest.mark.parametrize("keyed", [True, False])
+def test_the_person_is_near_and_others_are_not(by: str, most: float, keyed: bool) -> None:
+    """Planted people: another picture of the person scores below everyone else's in nearly all cases."""
+    who = client(by, keyed=keyed)
+    same, other = [], []
+    for row in range(0, 50, 2):
+        template = enrolled(who, row)
+        same.append(scores(who.probe(VICTIMS.vectors[row + 1], purpose="door"), template)[0])
+        other.append(scores(who.probe(VICTIMS.vectors[(row + 3) % 50], purpose="door"), template)[0])
+    assert equal_error(np.array(same + other), np.repeat([True, False], 25)) < most
+
+
+def test_only_the_key_unlinks_templates_of_two_purposes() -> None:
+    """Oracle: the equal error of linking a person's templates of two purposes, made from two pictures. With keys it is that of
+    chance; without, one template finds the other (broken twin)."""
+    errors = {}
+    for keyed in (True, False):
+        who = client(keyed=keyed, strategy="random")
+        same: list[float] = []
+        other: list[float] = []
+        for row in range(0, 50, 2):
+            template = enrolled(who, row)
+            for kind, at in ((same, row + 1), (other, (row + 3) % 50)):
+                second = enrolled(who, at, "vault")
+                kind.append(float(scores((second.origin, second.basis), template)[0]))
+        errors[keyed] = equal_error(np.array(same + other), np.repeat([True, False], 25))
+    assert errors[False] < 0.2 and 0.25 < errors[True] < 0.75
+
+
+def test_a_gallery_finds_unkeyed_templates_and_not_keyed_ones() -> None:
+    """The nearest raw descriptor of each person's other picture: right without a key, at chance with it."""
+    found = {}
+    for keyed in (True, False):
+        hits = 0
+        for row in range(0, 50, 2):
+            template = enrolled(client(keyed=keyed), row)
+            distance = kernels.distances((VICTIMS.vectors[1::2], None), (template.origin, template.basis))[:, 0]
+            hits += int(np.argmin(distance)) == row // 2
+        found[keyed] = hits / 25
+    assert found[False] > 0.9 and found[True] < 0.2
+
+
+def test_two_templates_of_one_descriptor_meet_in_it() -> None:
+    """Why a renewal needs another photograph: the two subspaces meet exactly in the descriptor (D15)."""
+    who = client(keyed=False, strategy="random")
+    first, second, another = enrolled(who, 0), enrolled(who, 0, version=2), enrolled(who, 1, version=2)
+    assert scores((second.origin, second.basis), first)[0] < 1e-6
+    assert scores((another.origin, another.basis), first)[0] > 0.05
+
+
+def test_bad_setups_and_faces_are_refused() -> None:
+    with pytest.raises(RangeError, match="p2s or s2s"):
+        client("euclid")
+    with pytest.raises(RangeError, match="m must be"):
+        replace(client().setup, m=64)
+    with pytest.raises(InputError, match="not the decoys"):
+        replace(client(), decoys=crowd("others", 120, 1))
+    with pytest.raises(SpaceError, match="one network"):
+        replace(client(), decoys=replace(DECOYS, space=replace(SPACE, descriptor="another")))
+    few = DECOYS.take(np.arange(10))
+    with pytest.raises(InputError, match="too few"):
+        Client(setup=replace(client().setup, decoys=decoys_digest(few)), decoys=few, secret=Secret(b"s" * 32))
+    with pytest.raises(InputError, match="one of the decoys"):
+        client().template(DECOYS.vectors[0], purpose="door", person="x", version=1)
+    for vector in (2 * VICTIMS.vectors[0], np.full(64, np.nan, dtype=np.float32)):
+        with pytest.raises(InputError, match="length 1"):
+            client().probe(vector, purpose="door")
