@@ -57,6 +57,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=int, nargs="+", default=[1000, 6000])
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 4, 8, 16])
+    parser.add_argument("--distances", choices=("s2s", "p2s"), nargs="+", default=["s2s", "p2s"])
     parser.add_argument("--seconds", type=float, default=4.0, help="for each line of the table")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as records")
@@ -70,7 +71,7 @@ def main() -> int:
     records, red = [], 0
     with threadpool_limits(arguments.threads):
         for count in arguments.features:
-            for name in ("s2s", "p2s"):
+            for name in arguments.distances:
                 for m in arguments.dims:
                     record = _line(name, m, count, pools, arguments.seconds, arguments.threads)
                     records.append(record)
@@ -180,8 +181,8 @@ def _draw(path: Path, records: list[dict[str, object]], threads: int) -> None:
         panel.set_xticks(range(len(rows)), [str(r["m"]) for r in rows])
         panel.set_xlabel("m")
         panel.set_title(f"{names[str(name)]}\n{count} x {count}", fontsize=9)
-        panel.set_ylim(0, None)
         panel.grid(axis="y", linewidth=0.3)
+    panels[0, 0].set_ylim(bottom=0)  # of all, as they share it
     panels[0, 0].set_ylabel(f"% of the speed of the matrix\nproduct alone, {threads} thread(s)")
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="lower center", ncols=4, fontsize=8, frameon=False)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
