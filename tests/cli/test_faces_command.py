@@ -39,7 +39,7 @@ def face(number: int, picture: int) -> tuple[object, ...]:
     return ("--name", f"victims{number:03d}/victims{number:03d}_{picture:04d}.jpg")
 
 
-@pytest.mark.parametrize("by", ["p2s", "s2s"])
+@pytest.mark.parametrize("by", ["parallel", "p2s", "s2s"])
 def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, faces = people / "door.store", people / "faces.npz"
     decoys, who = ("--decoys", people / "others.npz"), ("--person", "alice", "--purpose", "door")
@@ -56,10 +56,14 @@ def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFix
         assert run("faces", "enroll", store, faces, *face(number, 1), *named, *decoys) == 0
     capsys.readouterr()
     asked = ("--purpose", "door", *decoys, "--top", 2, "--json", "-")
-    assert run("faces", "identify", store, faces, *face(6, 2), *asked) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [item["accepted"] for item in found["candidates"]] == [True, False] and found["candidates"][0]["person"] == "p6"
-    assert run("faces", "identify", store, faces, *face(12, 2), *asked) == 3
+    if by == "parallel":
+        assert run("faces", "identify", store, faces, *face(6, 2), *asked) == 1
+        assert "create a store --by p2s" in capsys.readouterr().err
+    else:
+        assert run("faces", "identify", store, faces, *face(6, 2), *asked) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert [item["accepted"] for item in found["candidates"]] == [True, False] and found["candidates"][0]["person"] == "p6"
+        assert run("faces", "identify", store, faces, *face(12, 2), *asked) == 3
     assert run("faces", "enroll", store, faces, *face(3, 2), *who, *decoys) == 1
     assert "renew the template" in capsys.readouterr().err
     _, before = FaceStore(store).templates("door", "alice")

@@ -39,12 +39,15 @@ def test_lifting_hides_what_decoys_share_and_random_directions_hide_nothing() ->
     features, shaped, unrelated = planted()
     rows = attribute_study(features, {"shaped": shaped, "unrelated": unrelated}, seed=0, dimensions=(2, 16))
     seen, null = by_form(rows, "shaped"), by_form(rows, "unrelated")
-    assert len(rows) == 2 * (1 + 3 * 2)
+    assert len(rows) == 2 * (1 + 5 * 2)
     raw = seen["raw", 0]
     assert raw.accuracy > 0.9 and raw.low > raw.chance
     assert seen["random", 16].accuracy > raw.accuracy - 0.05
     assert seen["adversarial", 16].accuracy < seen["adversarial", 2].accuracy < raw.accuracy - 0.05
     assert seen["adversarial", 16].accuracy < seen["hybrid", 16].accuracy + 0.05
+    # Decoys of the other class only: the vote turns over, which tells an attacker as much who knows it.
+    assert seen["hybrid+, others only", 16].accuracy < 0.4
+    assert abs(seen["hybrid+", 16].accuracy - 0.5) < 0.5 - seen["hybrid+, others only", 16].accuracy
     for row in rows:
         assert row.low <= row.accuracy <= row.high and row.victims == 240
     # Null: what has nothing to do with the descriptor is inferred as often as by tossing a coin.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from crowd import crowd
 
+from crowd import crowd
 from veil.chance import seeded
 from veil.errors import InputError, RangeError
 from veil.faces.balance import BalancedRule
@@ -18,24 +18,28 @@ def draws(count: int, decoys: int) -> np.ndarray:
     return generator("draws").integers(0, 2**64, size=(count, decoys), dtype=np.uint64)
 
 
+@pytest.mark.parametrize("others_only", [False, True])
 @pytest.mark.parametrize("decoys", [1, 2, 3, 6, 7])
-def test_decoys_are_other_peoples_and_even(decoys: int) -> None:
-    """Oracle: counting. Four classes, of which each feature's own gives none and the others equally many, or one more."""
+def test_classes_are_even(decoys: int, others_only: bool) -> None:
+    """Oracle: counting. Of four classes, the face itself counted, none is there more often than another by more than one; as in
+    the paper the own class gives no decoy, and the others equally many, or one more."""
     random = generator(f"balance {decoys}")
     own, pool = random.integers(0, 4, 50), random.integers(0, 4, 300)
-    rule = BalancedRule(own=own, pool=pool, classes=4)
+    rule = BalancedRule(own=own, pool=pool, classes=4, others_only=others_only)
     chosen = rule(np.arange(50), draws(50, decoys), np.arange(10, 290))
     assert ((chosen >= 10) & (chosen < 290)).all()
     for row, line in enumerate(chosen):
         counts = np.bincount(pool[line], minlength=4)
-        others = np.delete(counts, own[row])
-        assert counts[own[row]] == 0 and others.max() - others.min() <= 1 and len(set(line.tolist())) == decoys
+        counts[own[row]] += not others_only
+        even = np.delete(counts, own[row]) if others_only else counts
+        assert even.max() - even.min() <= 1 and len(set(line.tolist())) == decoys
+        assert not others_only or counts[own[row]] == 0
     first = np.array([pool[line[0]] for line in chosen[own == 0]])
     assert len(set(first.tolist())) == 3, "a round starts with any class"
 
 
 def test_a_quota_is_kept() -> None:
-    rule = BalancedRule(own=np.zeros(9, dtype=np.int64), pool=np.arange(60) % 3, classes=3, quota=(5, 2, 1))
+    rule = BalancedRule(own=np.zeros(9, dtype=np.int64), pool=np.arange(60) % 3, classes=3, quota=(5, 2, 1), others_only=True)
     chosen = rule(np.arange(9), draws(9, 6), np.arange(60))
     assert (np.sort(chosen % 3, axis=1) == [1, 1, 1, 1, 2, 2]).all()
 
@@ -58,7 +62,7 @@ def test_it_lifts() -> None:
     pool, _ = others.classes("sex")
     book = others.pool("test")
     profile = Profile(name="study", strategy="adversarial", m=3, decoys="descriptors")
-    rule = BalancedRule(own=own, pool=pool, classes=len(classes))
+    rule = BalancedRule(own=own, pool=pool, classes=len(classes), others_only=True)
     form = lift(faces.features, profile=profile, codebook=book, decoys=book, chance=seeded("balanced"), rule=rule).form
     offset = book.words[None] - form.origin[:, None]
     inside = np.einsum("fwn,fmn->fwm", offset, form.basis)

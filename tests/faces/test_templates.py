@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from crowd import SPACE, crowd
 
+from crowd import SPACE, crowd
 from veil import kernels
 from veil.chance import Secret, Secure
 from veil.errors import InputError, RangeError, SpaceError
@@ -57,6 +57,19 @@ def test_the_person_is_near_and_others_are_not(by: str, most: float, keyed: bool
     assert equal_error(np.array(same + other), np.repeat([True, False], 25)) < most
 
 
+def test_a_parallel_probe_is_as_near_as_the_descriptor_and_shows_less() -> None:
+    """Oracle: the point's own distance (docs/theory/faces.md, Eq. 2). What lies along the template's directions is missing."""
+    who, point = client("parallel"), client("p2s")
+    for row in range(0, 20, 2):
+        template = enrolled(who, row)
+        probe = who.probe(VICTIMS.vectors[row + 1], purpose="door", template=template)
+        expected = scores(point.probe(VICTIMS.vectors[row + 1], purpose="door"), template)
+        assert scores(probe, template) == pytest.approx(expected, abs=1e-6)
+        assert np.abs(template.basis[0] @ probe[0][0]).max() < 1e-6
+    with pytest.raises(InputError, match="fits one template"):
+        who.probe(VICTIMS.vectors[0], purpose="door")
+
+
 def test_only_the_key_unlinks_templates_of_two_purposes() -> None:
     """Oracle: the equal error of linking a person's templates of two purposes, made from two pictures. With keys it is that of
     chance; without, one template finds the other (broken twin)."""
@@ -96,7 +109,7 @@ def test_two_templates_of_one_descriptor_meet_in_it() -> None:
 
 
 def test_bad_setups_and_faces_are_refused() -> None:
-    with pytest.raises(RangeError, match="p2s or s2s"):
+    with pytest.raises(RangeError, match="parallel, p2s, s2s"):
         client("euclid")
     with pytest.raises(RangeError, match="m must be"):
         replace(client().setup, m=64)

@@ -14,12 +14,14 @@ from veil.cli.common import add_command, add_json, at_least, picture, progress, 
 from veil.errors import InputError
 from veil.evaluate.attributes import DIMENSIONS, AttributeRow, attribute_study
 from veil.extract.faces import FACE_SPACE, describe_faces, load_face_network
-from veil.faces.collection import as_features
+from veil.faces.collection import Faces
+from veil.files.faces import read_faces
 from veil.files.pictures import read_rgb
 from veil.report.attributes import draw_attributes
 
 EXAMPLES = """\
   veil evaluate attributes fairface/images --labels fairface/labels.csv --attributes gender race --json attributes.json
+  veil evaluate attributes fairface.npz --attributes gender race --figure attributes.png
 """
 
 
@@ -34,9 +36,9 @@ def register(protocols: Any) -> None:
         "Only to measure how well a method protects people.",
         EXAMPLES,
     )
-    parser.add_argument("folder", type=Path, help="photographs of one face each")
+    parser.add_argument("folder", type=Path, help="photographs of one face each, or descriptors with labels (.npz, HDF5)")
     parser.add_argument(
-        "--labels", type=Path, required=True, metavar="FILE", help="CSV with a column `file` and the attributes"
+        "--labels", type=Path, metavar="FILE", help="of photographs: CSV with a column `file` and the attributes"
     )
     parser.add_argument("--attributes", nargs="+", required=True, metavar="NAME", help="columns of it")
     parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
@@ -48,23 +50,15 @@ def register(protocols: Any) -> None:
 
 
 def _attributes(arguments: argparse.Namespace) -> int:
-    people = _people(arguments.labels, arguments.attributes)
-    network = load_face_network()
-    pictures = (read_rgb(arguments.folder / person["file"]) for person in progress(people, "describing faces"))
-    vectors, refused = describe_faces(pictures, network)
-    described = [person for row, person in enumerate(people) if row not in refused]
-    if not described:
-        raise InputError(f"no face was found in the photographs of {arguments.folder}; give photographs of faces")
-    say(arguments, f"{len(described)} of {len(people)} photographs have a face that the detector finds")
-    labels = {name: [person[name] for person in described] for name in arguments.attributes}
-    rows = attribute_study(
-        as_features(vectors, FACE_SPACE), labels, seed=arguments.seed, dimensions=arguments.m, neighbors=arguments.neighbors
-    )
+    faces, total = _faces(arguments)
+    say(arguments, f"{len(faces)} of {total} photographs have a face that the detector finds")
+    labels = {name: faces.label(name) for name in arguments.attributes}
+    rows = attribute_study(faces.features, labels, seed=arguments.seed, dimensions=arguments.m, neighbors=arguments.neighbors)
     write_json(
         arguments.json,
         {
-            "photographs": len(people),
-            "faces": len(described),
+            "photographs": total,
+            "faces": len(faces),
             "rows": [asdict(row) | {"accuracy": row.accuracy} for row in rows],
         },
     )
@@ -74,6 +68,24 @@ def _attributes(arguments: argparse.Namespace) -> int:
         draw_attributes(arguments.figure, rows)
         report(arguments, arguments.figure, "the figure")
     return 0
+
+
+def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
+    """Faces with their labels, and of how many photographs."""
+    if arguments.folder.suffix.lower() in (".npz", ".h5", ".hdf5"):
+        faces = read_faces(arguments.folder)
+        return faces, len(faces)
+    if arguments.labels is None:
+        raise InputError("photographs need --labels; descriptors with labels come from: veil faces describe --labels")
+    people = _people(arguments.labels, arguments.attributes)
+    pictures = (read_rgb(arguments.folder / person["file"]) for person in progress(people, "describing faces"))
+    vectors, refused = describe_faces(pictures, load_face_network())
+    described = [person for row, person in enumerate(people) if row not in refused]
+    if not described:
+        raise InputError(f"no face was found in the photographs of {arguments.folder}; give photographs of faces")
+    labels = {name: tuple(person[name] for person in described) for name in arguments.attributes}
+    names = tuple(person["file"] for person in described)
+    return Faces(vectors=vectors, names=names, space=FACE_SPACE, labels=labels), len(people)
 
 
 def _people(path: Path, attributes: Sequence[str]) -> list[dict[str, str]]:
@@ -92,9 +104,9 @@ def _people(path: Path, attributes: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _print(rows: Sequence[AttributeRow]) -> None:
-    print(f"{'attribute':12} {'lifting':14} {'m':>3} {'accuracy':>8}  95 % interval   chance  victims")
+    print(f"{'attribute':12} {'lifting':20} {'m':>3} {'accuracy':>8}  95 % interval   chance  victims")
     for row in rows:
         print(
-            f"{row.attribute:12} {row.form:14} {row.m or '':>3} {100 * row.accuracy:7.1f}%  {100 * row.low:5.1f} to "
+            f"{row.attribute:12} {row.form:20} {row.m or '':>3} {100 * row.accuracy:7.1f}%  {100 * row.low:5.1f} to "
             f"{100 * row.high:5.1f}%  {100 * row.chance:5.1f}%  {row.victims:7d}"
         )

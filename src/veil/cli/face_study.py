@@ -9,6 +9,7 @@ from typing import Any
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, report, say, write_json
 from veil.evaluate.faces import DIMENSIONS, FALSE_REJECTS, LIFTINGS, VerificationRow, verification_study
+from veil.evaluate.histories import history_study
 from veil.files.faces import identities, read_faces, read_pairs
 from veil.report.faces import draw_verification
 
@@ -17,10 +18,13 @@ EXAMPLES = """\
   veil evaluate faces lfw.npz --pairs lfw/pairs.csv --decoys others.npz --figure verification.png
   veil evaluate faces arcface.h5 --pairs pairs.txt --decoys arcface-others.h5 --m 2 4 8 16 511 --json faces.json
 """
+HISTORY_EXAMPLES = """\
+  veil evaluate histories lfw.npz --decoys others.npz --lifting random hybrid --m 2 4 16
+"""
 
 
 def register(protocols: Any) -> None:
-    """Add the protocol."""
+    """Add both protocols."""
     parser = add_command(
         protocols,
         "faces",
@@ -40,6 +44,47 @@ def register(protocols: Any) -> None:
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies and error curves (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_faces)
+    _register_histories(protocols)
+
+
+def _register_histories(protocols: Any) -> None:
+    parser = add_command(
+        protocols,
+        "histories",
+        "what a server learns that keeps a person's probes (Dusmanu et al. 2021, Sec. 5)",
+        "From 2, 3 and 5 probes of each person the point nearest to all of them: how far it is from the person's mean\n"
+        "descriptor, and how often a gallery names the person. Probes are lifted afresh, or along the directions of the\n"
+        "enrolled template. People need seven pictures.",
+        HISTORY_EXAMPLES,
+    )
+    parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
+    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
+    parser.add_argument("--m", type=at_least(2), nargs="+", default=[4], help="dimensions (default 4)")
+    parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=["hybrid"], help="default hybrid")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting (default %(default)s)")
+    add_json(parser)
+    parser.set_defaults(run=_histories)
+
+
+def _histories(arguments: argparse.Namespace) -> int:
+    faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
+    rows = [
+        row
+        for lifting in arguments.lifting
+        for m in arguments.m
+        for row in history_study(faces, decoys, m=m, lifting=lifting, seed=arguments.seed)
+    ]
+    write_json(arguments.json, {"rows": [row.__dict__ for row in rows]})
+    if str(arguments.json) != "-":
+        print(f"{'probes are':12} {'lifting':12} {'m':>3} {'probes':>6} {'distance':>9} {'in a gallery':>12} {'EER':>7}")
+        for row in rows:
+            off = "" if row.distance is None else f"{row.distance:.3f}"
+            print(
+                f"{row.mode:12} {row.lifting:12} {row.m:3d} {row.probes:6d} {off:>9} {100 * row.identified:11.1f}%"
+                f" {100 * row.equal_error:6.1f}%"
+            )
+        print(f"{rows[0].people} people; distance of the estimate from the mean of the person's descriptors")
+    return 0
 
 
 def _faces(arguments: argparse.Namespace) -> int:

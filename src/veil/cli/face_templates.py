@@ -15,7 +15,7 @@ from veil.errors import InputError
 from veil.evaluate.faces import best_threshold, error_rates
 from veil.extract.faces import describe_face, load_face_network
 from veil.faces.collection import Faces
-from veil.faces.template import Client, Setup, decoys_digest, scores
+from veil.faces.template import WAYS, Client, Setup, decoys_digest, scores
 from veil.files.client import home, load_secret
 from veil.files.face_store import FaceStore, Threshold
 from veil.files.faces import read_faces, read_pairs
@@ -28,7 +28,8 @@ LEAST_PX = 60
 EXIT_REJECTED = 3
 FACE_HELP = "a photograph of one face (needs veil[faces]), or descriptors (.npz, HDF5; see --name)"
 EXAMPLES = {
-    "create": "  veil faces create door.store --decoys others.npz --lifting hybrid --m 4\n",
+    "create": "  veil faces create door.store --decoys others.npz --lifting hybrid --m 4\n"
+    "  veil faces create hall.store --decoys others.npz --by p2s        to identify as well\n",
     "enroll": "  veil faces enroll door.store alice.jpg --person alice --purpose door --decoys others.npz\n"
     "  veil faces enroll door.store lfw.npz --name Abel_Pacheco/Abel_Pacheco_0001.jpg --person abel --decoys others.npz\n",
     "verify": "  veil faces verify door.store now.jpg --person alice --purpose door --decoys others.npz\n",
@@ -54,7 +55,11 @@ def register(actions: Any) -> None:
     parser.add_argument("--lifting", choices=STRATEGIES[:3], default="hybrid", help="default %(default)s")
     parser.add_argument("--m", type=at_least(2), default=4, help="dimension (default %(default)s)")
     parser.add_argument(
-        "--by", choices=("p2s", "s2s"), default="p2s", help="send probes raw but turned, or lifted (default p2s)"
+        "--by",
+        choices=WAYS,
+        default="parallel",
+        help="probes are lifted along their template's directions (default), turned only (p2s), or lifted afresh (s2s); "
+        "the first cannot identify",
     )
     parser.add_argument(
         "--no-key", action="store_true", help="do not turn descriptors by a secret of the purpose: linkable, open to galleries"
@@ -166,7 +171,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     _, templates = store.templates(arguments.purpose, arguments.person)
     if templates is None:
         raise InputError(f"{arguments.person!r} has no valid template for {arguments.purpose!r}; enroll first")
-    score = float(scores(client.probe(vector, purpose=arguments.purpose), templates)[0])
+    score = float(scores(client.probe(vector, purpose=arguments.purpose, template=templates), templates)[0])
     accepted = score <= threshold.distance
     write_json(arguments.json, {"accepted": accepted, "score": score, "threshold": threshold.distance})
     say(arguments, f"{'accepted' if accepted else 'rejected'}: distance {score:.3f}, threshold {threshold.distance:.3f}")
@@ -175,6 +180,8 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 def _identify(arguments: argparse.Namespace) -> int:
     store, client, vector = _prepared(arguments)
+    if store.setup.by == "parallel":
+        raise InputError(f"{arguments.store} compares along one template's directions; to identify, create a store --by p2s")
     threshold = _threshold(store)
     people, templates = store.templates(arguments.purpose)
     if templates is None:
@@ -231,7 +238,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
 
 def _score(client: Client, faces: Faces, enrolled: int, probe: int) -> float:
     template = client.template(faces.vectors[enrolled], purpose="calibration", person=faces.names[enrolled], version=1)
-    return float(scores(client.probe(faces.vectors[probe], purpose="calibration"), template)[0])
+    return float(scores(client.probe(faces.vectors[probe], purpose="calibration", template=template), template)[0])
 
 
 def _list(arguments: argparse.Namespace) -> int:

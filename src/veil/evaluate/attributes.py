@@ -16,14 +16,17 @@ from veil.audit.intervals import share_interval
 from veil.chance import seeded
 from veil.codebook import Codebook, Provenance
 from veil.errors import InputError, RangeError
+from veil.faces.balance import BalancedRule
 from veil.features import Features
 from veil.forms import Form
 from veil.privatize.profile import Profile, Strategy
 from veil.privatize.public import publish
-from veil.privatize.subspace import lift
+from veil.privatize.subspace import DecoyRule, lift, uniform_rule
 
 DIMENSIONS = (2, 4, 8, 16)
 LIFTINGS: tuple[Strategy, ...] = ("random", "hybrid", "adversarial")
+# Hybrid lifting with balanced decoys: every class alike, or as [D21] samples them, other classes than one's own only.
+BALANCED = {"hybrid+": False, "hybrid+, others only": True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +81,13 @@ def attribute_study(
     liftings: Sequence[Strategy] = LIFTINGS,
     neighbors: int = NEIGHBORS,
     decoy_share: float = 0.2,
+    balanced: bool = True,
 ) -> list[AttributeRow]:
     """Accuracy of the attack for each attribute, from raw descriptors and from each lifting at each m.
 
     `features` holds one descriptor a person, `attributes` a label of each. Decoys are descriptors of the pool's people, drawn
-    without regard to labels. Raises InputError if labels are missing.
+    without regard to labels; `balanced` adds hybrid lifting with decoys that balance the attribute (hybrid+ of [D21] Sec. 4.3,
+    in two readings). Raises InputError if labels are missing, or a class has too few decoys.
     """
     for name, labels in attributes.items():
         if len(labels) != len(features):
@@ -92,12 +97,13 @@ def attribute_study(
     victims = features.take(parts.victims)
     forms: list[tuple[str, int, Form]] = [("raw", 0, publish(victims))]
     pool = _pool(features.take(parts.decoys))
-    for strategy in liftings:
-        for m in dimensions:
-            profile = Profile(name="study", strategy=strategy, m=m, decoys="descriptors")
-            chance = seeded(f"attributes {strategy} {m} {seed}")
-            lifted = lift(victims, profile=profile, codebook=pool, decoys=pool, chance=chance)
-            forms.append((strategy, m, lifted.form))
+
+    def lifted(strategy: Strategy, m: int, rule: DecoyRule) -> Form:
+        profile = Profile(name="study", strategy=strategy, m=m, decoys="descriptors")
+        chance = seeded(f"attributes {strategy} {m} {seed}")
+        return lift(victims, profile=profile, codebook=pool, decoys=pool, chance=chance, rule=rule).form
+
+    forms += [(strategy, m, lifted(strategy, m, uniform_rule)) for strategy in liftings for m in dimensions]
     found = []
     for name, labels in attributes.items():
         classes, numbers = np.unique(np.asarray(labels), return_inverse=True)
@@ -108,7 +114,17 @@ def attribute_study(
             space=public.space,
         )
         truth = numbers[parts.victims]
-        found += [_row(name, form, label, m, known, truth, neighbors) for label, m, form in forms]
+        tried = list(forms)
+        if balanced and len(classes) > 1:
+            for label, others_only in BALANCED.items():
+                rule = BalancedRule(
+                    own=truth.astype(np.int64),
+                    pool=numbers[parts.decoys].astype(np.int64),
+                    classes=len(classes),
+                    others_only=others_only,
+                )
+                tried += [(label, m, lifted("hybrid", m, rule)) for m in dimensions]
+        found += [_row(name, form, label, m, known, truth, neighbors) for label, m, form in tried]
     return found
 
 

@@ -1,6 +1,8 @@
-"""Attribute-balanced decoys, `hybrid+` of Dusmanu et al. 2021, Sec. 4.3: people of other classes than one's own (traps D19).
+"""Attribute-balanced decoys, `hybrid+` of Dusmanu et al. 2021, Sec. 4.3 (traps D19).
 
-The labels are used on the client and never leave it; that a subspace was balanced shows in what it hides.
+Every class is as often in a subspace as any other, the face itself counted. [D21] samples other classes only; a vote among
+neighbors then turns over, and tells an attacker who knows this as much as before (`veil evaluate attributes`, "others only").
+The labels are used on the client and never leave it.
 """
 
 from __future__ import annotations
@@ -17,16 +19,18 @@ from veil.errors import InputError, RangeError
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BalancedRule:
-    """A decoy rule (`veil.privatize.subspace.DecoyRule`): decoys in turn from every other class, starting with a random one.
+    """A decoy rule (`veil.privatize.subspace.DecoyRule`): decoys from all classes in turn, each round in random rotation.
 
-    `own` is the class of each feature, `pool` of each word, both numbers below `classes`. `quota` says how many decoys of a
-    round each class gives (one, if not given); one's own class never gives any. The paper says neither.
+    `own` is the class of each feature, `pool` of each word, both numbers below `classes`. In the first round the face stands
+    for its own class, and in all of them with `others_only`, as [D21] has it. `quota` says how many decoys of a round each
+    class gives (one, if not given).
     """
 
     own: Int64[np.ndarray, "_"]
     pool: Int64[np.ndarray, "_"]
     classes: int
     quota: Sequence[int] | None = None
+    others_only: bool = False
 
     def __post_init__(self) -> None:
         if self.quota is not None and (len(self.quota) != self.classes or min(self.quota) < 0 or sum(self.quota) < 1):
@@ -42,9 +46,7 @@ class BalancedRule:
         words = [available[self.pool[available] == k] for k in range(self.classes)]
         chosen = np.empty(draws.shape, dtype=np.int64)
         for at, row in enumerate(rows.tolist()):
-            order = self._round(int(self.own[row]))
-            first = int(draws[at, 0] & np.uint64(0xFFF)) % len(order)  # the high bits choose the word
-            turns = np.array([order[(first + k) % len(order)] for k in range(draws.shape[1])])
+            turns = np.array(self._turns(int(self.own[row]), draws[at]))
             for k in np.unique(turns):
                 places = np.flatnonzero(turns == k)
                 if len(words[k]) < len(places):
@@ -52,9 +54,14 @@ class BalancedRule:
                 chosen[at, places] = words[k][distinct_below(draws[at : at + 1, places], len(words[k]))[0]]
         return chosen
 
-    def _round(self, own: int) -> list[int]:
-        quota = self.quota or [1] * self.classes
-        order = [k for k in range(self.classes) if k != own for _ in range(quota[k])]
-        if not order:
-            raise InputError("the quota leaves no class for decoys but one's own")
-        return order
+    def _turns(self, own: int, draws: UInt64[np.ndarray, "decoys"]) -> list[int]:
+        """The class of each decoy. The low bits of the draws rotate the rounds, the high bits choose words."""
+        quota, turns = self.quota or [1] * self.classes, list[int]()
+        while len(turns) < len(draws):
+            without = own if self.others_only or not turns else -1
+            order = [k for k in range(self.classes) if k != without for _ in range(quota[k])]
+            if not order:
+                raise InputError("the quota leaves no class for decoys but one's own")
+            first = int(draws[len(turns)] & np.uint64(0xFFF)) % len(order)
+            turns += order[first:] + order[:first]
+        return turns[: len(draws)]

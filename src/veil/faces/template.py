@@ -17,10 +17,13 @@ from veil.chance import Secret, Secure, fresh, gaussian
 from veil.errors import InputError, RangeError, SpaceError
 from veil.faces.collection import Faces, as_features
 from veil.features import unit_length
-from veil.forms import Subspaces
+from veil.forms import Subspaces, canonical
 from veil.privatize.profile import Profile, Strategy
 from veil.privatize.subspace import lift
 from veil.space import Space
+
+# How a probe is sent: lifted along its template's directions, turned only, or lifted afresh.
+WAYS = ("parallel", "p2s", "s2s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +42,8 @@ class Setup:
     keyed: bool = True
 
     def __post_init__(self) -> None:
-        if self.by not in ("p2s", "s2s"):
-            raise RangeError(f"templates are compared by p2s or s2s, got {self.by!r}")
+        if self.by not in WAYS:
+            raise RangeError(f"templates are compared by {', '.join(WAYS)}, got {self.by!r}")
         if not 1 <= self.m < self.space.dim:
             raise RangeError(f"m must be between 1 and {self.space.dim - 1}, got {self.m!r}")
         self.profile  # noqa: B018  refuses strategies that do not fit
@@ -81,15 +84,24 @@ class Client:
         key = _key(self.secret, "template", purpose, person, str(version))
         return self._lifted(vector, purpose, side=0, chance=key)
 
-    def probe(self, vector: Float32[np.ndarray, "dim"], *, purpose: str) -> kernels.Set:
-        """What is compared with templates: the turned descriptor (p2s), or a lift among the other half of the decoys (s2s).
+    def probe(self, vector: Float32[np.ndarray, "dim"], *, purpose: str, template: Subspaces | None = None) -> kernels.Set:
+        """What is compared with templates: the turned descriptor (p2s), a lift among the other half of the decoys (s2s), or the
+        subspace through it along the directions of the `template` that it is claimed to fit (parallel).
 
-        A lifted probe is drawn afresh, so a history of probes closes in on the person's descriptor.
+        Lifts drawn afresh close in on a person's descriptor one by one; parallel ones leave everything along the template's
+        directions unknown, and are as far from it as the descriptor itself (docs/theory/faces.md, Eq. 2).
+        Raises InputError if a parallel probe has no template, or several.
         """
         if self.setup.by == "p2s":
             return self._turned(self._checked(vector)[None], purpose), None
-        form = self._lifted(vector, purpose, side=1, chance=fresh())
-        return form.origin, form.basis
+        if self.setup.by == "s2s":
+            form = self._lifted(vector, purpose, side=1, chance=fresh())
+            return form.origin, form.basis
+        if template is None or len(template) != 1:
+            raise InputError("a parallel probe fits one template; compare with many by p2s or s2s")
+        turned = self._turned(self._checked(vector)[None], purpose).astype(np.float64)
+        origin, basis = canonical(turned, template.basis.astype(np.float64))
+        return origin.astype(np.float32), basis.astype(np.float32)
 
     def _lifted(self, vector: Float32[np.ndarray, "dim"], purpose: str, *, side: int, chance: Secure) -> Subspaces:
         pool = self.decoys.take(np.arange(side, len(self.decoys), 2))

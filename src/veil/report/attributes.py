@@ -8,7 +8,13 @@ from pathlib import Path
 from veil.evaluate.attributes import AttributeRow
 from veil.files.atomic import replacing
 
-_COLORS = {"random": "#E69F00", "hybrid": "#0072B2", "adversarial": "#009E73"}
+_COLORS = {
+    "random": "#E69F00",
+    "hybrid": "#0072B2",
+    "adversarial": "#009E73",
+    "hybrid+": "#CC79A7",
+    "hybrid+, others only": "#D55E00",
+}
 
 
 def draw_attributes(path: Path, rows: Sequence[AttributeRow]) -> None:
