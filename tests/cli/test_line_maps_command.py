@@ -28,6 +28,9 @@ def work(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("lines")
     with pytest.MonkeyPatch.context() as patch, lund_door() as example:
         patch.setenv("VEIL_HOME", str(folder / "home"))
+        (folder / "home").mkdir()
+        # A secret of its own each time would make other lines, name messages otherwise, and leave out another photograph below.
+        (folder / "home" / "secret").write_bytes(b"line maps".ljust(32, b"."))
         (folder / "photos").mkdir()
         for name in NAMES:
             shutil.copy(example.folder / f"DSC_00{name}.jpg", folder / "photos")
