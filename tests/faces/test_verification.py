@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from crowd import SPACE, crowd, pairs_of
 
+from crowd import SPACE, crowd, pairs_of
 from veil.errors import InputError, RangeError, SpaceError
 from veil.evaluate.faces import (
     VerificationRow,
