@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,7 @@ from veil.errors import InputError
 from veil.evaluate.attributes import DIMENSIONS, AttributeRow, attribute_study
 from veil.extract.faces import FACE_SPACE, describe_faces, load_face_network
 from veil.faces.collection import Faces
-from veil.files.faces import read_faces
+from veil.files.faces import read_faces, read_labels
 from veil.files.pictures import read_rgb
 from veil.report.attributes import draw_attributes
 
@@ -77,7 +76,7 @@ def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
         return faces, len(faces)
     if arguments.labels is None:
         raise InputError("photographs need --labels; descriptors with labels come from: veil faces describe --labels")
-    people = _people(arguments.labels, arguments.attributes)
+    people = read_labels(arguments.labels, arguments.attributes)
     pictures = (read_rgb(arguments.folder / person["file"]) for person in progress(people, "describing faces"))
     vectors, refused = describe_faces(pictures, load_face_network())
     described = [person for row, person in enumerate(people) if row not in refused]
@@ -86,21 +85,6 @@ def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
     labels = {name: tuple(person[name] for person in described) for name in arguments.attributes}
     names = tuple(person["file"] for person in described)
     return Faces(vectors=vectors, names=names, space=FACE_SPACE, labels=labels), len(people)
-
-
-def _people(path: Path, attributes: Sequence[str]) -> list[dict[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            people = list(csv.DictReader(file))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} is no table of labels ({error})") from None
-    columns = set(people[0]) if people else set()
-    missing = [name for name in ("file", *attributes) if name not in columns]
-    if missing:
-        raise InputError(f"{path} has no column {missing[0]!r}; it has {', '.join(sorted(map(str, columns))) or 'no rows'}")
-    return people
 
 
 def _print(rows: Sequence[AttributeRow]) -> None:

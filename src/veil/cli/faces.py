@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from veil.cli.common import add_command, add_json, at_least, progress, report, s
 from veil.errors import InputError
 from veil.extract.faces import FACE_SPACE, describe_faces, load_face_network
 from veil.faces.collection import Faces
-from veil.files.faces import write_faces
+from veil.files.faces import read_labels, write_faces
 from veil.files.pictures import named_pictures, read_rgb
 
 DESCRIBE_EXAMPLES = """\
@@ -47,7 +46,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 def _describe(arguments: argparse.Namespace) -> int:
     pictures = named_pictures(arguments.photographs)
-    table = _table(arguments.labels) if arguments.labels else {}
+    table = {row.pop("file"): row for row in read_labels(arguments.labels)} if arguments.labels else {}
     network = load_face_network()
     shown = (read_rgb(path) for _, path in progress(pictures, "describing"))
     vectors, refused = describe_faces(shown, network, only=arguments.only, least_px=arguments.least_px)
@@ -65,17 +64,6 @@ def _describe(arguments: argparse.Namespace) -> int:
     say(arguments, f"{len(names)} of {len(pictures)} photographs have a face that can be used")
     report(arguments, arguments.out, "the descriptors")
     return 0
-
-
-def _table(path: Path) -> dict[str, dict[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} is no table of labels ({error})") from None
-    if not rows or "file" not in rows[0]:
-        raise InputError(f"{path} needs a column `file` with the names of photographs, and at least one row")
-    return {row["file"]: {name: value for name, value in row.items() if name and name != "file"} for row in rows}
 
 
 def _labels(names: Sequence[str], table: dict[str, dict[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Int64
 
 from veil.attacks.attributes import NEIGHBORS, Labelled, infer
 from veil.audit.intervals import share_interval
 from veil.chance import seeded
-from veil.codebook import Codebook, Provenance
 from veil.errors import InputError, RangeError
 from veil.faces.balance import BalancedRule
+from veil.faces.collection import pool_of
 from veil.features import Features
 from veil.forms import Form
 from veil.privatize.profile import Profile, Strategy
@@ -96,7 +96,7 @@ def attribute_study(
     public = publish(features)
     victims = features.take(parts.victims)
     forms: list[tuple[str, int, Form]] = [("raw", 0, publish(victims))]
-    pool = _pool(features.take(parts.decoys))
+    pool = pool_of(public.vectors[parts.decoys], public.space, source="study", license="none")
 
     def lifted(strategy: Strategy, m: int, rule: DecoyRule) -> Form:
         profile = Profile(name="study", strategy=strategy, m=m, decoys="descriptors")
@@ -142,19 +142,4 @@ def _row(
         low=low,
         high=high,
         chance=float((truth == known.majority).mean()),
-    )
-
-
-def _pool(people: Features) -> Codebook:
-    """Descriptors of people who are neither victims nor known to the attacker, as decoys."""
-    vectors: Float32[np.ndarray, "_ _"] = publish(people).vectors
-    return Codebook(
-        kind="descriptors",
-        descriptor=people.space.descriptor,
-        normalization=people.space.normalization,
-        stored=vectors,
-        slices=1,
-        pca=None,
-        dither_steps=0.0,
-        provenance=Provenance(source="study", license="none", image_count=len(people), descriptor_count=len(people)),
     )

@@ -77,16 +77,7 @@ class Faces:
 
     def pool(self, source: str) -> Codebook:
         """As a pool of real descriptors, for decoys."""
-        return Codebook(
-            kind="descriptors",
-            descriptor=self.space.descriptor,
-            normalization=self.space.normalization,
-            stored=self.vectors,
-            slices=1,
-            pca=None,
-            dither_steps=0.0,
-            provenance=Provenance(source=source, license="", image_count=len(self), descriptor_count=len(self)),
-        )
+        return pool_of(self.vectors, self.space, source=source, license="")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,6 +92,20 @@ class FacePairs:
 
     def __len__(self) -> int:
         return len(self.left)
+
+
+def pool_of(vectors: Float32[np.ndarray, "faces dim"], space: Space, *, source: str, license: str) -> Codebook:
+    """Real descriptors as a pool of decoys, in one sub-database."""
+    return Codebook(
+        kind="descriptors",
+        descriptor=space.descriptor,
+        normalization=space.normalization,
+        stored=vectors,
+        slices=1,
+        pca=None,
+        dither_steps=0.0,
+        provenance=Provenance(source=source, license=license, image_count=len(vectors), descriptor_count=len(vectors)),
+    )
 
 
 def as_features(vectors: Float32[np.ndarray, "faces dim"], space: Space) -> Features:

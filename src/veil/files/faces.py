@@ -7,7 +7,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import h5py
@@ -138,6 +138,22 @@ def _lfw(path: Path, text: str) -> list[tuple[str, str, bool, int]]:
         except ValueError as error:
             raise FileFormatError(f"{path} is no list of pairs: {error} (line {number + 1})") from None
     return found
+
+
+def read_labels(path: Path, labels: Sequence[str] = ()) -> list[dict[str, str]]:
+    """The rows of a CSV with a column `file` and one for each label. Raises InputError if it is none, or lacks a column."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            people = list(csv.DictReader(file))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} is no table of labels ({error})") from None
+    columns = set(people[0]) if people else set()
+    missing = [name for name in ("file", *labels) if name not in columns]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]!r}; it has {', '.join(sorted(map(str, columns))) or 'no rows'}")
+    return people
 
 
 def identities(faces: Faces) -> Faces:

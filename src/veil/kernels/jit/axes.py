@@ -6,9 +6,8 @@ import numpy as np
 from jaxtyping import Float32, Float64
 
 from veil.kernels.jit.double import Prepared
-from veil.kernels.jit.pack import pack_left, pack_right
 from veil.kernels.jit.shape import Shape
-from veil.kernels.jit.sweep import dense
+from veil.kernels.jit.sweep import dense, packed
 
 # Axes that are tried, and Gram entries below which trying is not worth its time.
 AXES = (24, 32, 48, 64)
@@ -103,5 +102,4 @@ def listed_cost(shape: Shape) -> float:
 
 
 def _dense(x: Prepared, y: Prepared, shape: Shape) -> Float32[np.ndarray, "_ _"]:
-    panels = pack_left(x.components, x.squares, shape), pack_right(y.components, y.squares, shape)
-    return dense(*panels, shape, REACH * float(x.squares.max() + y.squares.max()))
+    return dense(*packed(x, y, shape), shape, REACH * float(x.squares.max() + y.squares.max()))
