@@ -54,6 +54,15 @@ def test_lifting_hides_what_decoys_share_and_random_directions_hide_nothing() ->
     assert all(abs(row.accuracy - 0.5) < 5 * 0.5 / np.sqrt(240) for row in null.values())
 
 
+def test_a_pool_that_cannot_balance_leaves_the_balanced_rows_out() -> None:
+    """One person of a class among the decoys at most: no row of hybrid+ at m = 8, and the other rows are there."""
+    features, shaped, _ = planted(60)
+    rare = ["rare" if k < 3 else "common" for k in range(60)]
+    rows = attribute_study(features, {"rare": rare, "shaped": shaped}, seed=0, dimensions=(8,))
+    assert {row.form for row in rows if row.attribute == "rare"} == {"raw", "random", "hybrid", "adversarial"}
+    assert {"hybrid+", "hybrid+, others only"} <= {row.form for row in rows if row.attribute == "shaped"}
+
+
 def test_nobody_is_in_two_parts() -> None:
     parts = parted(101, decoy_share=0.2, seed=3)
     together = np.concatenate([parts.decoys, parts.attacker, parts.victims])

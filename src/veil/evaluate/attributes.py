@@ -87,7 +87,7 @@ def attribute_study(
 
     `features` holds one descriptor a person, `attributes` a label of each. Decoys are descriptors of the pool's people, drawn
     without regard to labels; `balanced` adds hybrid lifting with decoys that balance the attribute (hybrid+ of [D21] Sec. 4.3,
-    in two readings). Raises InputError if labels are missing, or a class has too few decoys.
+    in two readings) where the pool has m / 2 people of every class. Raises InputError if labels are missing.
     """
     for name, labels in attributes.items():
         if len(labels) != len(features):
@@ -115,15 +115,13 @@ def attribute_study(
         )
         truth = numbers[parts.victims]
         tried = list(forms)
+        pooled = numbers[parts.decoys].astype(np.int64)
+        fewest = int(np.bincount(pooled, minlength=len(classes)).min())
         if balanced and len(classes) > 1:
             for label, others_only in BALANCED.items():
-                rule = BalancedRule(
-                    own=truth.astype(np.int64),
-                    pool=numbers[parts.decoys].astype(np.int64),
-                    classes=len(classes),
-                    others_only=others_only,
-                )
-                tried += [(label, m, lifted("hybrid", m, rule)) for m in dimensions]
+                own = truth.astype(np.int64)
+                rule = BalancedRule(own=own, pool=pooled, classes=len(classes), others_only=others_only)
+                tried += [(label, m, lifted("hybrid", m, rule)) for m in dimensions if m // 2 <= fewest]
         found += [_row(name, form, label, m, known, truth, neighbors) for label, m, form in tried]
     return found
 
