@@ -154,7 +154,7 @@ def _set(random: np.random.Generator, side: list[np.ndarray], count: int, m: int
     directions = np.concatenate([decoys - inside[:, None], random.normal(size=(count, m - m // 2, inside.shape[1]))], axis=1)
     basis = np.swapaxes(np.linalg.qr(np.swapaxes(directions, 1, 2))[0], 1, 2)
     origin = inside - np.einsum("fm,fmn->fn", np.einsum("fmn,fn->fm", basis, inside), basis)
-    return origin.astype(np.float32), basis.astype(np.float32)
+    return origin.astype(np.float32), np.ascontiguousarray(basis, dtype=np.float32)
 
 
 def _draw(path: Path, records: list[dict[str, object]], threads: int) -> None:
