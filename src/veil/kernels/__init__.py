@@ -94,7 +94,7 @@ def _engine(backend: Backend, both: serve.Compared) -> serve.Engine | None:
 
 def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> Float64[np.ndarray, "_ _"]:
     """All distances. What single precision does not know to about 1e-6 is re-evaluated in float64 (traps D4): pairs nearer
-    than 0.1 and, but for "numpy", pairs that nearly share a direction. `threads` serve "cpu"."""
+    than 0.1, and pairs that nearly share a direction. `threads` serve "cpu"."""
     _check(left, right)
     backend = _resolved(backend, left, right)
     if 0 in (len(left[0]), len(right[0])):
@@ -104,7 +104,7 @@ def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int 
     if backend in ("cpu", "gpu"):
         both = serve.compared(left, right, plain.center(left, right))
         return serve.matrix(both, threads, _engine(backend, both))
-    squared = _squares(left, right, backend).astype(np.float64)
+    squared = _squares(left, right, backend, serve.DENSE_REACH).astype(np.float64)
     result = np.sqrt(squared)
     rows, columns = np.nonzero(squared < SQUARE_TRUSTED)
     result[rows, columns] = exact(left, right, rows, columns)
@@ -175,15 +175,15 @@ def _some(side: Set, part: slice) -> Set:
     return side[0][part], None if side[1] is None else side[1][part]
 
 
-def _squares(left: Set, right: Set, backend: Backend) -> np.ndarray:
-    """All squared distances of a strip, in the backend's own precision."""
+def _squares(left: Set, right: Set, backend: Backend, reach: float = np.inf) -> np.ndarray:
+    """All squared distances of a strip, in the backend's own precision; "numpy" has 0 beyond `reach` (`plain.tiles`)."""
     if backend == "reference":
         return _reference(left, right) ** 2
     if backend == "gpu":
         both = serve.compared(left, right, plain.center(left, right))
         return serve.matrix(both, 1, _engine(backend, both)) ** 2
     squared = np.empty((len(left[0]), len(right[0])), dtype=np.float32)
-    for row, column, tile in plain.tiles(left, right, plain.center(left, right)):
+    for row, column, tile in plain.tiles(left, right, plain.center(left, right), reach=reach):
         squared[row : row + tile.shape[0], column : column + tile.shape[1]] = tile
     return squared
 

@@ -56,8 +56,13 @@ def pack(
     return Side(planes=packed, squared=(moved**2).sum(axis=1).astype(np.float32))
 
 
-def squared_tiles(left: Side, right: Side) -> Iterator[tuple[int, int, Float32[np.ndarray, "rows columns"]]]:
-    """Yield (row, column, squared distances) tiles that cover all pairs, row blocks outermost."""
+def squared_tiles(
+    left: Side, right: Side, reach: float = np.inf
+) -> Iterator[tuple[int, int, Float32[np.ndarray, "rows columns"]]]:
+    """Yield (row, column, squared distances) tiles that cover all pairs, row blocks outermost.
+
+    Pairs whose nearest points lie farther out than `reach` (squared, about) nearly share a direction: they hold 0.
+    """
     rows, columns = _tile_shape(left, right)
     for row in range(0, len(left), rows):
         a = left.planes[:, row : row + rows]
@@ -68,7 +73,7 @@ def squared_tiles(left: Side, right: Side) -> Iterator[tuple[int, int, Float32[n
             )
             base = left.squared[row : row + rows, None] + right.squared[None, column : column + columns]
             base -= 2 * gram[0, :, 0]
-            yield row, column, _eliminate(gram, base)
+            yield row, column, _eliminate(gram, base, reach)
 
 
 def _tile_shape(left: Side, right: Side) -> tuple[int, int]:
@@ -77,7 +82,9 @@ def _tile_shape(left: Side, right: Side) -> tuple[int, int]:
     return max(32, min(len(left), side)), columns
 
 
-def _eliminate(gram: Float32[np.ndarray, "a rows b columns"], squared: Float32[np.ndarray, "rows columns"]) -> np.ndarray:
+def _eliminate(
+    gram: Float32[np.ndarray, "a rows b columns"], squared: Float32[np.ndarray, "rows columns"], reach: float
+) -> np.ndarray:
     """|r|^2 minus what both subspaces take of it.
 
     Eliminating E from the normal equations leaves dist^2 = |d0|^2 + |e0|^2 - 2 d0.e0 - |v|^2 - w^T N^-1 w with
@@ -98,14 +105,18 @@ def _eliminate(gram: Float32[np.ndarray, "a rows b columns"], squared: Float32[n
     w = [ui + sum(cij * vj for cij, vj in zip(ci, v, strict=True)) for ui, ci in zip(u, c, strict=True)]
     n = [[_row_product(c[i], c[j], diagonal=i == j) for j in range(i + 1)] for i in range(m)]
     # Forward half of L D L^T, elementwise over the tile: q = sum of y_k^2 / p_k.
+    far = np.zeros_like(squared)
     for k in range(m):
         inverse = 1 / np.maximum(n[k][k], PIVOT_FLOOR)
         squared -= w[k] * w[k] * inverse
+        if np.isfinite(reach):
+            far += (w[k] * inverse) ** 2
         for i in range(k + 1, m):
             factor = n[i][k] * inverse
             w[i] -= factor * w[k]
             for j in range(k + 1, i + 1):
                 n[i][j] -= factor * n[j][k]
+    squared[far > reach] = 0
     return np.maximum(squared, 0, out=squared)
 
 

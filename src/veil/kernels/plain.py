@@ -13,8 +13,11 @@ from veil.kernels.pairs import exact
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 
 
-def tiles(left: Set, right: Set, middle: np.ndarray, by_pairs: bool = False):  # type: ignore[no-untyped-def]
-    """Squared-distance tiles from the cheapest formulation: planes, complement or LAPACK (traps D5)."""
+def tiles(left: Set, right: Set, middle: np.ndarray, by_pairs: bool = False, reach: float = np.inf):  # type: ignore[no-untyped-def]
+    """Squared-distance tiles from the cheapest formulation: planes, complement or LAPACK (traps D5).
+
+    Of planes, pairs that reach farther than `reach` times the largest |d0|^2 + |e0|^2 hold 0 (Eq. 13).
+    """
     if by_pairs:
         return _pairwise_tiles(left, right)
     m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
@@ -23,15 +26,16 @@ def tiles(left: Set, right: Set, middle: np.ndarray, by_pairs: bool = False):  #
         return _complement_tiles(left, right)
     if min(m, n) > cpu.PLANE_M_MAX:
         return _pairwise_tiles(left, right)
-    return _plane_tiles(left, right, middle)
+    return _plane_tiles(left, right, middle, reach)
 
 
-def _plane_tiles(left: Set, right: Set, middle: np.ndarray):  # type: ignore[no-untyped-def]
+def _plane_tiles(left: Set, right: Set, middle: np.ndarray, reach: float):  # type: ignore[no-untyped-def]
     a, b = cpu.pack(*left, middle), cpu.pack(*right, middle)
+    reach *= float(a.squared.max() + b.squared.max())
     if a.m <= b.m:
-        yield from cpu.squared_tiles(a, b)
+        yield from cpu.squared_tiles(a, b, reach)
     else:  # the side of smaller dimension is the one left after elimination
-        for row, column, tile in cpu.squared_tiles(b, a):
+        for row, column, tile in cpu.squared_tiles(b, a, reach):
             yield column, row, tile.T
 
 
