@@ -83,6 +83,24 @@ def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFix
     assert listed["threshold"]["pairs"] == 80 and listed["setup"]["by"] == by
 
 
+def test_decoys_are_balanced_and_labels_stay_at_home(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, faces, decoys = people / "club.store", people / "faces.npz", ("--decoys", people / "others.npz")
+    assert run("faces", "create", store, *decoys, "--balance", "age") == 1
+    assert "no label 'age'" in capsys.readouterr().err and not store.exists()
+    assert run("faces", "create", store, *decoys, "--balance", "sex", "--no-center", "--json", people / "c.json") == 0
+    found = json.loads((people / "c.json").read_text())
+    assert (found["balance"], found["centered"]) == ("sex", False)
+    assert run("faces", "enroll", store, faces, *face(3, 1), "--person", "p", "--label", "x", *decoys) == 1
+    assert "they have a, b" in capsys.readouterr().err
+    assert run("faces", "enroll", store, faces, *face(3, 1), "--person", "p", "--label", "a", *decoys) == 0
+    assert run("faces", "enroll", store, faces, *face(4, 1), "--person", "q", *decoys) == 0
+    assert len(FaceStore(store).enrolled()) == 2
+    plain = people / "plain.store"
+    assert run("faces", "create", plain, *decoys) == 0
+    assert run("faces", "enroll", plain, faces, *face(3, 1), "--person", "p", "--label", "a", *decoys) == 1
+    assert "balances no label" in capsys.readouterr().err
+
+
 def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, faces, decoys = people / "door.store", people / "faces.npz", ("--decoys", people / "others.npz")
     assert run("faces", "verify", store, faces, "--person", "a", *decoys) == 1
@@ -113,12 +131,13 @@ def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixtur
 def test_verification_is_studied(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figure, record = people / "f.png", people / "v.json"
     given = (people / "faces.npz", "--pairs", people / "pairs.csv", "--decoys", people / "others.npz")
-    options = ("--m", 2, 4, "--lifting", "hybrid", "--folds", 5, "--figure", figure, "--json", record)
+    options = ("--m", 2, 4, "--lifting", "hybrid", "--balance", "sex", "--folds", 5, "--figure", figure, "--json", record)
     assert run("evaluate", "faces", *given, *options) == 0
     found = json.loads(record.read_text())
     assert [(row["lifting"], row["m"], row["distance"]) for row in found["rows"]] == [
         ("raw", 0, "point"),
-        *[("hybrid", m, by) for m in (2, 4) for by in ("p2s", "s2s")],
+        ("raw, centered", 0, "point"),
+        *[(name, m, by) for name in ("hybrid", "hybrid+") for m in (2, 4) for by in ("p2s", "s2s")],
     ]
     names = set(
         re.findall(r'[`"]([a-z0-9_]+)[`"]', DOCUMENTED.read_text().split("## veil evaluate faces")[1].split("\n## ")[0])

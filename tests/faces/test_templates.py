@@ -12,7 +12,9 @@ from veil import kernels
 from veil.chance import Secret, Secure
 from veil.errors import InputError, RangeError, SpaceError
 from veil.evaluate.faces import equal_error
+from veil.faces.collection import centered
 from veil.faces.template import Client, Setup, decoys_digest, rotation, scores
+from veil.features import unit_length
 from veil.forms import Subspaces
 
 DECOYS = crowd("decoys", 120, 1)
@@ -106,6 +108,51 @@ def test_two_templates_of_one_descriptor_meet_in_it() -> None:
     first, second, another = enrolled(who, 0), enrolled(who, 0, version=2), enrolled(who, 1, version=2)
     assert scores((second.origin, second.basis), first)[0] < 1e-6
     assert scores((another.origin, another.basis), first)[0] > 0.05
+
+
+def test_centered_templates_are_those_of_centered_faces() -> None:
+    """Oracle: a client of faces that were centered before; and a point of a template is the centered descriptor."""
+    setup = replace(client(keyed=False).setup, centered=True)
+    who = Client(setup=setup, decoys=DECOYS, secret=Secret(b"s" * 32))
+    form = who.template(VICTIMS.vectors[0], purpose="door", person="a", version=1)
+    point = unit_length(VICTIMS.vectors[:1] - DECOYS.vectors.astype(np.float64).mean(axis=0))
+    assert kernels.distances((point, None), (form.origin, form.basis))[0, 0] < 1e-6
+    plain = Client(setup=replace(setup, centered=False), decoys=DECOYS, secret=Secret(b"s" * 32))
+    other = plain.template(VICTIMS.vectors[0], purpose="door", person="a", version=1)
+    assert kernels.distances((VICTIMS.vectors[:1], None), (other.origin, other.basis))[0, 0] < 1e-6
+    with pytest.raises(InputError, match="mean of the others"):
+        centered(np.ones((2, 4), dtype=np.float32) / 2, np.full(4, 0.5))
+
+
+def balanced() -> Client:
+    digest = decoys_digest(DECOYS, "sex")
+    setup = Setup(strategy="adversarial", m=3, by="p2s", space=SPACE, decoys=digest, keyed=False, centered=False, balance="sex")
+    return Client(setup=setup, decoys=DECOYS, secret=Secret(b"s" * 32))
+
+
+def test_balanced_templates_hold_both_classes() -> None:
+    """Of three decoys and the face two are of either sex, with the label told or voted; a wrong one is followed."""
+    for row in range(0, 10, 2):
+        own = VICTIMS.label("sex")[row]
+        other = "b" if own == "a" else "a"
+        for label, expected in ((None, other), (own, other), (other, own)):
+            form = balanced().template(VICTIMS.vectors[row], purpose="door", person="x", version=1, label=label)
+            inside = np.flatnonzero(kernels.distances((DECOYS.vectors, None), (form.origin, form.basis))[:, 0] < 1e-5)
+            found = [DECOYS.label("sex")[k] for k in inside]
+            assert len(found) == 3 and found.count(expected) == 2
+    with pytest.raises(InputError, match="no sex 'c'; they have a, b"):
+        balanced().template(VICTIMS.vectors[0], purpose="door", person="x", version=1, label="c")
+
+
+def test_what_cannot_be_balanced_is_refused_at_once() -> None:
+    with pytest.raises(RangeError, match="no decoys to balance"):
+        replace(balanced().setup, strategy="random")
+    with pytest.raises(InputError, match="not the decoys"):
+        swapped = replace(DECOYS, labels={"sex": DECOYS.label("sex")[::-1]})
+        replace(balanced(), decoys=swapped)
+    one = replace(DECOYS, labels={"sex": ("a",) * 118 + ("b",) * 2})
+    with pytest.raises(InputError, match="too few decoys of sex 'b'"):
+        Client(setup=replace(balanced().setup, decoys=decoys_digest(one, "sex")), decoys=one, secret=Secret(b"s" * 32))
 
 
 def test_bad_setups_and_faces_are_refused() -> None:

@@ -11,6 +11,7 @@ from crowd import SPACE, crowd, pairs_of
 from veil.errors import InputError, RangeError, SpaceError
 from veil.evaluate.faces import (
     VerificationRow,
+    balanced_rule,
     best_threshold,
     equal_error,
     error_rates,
@@ -19,6 +20,8 @@ from veil.evaluate.faces import (
     verification_study,
     verified,
 )
+from veil.faces.collection import Faces
+from veil.features import unit_length
 from worlds import generator
 
 
@@ -78,7 +81,7 @@ def test_a_threshold_never_sees_the_fold_it_is_tried_on() -> None:
 @pytest.fixture(scope="module")
 def rows() -> dict[tuple[str, int, str], VerificationRow]:
     faces, decoys = crowd("victims", 40, 4), crowd("decoys", 200, 1)
-    found = verification_study(faces, pairs_of(faces, 200), decoys, seed=0, dimensions=(2, 8, 63))
+    found = verification_study(faces, pairs_of(faces, 200), decoys, seed=0, dimensions=(2, 8, 63), balance="sex")
     return {(row.lifting, row.m, row.distance): row for row in found}
 
 
@@ -86,16 +89,52 @@ def test_templates_verify(rows: dict[tuple[str, int, str], VerificationRow]) -> 
     """Planted: raw descriptors part people; so do templates against them. Two templates of m = 63 of 64 always meet: chance."""
     raw = rows["raw", 0, "point"]
     assert raw.accuracy > 0.99 and raw.equal_error < 0.01 and raw.identified == 1
-    for lifting in ("random", "hybrid", "adversarial"):
+    assert rows["raw, centered", 0, "point"].accuracy > 0.99
+    for lifting in ("random", "hybrid", "adversarial", "hybrid+"):
         assert rows[lifting, 2, "p2s"].accuracy > 0.97
         assert rows[lifting, 63, "s2s"].accuracy < 0.62
         assert rows[lifting, 2, "p2s"].threshold < raw.threshold
         assert all(rows[lifting, m, "s2s"].identified is None for m in (2, 8))
     assert rows["random", 8, "s2s"].accuracy > 0.9
-    assert len(rows) == 1 + 3 * 3 * 2
+    assert len(rows) == 2 + 4 * 3 * 2
     for row in rows.values():
         assert row.low <= row.accuracy + 1e-9 and row.accuracy <= row.high + 1e-9
         assert set(row.as_json()) >= {"lifting", "m", "distance", "accuracy", "equal_error", "false_accepts", "identified"}
+
+
+def away_from_zero(faces: Faces) -> Faces:
+    """Faces that share most of their descriptor; some people are nearer to what all share than others are."""
+    people, _ = faces.classes("identity")
+    length = generator("lengths").uniform(0.15, 1.5, size=people.max() + 1)[people]
+    common = 4 * unit_length(generator("common").normal(size=(1, 64)))
+    return replace(faces, vectors=unit_length(common + length[:, None] * faces.vectors).astype(np.float32))
+
+
+def test_centering_parts_people_near_the_mean_from_all_others() -> None:
+    """Planted: seen from zero, those near the mean are near everybody; seen from the mean, all are as far from it."""
+    faces, decoys = away_from_zero(crowd("victims", 40, 4, spread=0.7)), away_from_zero(crowd("decoys", 200, 1))
+    errors = {}
+    for centered in (False, True):
+        found = verification_study(
+            faces, pairs_of(faces, 200), decoys, seed=0, dimensions=(4,), liftings=("hybrid",), centered=centered
+        )
+        errors[centered] = {row.distance: row.equal_error for row in found}
+        assert len(found) == 3 + centered
+    assert errors[True]["s2s"] < errors[False]["s2s"] - 0.05
+
+
+def test_balanced_decoys_are_of_the_others_class() -> None:
+    """hybrid+ at m = 2 has one decoy, of the other sex, by label; without labels the nearest decoys vote, mostly rightly."""
+    faces, pool = crowd("victims", 30, 1), crowd("decoys", 200, 1)
+    own, classes = faces.classes("sex")
+    rule = balanced_rule(faces, pool, "sex")
+    np.testing.assert_array_equal(rule.own, own)
+    voted = balanced_rule(replace(faces, labels={}), pool, "sex")
+    assert (voted.own == own).mean() > 0.9
+    strange = replace(faces, labels={"sex": ("c",) * 30})
+    with pytest.raises(InputError, match="no sex 'c'; they have a, b"):
+        balanced_rule(strange, pool, "sex")
+    assert classes == ("a", "b")
 
 
 def test_lifting_hides_nobody_from_a_gallery(rows: dict[tuple[str, int, str], VerificationRow]) -> None:

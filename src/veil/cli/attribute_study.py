@@ -42,6 +42,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--attributes", nargs="+", required=True, metavar="NAME", help="columns of it")
     parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
     parser.add_argument("--neighbors", type=at_least(1), default=NEIGHBORS, help="that vote (default %(default)s)")
+    parser.add_argument("--no-center", action="store_true", help="lift descriptors as they are, not less the decoys' mean")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of the parts and of lifting (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies (.png or .svg)")
     add_json(parser)
@@ -52,7 +53,14 @@ def _attributes(arguments: argparse.Namespace) -> int:
     faces, total = _faces(arguments)
     say(arguments, f"{len(faces)} of {total} photographs have a face that the detector finds")
     labels = {name: faces.label(name) for name in arguments.attributes}
-    rows = attribute_study(faces.features, labels, seed=arguments.seed, dimensions=arguments.m, neighbors=arguments.neighbors)
+    rows = attribute_study(
+        faces.features,
+        labels,
+        seed=arguments.seed,
+        dimensions=arguments.m,
+        neighbors=arguments.neighbors,
+        centered=not arguments.no_center,
+    )
     write_json(
         arguments.json,
         {

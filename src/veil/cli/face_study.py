@@ -16,6 +16,7 @@ from veil.report.faces import draw_verification
 EXAMPLES = """\
   veil faces describe lfw/images -o lfw.npz; veil faces describe fairface/images -o others.npz
   veil evaluate faces lfw.npz --pairs lfw/pairs.csv --decoys others.npz --figure verification.png
+  veil evaluate faces lfw.npz --pairs lfw/pairs.csv --decoys fairface.npz --balance gender
   veil evaluate faces arcface.h5 --pairs pairs.txt --decoys arcface-others.h5 --m 2 4 8 16 511 --json faces.json
 """
 HISTORY_EXAMPLES = """\
@@ -39,12 +40,18 @@ def register(protocols: Any) -> None:
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
     parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
     parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=list(LIFTINGS), help="default: all")
+    parser.add_argument("--balance", metavar="LABEL", help="a label of the decoys, to try hybrid+ as well")
+    _add_no_center(parser)
     parser.add_argument("--folds", type=at_least(2), default=10, help="of the pairs (default %(default)s)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of folds and lifting (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies and error curves (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_faces)
     _register_histories(protocols)
+
+
+def _add_no_center(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-center", action="store_true", help="lift descriptors as they are, not less the decoys' mean")
 
 
 def _register_histories(protocols: Any) -> None:
@@ -61,6 +68,7 @@ def _register_histories(protocols: Any) -> None:
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
     parser.add_argument("--m", type=at_least(2), nargs="+", default=[4], help="dimensions (default 4)")
     parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=["hybrid"], help="default hybrid")
+    _add_no_center(parser)
     parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting (default %(default)s)")
     add_json(parser)
     parser.set_defaults(run=_histories)
@@ -68,6 +76,8 @@ def _register_histories(protocols: Any) -> None:
 
 def _histories(arguments: argparse.Namespace) -> int:
     faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
+    if not arguments.no_center:
+        faces, decoys = faces.centered(decoys.middle), decoys.centered(decoys.middle)
     rows = [
         row
         for lifting in arguments.lifting
@@ -102,6 +112,8 @@ def _faces(arguments: argparse.Namespace) -> int:
             liftings=arguments.lifting,
             dimensions=arguments.m,
             folds=arguments.folds,
+            centered=not arguments.no_center,
+            balance=arguments.balance,
             progress=bar,
         )
     record = {"faces": len(faces), "pairs": len(pairs), "missing": pairs.missing, "rows": [row.as_json() for row in rows]}
@@ -116,13 +128,13 @@ def _faces(arguments: argparse.Namespace) -> int:
 
 def _print(rows: Sequence[VerificationRow]) -> None:
     heads = " ".join(f"{f'FAR@FRR {limit:.0%}':>11}" for limit in FALSE_REJECTS)
-    print(f"{'lifting':12} {'m':>3} {'by':6} {'accuracy':>19} {'EER':>6} {heads} {'threshold':>9} {'in a gallery':>12}")
+    print(f"{'lifting':13} {'m':>3} {'by':6} {'accuracy':>19} {'EER':>6} {heads} {'threshold':>9} {'in a gallery':>12}")
     for row in rows:
         accepts = " ".join(f"{100 * value:10.1f}%" for value in row.false_accepts.values())
         found = "" if row.identified is None else f"{100 * row.identified:.1f}%"
         interval = f"({100 * row.low:.1f}-{100 * row.high:.1f})"
         print(
-            f"{row.lifting:12} {row.m:3d} {row.distance:6} {100 * row.accuracy:5.1f}% {interval:>12}"
+            f"{row.lifting:13} {row.m:3d} {row.distance:6} {100 * row.accuracy:5.1f}% {interval:>12}"
             f" {100 * row.equal_error:5.1f}% {accepts} {row.threshold:9.3f} {found:>12}"
         )
     print("accuracy over folds and its 95 % interval; FAR@FRR: false accepts where so many are rejected falsely")

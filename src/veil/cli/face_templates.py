@@ -29,7 +29,8 @@ EXIT_REJECTED = 3
 FACE_HELP = "a photograph of one face (needs veil[faces]), or descriptors (.npz, HDF5; see --name)"
 EXAMPLES = {
     "create": "  veil faces create door.store --decoys others.npz --lifting hybrid --m 4\n"
-    "  veil faces create hall.store --decoys others.npz --by p2s        to identify as well\n",
+    "  veil faces create hall.store --decoys others.npz --by p2s        to identify as well\n"
+    "  veil faces create club.store --decoys fairface.npz --balance gender\n",
     "enroll": "  veil faces enroll door.store alice.jpg --person alice --purpose door --decoys others.npz\n"
     "  veil faces enroll door.store lfw.npz --name Abel_Pacheco/Abel_Pacheco_0001.jpg --person abel --decoys others.npz\n",
     "verify": "  veil faces verify door.store now.jpg --person alice --purpose door --decoys others.npz\n",
@@ -64,9 +65,18 @@ def register(actions: Any) -> None:
     parser.add_argument(
         "--no-key", action="store_true", help="do not turn descriptors by a secret of the purpose: linkable, open to galleries"
     )
-    _with_face(
-        _action(actions, "enroll", "store a person's template", "One template of a person and purpose is valid.", _enroll)
+    parser.add_argument(
+        "--balance",
+        default="",
+        metavar="LABEL",
+        help="a label of the decoys, of which each class is drawn alike (hybrid+): it hides the label's value",
     )
+    parser.add_argument(
+        "--no-center", action="store_true", help="do not subtract the decoys' mean: strangers' templates come closer"
+    )
+    parser = _action(actions, "enroll", "store a person's template", "One template of a person and purpose is valid.", _enroll)
+    _with_face(parser)
+    _with_label(parser)
     parser = _action(
         actions,
         "renew",
@@ -76,16 +86,16 @@ def register(actions: Any) -> None:
         _enroll,
     )
     _with_face(parser)
+    _with_label(parser)
     parser.set_defaults(renew=True)
-    _with_face(
-        _action(
-            actions,
-            "verify",
-            "is this the person?",
-            "Compares a face with one template. Exit code 0 if accepted, 3 if not.",
-            _verify,
-        )
+    parser = _action(
+        actions,
+        "verify",
+        "is this the person?",
+        "Compares a face with one template. Exit code 0 if accepted, 3 if not.",
+        _verify,
     )
+    _with_face(parser)
     parser = _action(
         actions,
         "identify",
@@ -137,6 +147,12 @@ def _with_face(parser: argparse.ArgumentParser, *, person: bool = True) -> None:
         parser.add_argument("--purpose", default="default", help="what the templates are for (default %(default)s)")
 
 
+def _with_label(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--label", metavar="CLASS", help="the person's class where decoys are balanced (default: as the nearest decoys have it)"
+    )
+
+
 def _create(arguments: argparse.Namespace) -> int:
     decoys = read_faces(arguments.decoys)
     setup = Setup(
@@ -144,20 +160,31 @@ def _create(arguments: argparse.Namespace) -> int:
         m=arguments.m,
         by=arguments.by,
         space=decoys.space,
-        decoys=decoys_digest(decoys),
+        decoys=decoys_digest(decoys, arguments.balance),
         keyed=not arguments.no_key,
+        centered=not arguments.no_center,
+        balance=arguments.balance,
     )
     Client(setup=setup, decoys=decoys, secret=load_secret(home()))  # refuses what would not work later
     FaceStore.create(arguments.store, setup)
-    write_json(arguments.json, {"lifting": setup.strategy, "m": setup.m, "by": setup.by, "keyed": setup.keyed})
+    write_json(arguments.json, _record(setup))
     report(arguments, arguments.store, "an empty store")
     return 0
+
+
+def _record(setup: Setup) -> dict[str, object]:
+    facts = {name: getattr(setup, name) for name in ("m", "by", "keyed", "centered", "balance")}
+    return {"lifting": setup.strategy, **facts}
 
 
 def _enroll(arguments: argparse.Namespace) -> int:
     store, client, vector = _prepared(arguments)
     version = store.next_version(arguments.person, arguments.purpose)
-    template = client.template(vector, purpose=arguments.purpose, person=arguments.person, version=version)
+    if arguments.label is not None and not store.setup.balance:
+        raise InputError(f"{arguments.store} balances no label; leave --label away, or create a store with --balance")
+    template = client.template(
+        vector, purpose=arguments.purpose, person=arguments.person, version=version, label=arguments.label
+    )
     store.enroll(arguments.person, arguments.purpose, version, template, renew=arguments.renew)
     write_json(arguments.json, {"person": arguments.person, "purpose": arguments.purpose, "version": version})
     done = "renewed" if arguments.renew else "enrolled"
@@ -248,13 +275,18 @@ def _list(arguments: argparse.Namespace) -> int:
     write_json(
         arguments.json,
         {
-            "setup": {"lifting": setup.strategy, "m": setup.m, "by": setup.by, "keyed": setup.keyed},
+            "setup": _record(setup),
             "threshold": None if threshold is None else threshold.__dict__,
             "templates": [line.__dict__ for line in lines],
         },
     )
     fitted = "not calibrated" if threshold is None else f"threshold {threshold.distance:.3f}"
-    say(arguments, f"{setup.strategy} lifting, m = {setup.m}, {setup.by}, {'keyed' if setup.keyed else 'no key'}; {fitted}")
+    balanced = f", {setup.balance} balanced" if setup.balance else ""
+    say(
+        arguments,
+        f"{setup.strategy} lifting{balanced}, m = {setup.m}, {setup.by}, {'' if setup.centered else 'not '}centered, "
+        f"{'keyed' if setup.keyed else 'no key'}; {fitted}",
+    )
     for line in lines:
         say(arguments, f"{line.purpose:16} {line.person:24} {line.version:3d} {'valid' if line.valid else 'revoked'}")
     return 0

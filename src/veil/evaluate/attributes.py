@@ -6,7 +6,7 @@ People are parted at random into a pool of decoys, the attacker's labelled ones,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Int64
@@ -16,6 +16,7 @@ from veil.audit.intervals import share_interval
 from veil.chance import seeded
 from veil.errors import InputError, RangeError
 from veil.faces.balance import BalancedRule
+from veil.faces.collection import centered as around
 from veil.faces.collection import pool_of
 from veil.features import Features
 from veil.forms import Form
@@ -82,17 +83,22 @@ def attribute_study(
     neighbors: int = NEIGHBORS,
     decoy_share: float = 0.2,
     balanced: bool = True,
+    centered: bool = True,
 ) -> list[AttributeRow]:
     """Accuracy of the attack for each attribute, from raw descriptors and from each lifting at each m.
 
     `features` holds one descriptor a person, `attributes` a label of each. Decoys are descriptors of the pool's people, drawn
     without regard to labels; `balanced` adds hybrid lifting with decoys that balance the attribute (hybrid+ of [D21] Sec. 4.3,
-    in two readings) where the pool has m / 2 people of every class. Raises InputError if labels are missing.
+    in two readings) where the pool has m / 2 people of every class. `centered` descriptors are seen from the pool's mean.
+    Raises InputError if labels are missing.
     """
     for name, labels in attributes.items():
         if len(labels) != len(features):
             raise InputError(f"attribute {name!r} has {len(labels)} labels for {len(features)} descriptors")
     parts = parted(len(features), decoy_share=decoy_share, seed=seed)
+    if centered:
+        middle = features.descriptors[parts.decoys].mean(axis=0, dtype=np.float64)
+        features = replace(features, descriptors=around(features.descriptors, middle))
     public = publish(features)
     victims = features.take(parts.victims)
     forms: list[tuple[str, int, Form]] = [("raw", 0, publish(victims))]

@@ -17,15 +17,16 @@ from jaxtyping import Bool, Float64, Int64
 from veil import kernels
 from veil.audit.intervals import share_interval
 from veil.chance import seeded
-from veil.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
+from veil.faces.balance import BalancedRule, guessed
 from veil.faces.collection import IDENTITY, FacePairs, Faces
 from veil.forms import Subspaces
 from veil.kernels.pairs import exact
 from veil.privatize.profile import Profile, Strategy
-from veil.privatize.subspace import lift
+from veil.privatize.subspace import DecoyRule, lift, uniform_rule
 
 DIMENSIONS = (2, 4, 8, 16)
+BALANCED = "hybrid+"
 LIFTINGS: tuple[Strategy, ...] = ("random", "hybrid", "adversarial")
 FALSE_REJECTS = (0.01, 0.05)
 FaceDistance = Literal["point", "p2s", "s2s"]
@@ -132,12 +133,15 @@ def verification_study(
     liftings: Sequence[Strategy] = LIFTINGS,
     dimensions: Sequence[int] = DIMENSIONS,
     folds: int = 10,
+    centered: bool = True,
+    balance: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[VerificationRow]:
-    """Raw descriptors, then every lifting at every m by both distances.
+    """Raw descriptors, if `centered` as seen from the decoys' mean as well, then every lifting at every m by both distances.
 
-    `decoys` are other people, in two random halves. Raises SpaceError if they are of another descriptor, InputError if a decoy
-    is one of the faces.
+    `decoys` are other people, in two random halves. With `balance`, a label of theirs, hybrid lifting with as many decoys of
+    each class comes last (hybrid+); the faces' own class is their label, or as the nearest decoys vote. Raises SpaceError if
+    decoys are of another descriptor, InputError if a decoy is one of the faces, or has no such label.
     """
     if decoys.space != faces.space:
         raise SpaceError(f"the faces are [{faces.space}], the decoys [{decoys.space}]; describe both with one network")
@@ -145,13 +149,18 @@ def verification_study(
         raise InputError("a decoy is one of the faces; decoys must be other people")
     half = len(decoys) // 2
     order = np.random.default_rng(seed).permutation(len(decoys))
-    pools = [decoys.take(np.sort(part)).pool("study") for part in (order[:half], order[half:])]
     fold = folds_of(pairs, folds, seed)
     raw: Set = (faces.vectors, None)
     rows = [_row("raw", 0, "point", raw, raw, faces, pairs, fold)]
-    cells = [(lifting, m) for lifting in liftings for m in dimensions]
+    if centered:
+        faces, decoys = faces.centered(decoys.middle), decoys.centered(decoys.middle)
+        raw = (faces.vectors, None)
+        rows.append(_row("raw, centered", 0, "point", raw, raw, faces, pairs, fold))
+    pools = [decoys.take(np.sort(part)) for part in (order[:half], order[half:])]
+    names = [*liftings, BALANCED] if balance else liftings
+    cells = [(lifting, m) for lifting in names for m in dimensions]
     for done, (lifting, m) in enumerate(cells):
-        left, right = (_lifted(faces, lifting, m, pool, f"faces {seed} {side}") for side, pool in enumerate(pools))
+        left, right = (_lifted(faces, lifting, m, pool, f"faces {seed} {side}", balance) for side, pool in enumerate(pools))
         rows.append(_row(lifting, m, "p2s", _set(left), raw, faces, pairs, fold))
         rows.append(_row(lifting, m, "s2s", _set(left), _set(right), faces, pairs, fold))
         if progress is not None:
@@ -159,10 +168,27 @@ def verification_study(
     return rows
 
 
-def _lifted(faces: Faces, lifting: Strategy, m: int, pool: Codebook, case: str) -> Subspaces:
-    profile = Profile(name="study", strategy=lifting, m=m, decoys="descriptors")
-    chance = seeded(f"{case} {lifting} {m}")
-    return lift(faces.features, profile=profile, codebook=pool, decoys=pool, chance=chance).form
+def _lifted(faces: Faces, lifting: str, m: int, pool: Faces, case: str, balance: str | None) -> Subspaces:
+    profile = Profile(name="study", strategy="hybrid" if lifting == BALANCED else lifting, m=m, decoys="descriptors")  # type: ignore[arg-type]
+    chance, book = seeded(f"{case} {lifting} {m}"), pool.pool("study")
+    rule: DecoyRule = uniform_rule
+    if lifting == BALANCED:
+        assert balance is not None
+        rule = balanced_rule(faces, pool, balance)
+    return lift(faces.features, profile=profile, codebook=book, decoys=book, chance=chance, rule=rule).form
+
+
+def balanced_rule(faces: Faces, pool: Faces, label: str) -> BalancedRule:
+    """As many decoys of each class for every face, whose class is its label, or as the nearest of the pool vote."""
+    numbers, classes = pool.classes(label)
+    if label in faces.labels:
+        unknown = sorted(set(faces.labels[label]) - set(classes))
+        if unknown:
+            raise InputError(f"the decoys have no {label} {unknown[0]!r}; they have {', '.join(classes)}")
+        own = np.array([classes.index(value) for value in faces.labels[label]], dtype=np.int64)
+    else:
+        own = guessed(faces.vectors, pool, label)
+    return BalancedRule(own=own, pool=numbers, classes=len(classes))
 
 
 def _set(form: Subspaces) -> Set:

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int64, UInt64
+from jaxtyping import Float32, Int64, UInt64
 
+from veil.attacks.attributes import NEIGHBORS, Labelled, infer
 from veil.chance import distinct_below
 from veil.errors import InputError, RangeError
+from veil.faces.collection import Faces
+from veil.forms import Points
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,3 +68,10 @@ class BalancedRule:
             first = int(draws[len(turns)] & np.uint64(0xFFF)) % len(order)
             turns += order[first:] + order[:first]
         return turns[: len(draws)]
+
+
+def guessed(vectors: Float32[np.ndarray, "faces dim"], crowd: Faces, label: str) -> Int64[np.ndarray, "faces"]:
+    """The class of each face as its nearest ten of a labelled crowd vote, for a client that was not told."""
+    numbers, classes = crowd.classes(label)
+    known = Labelled(vectors=crowd.vectors, labels=numbers, classes=classes, space=crowd.space)
+    return infer(Points(vectors=vectors, space=crowd.space), known, neighbors=min(NEIGHBORS, len(crowd))).labels

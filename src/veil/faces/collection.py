@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float, Float32, Float64, Int64
 
 from veil.codebook import Codebook, Provenance
 from veil.errors import InputError
-from veil.features import Features
+from veil.features import Features, unit_length
 from veil.geometry.camera import guessed
 from veil.space import Space
 
 IDENTITY = "identity"
+# What the name of a centered descriptor ends in.
+CENTERED = "-centered"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,6 +73,16 @@ class Faces:
         return numbers.reshape(-1).astype(np.int64), tuple(str(item) for item in classes)
 
     @property
+    def middle(self) -> Float64[np.ndarray, "dim"]:
+        """The mean descriptor."""
+        return self.vectors.mean(axis=0, dtype=np.float64)
+
+    def centered(self, middle: Float[np.ndarray, "dim"]) -> Faces:
+        """Seen from `middle`, in a space that says so."""
+        space = replace(self.space, descriptor=self.space.descriptor + CENTERED)
+        return replace(self, vectors=centered(self.vectors, middle), space=space)
+
+    @property
     def features(self) -> Features:
         """As the features of one picture, to be lifted like any others; a face has no position."""
         return as_features(self.vectors, self.space)
@@ -92,6 +104,18 @@ class FacePairs:
 
     def __len__(self) -> int:
         return len(self.left)
+
+
+def centered(vectors: Float32[np.ndarray, "faces dim"], middle: Float[np.ndarray, "dim"]) -> Float32[np.ndarray, "faces dim"]:
+    """Descriptors less the public mean of a crowd, of unit length again.
+
+    A translation changes no distance of lifted descriptors. That all are as far from the mean then does: faces near it are
+    near everybody's subspaces otherwise (docs/theory/faces.md, Eq. 3). Raises InputError where nothing is left of a descriptor.
+    """
+    offset = vectors.astype(np.float64) - middle
+    if not (np.linalg.norm(offset, axis=1) > 1e-6).all():
+        raise InputError("a descriptor is the mean of the others; give more faces, of different people")
+    return unit_length(offset).astype(np.float32)
 
 
 def pool_of(vectors: Float32[np.ndarray, "faces dim"], space: Space, *, source: str, license: str) -> Codebook:

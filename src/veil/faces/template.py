@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Float64
@@ -15,11 +16,12 @@ from jaxtyping import Float32, Float64
 from veil import kernels
 from veil.chance import Secret, Secure, fresh, gaussian
 from veil.errors import InputError, RangeError, SpaceError
-from veil.faces.collection import Faces, as_features
+from veil.faces.balance import BalancedRule, guessed
+from veil.faces.collection import Faces, as_features, centered
 from veil.features import unit_length
 from veil.forms import Subspaces, canonical
 from veil.privatize.profile import Profile, Strategy
-from veil.privatize.subspace import lift
+from veil.privatize.subspace import DecoyRule, lift, uniform_rule
 from veil.space import Space
 
 # How a probe is sent: lifted along its template's directions, turned only, or lifted afresh.
@@ -40,8 +42,12 @@ class Setup:
     space: Space
     decoys: str
     keyed: bool = True
+    centered: bool = True
+    balance: str = ""
 
     def __post_init__(self) -> None:
+        if self.balance and self.strategy == "random":
+            raise RangeError("random lifting has no decoys to balance; take hybrid or adversarial lifting")
         if self.by not in WAYS:
             raise RangeError(f"templates are compared by {', '.join(WAYS)}, got {self.by!r}")
         if not 1 <= self.m < self.space.dim:
@@ -54,9 +60,12 @@ class Setup:
         return Profile(name="face template", strategy=self.strategy, m=self.m, decoys="descriptors")
 
 
-def decoys_digest(decoys: Faces) -> str:
-    """SHA-256 (hex) of a pool: a template and its probes must hide among the same people."""
-    return hashlib.sha256(decoys.vectors.tobytes()).hexdigest()
+def decoys_digest(decoys: Faces, balance: str = "") -> str:
+    """SHA-256 (hex) of a pool, and of the label that balances it: a template and its probes must hide among the same people."""
+    found = hashlib.sha256(decoys.vectors.tobytes())
+    if balance:
+        found.update("\0".join([balance, *decoys.label(balance)]).encode())
+    return found.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,19 +81,38 @@ class Client:
             raise SpaceError(
                 f"decoys are [{self.decoys.space}], templates [{self.setup.space}]; describe both with one network"
             )
-        if decoys_digest(self.decoys) != self.setup.decoys:
+        if decoys_digest(self.decoys, self.setup.balance) != self.setup.decoys:
             raise InputError("these are not the decoys that the templates were made with; give that file")
         if len(self.decoys) < 4 * self.setup.m + 4:
             raise InputError(
                 f"{len(self.decoys)} decoys are too few for m = {self.setup.m}; give {4 * self.setup.m + 4} or more"
             )
+        if self.setup.balance:
+            numbers, classes = self.decoys.classes(self.setup.balance)
+            sides = [np.bincount(numbers[side::2], minlength=len(classes)) for side in (0, 1)]
+            for name, fewest in zip(classes, np.min(sides, axis=0).tolist(), strict=True):
+                if fewest < self.setup.profile.decoy_count:
+                    raise InputError(f"there are too few decoys of {self.setup.balance} {name!r}; give more of them")
 
-    def template(self, vector: Float32[np.ndarray, "dim"], *, purpose: str, person: str, version: int) -> Subspaces:
-        """The template of an enrollment: the same each time for one descriptor and version (traps D15)."""
+    def template(
+        self, vector: Float32[np.ndarray, "dim"], *, purpose: str, person: str, version: int, label: str | None = None
+    ) -> Subspaces:
+        """The template of an enrollment: the same each time for one descriptor and version (traps D15).
+
+        `label` is the person's class where decoys are balanced; without it the nearest decoys vote. It decides which decoys
+        are drawn, and is stored nowhere. Raises InputError for a class that the decoys do not have.
+        """
         key = _key(self.secret, "template", purpose, person, str(version))
-        return self._lifted(vector, purpose, side=0, chance=key)
+        return self._lifted(vector, purpose, side=0, chance=key, label=label)
 
-    def probe(self, vector: Float32[np.ndarray, "dim"], *, purpose: str, template: Subspaces | None = None) -> kernels.Set:
+    def probe(
+        self,
+        vector: Float32[np.ndarray, "dim"],
+        *,
+        purpose: str,
+        template: Subspaces | None = None,
+        label: str | None = None,
+    ) -> kernels.Set:
         """What is compared with templates: the turned descriptor (p2s), a lift among the other half of the decoys (s2s), or the
         subspace through it along the directions of the `template` that it is claimed to fit (parallel).
 
@@ -95,7 +123,7 @@ class Client:
         if self.setup.by == "p2s":
             return self._turned(self._checked(vector)[None], purpose), None
         if self.setup.by == "s2s":
-            form = self._lifted(vector, purpose, side=1, chance=fresh())
+            form = self._lifted(vector, purpose, side=1, chance=fresh(), label=label)
             return form.origin, form.basis
         if template is None or len(template) != 1:
             raise InputError("a parallel probe fits one template; compare with many by p2s or s2s")
@@ -103,19 +131,49 @@ class Client:
         origin, basis = canonical(turned, template.basis.astype(np.float64))
         return origin.astype(np.float32), basis.astype(np.float32)
 
-    def _lifted(self, vector: Float32[np.ndarray, "dim"], purpose: str, *, side: int, chance: Secure) -> Subspaces:
-        pool = self.decoys.take(np.arange(side, len(self.decoys), 2))
+    def _lifted(
+        self, vector: Float32[np.ndarray, "dim"], purpose: str, *, side: int, chance: Secure, label: str | None
+    ) -> Subspaces:
+        rows = np.arange(side, len(self.decoys), 2)
+        pool = self.decoys.take(rows)
         if set(map(bytes, pool.vectors)) & {self._checked(vector).tobytes()}:
             raise InputError("this face is one of the decoys; decoys must be other people")
         book = replace(pool, vectors=self._turned(pool.vectors, purpose)).pool("face decoys")
         features = as_features(self._turned(vector[None], purpose), self.setup.space)
-        return lift(features, profile=self.setup.profile, codebook=book, decoys=book, chance=chance).form
+        rule = self._rule(vector, rows, label) if self.setup.balance else uniform_rule
+        return lift(features, profile=self.setup.profile, codebook=book, decoys=book, chance=chance, rule=rule).form
+
+    def _rule(self, vector: Float32[np.ndarray, "dim"], rows: np.ndarray, label: str | None) -> DecoyRule:
+        """Balanced decoys for one face; `rows` are the decoys of its side."""
+        numbers, classes = self.decoys.classes(self.setup.balance)
+        if label is None:
+            own = guessed(self._seen(vector[None]), self._crowd, self.setup.balance)
+        elif label in classes:
+            own = np.array([classes.index(label)])
+        else:
+            raise InputError(f"the decoys have no {self.setup.balance} {label!r}; they have {', '.join(classes)}")
+        return BalancedRule(own=own, pool=numbers[rows], classes=len(classes))
+
+    @cached_property
+    def _crowd(self) -> Faces:
+        """The decoys as templates see them before they are turned."""
+        return replace(self.decoys, vectors=self._seen(self.decoys.vectors))
+
+    @cached_property
+    def _middle(self) -> Float64[np.ndarray, "dim"]:
+        return self.decoys.middle
+
+    def _seen(self, vectors: Float32[np.ndarray, "faces dim"]) -> Float32[np.ndarray, "faces dim"]:
+        return centered(vectors, self._middle) if self.setup.centered else vectors
 
     def _turned(self, vectors: Float32[np.ndarray, "faces dim"], purpose: str) -> Float32[np.ndarray, "faces dim"]:
+        seen = self._seen(vectors)
         if not self.setup.keyed:
-            return vectors
-        turn = rotation(_key(self.secret, "rotation", purpose), self.setup.space.dim)
-        return unit_length(vectors.astype(np.float64) @ turn.T).astype(np.float32)
+            return seen
+        return unit_length(seen.astype(np.float64) @ self._rotation(purpose).T).astype(np.float32)
+
+    def _rotation(self, purpose: str) -> Float64[np.ndarray, "dim dim"]:
+        return rotation(_key(self.secret, "rotation", purpose), self.setup.space.dim)
 
     def _checked(self, vector: Float32[np.ndarray, "dim"]) -> Float32[np.ndarray, "dim"]:
         length = float(np.linalg.norm(vector.astype(np.float64)))
