@@ -11,14 +11,13 @@ import numpy as np
 
 from veil import kernels
 from veil.cli.common import add_command, add_json, at_least, report, say, write_json
+from veil.cli.face_calibration import calibrate, client_of
 from veil.errors import InputError
-from veil.evaluate.faces import best_threshold, error_rates
 from veil.extract.faces import describe_face, load_face_network
-from veil.faces.collection import Faces
 from veil.faces.template import WAYS, Client, Setup, decoys_digest, scores
 from veil.files.client import home, load_secret
 from veil.files.face_store import FaceStore, Threshold
-from veil.files.faces import read_faces, read_pairs
+from veil.files.faces import read_faces
 from veil.files.pictures import read_rgb
 from veil.privatize.profile import STRATEGIES
 
@@ -113,7 +112,7 @@ def register(actions: Any) -> None:
         "fit the threshold",
         "On pairs of faces, by this store's lifting, m and distance: with the most right decisions, or the most accepts at a\n"
         "given share of false ones. Nothing is verified before.",
-        _calibrate,
+        calibrate,
     )
     parser.add_argument("faces", type=Path, help="descriptors of the pairs' faces")
     parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help="CSV, or LFW's pairs.txt")
@@ -232,42 +231,6 @@ def _revoke(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _calibrate(arguments: argparse.Namespace) -> int:
-    if arguments.far is not None and not 0 < arguments.far < 1:
-        raise InputError(f"--far must lie between 0 and 1, got {arguments.far:g}")
-    store = FaceStore(arguments.store)
-    faces, client = read_faces(arguments.faces), _client(store, arguments.decoys)
-    pairs = read_pairs(arguments.pairs, faces)
-    distance = np.array([_score(client, faces, a, b) for a, b in zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)])
-    limit = best_threshold(distance, pairs.same)
-    if arguments.far is not None:
-        accepts, _ = error_rates(distance, pairs.same)
-        steps = np.unique(distance)
-        allowed = np.flatnonzero(accepts[1:] <= arguments.far)
-        if not len(allowed):
-            raise InputError(f"no threshold keeps false accepts to {arguments.far:g} on these pairs; give more of them")
-        limit = float(steps[allowed[-1]])
-    threshold = Threshold(
-        distance=limit,
-        false_accepts=float((distance[~pairs.same] <= limit).mean()),
-        false_rejects=float((distance[pairs.same] > limit).mean()),
-        pairs=len(pairs),
-    )
-    store.calibrate(threshold)
-    write_json(arguments.json, threshold.__dict__)
-    say(
-        arguments,
-        f"threshold {limit:.3f}: {threshold.false_accepts:.2%} false accepts and {threshold.false_rejects:.2%} false rejects "
-        f"on {len(pairs)} pairs, on which it was fitted",
-    )
-    return 0
-
-
-def _score(client: Client, faces: Faces, enrolled: int, probe: int) -> float:
-    template = client.template(faces.vectors[enrolled], purpose="calibration", person=faces.names[enrolled], version=1)
-    return float(scores(client.probe(faces.vectors[probe], purpose="calibration", template=template), template)[0])
-
-
 def _list(arguments: argparse.Namespace) -> int:
     store = FaceStore(arguments.store)
     lines = store.enrolled()
@@ -294,11 +257,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _prepared(arguments: argparse.Namespace) -> tuple[FaceStore, Client, np.ndarray]:
     store = FaceStore(arguments.store)
-    return store, _client(store, arguments.decoys), _vector(arguments.face, arguments.name, store.setup)
-
-
-def _client(store: FaceStore, decoys: Path) -> Client:
-    return Client(setup=store.setup, decoys=read_faces(decoys), secret=load_secret(home()))
+    return store, client_of(store, arguments.decoys), _vector(arguments.face, arguments.name, store.setup)
 
 
 def _threshold(store: FaceStore) -> Threshold:
