@@ -101,6 +101,21 @@ def test_decoys_are_balanced_and_labels_stay_at_home(people: Path, capsys: pytes
     assert "balances no label" in capsys.readouterr().err
 
 
+def test_protection_is_studied(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = (people / "faces.npz", "--pairs", people / "pairs.csv", "--decoys", people / "others.npz")
+    record, figure = people / "p.json", people / "p.png"
+    options = ("--m", 2, "--lifting", "hybrid", "--json", record, "--figure", figure)
+    assert run("evaluate", "protection", *given, *options) == 0
+    found = json.loads(record.read_text())
+    assert [(row["m"], row["keyed"]) for row in found["rows"]] == [(2, False), (2, True)]
+    text = DOCUMENTED.read_text().split("## veil evaluate protection")[1].split("\n## ")[0]
+    assert {*found, *found["rows"][0]} <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
+    printed = capsys.readouterr().out
+    assert f"{found['rows'][0]['linkability']:.2f}" in printed and figure.stat().st_size > 10_000
+    assert run("evaluate", "protection", *given[:3], "--decoys", people / "faces.npz") == 1
+    assert "decoy is one of the faces" in capsys.readouterr().err
+
+
 def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, faces, decoys = people / "door.store", people / "faces.npz", ("--decoys", people / "others.npz")
     assert run("faces", "verify", store, faces, "--person", "a", *decoys) == 1

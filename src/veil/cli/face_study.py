@@ -10,8 +10,11 @@ from typing import Any
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, report, say, write_json
 from veil.evaluate.faces import DIMENSIONS, FALSE_REJECTS, LIFTINGS, VerificationRow, verification_study
 from veil.evaluate.histories import history_study
+from veil.evaluate.protection import protection_study
+from veil.faces.collection import FacePairs, Faces
 from veil.files.faces import identities, read_faces, read_pairs
 from veil.report.faces import draw_verification
+from veil.report.protection import draw_protection
 
 EXAMPLES = """\
   veil faces describe lfw/images -o lfw.npz; veil faces describe fairface/images -o others.npz
@@ -19,13 +22,16 @@ EXAMPLES = """\
   veil evaluate faces lfw.npz --pairs lfw/pairs.csv --decoys fairface.npz --balance gender
   veil evaluate faces arcface.h5 --pairs pairs.txt --decoys arcface-others.h5 --m 2 4 8 16 511 --json faces.json
 """
+PROTECTION_EXAMPLES = """\
+  veil evaluate protection lfw.npz --pairs lfw/pairs.csv --decoys others.npz --figure protection.png
+"""
 HISTORY_EXAMPLES = """\
   veil evaluate histories lfw.npz --decoys others.npz --lifting random hybrid --m 2 4 16
 """
 
 
 def register(protocols: Any) -> None:
-    """Add both protocols."""
+    """Add the protocols."""
     parser = add_command(
         protocols,
         "faces",
@@ -35,11 +41,7 @@ def register(protocols: Any) -> None:
         "found in a gallery of raw descriptors: lifting does not hide who somebody is from those who hold a gallery.",
         EXAMPLES,
     )
-    parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
-    parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help="CSV, or LFW's pairs.txt")
-    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
-    parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
-    parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=list(LIFTINGS), help="default: all")
+    _add_pairs(parser)
     parser.add_argument("--balance", metavar="LABEL", help="a label of the decoys, to try hybrid+ as well")
     _add_no_center(parser)
     parser.add_argument("--folds", type=at_least(2), default=10, help="of the pairs (default %(default)s)")
@@ -48,6 +50,66 @@ def register(protocols: Any) -> None:
     add_json(parser)
     parser.set_defaults(run=_faces)
     _register_histories(protocols)
+    _register_protection(protocols)
+
+
+def _add_pairs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
+    parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help="CSV, or LFW's pairs.txt")
+    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
+    parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
+    parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=list(LIFTINGS), help="default: all")
+
+
+def _register_protection(protocols: Any) -> None:
+    parser = add_command(
+        protocols,
+        "protection",
+        "how linkable and how reversible templates are (ISO/IEC 24745), with and without their key",
+        "Whether templates of a person, made for two purposes, tell that they are one person's (linkability of Gomez-Barrero\n"
+        "et al. 2018, from 0 to 1), and how often a point that an attacker takes from a template passes for the person\n"
+        "before a verifier of raw descriptors. Two simple estimates are tried: a better attacker does better.",
+        PROTECTION_EXAMPLES,
+    )
+    _add_pairs(parser)
+    _add_no_center(parser)
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting (default %(default)s)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw both measures (.png or .svg)")
+    add_json(parser)
+    parser.set_defaults(run=_protection)
+
+
+def _protection(arguments: argparse.Namespace) -> int:
+    faces, decoys, pairs = _compared(arguments)
+    with Bar("linking") as bar:
+        found = protection_study(
+            faces,
+            pairs,
+            decoys,
+            seed=arguments.seed,
+            liftings=arguments.lifting,
+            dimensions=arguments.m,
+            centered=not arguments.no_center,
+            progress=bar,
+        )
+    write_json(arguments.json, {**found.__dict__, "rows": [row.__dict__ for row in found.rows]})
+    if str(arguments.json) != "-":
+        heads = f"{'linkability':>11} {'chance':>7} {'one photo':>9} {'linked EER':>10} {'reversed':>19}"
+        print(f"{'lifting':12} {'m':>3} {'key':4} {heads}")
+        for row in found.rows:
+            interval = f"({100 * row.low:.1f}-{100 * row.high:.1f})"
+            print(
+                f"{row.lifting:12} {row.m:3d} {'yes' if row.keyed else 'no':4} {row.linkability:11.2f} {row.by_chance:7.2f}"
+                f" {row.same_photograph:9.2f} {100 * row.linked_error:9.1f}% {100 * row.reversed:5.1f}% {interval:>12}"
+            )
+        print(
+            f"reversed: estimates that pass for the person; raw descriptors do in {100 * found.accepted_raw:.1f} %, "
+            f"strangers in {100 * found.accepted_strangers:.1f} %"
+        )
+    if arguments.figure:
+        draw_protection(arguments.figure, found)
+        report(arguments, arguments.figure, "the figure")
+    return 0
 
 
 def _add_no_center(parser: argparse.ArgumentParser) -> None:
@@ -97,12 +159,18 @@ def _histories(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _faces(arguments: argparse.Namespace) -> int:
+def _compared(arguments: argparse.Namespace) -> tuple[Faces, Faces, FacePairs]:
+    """Faces, decoys and pairs as they are on disk."""
     faces = identities(read_faces(arguments.faces))
     decoys = read_faces(arguments.decoys)
     pairs = read_pairs(arguments.pairs, faces)
     if pairs.missing:
         say(arguments, f"{pairs.missing} pairs are left out: a face of theirs is not in {arguments.faces}")
+    return faces, decoys, pairs
+
+
+def _faces(arguments: argparse.Namespace) -> int:
+    faces, decoys, pairs = _compared(arguments)
     with Bar("verifying") as bar:
         rows = verification_study(
             faces,

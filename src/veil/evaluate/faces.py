@@ -143,10 +143,7 @@ def verification_study(
     each class comes last (hybrid+); the faces' own class is their label, or as the nearest decoys vote. Raises SpaceError if
     decoys are of another descriptor, InputError if a decoy is one of the faces, or has no such label.
     """
-    if decoys.space != faces.space:
-        raise SpaceError(f"the faces are [{faces.space}], the decoys [{decoys.space}]; describe both with one network")
-    if set(map(bytes, decoys.vectors)) & set(map(bytes, faces.vectors)):
-        raise InputError("a decoy is one of the faces; decoys must be other people")
+    require_others(faces, decoys)
     half = len(decoys) // 2
     order = np.random.default_rng(seed).permutation(len(decoys))
     fold = folds_of(pairs, folds, seed)
@@ -160,7 +157,9 @@ def verification_study(
     names = [*liftings, BALANCED] if balance else liftings
     cells = [(lifting, m) for lifting in names for m in dimensions]
     for done, (lifting, m) in enumerate(cells):
-        left, right = (_lifted(faces, lifting, m, pool, f"faces {seed} {side}", balance) for side, pool in enumerate(pools))
+        left, right = (
+            lifted_faces(faces, lifting, m, pool, f"faces {seed} {side}", balance) for side, pool in enumerate(pools)
+        )
         rows.append(_row(lifting, m, "p2s", _set(left), raw, faces, pairs, fold))
         rows.append(_row(lifting, m, "s2s", _set(left), _set(right), faces, pairs, fold))
         if progress is not None:
@@ -168,7 +167,16 @@ def verification_study(
     return rows
 
 
-def _lifted(faces: Faces, lifting: str, m: int, pool: Faces, case: str, balance: str | None) -> Subspaces:
+def require_others(faces: Faces, decoys: Faces) -> None:
+    """Refuse decoys of another network, or among the faces themselves."""
+    if decoys.space != faces.space:
+        raise SpaceError(f"the faces are [{faces.space}], the decoys [{decoys.space}]; describe both with one network")
+    if set(map(bytes, decoys.vectors)) & set(map(bytes, faces.vectors)):
+        raise InputError("a decoy is one of the faces; decoys must be other people")
+
+
+def lifted_faces(faces: Faces, lifting: str, m: int, pool: Faces, case: str, balance: str | None = None) -> Subspaces:
+    """Every face lifted among the pool, by draws of its own case, lifting and m; hybrid+ balances the label `balance`."""
     profile = Profile(name="study", strategy="hybrid" if lifting == BALANCED else lifting, m=m, decoys="descriptors")  # type: ignore[arg-type]
     chance, book = seeded(f"{case} {lifting} {m}"), pool.pool("study")
     rule: DecoyRule = uniform_rule

@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from veil.evaluate.faces import VerificationRow, error_rates
 from veil.files.atomic import replacing
 
-_COLORS = {"random": "#E69F00", "hybrid": "#0072B2", "adversarial": "#009E73", "hybrid+": "#CC79A7"}
+COLORS = {"random": "#E69F00", "hybrid": "#0072B2", "adversarial": "#009E73", "hybrid+": "#CC79A7"}
 _NAMES = {"p2s": "template against raw descriptor (p2s)", "s2s": "template against template (s2s)"}
 
 
@@ -43,7 +43,7 @@ def draw_verification(path: Path, rows: Sequence[VerificationRow], same: Bool[np
                 marker="o",
                 markersize=4,
                 capsize=3,
-                color=_COLORS[name],
+                color=COLORS[name],
                 label=name,
             )
         axis.set_xticks(range(len(dims)), [str(m) for m in dims])
@@ -57,7 +57,7 @@ def draw_verification(path: Path, rows: Sequence[VerificationRow], same: Bool[np
     for row in rows:
         if row.m in (0, shown):
             accepts, rejects = error_rates(row.distances, same)
-            color = _COLORS.get(row.lifting, "black" if row.lifting == "raw" else "gray")
+            color = COLORS.get(row.lifting, "black" if row.lifting == "raw" else "gray")
             label = f"{row.lifting}, {row.distance}" if row.m else row.lifting
             axes[2].plot(
                 100 * accepts, 100 * rejects, color=color, linestyle="--" if row.distance == "s2s" else "-", label=label
