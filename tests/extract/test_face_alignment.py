@@ -55,7 +55,8 @@ def test_the_five_points_are_eyes_nose_and_mouth_of_the_68() -> None:
     all_points = random.integers(0, 500, (68, 2))
     landmarks = SimpleNamespace(part=lambda k: SimpleNamespace(x=int(all_points[k, 0]), y=int(all_points[k, 1])))
     found = five_points(landmarks)
-    assert found[0] == pytest.approx(all_points[36:42].mean(axis=0)) and found[1] == pytest.approx(all_points[42:48].mean(axis=0))
+    assert found[0] == pytest.approx(all_points[36:42].mean(axis=0))
+    assert found[1] == pytest.approx(all_points[42:48].mean(axis=0))
     assert found[2:].tolist() == all_points[[30, 48, 54]].tolist()
     assert [len(place) for place in PLACES] == [6, 6, 1, 1, 1]
 
