@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError
-from veil.extract.faces import FACE_SPACE, FaceNetwork, describe_face, describe_faces, load_face_network
+from veil.extract.face_finder import FaceFinder
+from veil.extract.faces import FACE_SPACE, DlibNetwork, describe_face, describe_faces, load_face_network
 from veil.faces.collection import as_features
 from veil.features import unit_length
 from veil.files.pictures import read_rgb
@@ -73,16 +75,12 @@ class Rectangle:
         self.width = self.height = lambda: size
 
 
-def stub(*sizes: int) -> FaceNetwork:
-    """dlib's parts, for a detector that finds faces of these sizes; a face's descriptor is its width."""
+def stub(*sizes: int, factor: float = 1) -> DlibNetwork:
+    """dlib's parts, for a detector that finds faces of these sizes; a face's descriptor is its width times `factor`."""
     dlib = SimpleNamespace(get_face_chip=lambda pixels, shape, size, padding: shape)
-    encoder = SimpleNamespace(compute_face_descriptor=lambda chip: np.full(128, float(chip.width())))
-    return FaceNetwork(
-        dlib=dlib,
-        detector=lambda pixels, times: [Rectangle(size) for size in sizes],
-        landmarks=lambda pixels, face: face,
-        encoder=encoder,
-    )
+    encoder = SimpleNamespace(compute_face_descriptor=lambda chip: np.full(128, factor * chip.width()))
+    finder = FaceFinder(detector=lambda pixels, times: [Rectangle(size) for size in sizes], predictor=lambda pixels, face: face)
+    return DlibNetwork(finder=finder, dlib=dlib, encoder=encoder)
 
 
 def test_quality_is_refused_with_a_reason() -> None:
@@ -93,6 +91,9 @@ def test_quality_is_refused_with_a_reason() -> None:
             describe_face(picture, network, only=True, least_px=80)
     vector = describe_face(picture, stub(60, 70))
     assert vector == pytest.approx(np.full(128, 1 / np.sqrt(128)))
+    for useless in (0, math.nan, math.inf):
+        with pytest.raises(InputError, match="give a network that serves"):
+            describe_face(picture, stub(80, factor=useless))
 
 
 def test_a_face_and_its_mirror_image_are_one_person_and_two_people_are_two(veil_data: Path) -> None:

@@ -25,7 +25,7 @@ EXTRAS = {
     "gpu": (("torch", "triton"), "distances on a graphics processor"),
     "inversion": (("torch",), "training networks that turn features into pictures; the bundled one needs nothing"),
     "hardnet": (("torch", "kornia"), "HardNet descriptors"),
-    "faces": (("dlib-bin", "face-recognition-models"), "descriptors of faces"),
+    "faces": (("dlib-bin", "face-recognition-models", "onnxruntime"), "descriptors of faces"),
 }
 DIMENSIONS = (2, 4)
 

@@ -12,8 +12,9 @@ import numpy as np
 from veil import kernels
 from veil.cli.common import add_command, add_json, at_least, report, say, write_json
 from veil.cli.face_calibration import calibrate, client_of
+from veil.cli.face_networks import add_model, chosen_network
 from veil.errors import InputError
-from veil.extract.faces import describe_face, load_face_network
+from veil.extract.faces import describe_face
 from veil.faces.template import WAYS, Client, Setup, decoys_digest, scores
 from veil.files.client import home, load_secret
 from veil.files.face_store import FaceStore, Threshold
@@ -32,7 +33,8 @@ EXAMPLES = {
     "  veil faces create club.store --decoys fairface.npz --balance gender\n",
     "enroll": "  veil faces enroll door.store alice.jpg --person alice --purpose door --decoys others.npz\n"
     "  veil faces enroll door.store lfw.npz --name Abel_Pacheco/Abel_Pacheco_0001.jpg --person abel --decoys others.npz\n",
-    "verify": "  veil faces verify door.store now.jpg --person alice --purpose door --decoys others.npz\n",
+    "verify": "  veil faces verify door.store now.jpg --person alice --purpose door --decoys others.npz\n"
+    "  veil faces verify hall.store now.jpg --person alice --decoys arcface-others.npz --model arcface.onnx\n",
     "identify": "  veil faces identify door.store now.jpg --purpose door --decoys others.npz --top 3\n",
     "revoke": "  veil faces revoke door.store --person alice --purpose door\n",
     "renew": "  veil faces renew door.store another.jpg --person alice --purpose door --decoys others.npz\n",
@@ -144,6 +146,7 @@ def _with_face(parser: argparse.ArgumentParser, *, person: bool = True) -> None:
         _with_person(parser)
     else:
         parser.add_argument("--purpose", default="default", help="what the templates are for (default %(default)s)")
+    add_model(parser)
 
 
 def _with_label(parser: argparse.ArgumentParser) -> None:
@@ -257,7 +260,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _prepared(arguments: argparse.Namespace) -> tuple[FaceStore, Client, np.ndarray]:
     store = FaceStore(arguments.store)
-    return store, client_of(store, arguments.decoys), _vector(arguments.face, arguments.name, store.setup)
+    return store, client_of(store, arguments.decoys), _vector(arguments, store.setup)
 
 
 def _threshold(store: FaceStore) -> Threshold:
@@ -266,10 +269,14 @@ def _threshold(store: FaceStore) -> Threshold:
     return store.threshold
 
 
-def _vector(path: Path, name: str | None, setup: Setup) -> np.ndarray:
+def _vector(arguments: argparse.Namespace, setup: Setup) -> np.ndarray:
     """The one face of a photograph, or of a file of descriptors."""
+    path, name = arguments.face, arguments.name
     if path.suffix.lower() not in (".npz", ".h5", ".hdf5"):
-        return describe_face(read_rgb(path), load_face_network(), only=True, least_px=LEAST_PX)
+        network = chosen_network(arguments, needed=setup.space)
+        return describe_face(read_rgb(path), network, only=True, least_px=LEAST_PX)
+    if arguments.model is not None:
+        raise InputError(f"--model describes photographs; {path} holds descriptors already")
     faces = read_faces(path)
     if faces.space != setup.space:
         raise InputError(f"{path} holds [{faces.space}], the store [{setup.space}]; describe both with one network")

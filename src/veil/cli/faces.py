@@ -8,8 +8,9 @@ from pathlib import Path
 
 from veil.cli import face_templates
 from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
+from veil.cli.face_networks import add_model, chosen_network
 from veil.errors import InputError
-from veil.extract.faces import FACE_SPACE, describe_faces, load_face_network
+from veil.extract.faces import describe_faces
 from veil.faces.collection import Faces
 from veil.files.faces import read_labels, write_faces
 from veil.files.pictures import named_pictures, read_rgb
@@ -18,6 +19,8 @@ DESCRIBE_EXAMPLES = """\
   veil faces describe lfw/images -o lfw.npz
   veil faces describe fairface/images --labels fairface/labels.csv -o fairface.npz
   veil faces describe badge.jpg --only --least-px 100 -o badge.npz     as for enrollment: one face, and a large one
+  veil faces describe lfw/images -o lfw.npz --model arcface.onnx       red first, pixels in -1..1
+  veil faces describe lfw/images -o lfw.npz --model other.onnx --bgr --mean 0 --scale 1
 """
 
 
@@ -29,9 +32,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         actions,
         "describe",
         "descriptors of faces in photographs",
-        "Describe the largest face of each photograph by dlib's network (needs veil[faces]). The file holds raw descriptors:\n"
-        "they tell who a person is, and stay on the device. Other networks' descriptors can be given as .npz or HDF5 with\n"
-        "`vectors` (N, d), `names` (N) and any labels (N).",
+        "Describe the largest face of each photograph by dlib's network, or an ONNX network of your own (needs veil[faces]).\n"
+        "The file holds raw descriptors: they tell who a person is, and stay on the device. Descriptors made elsewhere can be\n"
+        "given as .npz or HDF5 with `vectors` (N, d), `names` (N) and any labels (N).",
         DESCRIBE_EXAMPLES,
     )
     parser.add_argument("photographs", type=Path, nargs="+", help="files, or folders of them")
@@ -40,6 +43,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--only", action="store_true", help="refuse photographs with several faces")
     parser.add_argument("--least-px", type=at_least(0), default=0, help="refuse narrower faces (default %(default)s)")
     add_json(parser)
+    add_model(parser)
     parser.set_defaults(run=_describe)
     face_templates.register(actions)
 
@@ -47,21 +51,26 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 def _describe(arguments: argparse.Namespace) -> int:
     pictures = named_pictures(arguments.photographs)
     table = {row.pop("file"): row for row in read_labels(arguments.labels)} if arguments.labels else {}
-    network = load_face_network()
+    network = chosen_network(arguments)
     shown = (read_rgb(path) for _, path in progress(pictures, "describing"))
     vectors, refused = describe_faces(shown, network, only=arguments.only, least_px=arguments.least_px)
     names = tuple(name for row, (name, _) in enumerate(pictures) if row not in refused)
     write_json(
         arguments.json,
-        {"photographs": len(pictures), "faces": len(names), "refused": {pictures[row][0]: why for row, why in refused.items()}},
+        {
+            "photographs": len(pictures),
+            "faces": len(names),
+            "refused": {pictures[row][0]: why for row, why in refused.items()},
+            "space": str(network.space),
+        },
     )
     for row, why in refused.items():
         say(arguments, f"{pictures[row][0]}: {why}")
     if not names:
         raise InputError("no photograph shows a usable face; see the reasons above")
-    faces = Faces(vectors=vectors, names=names, space=FACE_SPACE, labels=_labels(names, table))
+    faces = Faces(vectors=vectors, names=names, space=network.space, labels=_labels(names, table))
     write_faces(arguments.out, faces)
-    say(arguments, f"{len(names)} of {len(pictures)} photographs have a face that can be used")
+    say(arguments, f"{len(names)} of {len(pictures)} photographs have a face that can be used; descriptors are {network.space}")
     report(arguments, arguments.out, "the descriptors")
     return 0
 

@@ -74,7 +74,7 @@ def linkability(mated: Float64[np.ndarray, "mated"], others: Float64[np.ndarray,
     shares = np.linspace(0, 1, round(fewest**0.4) + 1)
     edges = np.unique([np.quantile(scores, shares) for scores in (mated, others)])
     p, q = (np.bincount(np.searchsorted(edges, scores), minlength=len(edges) + 1) / len(scores) for scores in (mated, others))
-    return float((p * np.maximum(p - q, 0) / np.maximum(p + q, 1e-300)).sum())
+    return min(1.0, float((p * np.maximum(p - q, 0) / np.maximum(p + q, 1e-300)).sum()))
 
 
 def linked_by_chance(mated: Float64[np.ndarray, "mated"], others: Float64[np.ndarray, "others"], seed: int) -> float:

@@ -1,4 +1,4 @@
-"""dlib's face descriptor, for those who install the optional extra `veil[faces]`.
+"""Descriptors of faces: what networks have in common, and dlib's, for those who install the optional extra `veil[faces]`.
 
 King 2017: a residual network of 29 layers, 128 numbers a face, trained so that faces of one person are nearer than 0.6. Its
 vectors are not of unit length (about 1.4); veil scales them to it, and the space says so: "dlib-face", normalization L2.
@@ -6,82 +6,79 @@ vectors are not of unit length (about 1.4); veil scales them to it, and the spac
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float32, UInt8
+from jaxtyping import Float32, Float64, UInt8
 
 from veil.errors import InputError
+from veil.extract.face_finder import FIVE_LANDMARKS, FaceFinder, import_dlib, load_face_finder, shipped_network
 from veil.features import unit_length
 from veil.space import Space
 
 FACE_SPACE = Space(descriptor="dlib-face", normalization="L2", dim=128)
-ENCODER, LANDMARKS = "dlib_face_recognition_resnet_model_v1.dat", "shape_predictor_5_face_landmarks.dat"
+ENCODER = "dlib_face_recognition_resnet_model_v1.dat"
 CHIP_PX, CHIP_PADDING = 150, 0.25  # what the network was trained on
 
 
+@runtime_checkable
+class FaceNetwork(Protocol):
+    """What describes faces: how it finds them, and where its descriptors live."""
+
+    @property
+    def finder(self) -> FaceFinder: ...
+
+    @property
+    def space(self) -> Space: ...
+
+    def describe(self, pixels: UInt8[np.ndarray, "height width 3"], landmarks: Any) -> Float64[np.ndarray, "dim"]:
+        """The descriptor of the face at these landmarks, of any length."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FaceNetwork:
-    """dlib's detector of frontal faces, its five landmarks, and its descriptor."""
+class DlibNetwork:
+    """dlib's descriptor of a face aligned by the five landmarks of its own predictor."""
 
+    finder: FaceFinder
     dlib: Any
-    detector: Any
-    landmarks: Any
     encoder: Any
+    space: Space = FACE_SPACE
+
+    def describe(self, pixels: UInt8[np.ndarray, "height width 3"], landmarks: Any) -> Float64[np.ndarray, "dim"]:
+        """The descriptor, of any length."""
+        chip = self.dlib.get_face_chip(pixels, landmarks, CHIP_PX, CHIP_PADDING)
+        return np.array(self.encoder.compute_face_descriptor(chip), dtype=np.float64)
 
 
-def load_face_network() -> FaceNetwork:
-    """The networks as `face-recognition-models` ships them. Raises InputError if they or dlib are not installed.
-
-    That package is found without being imported: it imports pkg_resources, which newer setuptools no longer have.
-    """
-    try:
-        dlib = importlib.import_module("dlib")
-    except ImportError as error:
-        raise InputError(f"face descriptors need dlib ({error}); run: pip install 'veil[faces]'") from None
-    found = importlib.util.find_spec("face_recognition_models")
-    folders = [Path(place) / "models" for place in (found.submodule_search_locations or ())] if found else []
-    folder = next((place for place in folders if (place / ENCODER).is_file() and (place / LANDMARKS).is_file()), None)
-    if folder is None:
-        raise InputError("face descriptors need the networks of face-recognition-models; run: pip install 'veil[faces]'")
-    return FaceNetwork(
-        dlib=dlib,
-        detector=dlib.get_frontal_face_detector(),
-        landmarks=dlib.shape_predictor(str(folder / LANDMARKS)),
-        encoder=dlib.face_recognition_model_v1(str(folder / ENCODER)),
-    )
+def load_face_network() -> DlibNetwork:
+    """dlib's network as `face-recognition-models` ships it. Raises InputError if it or dlib are not installed."""
+    dlib = import_dlib()
+    encoder = shipped_network(ENCODER)
+    return DlibNetwork(finder=load_face_finder(FIVE_LANDMARKS), dlib=dlib, encoder=dlib.face_recognition_model_v1(encoder))
 
 
 def describe_face(
     rgb: UInt8[np.ndarray, "height width 3"], network: FaceNetwork, *, only: bool = False, least_px: int = 0
-) -> Float32[np.ndarray, "128"]:
+) -> Float32[np.ndarray, "dim"]:
     """The unit-length descriptor of the largest face, aligned by its landmarks.
 
-    Raises InputError if the detector finds no face, several where there may be `only` one, or one narrower than `least_px`.
+    Raises InputError if the finder refuses the picture, or the network returns NaN, infinity or nothing but zeros.
     """
     pixels = np.ascontiguousarray(rgb)
-    # The detector finds faces of 80 px; small ones are looked for in the picture at twice its size.
-    faces = network.detector(pixels, 0) or network.detector(pixels, 1)
-    if not len(faces):
-        raise InputError("no face was found; give a photograph that shows one from the front")
-    if only and len(faces) > 1:
-        raise InputError(f"{len(faces)} faces were found; crop the photograph to one of them")
-    largest = max(faces, key=lambda face: int(face.width() * face.height()))
-    if largest.width() < least_px:
-        raise InputError(f"the face is {largest.width()} px wide, {least_px} are needed; give a larger photograph of it")
-    chip = network.dlib.get_face_chip(pixels, network.landmarks(pixels, largest), CHIP_PX, CHIP_PADDING)
-    vector = np.array(network.encoder.compute_face_descriptor(chip), dtype=np.float64)
+    vector = network.describe(pixels, network.finder.find(pixels, only=only, least_px=least_px))
+    length = float(np.linalg.norm(vector))
+    if not 0 < length < math.inf:
+        raise InputError(f"the network's descriptor of this face has length {length:g}; give a network that serves")
     return unit_length(vector).astype(np.float32)
 
 
 def describe_faces(
     pictures: Iterable[UInt8[np.ndarray, "_ _ 3"]], network: FaceNetwork, *, only: bool = False, least_px: int = 0
-) -> tuple[Float32[np.ndarray, "faces 128"], dict[int, str]]:
+) -> tuple[Float32[np.ndarray, "faces dim"], dict[int, str]]:
     """Descriptors of all pictures with a face, and for those that were refused, by number, why."""
     found, refused = [], {}
     for row, rgb in enumerate(pictures):
@@ -89,4 +86,4 @@ def describe_faces(
             found.append(describe_face(rgb, network, only=only, least_px=least_px))
         except InputError as error:
             refused[row] = str(error)
-    return np.array(found, dtype=np.float32).reshape(len(found), FACE_SPACE.dim), refused
+    return np.array(found, dtype=np.float32).reshape(len(found), network.space.dim), refused

@@ -23,6 +23,7 @@ _DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
     *(ValueError, LookupError, TypeError, AttributeError, tokenize.TokenError),
 )
+LARGEST_MODEL = 2**31  # a protocol buffer is smaller
 VECTORS, NAMES, DESCRIPTOR = "vectors", "names", "descriptor"
 
 
@@ -73,6 +74,16 @@ def _hdf5(path: Path) -> dict[str, np.ndarray]:
 
 def _texts(values: np.ndarray) -> tuple[str, ...]:
     return tuple(item.decode() if isinstance(item, bytes) else str(item) for item in values.tolist())
+
+
+def read_model(path: Path) -> bytes:
+    """The bytes of a network. Raises FileFormatError if there is no such file, or one larger than an ONNX file can be."""
+    try:
+        if path.is_file() and path.stat().st_size < LARGEST_MODEL:
+            return path.read_bytes()
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be read ({error})") from None
+    raise FileFormatError(f"{path} is no file, or larger than a network in one file can be (2 GiB)")
 
 
 def read_pairs(path: Path, faces: Faces) -> FacePairs:

@@ -1,4 +1,4 @@
-"""Similarity that takes a map into the frame of reference poses, and pose errors after it."""
+"""Similarities of least squares: of points, of a map and its reference poses; and pose errors after them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,28 @@ class Similarity:
     """x_b = scale * rotation @ x_a + translation."""
 
     scale: float
-    rotation: Float64[np.ndarray, "3 3"]
-    translation: Float64[np.ndarray, "3"]
+    rotation: Float64[np.ndarray, "dim dim"]
+    translation: Float64[np.ndarray, "dim"]
 
-    def apply(self, points: Float64[np.ndarray, "*batch 3"]) -> Float64[np.ndarray, "*batch 3"]:
+    def apply(self, points: Float64[np.ndarray, "*batch dim"]) -> Float64[np.ndarray, "*batch dim"]:
         """Points of frame a in frame b."""
         return self.scale * points @ self.rotation.T + self.translation
+
+
+def align_points(a: Float64[np.ndarray, "n dim"], b: Float64[np.ndarray, "n dim"]) -> Similarity:
+    """b_from_a of least squared distance between corresponding points; never a reflection (Umeyama 1991, Eqs. 40 to 42).
+
+    Raises InputError if the points of a frame coincide.
+    """
+    from_a, from_b = a - a.mean(axis=0), b - b.mean(axis=0)
+    if not (from_a**2).sum() > 0 or not (from_b**2).sum() > 0:
+        raise InputError("the points coincide; no scale follows from them")
+    left, singular, right = np.linalg.svd(from_b.T @ from_a)
+    signs = np.ones(a.shape[1])
+    signs[-1] = np.sign(np.linalg.det(left @ right))
+    rotation = left @ np.diag(signs) @ right
+    scale = float((singular * signs).sum() / (from_a**2).sum())
+    return Similarity(scale=scale, rotation=rotation, translation=b.mean(axis=0) - scale * rotation @ a.mean(axis=0))
 
 
 def align_poses(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Rigid]) -> Similarity:
@@ -56,14 +72,7 @@ def align_centers(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Ri
         raise InputError(f"aligning centers needs three or more corresponding poses, got {len(cam_from_map)}")
     source = np.array([pose.center for pose in cam_from_map])
     target = np.array([pose.center for pose in cam_from_reference])
-    a, b = source - source.mean(axis=0), target - target.mean(axis=0)
-    if not (a**2).sum() > 0 or not (b**2).sum() > 0:
-        raise InputError("the camera centers coincide; no scale follows from them")
-    left, singular, right = np.linalg.svd(b.T @ a)
-    signs = np.array([1.0, 1.0, np.sign(np.linalg.det(left @ right))])
-    rotation = left @ np.diag(signs) @ right
-    scale = float((singular * signs).sum() / (a**2).sum())
-    return Similarity(scale=scale, rotation=rotation, translation=target.mean(axis=0) - scale * rotation @ source.mean(axis=0))
+    return align_points(source, target)
 
 
 def pairwise_rotation_deg(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Rigid]) -> float:

@@ -1,0 +1,50 @@
+"""Which network describes a photograph of a face: dlib's, or an ONNX model that the user gives."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from veil.errors import InputError, SpaceError
+from veil.extract.face_onnx import Preparation, load_onnx_model, load_onnx_network
+from veil.extract.faces import FACE_SPACE, FaceNetwork, load_face_network
+from veil.files.faces import read_model
+from veil.space import Space
+
+DEFAULT = Preparation()
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """--model and what goes with it."""
+    group = parser.add_argument_group("a network of your own in place of dlib's")
+    group.add_argument("--model", type=Path, metavar="FILE", help="ONNX network of the ArcFace kind (veil ships none)")
+    group.add_argument("--bgr", action="store_true", help="it takes blue first (default: red first)")
+    group.add_argument(
+        "--mean", type=float, default=DEFAULT.mean, help="it takes (x - mean) / scale, x in 0..255 (default %(default)s)"
+    )
+    group.add_argument("--scale", type=float, default=DEFAULT.scale, help="as above (default %(default)s)")
+
+
+def chosen_network(arguments: argparse.Namespace, *, needed: Space | None = None) -> FaceNetwork:
+    """The network that the options name. Raises SpaceError if its descriptors do not live in the space that is `needed`."""
+    preparation = Preparation(bgr=arguments.bgr, mean=arguments.mean, scale=arguments.scale)
+    if arguments.model is None:
+        if preparation != DEFAULT:
+            raise InputError("--bgr, --mean and --scale tell what a --model takes; dlib's network knows it")
+        _require(FACE_SPACE, needed)
+        return load_face_network()
+    content = read_model(arguments.model)
+    try:
+        model = load_onnx_model(content, preparation)
+    except InputError as error:
+        raise type(error)(f"{arguments.model}: {error}") from None
+    _require(model.space, needed)
+    return load_onnx_network(model)
+
+
+def _require(space: Space, needed: Space | None) -> None:
+    if needed is not None and space != needed:
+        raise SpaceError(
+            f"the photograph would become [{space}], the store has [{needed}]; give the --model, --bgr, --mean and --scale "
+            "that its decoys were described with, or no --model where that was dlib's network"
+        )
