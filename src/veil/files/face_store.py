@@ -145,7 +145,7 @@ class FaceStore:
         return (people, self._form(origin, basis)) if people else ([], None)
 
     def _read(self, rows: sqlite3.Cursor, count: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-        """People, origins (count, dim) and bases (count, m, dim) ; a few at a time, so that none is held twice."""
+        """People, origins (count, dim) and bases (count, m, dim); a few at a time, so that none is held twice."""
         dim, m = self.setup.space.dim, self.setup.m
         origin, basis = np.empty((count, dim), dtype=np.float32), np.empty((count, m, dim), dtype=np.float32)
         people: list[str] = []
