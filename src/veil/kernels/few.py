@@ -22,7 +22,7 @@ Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 # Points, and their neighbors asked for, up to which this is faster than comparing many (measured in benchmarks/identify.py).
 POINTS_MAX, NEIGHBORS_MAX = 16, 256
 # Subspaces that one task looks through, and numbers of the bases that NumPy takes at a time: they stay in the second cache.
-CHUNK, CACHED_NUMBERS = 1 << 12, 1 << 17
+CHUNK, CACHED_NUMBERS = 1 << 13, 1 << 17
 # Bases farther from orthonormal than this are left to float64, whatever the pass says.
 STRAIN_MAX = 0.25
 # |d|^2 and |D d|^2 of every subspace and point, and |D D^T - I| of every subspace.
