@@ -17,6 +17,7 @@ import pytest
 
 from veil.errors import FileFormatError, InputError
 from veil.faces.template import Setup
+from veil.files import face_store
 from veil.files.face_store import FaceStore, Threshold
 from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.space import Space
@@ -92,9 +93,37 @@ def test_damage_and_strangers_are_refused(store: FaceStore, tmp_path: Path) -> N
         connection.execute("UPDATE templates SET basis = ?", (b"short",))
     with pytest.raises(FileFormatError, match="wrong size"):
         store.templates("door")
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE templates SET basis = NULL")
+    with pytest.raises(FileFormatError, match="wrong size"):
+        store.templates("door")
     other = template("x")
     with pytest.raises(InputError, match="m = 2"):
         store.enroll("x", "door", 1, replace(other, basis=other.basis[:, :1]), renew=False)
+
+
+def test_many_are_read_in_parts(store: FaceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: what was enrolled. Two wrong sizes that add up to right ones, and a NaN in the last part, are refused."""
+    monkeypatch.setattr(face_store, "ROWS", 4)
+    for k in range(11):
+        store.enroll(f"{k:02d}", "door", 1, template(str(k)), renew=False)
+    people, forms = store.templates("door")
+    assert people == [f"{k:02d}" for k in range(11)] and forms is not None
+    for k in range(11):
+        np.testing.assert_array_equal(forms.origin[k], template(str(k)).origin[0])
+        np.testing.assert_array_equal(forms.basis[k], template(str(k)).basis[0])
+
+    def damaged(*changes: tuple[bytes, str]) -> None:
+        with closing(sqlite3.connect(store.path)) as connection, connection:
+            connection.executemany("UPDATE templates SET origin = ? WHERE person = ?", changes)
+
+    whole = template("1").origin.tobytes()
+    damaged((whole[:-4], "01"), (whole + whole[:4], "02"))
+    with pytest.raises(FileFormatError, match="wrong size"):
+        store.templates("door")
+    damaged((whole, "01"), (whole, "02"), (np.full(16, np.nan, dtype="<f4").tobytes(), "10"))
+    with pytest.raises(FileFormatError, match="NaN"):
+        store.templates("door")
 
 
 def enroll_many(path: str, worker: int) -> None:

@@ -26,6 +26,8 @@ FORMAT = 1
 SETUP_BEFORE = {"centered": False}
 # How long one process waits for another that is writing.
 PATIENCE_S = 30.0
+# Templates that are read at a time.
+ROWS = 256
 _SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE templates (
@@ -133,23 +135,33 @@ class FaceStore:
 
     def templates(self, purpose: str, person: str | None = None) -> tuple[list[str], Subspaces | None]:
         """People and their valid templates for a purpose, of one person if named; None where there are none."""
-        query = "SELECT person, origin, basis FROM templates WHERE purpose = ? AND revoked_at IS NULL"
+        which = "FROM templates WHERE purpose = ? AND revoked_at IS NULL"
         values: tuple[str, ...] = (purpose,)
         if person is not None:
-            query, values = query + " AND person = ?", (purpose, person)
+            which, values = which + " AND person = ?", (purpose, person)
         with self._opened() as connection:
-            rows = connection.execute(query + " ORDER BY person", values).fetchall()
-        if not rows:
-            return [], None
+            connection.execute("BEGIN")  # what is counted is what is read
+            count = connection.execute(f"SELECT count(*) {which}", values).fetchone()[0]
+            rows = connection.execute(f"SELECT person, origin, basis {which} ORDER BY person", values)
+            people, origin, basis = self._read(rows, count)
+        return (people, self._form(origin, basis)) if people else ([], None)
+
+    def _read(self, rows: sqlite3.Cursor, count: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """People, origins (count, dim) and bases (count, m, dim); a few at a time, so that none is held twice."""
         dim, m = self.setup.space.dim, self.setup.m
-        try:
-            origin = np.array([np.frombuffer(row[1], dtype="<f4") for row in rows]).reshape(len(rows), dim)
-            basis = np.array([np.frombuffer(row[2], dtype="<f4") for row in rows]).reshape(len(rows), m, dim)
-        except (ValueError, TypeError) as error:
-            raise FileFormatError(f"{self.path}: a template has the wrong size ({error}); restore it from a backup") from None
-        if not (np.isfinite(origin).all() and np.isfinite(basis).all()):
-            raise FileFormatError(f"{self.path}: a template holds NaN or infinity; restore it from a backup")
-        return [row[0] for row in rows], self._form(origin, basis)
+        origin, basis = np.empty((count, dim), dtype=np.float32), np.empty((count, m, dim), dtype=np.float32)
+        people: list[str] = []
+        while some := rows.fetchmany(ROWS):
+            names, *parts = zip(*some, strict=True)
+            for part, whole in zip(parts, (origin, basis), strict=True):
+                if not all(isinstance(blob, bytes) and len(blob) == whole[0].nbytes for blob in part):
+                    raise FileFormatError(f"{self.path}: a template has the wrong size; restore it from a backup")
+                place = whole[len(people) : len(people) + len(some)]
+                place[:] = np.frombuffer(b"".join(part), dtype="<f4").reshape(place.shape)
+                if not np.isfinite(place).all():
+                    raise FileFormatError(f"{self.path}: a template holds NaN or infinity; restore it from a backup")
+            people += names
+        return people, origin, basis
 
     def enrolled(self) -> list[Enrolled]:
         """All lines, revoked ones as well."""
@@ -161,8 +173,8 @@ class FaceStore:
     def _form(self, origin: np.ndarray, basis: np.ndarray) -> Subspaces:
         profile = self.setup.profile.name
         return Subspaces(
-            origin=origin.astype(np.float32),
-            basis=basis.astype(np.float32),
+            origin=origin,
+            basis=basis,
             space=self.setup.space,
             guarantee=lifted_guarantee(profile),
             profile=profile,

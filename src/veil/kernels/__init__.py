@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from veil.errors import InputError, RangeError, VeilError
-from veil.kernels import chunked, plain, reference
+from veil.kernels import chunked, few, plain, reference
 from veil.kernels.jit import compile as compiler
 from veil.kernels.jit import serve, stream
 from veil.kernels.jit.outputs import SQUARE_TRUSTED
@@ -147,16 +147,24 @@ def nearest(
 ) -> Nearest:
     """The `count` nearest of a database to every query, in memory that does not grow with the database.
 
-    Neighbors are those of float64 with "cpu"; "numpy" and "gpu" rank by single precision and may swap the last among equals.
-    `progress` is called with the database features done and all. Raises RangeError if the database has not so many.
+    Neighbors are those of float64 with "cpu", and with "numpy" those of a few points among subspaces; else "numpy" and "gpu"
+    rank by single precision and may swap the last among equals. A few points among subspaces take "cpu" about the time of
+    reading these. `progress` is called with the database features done and all. Raises RangeError if the database has not so
+    many.
     """
-    _check(queries, database)
+    _check_shapes(queries, database)
     if not 1 <= count <= max(1, len(database[0])):
         raise RangeError(f"count must be between 1 and the {len(database[0])} features of the database, got {count!r}")
     backend = _resolved(backend, queries, database)
     if 0 in (len(queries[0]), len(database[0])):
+        _check_finite(queries, database)
         shape = len(queries[0]), count
         return Nearest(index=np.full(shape, -1, dtype=np.int64), distance=np.full(shape, np.inf))
+    if backend in ("cpu", "numpy") and few.serves(queries, database, count, compiled=backend == "cpu"):
+        passed = few.nearest(queries, database, count, compiled=backend == "cpu", threads=threads, progress=progress)
+        if passed is not None:
+            return Nearest(index=passed[0], distance=passed[1])
+    _check_finite(queries, database)
     if backend == "cpu":
         found = stream.nearest(queries, database, count, plain.center(queries, database), threads, progress)
     else:
@@ -198,15 +206,24 @@ def _resolved(backend: Backend, left: Set, right: Set) -> Backend:
 
 
 def _check(left: Set, right: Set) -> None:
+    _check_shapes(left, right)
+    _check_finite(left, right)
+
+
+def _check_shapes(left: Set, right: Set) -> None:
     for name, (origin, basis) in (("left", left), ("right", right)):
         if origin.ndim != 2 or (basis is not None and (basis.ndim != 3 or basis.shape[::2] != origin.shape)):
             shapes = origin.shape, None if basis is None else basis.shape
             raise InputError(f"the {name} set needs an origin (N, dim) and a basis (N, m, dim), got {shapes}")
-        for part in (origin, basis):
-            if part is not None and not np.isfinite(part).all():
-                raise InputError(f"the {name} set holds NaN or infinity; drop those features first")
     if left[0].shape[1] != right[0].shape[1]:
         raise InputError(f"descriptor lengths differ: {left[0].shape[1]} and {right[0].shape[1]}")
+
+
+def _check_finite(left: Set, right: Set) -> None:
+    for name, side in (("left", left), ("right", right)):
+        for part in side:
+            if part is not None and not np.isfinite(part).all():
+                raise InputError(f"the {name} set holds NaN or infinity; drop those features first")
 
 
 def _reference(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from veil.errors import VeilError
-from veil.kernels.jit import bounds, exact, listed, outputs
+from veil.kernels.jit import bounds, exact, listed, outputs, points
 from veil.kernels.jit.origins import SIZES
 from veil.kernels.jit.shape import Shape
 
@@ -25,6 +25,7 @@ ARGUMENTS = {
     "listed": (7, 2, 0),
     "minimal": (6, 4, 0),
     "exact": (12, 3, 0),
+    "points": (6, 3, 0),
 }
 # What one compilation yields: an output of the sweep, listed pairs, or these in double precision by how bases are stored.
 FUNCTIONS = {
@@ -34,6 +35,8 @@ FUNCTIONS = {
     "listed": ("listed",),
     "float": ("minimal", "exact"),
     "double": ("minimal", "exact"),
+    "points of float": ("points",),
+    "points of double": ("points",),
 }
 Kernel = Callable[..., None]
 
@@ -88,6 +91,8 @@ def assembly(shape: Shape, output: str) -> str:
 def _text(shape: Shape, output: str) -> str:
     if output in SIZES:
         return exact.module(shape, output)
+    if output.startswith("points of "):
+        return points.module(shape, output.removeprefix("points of "))
     others = {"bounds": bounds.module, "listed": listed.module}
     return others[output](shape) if output in others else outputs.module(shape, output)
 

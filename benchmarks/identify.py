@@ -1,0 +1,169 @@
+"""Time of one identification among many face templates, as a multiple of reading their bases once.
+
+    python benchmarks/identify.py [--people 100000] [--dim 512] [--m 4] [--top 1] [--repeats 5] [--threads 1] [--json FILE]
+
+Probes are compared by p2s with all templates of a purpose. Descriptors are random unit vectors, no faces, and directions are
+random: the times depend on sizes only, but real faces lie closer together. The templates are written in the format of the store
+by one statement, as 100,000 enrollments would each wait for the disk. What is timed, in turns, the best of each, in time of the
+processor if one thread works (other programs count less), else of the clock:
+
+floor     the p-to-s kernel alone: the float32 product of a matrix of all origins and bases, in memory, with the probe (BLAS)
+written   the distances by textbook NumPy in float32: offsets, projections, |d|^2 - |D d|^2, no check, no float64
+nearest   `kernels.nearest` of one probe in templates in memory, its answer that of exhaustive float64 search
+numpy     the same without the compiler
+distances `kernels.distances` of the probe from all templates, those that are near in float64 (once)
+read      `FaceStore.templates`: from the file, which the system has in memory, to arrays
+identify  all of `veil faces identify` but the start of Python and making the probe: the store opened, read, searched
+
+One probe is a second descriptor of one enrolled person. Answers that differ from float64 are not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from veil import kernels
+from veil.faces.template import Setup
+from veil.files.face_store import FaceStore
+from veil.kernels.pairs import exact
+from veil.space import Space
+
+# Templates that are made at a time, and templates whose float64 distances are held against the answer.
+MADE, CHECKED = 2000, 20_000
+TARGET = 1.1
+# Run twice at most.
+ONCE = ("distances", "read", "identify")
+
+
+def main() -> int:
+    """Print one line for each; exit code 1 if an answer is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--people", type=int, default=100_000)
+    parser.add_argument("--dim", type=int, default=512)
+    parser.add_argument("--m", type=int, default=4)
+    parser.add_argument("--top", type=int, default=1, help="candidates asked for")
+    parser.add_argument("--repeats", type=int, default=5, help="of what takes no file; the rest is repeated twice")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the same as records")
+    arguments = parser.parse_args()
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder, threadpool_limits(arguments.threads):
+        path = Path(folder) / "faces.store"
+        probe = _filled(path, arguments, random)
+        _, templates = FaceStore(path).templates("door")
+        assert templates is not None
+        gallery = templates.origin, templates.basis
+        if not _right(probe, gallery, arguments):
+            print("red: the answers differ from float64; not timed")
+            return 1
+        clock = time.process_time if arguments.threads == 1 else time.perf_counter
+        best = _timed(_works(path, probe, gallery, arguments), arguments.repeats, clock)
+    print(f"{arguments.people} templates, {arguments.dim}-D, m = {arguments.m}, {arguments.threads} thread(s)")
+    print(f"{'':10}{'ms':>9}{'x floor':>9}")
+    for name, seconds in best.items():
+        print(f"{name:10}{1e3 * seconds:9.1f}{seconds / best['floor']:9.2f}")
+    share = best["nearest"] / best["floor"]
+    verdict = "met" if share <= TARGET else "missed"
+    print(f"identification in memory takes {share:.2f} times the floor: the target of {TARGET} is {verdict}")
+    if arguments.json:
+        sizes = {name: getattr(arguments, name) for name in ("people", "dim", "m", "top", "threads")}
+        record = {**sizes, "seconds": best, "share": share}
+        arguments.json.write_text(json.dumps(record, indent=2) + "\n")
+    return 0
+
+
+def _filled(path: Path, arguments: argparse.Namespace, random: np.random.Generator) -> kernels.Set:
+    """Write the templates; a probe of the person in the middle."""
+    space = Space(descriptor="synthetic-face", normalization="L2", dim=arguments.dim)
+    FaceStore.create(path, Setup(strategy="random", m=arguments.m, by="p2s", space=space, decoys="0" * 64))
+    inside = _unit(random.standard_normal((arguments.people, arguments.dim), dtype=np.float32))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany("INSERT INTO templates VALUES (?, 'door', 1, ?, ?, 0, NULL)", _rows(inside, arguments.m, random))
+    noise = random.standard_normal(arguments.dim, dtype=np.float32) * np.float32(0.7 / np.sqrt(arguments.dim))
+    return _unit((inside[arguments.people // 2] + noise)[None]), None
+
+
+def _rows(inside: np.ndarray, m: int, random: np.random.Generator) -> Iterator[tuple[str, bytes, bytes]]:
+    """Subspaces through descriptors along random orthonormal directions (Gram-Schmidt twice, in float64)."""
+    for first in range(0, len(inside), MADE):
+        part = inside[first : first + MADE].astype(np.float64)
+        basis = random.standard_normal((len(part), m, part.shape[1]))
+        for k in (*range(m), *range(m)):
+            others = basis[:, :k]
+            row = basis[:, k] - np.einsum("fm,fmn->fn", np.einsum("fmn,fn->fm", others, basis[:, k]), others)
+            basis[:, k] = _unit(row)
+        origin = part - np.einsum("fm,fmn->fn", np.einsum("fmn,fn->fm", basis, part), basis)
+        for k in range(len(part)):
+            yield f"{first + k:09d}", origin[k].astype("<f4").tobytes(), basis[k].astype("<f4").tobytes()
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    unit: np.ndarray = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+    return unit
+
+
+def _works(
+    path: Path, probe: kernels.Set, gallery: kernels.Set, arguments: argparse.Namespace
+) -> dict[str, Callable[[], object]]:
+    origin, basis = gallery
+    assert basis is not None
+    rows = np.concatenate([origin[:, None], basis], axis=1).reshape(-1, arguments.dim)
+    point, top, threads = probe[0][0], arguments.top, arguments.threads
+
+    def written() -> np.ndarray:
+        offset = point - origin
+        inside = np.matmul(basis, offset[:, :, None])[:, :, 0]
+        return np.einsum("fn,fn->f", offset, offset) - np.einsum("fm,fm->f", inside, inside)
+
+    def identify() -> None:
+        _, templates = FaceStore(path).templates("door")
+        assert templates is not None
+        kernels.nearest(probe, (templates.origin, templates.basis), top)
+
+    return {
+        "floor": lambda: rows @ point,
+        "written": written,
+        "nearest": lambda: kernels.nearest(probe, gallery, top, backend="cpu", threads=threads),
+        "numpy": lambda: kernels.nearest(probe, gallery, top, backend="numpy", threads=threads),
+        "distances": lambda: kernels.distances(probe, gallery, backend="cpu", threads=threads),
+        "read": lambda: FaceStore(path).templates("door"),
+        "identify": identify,
+    }
+
+
+def _timed(works: dict[str, Callable[[], object]], repeats: int, clock: Callable[[], float]) -> dict[str, float]:
+    """Best seconds."""
+    best: dict[str, float] = {}
+    for turn in range(repeats):
+        for name, work in works.items():
+            if name not in ONCE or turn < 2:
+                start = clock()
+                work()
+                best[name] = min(best.get(name, np.inf), clock() - start)
+    return best
+
+
+def _right(probe: kernels.Set, gallery: kernels.Set, arguments: argparse.Namespace) -> bool:
+    """The person is found, and among some of the templates the order is that of float64."""
+    if kernels.nearest(probe, gallery, 1).index[0, 0] != arguments.people // 2:
+        return False
+    some = gallery[0][:CHECKED], None if gallery[1] is None else gallery[1][:CHECKED]
+    columns = np.arange(len(some[0]))
+    truth = np.argsort(exact(probe, some, np.zeros_like(columns), columns), kind="stable")[: arguments.top]
+    backends: tuple[kernels.Backend, ...] = ("cpu", "numpy")
+    return all((kernels.nearest(probe, some, arguments.top, backend=name).index[0] == truth).all() for name in backends)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
