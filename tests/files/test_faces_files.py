@@ -10,7 +10,8 @@ import pytest
 
 from veil.errors import FileFormatError
 from veil.faces.collection import IDENTITY, Faces
-from veil.files.faces import identities, read_faces, read_pairs, write_faces
+from veil.files.face_pairs import read_pairs
+from veil.files.faces import identities, read_faces, write_faces
 from veil.space import Space
 from worlds import generator, unit
 
@@ -60,6 +61,56 @@ def test_pairs_are_read_in_both_ways(tmp_path: Path) -> None:
         assert pairs.same.tolist() == [True, False]
         assert {tuple(sorted(pair)) for pair in zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)} == {(2, 3), (1, 2)}
     assert read_pairs(table, some()).fold.tolist() == [3, 4] and read_pairs(table, some()).missing == 1
+
+
+def test_pairs_of_annotated_lists(tmp_path: Path) -> None:
+    """Lines `same a b` and `a b same`, as AgeDB-30 is passed on; a picture is known by the end of its path."""
+    for lines in (
+        "1 agedb/Bo/Bo_0001.jpg agedb/Bo/Bo_0002.jpg\n0 agedb/Bo/Bo_0001.jpg agedb/Ann_Lee/Ann_Lee_0001.jpg\n\n",
+        "Bo_0001.jpg Bo_0002.jpg 1\nBo_0001.jpg Ann_Lee_0001.jpg 0\n",
+    ):
+        (tmp_path / "ann.txt").write_text(lines)
+        pairs = read_pairs(tmp_path / "ann.txt", some())
+        assert (pairs.left.tolist(), pairs.right.tolist(), pairs.same.tolist()) == ([2, 2], [3, 0], [True, False])
+    (tmp_path / "ann.txt").write_text("1 a.jpg b.jpg\nmaybe a.jpg b.jpg\n")
+    with pytest.raises(FileFormatError, match="line 2: a pair is"):
+        read_pairs(tmp_path / "ann.txt", some())
+
+
+def cfp(folder: Path) -> Faces:
+    """Two people of CFP, with two frontal pictures and one profile each, and one fold of both splits."""
+    names = [f"{who:03d}/{kind}/{k:02d}.jpg" for who in (1, 2) for kind, k in (("frontal", 1), ("frontal", 2), ("profile", 1))]
+    lists = {"F": [name for name in names if "frontal" in name], "P": [name for name in names if "profile" in name]}
+    for kind, own in lists.items():
+        lines = [f"{k} ../Data/Images/{name}" for k, name in enumerate(own, start=1)]
+        (folder / f"Pair_list_{kind}.txt").write_text("\n".join(lines))
+    for split, same, diff in (("FF", "1,2\n3,4\n", "1,3\n"), ("FP", "1,1\n4,2\n", "2,2\n")):
+        (folder / "Split" / split / "01").mkdir(parents=True)
+        (folder / "Split" / split / "01" / "same.txt").write_text(same)
+        (folder / "Split" / split / "01" / "diff.txt").write_text(diff)
+    vectors = unit(generator("cfp").normal(size=(6, 8))).astype(np.float32)
+    return Faces(vectors=vectors, names=tuple(names), space=SPACE)
+
+
+def test_pairs_of_cfp(tmp_path: Path) -> None:
+    """Numbers point into the lists of frontal and of profile pictures; 01.jpg alone would be four people's."""
+    faces = cfp(tmp_path)
+    frontal, profile = (read_pairs(tmp_path / "Split" / split, faces) for split in ("FF", "FP"))
+    assert (frontal.left.tolist(), frontal.right.tolist(), frontal.same.tolist()) == ([0, 3, 0], [1, 4, 3], [True, True, False])
+    assert (profile.left.tolist(), profile.right.tolist()) == ([0, 4, 1], [2, 5, 5])
+    (tmp_path / "pairs.csv").write_text(
+        "image_a,image_b,same\n001/frontal/01.jpg,frontal/01.jpg,0\n001/frontal/01.jpg,002/frontal/02.jpg,0"
+    )
+    assert read_pairs(tmp_path / "pairs.csv", faces).missing == 1
+    for split, damage, match in (("FF", "1,9\n", "is no pair"), ("FF", "1\n", "is no pair"), ("FF", "a,b\n", "is no pair")):
+        (tmp_path / "Split" / split / "01" / "same.txt").write_text(damage)
+        with pytest.raises(FileFormatError, match=match):
+            read_pairs(tmp_path / "Split" / split, faces)
+    with pytest.raises(FileFormatError, match="no split of CFP"):
+        read_pairs(tmp_path, faces)
+    (tmp_path / "Pair_list_P.txt").write_text("one path\n")
+    with pytest.raises(FileFormatError, match=r"Pair_list_P\.txt, line 1"):
+        read_pairs(tmp_path / "Split" / "FP", faces)
 
 
 @pytest.mark.parametrize("damage", ["text", "empty", "half", "no vectors", "integers", "flat", "nan", "zero", "twice", "short"])

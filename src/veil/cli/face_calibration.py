@@ -13,8 +13,11 @@ from veil.evaluate.faces import best_threshold, error_rates
 from veil.faces.collection import Faces
 from veil.faces.template import Client, scores
 from veil.files.client import home, load_secret
+from veil.files.face_pairs import read_pairs
 from veil.files.face_store import FaceStore, Threshold
-from veil.files.faces import read_faces, read_pairs
+from veil.files.faces import read_faces
+
+PAIRS_HELP = "CSV, LFW's pairs.txt, lines `same a b` (AgeDB-30), or a split of CFP (Protocol/Split/FP)"
 
 
 def client_of(store: FaceStore, decoys: Path) -> Client:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, report, say, write_json
+from veil.cli.face_calibration import PAIRS_HELP
 from veil.evaluate.faces import DIMENSIONS, FALSE_REJECTS, LIFTINGS, VerificationRow, verification_study
 from veil.evaluate.histories import history_study
 from veil.evaluate.protection import protection_study
 from veil.faces.collection import FacePairs, Faces
-from veil.files.faces import identities, read_faces, read_pairs
+from veil.files.face_pairs import read_pairs
+from veil.files.faces import identities, read_faces
 from veil.report.faces import draw_verification
 from veil.report.protection import draw_protection
 
@@ -55,7 +57,7 @@ def register(protocols: Any) -> None:
 
 def _add_pairs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
-    parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help="CSV, or LFW's pairs.txt")
+    parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
     parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
     parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=list(LIFTINGS), help="default: all")

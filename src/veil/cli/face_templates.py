@@ -11,7 +11,7 @@ import numpy as np
 
 from veil import kernels
 from veil.cli.common import add_command, add_json, at_least, report, say, write_json
-from veil.cli.face_calibration import calibrate, client_of
+from veil.cli.face_calibration import PAIRS_HELP, calibrate, client_of
 from veil.cli.face_networks import add_model, chosen_network
 from veil.errors import InputError
 from veil.extract.faces import describe_face
@@ -117,7 +117,7 @@ def register(actions: Any) -> None:
         calibrate,
     )
     parser.add_argument("faces", type=Path, help="descriptors of the pairs' faces")
-    parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help="CSV, or LFW's pairs.txt")
+    parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="those of the store")
     parser.add_argument("--far", type=float, metavar="SHARE", help="false accepts at most, for example 0.001")
     _action(actions, "list", "who is enrolled", "Revoked templates are listed, their numbers are gone.", _list)

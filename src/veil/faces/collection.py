@@ -17,7 +17,7 @@ from veil.space import Space
 
 IDENTITY = "identity"
 # What the name of a centered descriptor ends in.
-CENTERED = "-centered"
+CENTERED = "+c"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +79,7 @@ class Faces:
 
     def centered(self, middle: Float[np.ndarray, "dim"]) -> Faces:
         """Seen from `middle`, in a space that says so."""
-        space = replace(self.space, descriptor=self.space.descriptor + CENTERED)
+        space = replace(self.space, descriptor=self.space.descriptor[: 32 - len(CENTERED)] + CENTERED)
         return replace(self, vectors=centered(self.vectors, middle), space=space)
 
     @property

@@ -1,4 +1,4 @@
-"""Faces on disk: .npz or HDF5 of N x d descriptors with names and labels, and lists of pairs to verify."""
+"""Faces on disk: .npz or HDF5 of N x d descriptors with names and labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.faces.collection import IDENTITY, FacePairs, Faces
+from veil.faces.collection import IDENTITY, Faces
 from veil.features import unit_length
 from veil.files.atomic import replacing
 from veil.space import Space
@@ -84,71 +84,6 @@ def read_model(path: Path) -> bytes:
     except OSError as error:
         raise FileFormatError(f"{path} cannot be read ({error})") from None
     raise FileFormatError(f"{path} is no file, or larger than a network in one file can be (2 GiB)")
-
-
-def read_pairs(path: Path, faces: Faces) -> FacePairs:
-    """Pairs of faces by name: a CSV with columns image_a, image_b, same (0 or 1) and perhaps fold, or LFW's pairs.txt.
-
-    Pairs with a face that is not among `faces` are counted in `missing`. Raises FileFormatError if the file is neither, or
-    nothing is left.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path} is no list of pairs ({error})") from None
-    rows = _table(path, text) if "image_a" in text.split("\n", 1)[0] else _lfw(path, text)
-    places = {name: row for row, name in enumerate(faces.names)}
-    places |= {Path(name).name: row for name, row in places.items() if Path(name).name not in places}
-    kept = [(places[a], places[b], same, fold) for a, b, same, fold in rows if a in places and b in places]
-    if not kept:
-        raise FileFormatError(f"{path}: none of {len(rows)} pairs has both its faces; names must be those of the faces")
-    left, right, same, fold = (np.array(column) for column in zip(*kept, strict=True))
-    return FacePairs(
-        left=left.astype(np.int64),
-        right=right.astype(np.int64),
-        same=same.astype(bool),
-        fold=fold.astype(np.int64),
-        missing=len(rows) - len(kept),
-    )
-
-
-def _table(path: Path, text: str) -> list[tuple[str, str, bool, int]]:
-    found = []
-    for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
-        try:
-            if row["same"] not in ("0", "1"):
-                raise ValueError(f"same must be 0 or 1, got {row['same']!r}")
-            found.append((_name(row["image_a"]), _name(row["image_b"]), row["same"] == "1", int(row.get("fold") or 0)))
-        except (KeyError, ValueError, AttributeError) as error:
-            raise FileFormatError(f"{path}, line {number}: {error}; columns are image_a, image_b, same, fold") from None
-    return found
-
-
-def _name(text: str) -> str:
-    return text.strip()
-
-
-def _lfw(path: Path, text: str) -> list[tuple[str, str, bool, int]]:
-    """`name k l` or `name k other l`, blocks of equal size after a head `folds pairs`, as LFW publishes them."""
-    lines = [line.split() for line in text.splitlines() if line.strip()]
-    head = [int(word) for word in lines[0] if word.isdigit()] if lines else []
-    body = lines[1:] if head else lines
-    per_fold = 2 * head[1] if len(head) == 2 else max(1, len(body))
-
-    def picture(name: str, number: str) -> str:
-        return f"{name}/{name}_{int(number):04d}.jpg"
-
-    found = []
-    for number, words in enumerate(body):
-        try:
-            if len(words) not in (3, 4):
-                raise ValueError("a pair has three or four words")
-            first = picture(words[0], words[1])
-            second = picture(words[0], words[2]) if len(words) == 3 else picture(words[2], words[3])
-            found.append((first, second, len(words) == 3, number // per_fold))
-        except ValueError as error:
-            raise FileFormatError(f"{path} is no list of pairs: {error} (line {number + 1})") from None
-    return found
 
 
 def read_labels(path: Path, labels: Sequence[str] = ()) -> list[dict[str, str]]:
