@@ -87,16 +87,17 @@ def test_decoys_are_balanced_and_labels_stay_at_home(people: Path, capsys: pytes
     store, faces, decoys = people / "club.store", people / "faces.npz", ("--decoys", people / "others.npz")
     assert run("faces", "create", store, *decoys, "--balance", "age") == 1
     assert "no label 'age'" in capsys.readouterr().err and not store.exists()
-    assert run("faces", "create", store, *decoys, "--balance", "sex", "--no-center", "--json", people / "c.json") == 0
+    assert run("faces", "create", store, *decoys, "--balance", "sex", "--by", "s2s", "--json", people / "c.json") == 0
     found = json.loads((people / "c.json").read_text())
-    assert (found["balance"], found["centered"]) == ("sex", False)
+    assert (found["balance"], found["centered"]) == ("sex", True)
     assert run("faces", "enroll", store, faces, *face(3, 1), "--person", "p", "--label", "x", *decoys) == 1
     assert "they have a, b" in capsys.readouterr().err
     assert run("faces", "enroll", store, faces, *face(3, 1), "--person", "p", "--label", "a", *decoys) == 0
     assert run("faces", "enroll", store, faces, *face(4, 1), "--person", "q", *decoys) == 0
     assert len(FaceStore(store).enrolled()) == 2
     plain = people / "plain.store"
-    assert run("faces", "create", plain, *decoys) == 0
+    assert run("faces", "create", plain, *decoys, "--json", people / "c.json") == 0
+    assert json.loads((people / "c.json").read_text())["centered"] is False, "only two lifted templates gain by it"
     assert run("faces", "enroll", plain, faces, *face(3, 1), "--person", "p", "--label", "a", *decoys) == 1
     assert "balances no label" in capsys.readouterr().err
 
@@ -146,7 +147,22 @@ def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixtur
 def test_verification_is_studied(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figure, record = people / "f.png", people / "v.json"
     given = (people / "faces.npz", "--pairs", people / "pairs.csv", "--decoys", people / "others.npz")
-    options = ("--m", 2, 4, "--lifting", "hybrid", "--balance", "sex", "--folds", 5, "--figure", figure, "--json", record)
+    options = (
+        "--m",
+        2,
+        4,
+        "--lifting",
+        "hybrid",
+        "--balance",
+        "sex",
+        "--center",
+        "--folds",
+        5,
+        "--figure",
+        figure,
+        "--json",
+        record,
+    )
     assert run("evaluate", "faces", *given, *options) == 0
     found = json.loads(record.read_text())
     assert [(row["lifting"], row["m"], row["distance"]) for row in found["rows"]] == [

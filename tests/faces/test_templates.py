@@ -126,7 +126,7 @@ def test_centered_templates_are_those_of_centered_faces() -> None:
 
 def balanced() -> Client:
     digest = decoys_digest(DECOYS, "sex")
-    setup = Setup(strategy="adversarial", m=3, by="p2s", space=SPACE, decoys=digest, keyed=False, centered=False, balance="sex")
+    setup = Setup(strategy="adversarial", m=3, by="p2s", space=SPACE, decoys=digest, keyed=False, balance="sex")
     return Client(setup=setup, decoys=DECOYS, secret=Secret(b"s" * 32))
 
 

@@ -81,7 +81,7 @@ def test_a_threshold_never_sees_the_fold_it_is_tried_on() -> None:
 @pytest.fixture(scope="module")
 def rows() -> dict[tuple[str, int, str], VerificationRow]:
     faces, decoys = crowd("victims", 40, 4), crowd("decoys", 200, 1)
-    found = verification_study(faces, pairs_of(faces, 200), decoys, seed=0, dimensions=(2, 8, 63), balance="sex")
+    found = verification_study(faces, pairs_of(faces, 200), decoys, seed=0, dimensions=(2, 8, 63), balance="sex", centered=True)
     return {(row.lifting, row.m, row.distance): row for row in found}
 
 

@@ -42,7 +42,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--attributes", nargs="+", required=True, metavar="NAME", help="columns of it")
     parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
     parser.add_argument("--neighbors", type=at_least(1), default=NEIGHBORS, help="that vote (default %(default)s)")
-    parser.add_argument("--no-center", action="store_true", help="lift descriptors as they are, not less the decoys' mean")
+    parser.add_argument("--center", action="store_true", help="lift descriptors less the decoys' mean, of unit length again")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of the parts and of lifting (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies (.png or .svg)")
     add_json(parser)
@@ -59,7 +59,7 @@ def _attributes(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         dimensions=arguments.m,
         neighbors=arguments.neighbors,
-        centered=not arguments.no_center,
+        centered=arguments.center,
     )
     write_json(
         arguments.json,

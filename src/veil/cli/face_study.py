@@ -45,7 +45,7 @@ def register(protocols: Any) -> None:
     )
     _add_pairs(parser)
     parser.add_argument("--balance", metavar="LABEL", help="a label of the decoys, to try hybrid+ as well")
-    _add_no_center(parser)
+    _add_center(parser)
     parser.add_argument("--folds", type=at_least(2), default=10, help="of the pairs (default %(default)s)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of folds and lifting (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies and error curves (.png or .svg)")
@@ -74,7 +74,7 @@ def _register_protection(protocols: Any) -> None:
         PROTECTION_EXAMPLES,
     )
     _add_pairs(parser)
-    _add_no_center(parser)
+    _add_center(parser)
     parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw both measures (.png or .svg)")
     add_json(parser)
@@ -91,7 +91,7 @@ def _protection(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             liftings=arguments.lifting,
             dimensions=arguments.m,
-            centered=not arguments.no_center,
+            centered=arguments.center,
             progress=bar,
         )
     write_json(arguments.json, {**found.__dict__, "rows": [row.__dict__ for row in found.rows]})
@@ -114,8 +114,8 @@ def _protection(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _add_no_center(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-center", action="store_true", help="lift descriptors as they are, not less the decoys' mean")
+def _add_center(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--center", action="store_true", help="lift descriptors less the decoys' mean, of unit length again")
 
 
 def _register_histories(protocols: Any) -> None:
@@ -132,7 +132,7 @@ def _register_histories(protocols: Any) -> None:
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
     parser.add_argument("--m", type=at_least(2), nargs="+", default=[4], help="dimensions (default 4)")
     parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=["hybrid"], help="default hybrid")
-    _add_no_center(parser)
+    _add_center(parser)
     parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting (default %(default)s)")
     add_json(parser)
     parser.set_defaults(run=_histories)
@@ -140,7 +140,7 @@ def _register_histories(protocols: Any) -> None:
 
 def _histories(arguments: argparse.Namespace) -> int:
     faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
-    if not arguments.no_center:
+    if arguments.center:
         faces, decoys = faces.centered(decoys.middle), decoys.centered(decoys.middle)
     rows = [
         row
@@ -182,7 +182,7 @@ def _faces(arguments: argparse.Namespace) -> int:
             liftings=arguments.lifting,
             dimensions=arguments.m,
             folds=arguments.folds,
-            centered=not arguments.no_center,
+            centered=arguments.center,
             balance=arguments.balance,
             progress=bar,
         )

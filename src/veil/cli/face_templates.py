@@ -73,7 +73,9 @@ def register(actions: Any) -> None:
         help="a label of the decoys, of which each class is drawn alike (hybrid+): it hides the label's value",
     )
     parser.add_argument(
-        "--no-center", action="store_true", help="do not subtract the decoys' mean: strangers' templates come closer"
+        "--center",
+        action=argparse.BooleanOptionalAction,
+        help="subtract the decoys' mean first, which parts two lifted templates better (default: with --by s2s only)",
     )
     parser = _action(actions, "enroll", "store a person's template", "One template of a person and purpose is valid.", _enroll)
     _with_face(parser)
@@ -164,7 +166,7 @@ def _create(arguments: argparse.Namespace) -> int:
         space=decoys.space,
         decoys=decoys_digest(decoys, arguments.balance),
         keyed=not arguments.no_key,
-        centered=not arguments.no_center,
+        centered=arguments.by == "s2s" if arguments.center is None else arguments.center,
         balance=arguments.balance,
     )
     Client(setup=setup, decoys=decoys, secret=load_secret(home()))  # refuses what would not work later

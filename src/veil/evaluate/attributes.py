@@ -83,7 +83,7 @@ def attribute_study(
     neighbors: int = NEIGHBORS,
     decoy_share: float = 0.2,
     balanced: bool = True,
-    centered: bool = True,
+    centered: bool = False,
 ) -> list[AttributeRow]:
     """Accuracy of the attack for each attribute, from raw descriptors and from each lifting at each m.
 

@@ -133,7 +133,7 @@ def verification_study(
     liftings: Sequence[Strategy] = LIFTINGS,
     dimensions: Sequence[int] = DIMENSIONS,
     folds: int = 10,
-    centered: bool = True,
+    centered: bool = False,
     balance: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[VerificationRow]:

@@ -108,7 +108,7 @@ def protection_study(
     seed: int,
     liftings: Sequence[Strategy] = LIFTINGS,
     dimensions: Sequence[int] = DIMENSIONS,
-    centered: bool = True,
+    centered: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Protection:
     """Two purposes' templates of the left and of the right face of each pair, lifted among one half of the decoys; the other

@@ -42,7 +42,7 @@ class Setup:
     space: Space
     decoys: str
     keyed: bool = True
-    centered: bool = True
+    centered: bool = False
     balance: str = ""
 
     def __post_init__(self) -> None:

@@ -22,8 +22,6 @@ from veil.forms import Subspaces, lifted_guarantee
 from veil.space import Space
 
 FORMAT = 1
-# What stores did before their setup said so.
-SETUP_BEFORE = {"centered": False}
 # How long one process waits for another that is writing.
 PATIENCE_S = 30.0
 # Templates that are read at a time.
@@ -71,7 +69,7 @@ class FaceStore:
             if json.loads(facts["format"]) != FORMAT:
                 raise FileFormatError(f"{path} has format {facts['format']}; this veil reads {FORMAT}")
             record = json.loads(facts["setup"])
-            self.setup = Setup(**{**SETUP_BEFORE, **record, "space": Space(**record["space"])})
+            self.setup = Setup(**{**record, "space": Space(**record["space"])})
             found = json.loads(facts.get("threshold", "null"))
             self.threshold = Threshold(**found) if found else None
         except (KeyError, TypeError, ValueError, InputError) as error:
