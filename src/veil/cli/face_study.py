@@ -106,7 +106,7 @@ def _protection(arguments: argparse.Namespace) -> int:
             )
         print(
             f"reversed: estimates that pass for the person; raw descriptors do in {100 * found.accepted_raw:.1f} %, "
-            f"strangers in {100 * found.accepted_strangers:.1f} %"
+            f"strangers in {100 * found.accepted_strangers:.1f} %, the mean of a crowd in {100 * found.accepted_mean:.1f} %"
         )
     if arguments.figure:
         draw_protection(arguments.figure, found)

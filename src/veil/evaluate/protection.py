@@ -54,12 +54,14 @@ class ProtectionRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
-    """All rows, and what the raw verifier does at its threshold: with the person's other photograph, with a stranger's."""
+    """All rows, and what passes the raw verifier at its threshold: the person's other photograph, a stranger's, and the mean of
+    the crowd, which needs no template."""
 
     rows: list[ProtectionRow]
     threshold: float
     accepted_raw: float
     accepted_strangers: float
+    accepted_mean: float
 
 
 def linkability(mated: Float64[np.ndarray, "mated"], others: Float64[np.ndarray, "others"]) -> float:
@@ -123,6 +125,7 @@ def protection_study(
     pool, crowd = (decoys.take(np.sort(part)) for part in np.array_split(order, 2))
     raw = np.linalg.norm(faces.vectors[pairs.left].astype(np.float64) - faces.vectors[pairs.right], axis=1)
     threshold = best_threshold(raw, pairs.same)
+    mean = unit_length(crowd.middle[None])
     turns = [rotation(key, faces.space.dim) for key in KEYS]
     rows, cells = [], [(lifting, m) for lifting in liftings for m in dimensions]
     for done, (lifting, m) in enumerate(cells):
@@ -138,6 +141,7 @@ def protection_study(
         threshold=threshold,
         accepted_raw=float((raw[pairs.same] <= threshold).mean()),
         accepted_strangers=float((raw[~pairs.same] <= threshold).mean()),
+        accepted_mean=float((np.linalg.norm(faces.vectors[pairs.right[pairs.same]] - mean, axis=1) <= threshold).mean()),
     )
 
 

@@ -68,7 +68,7 @@ def draw_verification(path: Path, rows: Sequence[VerificationRow], same: Bool[np
     axes[2].set_ylim(0, 30)
     axes[2].set_title(f"error curves at m = {shown}", fontsize=10)
     axes[2].grid(alpha=0.3)
-    axes[2].legend(fontsize=8, frameon=False)
+    axes[2].legend(fontsize=7, framealpha=0.85, edgecolor="none")
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=120)
     pyplot.close(figure)

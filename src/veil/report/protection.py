@@ -44,9 +44,10 @@ def draw_protection(path: Path, found: Protection) -> None:
         axis.grid(axis="y", alpha=0.3)
     axes[0].axhspan(0, max(row.by_chance for row in found.rows), color="black", alpha=0.08, label="shuffled pairs, 95 %")
     axes[1].axhline(100 * found.accepted_raw, color="black", linestyle=":", label="raw descriptors")
-    axes[1].axhspan(0, 100 * found.accepted_strangers, color="black", alpha=0.08, label="strangers")
-    for axis in axes:
-        axis.legend(fontsize=7, frameon=False)
+    unaided = max(found.accepted_strangers, found.accepted_mean)
+    axes[1].axhspan(0, 100 * unaided, color="black", alpha=0.08, label="without a template")
+    axes[0].legend(handles=axes[0].get_legend_handles_labels()[0][-1:], fontsize=7, frameon=False)
+    axes[1].legend(fontsize=7, frameon=False)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=120)
     pyplot.close(figure)
