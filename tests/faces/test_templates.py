@@ -72,6 +72,22 @@ def test_a_parallel_probe_is_as_near_as_the_descriptor_and_shows_less() -> None:
         who.probe(VICTIMS.vectors[0], purpose="door")
 
 
+def test_renewal_keeps_accuracy() -> None:
+    """The equal error of templates renewed from another photograph is that of the first ones, up to what few people tell."""
+    people, who = crowd("renewed", 60, 3), client("parallel")
+    errors = []
+    for version, picture in ((1, 0), (2, 1)):
+        same: list[float] = []
+        other: list[float] = []
+        for row in range(0, 180, 3):
+            template = who.template(people.vectors[row + picture], purpose="door", person=str(row), version=version)
+            for kind, at in ((same, row + 2), (other, (row + 5) % 180)):
+                probe = who.probe(people.vectors[at], purpose="door", template=template)
+                kind.append(float(scores(probe, template)[0]))
+        errors.append(equal_error(np.array(same + other), np.repeat([True, False], 60)))
+    assert errors[0] < 0.1 and abs(errors[1] - errors[0]) < 0.05
+
+
 def test_only_the_key_unlinks_templates_of_two_purposes() -> None:
     """Oracle: the equal error of linking a person's templates of two purposes, made from two pictures. With keys it is that of
     chance; without, one template finds the other (broken twin)."""
