@@ -95,6 +95,12 @@ def test_decoys_are_balanced_and_labels_stay_at_home(people: Path, capsys: pytes
     assert run("faces", "enroll", store, faces, *face(3, 1), "--person", "p", "--label", "a", *decoys) == 0
     assert run("faces", "enroll", store, faces, *face(4, 1), "--person", "q", *decoys) == 0
     assert len(FaceStore(store).enrolled()) == 2
+    quota = people / "quota.store"
+    assert run("faces", "create", quota, *decoys, "--balance", "sex", "--quota", "a=2", "b=1") == 0
+    assert FaceStore(quota).setup.quota == (("a", 2), ("b", 1))
+    with pytest.raises(SystemExit):
+        run("faces", "create", people / "no.store", *decoys, "--balance", "sex", "--quota", "a")
+    assert run("faces", "create", people / "no.store", *decoys, "--quota", "a=2") == 1
     plain = people / "plain.store"
     assert run("faces", "create", plain, *decoys, "--json", people / "c.json") == 0
     assert json.loads((people / "c.json").read_text())["centered"] is False, "only two lifted templates gain by it"

@@ -160,6 +160,20 @@ def test_balanced_templates_hold_both_classes() -> None:
         balanced().template(VICTIMS.vectors[0], purpose="door", person="x", version=1, label="c")
 
 
+def test_a_quota_is_the_callers() -> None:
+    """Three decoys of one class in a round and one of the other: the subspace holds more of the first."""
+    setup = replace(balanced().setup, quota=(("b", 1), ("a", 3)), m=8)
+    who = Client(setup=setup, decoys=DECOYS, secret=Secret(b"s" * 32))
+    form = who.template(VICTIMS.vectors[0], purpose="door", person="x", version=1)
+    inside = np.flatnonzero(kernels.distances((DECOYS.vectors, None), (form.origin, form.basis))[:, 0] < 1e-5)
+    found = [DECOYS.label("sex")[k] for k in inside]
+    assert len(found) == 8 and found.count("a") > found.count("b") > 0
+    with pytest.raises(InputError, match="a count for each sex: a, b; got a"):
+        Client(setup=replace(setup, quota=(("a", 3),)), decoys=DECOYS, secret=Secret(b"s" * 32))
+    with pytest.raises(RangeError, match="say which with balance"):
+        replace(setup, balance="")
+
+
 def test_what_cannot_be_balanced_is_refused_at_once() -> None:
     with pytest.raises(RangeError, match="no decoys to balance"):
         replace(balanced().setup, strategy="random")

@@ -30,7 +30,8 @@ FACE_HELP = "a photograph of one face (needs veil[faces]), or descriptors (.npz,
 EXAMPLES = {
     "create": "  veil faces create door.store --decoys others.npz --lifting hybrid --m 4\n"
     "  veil faces create hall.store --decoys others.npz --by p2s        to identify as well\n"
-    "  veil faces create club.store --decoys fairface.npz --balance gender\n",
+    "  veil faces create club.store --decoys fairface.npz --balance gender\n"
+    "  veil faces create club.store --decoys fairface.npz --balance gender --quota Female=2 Male=1\n",
     "enroll": "  veil faces enroll door.store alice.jpg --person alice --purpose door --decoys others.npz\n"
     "  veil faces enroll door.store lfw.npz --name Abel_Pacheco/Abel_Pacheco_0001.jpg --person abel --decoys others.npz\n",
     "verify": "  veil faces verify door.store now.jpg --person alice --purpose door --decoys others.npz\n"
@@ -71,6 +72,14 @@ def register(actions: Any) -> None:
         default="",
         metavar="LABEL",
         help="a label of the decoys, of which each class is drawn alike (hybrid+): it hides the label's value",
+    )
+    parser.add_argument(
+        "--quota",
+        type=_class_count,
+        nargs="+",
+        default=[],
+        metavar="CLASS=COUNT",
+        help="with --balance: decoys of each class in a round (default: one of each)",
     )
     parser.add_argument(
         "--center",
@@ -151,6 +160,13 @@ def _with_face(parser: argparse.ArgumentParser, *, person: bool = True) -> None:
     add_model(parser)
 
 
+def _class_count(text: str) -> tuple[str, int]:
+    name, found, count = text.rpartition("=")
+    if not (found and name and count.isdecimal()):
+        raise argparse.ArgumentTypeError(f"a quota is CLASS=COUNT, got {text!r}")
+    return name, int(count)
+
+
 def _with_label(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", metavar="CLASS", help="the person's class where decoys are balanced (default: as the nearest decoys have it)"
@@ -168,6 +184,7 @@ def _create(arguments: argparse.Namespace) -> int:
         keyed=not arguments.no_key,
         centered=arguments.by == "s2s" if arguments.center is None else arguments.center,
         balance=arguments.balance,
+        quota=tuple(arguments.quota),
     )
     Client(setup=setup, decoys=decoys, secret=load_secret(home()))  # refuses what would not work later
     FaceStore.create(arguments.store, setup)
@@ -178,7 +195,7 @@ def _create(arguments: argparse.Namespace) -> int:
 
 def _record(setup: Setup) -> dict[str, object]:
     facts = {name: getattr(setup, name) for name in ("m", "by", "keyed", "centered", "balance")}
-    return {"lifting": setup.strategy, **facts}
+    return {"lifting": setup.strategy, **facts, "quota": dict(setup.quota)}
 
 
 def _enroll(arguments: argparse.Namespace) -> int:

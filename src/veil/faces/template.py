@@ -33,7 +33,9 @@ class Setup:
     """How all templates of a store are made and compared: thresholds hold for one setup only (traps D20).
 
     With `keyed` the descriptor is turned by a rotation that the client's secret and the purpose give: distances within a
-    purpose stay, across purposes, and to those who lack the secret, nothing matches.
+    purpose stay, across purposes, and to those who lack the secret, nothing matches. `centered` descriptors are seen from the
+    mean of the decoys. With `balance`, a label of the decoys, lifting draws as many of each class (hybrid+ of [D21] Sec. 4.3),
+    or in each round as many as `quota` says, a count for every class.
     """
 
     strategy: Strategy
@@ -44,8 +46,11 @@ class Setup:
     keyed: bool = True
     centered: bool = False
     balance: str = ""
+    quota: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.quota and not self.balance:
+            raise RangeError("a quota is of the classes of a label; say which with balance")
         if self.balance and self.strategy == "random":
             raise RangeError("random lifting has no decoys to balance; take hybrid or adversarial lifting")
         if self.by not in WAYS:
@@ -89,6 +94,7 @@ class Client:
             )
         if self.setup.balance:
             numbers, classes = self.decoys.classes(self.setup.balance)
+            self._quota(classes)
             sides = [np.bincount(numbers[side::2], minlength=len(classes)) for side in (0, 1)]
             for name, fewest in zip(classes, np.min(sides, axis=0).tolist(), strict=True):
                 if fewest < self.setup.profile.decoy_count:
@@ -152,7 +158,16 @@ class Client:
             own = np.array([classes.index(label)])
         else:
             raise InputError(f"the decoys have no {self.setup.balance} {label!r}; they have {', '.join(classes)}")
-        return BalancedRule(own=own, pool=numbers[rows], classes=len(classes))
+        return BalancedRule(own=own, pool=numbers[rows], classes=len(classes), quota=self._quota(classes))
+
+    def _quota(self, classes: tuple[str, ...]) -> list[int] | None:
+        """Decoys of each class in a round. Raises InputError where the quota is of other classes."""
+        given = dict(self.setup.quota)
+        if given and (set(given) != set(classes) or len(self.setup.quota) != len(classes)):
+            raise InputError(
+                f"a quota needs a count for each {self.setup.balance}: {', '.join(classes)}; got {', '.join(given)}"
+            )
+        return [given[name] for name in classes] if given else None
 
     @cached_property
     def _crowd(self) -> Faces:

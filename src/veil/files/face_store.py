@@ -69,7 +69,8 @@ class FaceStore:
             if json.loads(facts["format"]) != FORMAT:
                 raise FileFormatError(f"{path} has format {facts['format']}; this veil reads {FORMAT}")
             record = json.loads(facts["setup"])
-            self.setup = Setup(**{**record, "space": Space(**record["space"])})
+            quota = tuple((str(name), int(count)) for name, count in record.get("quota", ()))
+            self.setup = Setup(**{**record, "space": Space(**record["space"]), "quota": quota})
             found = json.loads(facts.get("threshold", "null"))
             self.threshold = Threshold(**found) if found else None
         except (KeyError, TypeError, ValueError, InputError) as error:
