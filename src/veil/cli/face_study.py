@@ -96,13 +96,14 @@ def _protection(arguments: argparse.Namespace) -> int:
         )
     write_json(arguments.json, {**found.__dict__, "rows": [row.__dict__ for row in found.rows]})
     if str(arguments.json) != "-":
-        heads = f"{'linkability':>11} {'chance':>7} {'one photo':>9} {'linked EER':>10} {'reversed':>19}"
+        heads = f"{'linkability':>11} {'chance':>7} {'one photo':>9} {'by length':>9} {'linked EER':>10} {'reversed':>19}"
         print(f"{'lifting':12} {'m':>3} {'key':4} {heads}")
         for row in found.rows:
             interval = f"({100 * row.low:.1f}-{100 * row.high:.1f})"
             print(
                 f"{row.lifting:12} {row.m:3d} {'yes' if row.keyed else 'no':4} {row.linkability:11.2f} {row.by_chance:7.2f}"
-                f" {row.same_photograph:9.2f} {100 * row.linked_error:9.1f}% {100 * row.reversed:5.1f}% {interval:>12}"
+                f" {row.same_photograph:9.2f} {row.by_length:9.2f} {100 * row.linked_error:9.1f}%"
+                f" {100 * row.reversed:5.1f}% {interval:>12}"
             )
         print(
             f"reversed: estimates that pass for the person; raw descriptors do in {100 * found.accepted_raw:.1f} %, "

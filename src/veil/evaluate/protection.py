@@ -35,7 +35,8 @@ class ProtectionRow:
     """Templates of one lifting, m and key.
 
     `linkability` of a person's templates for two purposes, from two photographs, and `same_photograph` from one, lie between 0
-    and 1; 95 % of shuffled pairs stay below `by_chance`. `linked_error` is the equal error of who links by the distance.
+    and 1; 95 % of shuffled pairs stay below `by_chance`. `by_length` links by how far from zero both templates are, which is
+    all that turning leaves of one. `linked_error` is the equal error of who links by the distance.
     `reversed` is the share of templates whose better estimate (`estimate`) passes for the person, with its 95 % interval.
     """
 
@@ -45,6 +46,7 @@ class ProtectionRow:
     linkability: float
     by_chance: float
     same_photograph: float
+    by_length: float
     linked_error: float
     estimate: str
     reversed: float
@@ -160,7 +162,8 @@ def _row(
 ) -> ProtectionRow:
     scores = exact(left, right, pairs.left, pairs.right)
     mated, others = scores[pairs.same], scores[~pairs.same]
-    once = np.unique(pairs.left)
+    once, lengths = np.unique(pairs.left), [np.linalg.norm(side[0].astype(np.float64), axis=1) for side in (left, right)]
+    apart = np.abs(lengths[0][pairs.left] - lengths[1][pairs.right])
     passed = _passed(left, pairs.left[pairs.same], pairs.right[pairs.same], faces, crowd, threshold)
     best = max(passed, key=lambda name: passed[name])
     low, high = share_interval(passed[best], len(mated), confidence=0.95)
@@ -171,6 +174,7 @@ def _row(
         linkability=linkability(mated, others),
         by_chance=linked_by_chance(mated, others, seed),
         same_photograph=linkability(exact(left, right, once, once), others),
+        by_length=linkability(apart[pairs.same], apart[~pairs.same]),
         linked_error=min(equal_error(scores, pairs.same), equal_error(-scores, pairs.same)),
         estimate=best,
         reversed=passed[best] / len(mated),
