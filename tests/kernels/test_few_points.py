@@ -89,7 +89,7 @@ def test_differences_below_rounding_are_decided_in_float64(backend: kernels.Back
     truth = distances(points, (origin, basis))[0]
     near = np.sort(truth)[:40]
     assert np.diff(near).max() < 1e-7 and np.diff(near).min() >= 0 and len(np.unique(near)) > 20
-    look = few._compiled if backend == "cpu" else few._plain
+    look = few.pass_compiled if backend == "cpu" else few.pass_plain
     squares, along, _ = look(points, origin, basis)
     assert (np.argsort(squares - along, axis=0, kind="stable")[:20, 0] != np.argsort(truth, kind="stable")[:20]).any()
     is_sorting(points, (origin, basis), 20, backend)
@@ -135,7 +135,7 @@ def test_bounds_hold_and_are_narrow(shear: float, backend: kernels.Backend, kind
         points, (origin, basis) = probes(f"bounds {dim}", 3, dim, kind), gallery("bounds", 60, m, dim, kind)
         basis[:, 1] += (shear * basis[:, 0]).astype(kind)
         truth = distances(points, (origin, basis)) ** 2
-        look = few._compiled if backend == "cpu" else few._plain
+        look = few.pass_compiled if backend == "cpu" else few.pass_plain
         lower, upper = few._bounds(look(points, origin, basis), (m, dim), kind)
         assert (lower <= truth).all() and (truth <= upper).all()
         if not shear:

@@ -52,7 +52,7 @@ def nearest(
     """
     kind = np.float32 if stored(queries, database) == "float" else np.float64
     points = np.ascontiguousarray(queries[0], dtype=kind)
-    look, total = _compiled if compiled else _plain, len(database[0])
+    look, total = pass_compiled if compiled else pass_plain, len(database[0])
 
     def chunk(start: int) -> tuple[np.ndarray, ...] | None:
         origin, basis = (np.ascontiguousarray(part[start : start + CHUNK], dtype=kind) for part in database)  # type: ignore[index]
@@ -64,7 +64,8 @@ def nearest(
 
     found = []
     with ThreadPoolExecutor(max_workers=threads) as pool:
-        for k, part in enumerate(pool.map(chunk, range(0, total, CHUNK))):
+        each = map if threads == 1 else pool.map
+        for k, part in enumerate(each(chunk, range(0, total, CHUNK))):
             if part is None:
                 return None
             found.append(part)
@@ -101,9 +102,10 @@ def _bounds(
         return np.where(loose, -np.inf, square - error), np.where(loose, squares, square) + error
 
 
-def _compiled(
+def pass_compiled(
     points: Float[np.ndarray, "points dim"], origin: Float[np.ndarray, "some dim"], basis: Float[np.ndarray, "some m dim"]
 ) -> Passed:
+    """The compiled pass over some subspaces, in the precision of the points."""
     count, m, dim = basis.shape
     name = "float" if points.dtype == np.float32 else "double"
     function = kernels(Shape(left=1, right=m + 1, lanes=host_lanes()), f"points of {name}")["points"]
@@ -114,7 +116,7 @@ def _compiled(
     return squares, along, np.sqrt(defect)
 
 
-def _plain(
+def pass_plain(
     points: Float[np.ndarray, "points dim"], origin: Float[np.ndarray, "some dim"], basis: Float[np.ndarray, "some m dim"]
 ) -> Passed:
     """The same with NumPy, which does not look at D D^T: it would take longer than the distances."""
