@@ -15,6 +15,7 @@ from jaxtyping import Float32, Float64
 
 from veil import kernels
 from veil.chance import Secret, Secure, fresh, gaussian
+from veil.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.faces.balance import BalancedRule, guessed
 from veil.faces.collection import Faces, as_features, centered
@@ -141,10 +142,12 @@ class Client:
         self, vector: Float32[np.ndarray, "dim"], purpose: str, *, side: int, chance: Secure, label: str | None
     ) -> Subspaces:
         rows = np.arange(side, len(self.decoys), 2)
-        pool = self.decoys.take(rows)
-        if set(map(bytes, pool.vectors)) & {self._checked(vector).tobytes()}:
+        if (self.decoys.vectors[rows] == self._checked(vector)).all(axis=1).any():
             raise InputError("this face is one of the decoys; decoys must be other people")
-        book = replace(pool, vectors=self._turned(pool.vectors, purpose)).pool("face decoys")
+        if (purpose, side) not in self._books:
+            pool = self.decoys.take(rows)
+            self._books[purpose, side] = replace(pool, vectors=self._turned(pool.vectors, purpose)).pool("face decoys")
+        book = self._books[purpose, side]
         features = as_features(self._turned(vector[None], purpose), self.setup.space)
         rule = self._rule(vector, rows, label) if self.setup.balance else uniform_rule
         return lift(features, profile=self.setup.profile, codebook=book, decoys=book, chance=chance, rule=rule).form
@@ -173,6 +176,11 @@ class Client:
     def _crowd(self) -> Faces:
         """The decoys as templates see them before they are turned."""
         return replace(self.decoys, vectors=self._seen(self.decoys.vectors))
+
+    @cached_property
+    def _books(self) -> dict[tuple[str, int], Codebook]:
+        """Pools as lifting reads them, by purpose and side: turning one takes longer than a lift."""
+        return {}
 
     @cached_property
     def _middle(self) -> Float64[np.ndarray, "dim"]:
