@@ -9,6 +9,7 @@ import pytest
 from crowd import SPACE, crowd
 from veil.errors import InputError, SpaceError
 from veil.evaluate.histories import HistoryRow, history_study
+from worlds import unit
 
 DECOYS = crowd("decoys", 120, 1)
 
@@ -40,3 +41,6 @@ def test_what_cannot_be_studied_is_refused() -> None:
         history_study(crowd("victims", 12, 6), DECOYS, m=4)
     with pytest.raises(SpaceError, match="one network"):
         history_study(crowd("victims", 12, 7), replace(DECOYS, space=replace(SPACE, descriptor="x")), m=4)
+    few = replace(DECOYS, vectors=unit(DECOYS.vectors[:, :32]).astype("float32"), space=replace(SPACE, dim=32))
+    with pytest.raises(SpaceError, match="one network"):
+        history_study(crowd("victims", 12, 7), few, m=4, centered=True)

@@ -141,13 +141,11 @@ def _register_histories(protocols: Any) -> None:
 
 def _histories(arguments: argparse.Namespace) -> int:
     faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
-    if arguments.center:
-        faces, decoys = faces.centered(decoys.middle), decoys.centered(decoys.middle)
     rows = [
         row
         for lifting in arguments.lifting
         for m in arguments.m
-        for row in history_study(faces, decoys, m=m, lifting=lifting, seed=arguments.seed)
+        for row in history_study(faces, decoys, m=m, lifting=lifting, seed=arguments.seed, centered=arguments.center)
     ]
     write_json(arguments.json, {"rows": [row.__dict__ for row in rows]})
     if str(arguments.json) != "-":

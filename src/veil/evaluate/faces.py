@@ -19,7 +19,7 @@ from veil.audit.intervals import share_interval
 from veil.chance import seeded
 from veil.errors import InputError, RangeError, SpaceError
 from veil.faces.balance import BalancedRule, guessed
-from veil.faces.collection import IDENTITY, FacePairs, Faces
+from veil.faces.collection import IDENTITY, FacePairs, Faces, centered_alike
 from veil.forms import Subspaces
 from veil.kernels.pairs import exact
 from veil.privatize.profile import Profile, Strategy
@@ -150,7 +150,7 @@ def verification_study(
     raw: Set = (faces.vectors, None)
     rows = [_row("raw", 0, "point", raw, raw, faces, pairs, fold)]
     if centered:
-        faces, decoys = faces.centered(decoys.middle), decoys.centered(decoys.middle)
+        faces, decoys = centered_alike(faces, decoys)
         raw = (faces.vectors, None)
         rows.append(_row("raw, centered", 0, "point", raw, raw, faces, pairs, fold))
     pools = [decoys.take(np.sort(part)) for part in (order[:half], order[half:])]

@@ -20,7 +20,7 @@ from veil.chance import seeded
 from veil.codebook import Codebook
 from veil.errors import InputError, SpaceError
 from veil.evaluate.faces import equal_error
-from veil.faces.collection import IDENTITY, Faces, as_features
+from veil.faces.collection import IDENTITY, Faces, as_features, centered_alike
 from veil.features import unit_length
 from veil.forms import Subspaces, canonical
 from veil.kernels.pairs import exact
@@ -50,7 +50,14 @@ class HistoryRow:
 
 
 def history_study(
-    faces: Faces, decoys: Faces, *, m: int, lifting: Strategy = "hybrid", lengths: Sequence[int] = LENGTHS, seed: int = 0
+    faces: Faces,
+    decoys: Faces,
+    *,
+    m: int,
+    lifting: Strategy = "hybrid",
+    lengths: Sequence[int] = LENGTHS,
+    seed: int = 0,
+    centered: bool = False,
 ) -> list[HistoryRow]:
     """People with two pictures more than the longest history: one for the gallery, one enrolled, the others authenticate.
 
@@ -59,6 +66,8 @@ def history_study(
     """
     if decoys.space != faces.space:
         raise SpaceError(f"the faces are [{faces.space}], the decoys [{decoys.space}]; describe both with one network")
+    if centered:
+        faces, decoys = centered_alike(faces, decoys)
     rows = _pictures(faces, max(lengths) + 2)
     gallery, enrolled, probes = faces.vectors[rows[:, 0]], rows[:, 1], rows[:, 2:]
     half = len(decoys) // 2

@@ -17,7 +17,7 @@ from veil.audit.intervals import share_interval
 from veil.chance import Secure
 from veil.errors import InputError
 from veil.evaluate.faces import DIMENSIONS, LIFTINGS, best_threshold, equal_error, lifted_faces, require_others
-from veil.faces.collection import FacePairs, Faces
+from veil.faces.collection import FacePairs, Faces, centered_alike
 from veil.faces.template import rotation
 from veil.features import unit_length
 from veil.kernels.pairs import exact
@@ -123,7 +123,7 @@ def protection_study(
     """
     require_others(faces, decoys)
     if centered:
-        faces, decoys = faces.centered(decoys.middle), decoys.centered(decoys.middle)
+        faces, decoys = centered_alike(faces, decoys)
     order = np.random.default_rng(seed).permutation(len(decoys))
     pool, crowd = (decoys.take(np.sort(part)) for part in np.array_split(order, 2))
     raw = np.linalg.norm(faces.vectors[pairs.left].astype(np.float64) - faces.vectors[pairs.right], axis=1)

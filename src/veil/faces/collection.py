@@ -92,6 +92,12 @@ class Faces:
         return pool_of(self.vectors, self.space, source=source, license="")
 
 
+def centered_alike(faces: Faces, decoys: Faces) -> tuple[Faces, Faces]:
+    """Both as seen from the decoys' mean."""
+    middle = decoys.middle
+    return faces.centered(middle), decoys.centered(middle)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FacePairs:
     """Rows of the two faces of each pair, whether they are one person, and the fold that the list puts the pair in."""
