@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import cv2
 import numpy as np
 from jaxtyping import Float64, UInt8
 
@@ -33,6 +32,8 @@ def aligned_face(
 
     A similarity takes the points nearest to the template, which is scaled by `size_px` / 112. Raises InputError if all are one.
     """
+    import cv2
+
     chip_from_photo = align_points(points, TEMPLATE * (size_px / TEMPLATE_PX))
     matrix = np.column_stack((chip_from_photo.scale * chip_from_photo.rotation, chip_from_photo.translation))
     return np.asarray(cv2.warpAffine(pixels, matrix, (size_px, size_px), flags=cv2.INTER_LINEAR), dtype=np.uint8)

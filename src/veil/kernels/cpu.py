@@ -105,18 +105,19 @@ def _eliminate(
     w = [ui + sum(cij * vj for cij, vj in zip(ci, v, strict=True)) for ui, ci in zip(u, c, strict=True)]
     n = [[_row_product(c[i], c[j], diagonal=i == j) for j in range(i + 1)] for i in range(m)]
     # Forward half of L D L^T, elementwise over the tile: q = sum of y_k^2 / p_k.
-    far = np.zeros_like(squared)
+    far = np.zeros_like(squared) if np.isfinite(reach) else None
     for k in range(m):
         inverse = 1 / np.maximum(n[k][k], PIVOT_FLOOR)
         squared -= w[k] * w[k] * inverse
-        if np.isfinite(reach):
+        if far is not None:
             far += (w[k] * inverse) ** 2
         for i in range(k + 1, m):
             factor = n[i][k] * inverse
             w[i] -= factor * w[k]
             for j in range(k + 1, i + 1):
                 n[i][j] -= factor * n[j][k]
-    squared[far > reach] = 0
+    if far is not None:
+        squared[far > reach] = 0
     return np.maximum(squared, 0, out=squared)
 
 
