@@ -5,9 +5,10 @@
 Real SIFT descriptors of the bundled photographs, left and right of different ones, lifted with half of the decoys from either
 half of the bundled pool. The floor is the float32 Gram matrix of all components, alone and into memory at hand, by the fastest
 BLAS of the same run: NumPy's, and torch's where torch is importable. 100 % means that all distances, with best and second best
-in both directions, take the time of that product; more is faster. `sweep` evaluates all pairs of packed sets; `search` is what
-`nearest_two` does before float64 decides: it tries whether bounds pay, packs, and prunes or sweeps; `whole` is all of
-`nearest_two`, float64 included, and `MB` its memory beyond the inputs. The repeats are short and interleaved, the best of each
+in both directions, take the time of that product; more is faster. `float` sweeps all pairs of packed sets in single precision,
+`fixed` in 16 bits where the processor multiplies pairs of these (VNNI); `search` is what `nearest_two` does before float64
+decides: it tries whether bounds pay, packs, and prunes or sweeps; `whole` is all of `nearest_two`, float64 included, and `MB`
+its memory beyond the inputs. The repeats are short and interleaved, the best of each
 counts. Times are those of the processor if one thread works (other programs count less), of the clock otherwise. A kernel that
 disagrees with the float64 reference is not timed.
 """
@@ -20,6 +21,8 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +35,9 @@ from veil.extract.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_decoys
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
-from veil.kernels.jit import serve, sweep
+from veil.kernels.jit import serve
 from veil.kernels.jit.axes import axes_worth_it
+from veil.kernels.jit.compile import adds_pairs
 from veil.privatize.public import publish
 from worlds import generator
 
@@ -49,7 +53,7 @@ CHECKED, TEXTBOOK = 20, 60
 GRAM_FLOATS = 1 << 28
 # Repeats at least.
 LEAST = 2
-HEADS = ("floor ms", "by", "sweep", "search", "whole ms", "whole", "numpy", "textbook", "pruned to", "MB", "max error")
+HEADS = ("floor ms", "by", "float", "fixed", "search", "whole ms", "whole", "numpy", "textbook", "pruned to", "MB", "max error")
 
 
 def main() -> int:
@@ -92,10 +96,11 @@ def _line(name: str, m: int, count: int, pools: list[np.ndarray], seconds: float
         return record
     both = serve.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
     a, b = both.first, both.second
-    panels, axes = sweep.packed(a, b, both.shape), axes_worth_it(a, b, both.shape)
+    axes = axes_worth_it(a, b, both.shape)
+    engines = {name: serve.Compiled(a, b, replace(both.shape, fixed=name == "fixed"), threads) for name in _engines(both)}
     works = {
         **_grams(*(np.stack(side.components).astype(np.float32) for side in (a, b))),
-        "sweep": lambda: sweep.best_two(*panels, both.shape, serve.REACHES[0] * serve.size(a, b), threads),
+        **{name: partial(engine.best_two, engine.reaches[0] * serve.size(a, b)) for name, engine in engines.items()},
         "search": lambda: serve.candidates(both, threads),
         "whole": lambda: kernels.nearest_two(left, right, backend="cpu", threads=threads),
         "numpy": lambda: kernels.nearest_two(left, right, backend="numpy", threads=threads),
@@ -105,11 +110,12 @@ def _line(name: str, m: int, count: int, pools: list[np.ndarray], seconds: float
     blas = min(("NumPy", "torch"), key=lambda library: best.get(library, np.inf))
     floor, whole = best[blas], best["whole"]
     record |= {"blas": blas, "floor_ms": 1e3 * floor, "whole_ms": 1e3 * whole, "axes": None if axes is None else len(axes)}
-    record |= {f"{key}_share": floor / best[key] for key in ("sweep", "search", "whole", "numpy")}
+    record |= {f"{key}_share": floor / best[key] for key in (*engines, "search", "whole", "numpy")}
     record["textbook_ratio"] = best["textbook"] * (count / TEXTBOOK) ** 2 / whole
     record["megabytes"] = _megabytes(works["whole"])
     words = (
-        *(f"{record['floor_ms']:.1f}", blas, f"{record['sweep_share']:.0%}", f"{record['search_share']:.0%}"),
+        *(f"{record['floor_ms']:.1f}", blas),
+        *(f"{record[key]:.0%}" if key in record else "-" for key in ("float_share", "fixed_share", "search_share")),
         *(f"{record['whole_ms']:.1f}", f"{record['whole_share']:.0%}", f"{record['numpy_share']:.0%}"),
         *(
             f"{record['textbook_ratio']:.0f}x",
@@ -120,6 +126,11 @@ def _line(name: str, m: int, count: int, pools: list[np.ndarray], seconds: float
     )
     print(f"{name} m ={m:3d} {count:5d}" + " ".join(f"{word:>9}" for word in words), flush=True)
     return record
+
+
+def _engines(both: serve.Compared) -> tuple[str, ...]:
+    """What this processor sweeps with."""
+    return ("float", "fixed") if adds_pairs(both.shape.lanes) else ("float",)
 
 
 def _megabytes(work: Callable[[], object]) -> float:
@@ -170,12 +181,13 @@ def _draw(path: Path, records: list[dict[str, object]], threads: int) -> None:
     for panel, (count, name) in zip(panels[0], cells, strict=True):
         rows = [r for r in records if (r["features"], r["distance"]) == (count, name) and "floor_ms" in r]
         for key, label, color in (
-            ("sweep_share", "all pairs swept", "#0072B2"),
+            ("float_share", "all pairs, single precision", "#0072B2"),
+            ("fixed_share", "all pairs, 16 bits", "#CC79A7"),
             ("search_share", "as searched (pruned where it pays)", "#009E73"),
             ("whole_share", "with packing and float64", "#D55E00"),
             ("numpy_share", "NumPy planes", "#999999"),
         ):
-            values = [100 * float(r[key]) for r in rows]  # type: ignore[arg-type]
+            values = [100 * float(r.get(key, np.nan)) for r in rows]  # type: ignore[arg-type]
             panel.plot(range(len(rows)), values, "o-", color=color, label=label, markersize=4)
         panel.axhline(100, color="black", linewidth=0.8, linestyle=":")
         panel.set_xticks(range(len(rows)), [str(r["m"]) for r in rows])
@@ -184,7 +196,7 @@ def _draw(path: Path, records: list[dict[str, object]], threads: int) -> None:
         panel.grid(axis="y", linewidth=0.3)
     panels[0, 0].set_ylim(bottom=0)  # of all, as they share it
     panels[0, 0].set_ylabel(f"% of the speed of the matrix\nproduct alone, {threads} thread(s)")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="lower center", ncols=4, fontsize=8, frameon=False)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="lower center", ncols=5, fontsize=7, frameon=False)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
     figure.savefig(path, dpi=150)
 

@@ -58,7 +58,7 @@ def _line(pools: list[np.ndarray], count: int, m: int, repeats: int) -> int:
         print(f"s2s m ={m:3d} {count:5d} red, error {error:.1e}; not timed")
         return 1
     both = serve.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
-    a, b, engine = both.first, both.second, Device(both.shape.left, both.shape.right)
+    a, b, engine = both.first, both.second, Device(both.first, both.second)
     ours, theirs = planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")
     flat = [side.values.reshape(-1, side.values.shape[2]) for side in (ours, theirs)]
 

@@ -158,10 +158,10 @@ def test_the_backend_is_the_others(m: int, n: int) -> None:
 def test_halves_of_numbers_lose_what_the_bound_says() -> None:
     """Oracle: float64. Products of 11-bit halves are within the error that candidates are chosen by, and reaches are listed."""
     both = compared(a_set("left", 30, 4), a_set("right", 40, 4))
-    engine = device.Device(5, 5)
+    engine = device.Device(both.first, both.second)
     for _, _, squares, _ in engine._dense(both.first, both.second):
         assert np.isfinite(squares[:4, :4].cpu().numpy()).all()
-    swept = engine.best_two(both.first, both.second, 0.0)
+    swept = engine.best_two(0.0)
     assert {(int(i), int(j)) for i, j in swept.doubtful} == {(i, j) for i in range(30) for j in range(40)}
     exact_gram = np.concatenate(both.first.components) @ np.concatenate(both.second.components).T
     for row, column, gram, ours, theirs in engine._chunks(
@@ -186,6 +186,6 @@ def test_tiles_are_whole() -> None:
     """Chunks are multiples of tiles for every pair of dimensions, and no larger than the cache."""
     for left in range(1, 18):
         for right in range(left, 18):
-            engine = device.Device(left, right)
-            assert engine.rows % ROWS == 0 and engine.columns % COLUMNS == 0
-            assert engine.rows * left * engine.columns * right <= device.CHUNK_FLOATS
+            rows, columns = device.chunk_sizes(left, right)
+            assert rows % ROWS == 0 and columns % COLUMNS == 0
+            assert rows * left * columns * right <= device.CHUNK_FLOATS

@@ -89,7 +89,7 @@ def _engine(backend: Backend, both: serve.Compared) -> serve.Engine | None:
         return None
     from veil.kernels.gpu.device import Device
 
-    return Device(both.shape.left, both.shape.right)
+    return Device(both.first, both.second)
 
 
 def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> Float64[np.ndarray, "_ _"]:

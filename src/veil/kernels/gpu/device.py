@@ -18,8 +18,9 @@ import numpy as np
 from jaxtyping import Float32
 
 from veil.kernels.gpu.source import COLUMNS, ROWS, WARPS, fused, source
-from veil.kernels.jit.double import Prepared
+from veil.kernels.jit.double import Prepared, Some
 from veil.kernels.jit.outputs import SQUARE_TRUSTED, UNTRUSTED
+from veil.kernels.jit.serve import REACHES
 from veil.kernels.jit.sweep import Running, Swept, list_capacity
 
 # The larger side of subspaces: beyond, the entries of the smallest tile exceed all registers.
@@ -105,20 +106,27 @@ def planes(side: Prepared, multiple: int, order: str) -> Planes:
     return Planes(values=torch.cat([halves[k] for k in order], dim=2), squares=torch.from_numpy(squares).to(where))
 
 
+def chunk_sizes(left: int, right: int) -> tuple[int, int]:
+    """Left and right features of a chunk: twice as many columns as rows."""
+    side = math.sqrt(CHUNK_FLOATS)
+    rows, columns = int(side / left / math.sqrt(2)) // ROWS, int(side / right * math.sqrt(2)) // COLUMNS
+    return max(1, rows) * ROWS, max(1, columns) * COLUMNS
+
+
 class Device:
-    """The engine of `veil.kernels.jit.serve` for a pair of dimensions."""
+    """The engine of `veil.kernels.jit.serve`: two sets, the side of smaller dimension first."""
 
     entry_error = ENTRY_ERROR
+    reaches: tuple[float, ...] = REACHES
 
-    def __init__(self, left: int, right: int) -> None:
-        self.components = left, right
-        side = math.sqrt(CHUNK_FLOATS)
-        # Left and right features of a chunk: twice as many columns as rows.
-        self.rows = max(1, int(side / left / math.sqrt(2)) // ROWS) * ROWS
-        self.columns = max(1, int(side / right * math.sqrt(2)) // COLUMNS) * COLUMNS
+    def __init__(self, a: Prepared, b: Prepared) -> None:
+        self.a, self.b = a, b
+        self.components = a.m + 1, b.m + 1
+        self.rows, self.columns = chunk_sizes(*self.components)
 
-    def dense(self, a: Prepared, b: Prepared, reach: float) -> Float32[np.ndarray, "left right"]:
-        """All squared distances; -1 where nearer than `outputs.SQUARE_TRUSTED` or beyond `reach`."""
+    def dense(self, reach: float, *, rows: Some = None, columns: Some = None) -> Float32[np.ndarray, "_ _"]:
+        """Squared distances of all, or of some; -1 where nearer than `outputs.SQUARE_TRUSTED` or beyond `reach`."""
+        a, b = self.a if rows is None else self.a.take(rows), self.b if columns is None else self.b.take(columns)
         found = np.empty((len(a), len(b)), dtype=np.float32)
         for row, column, squares, reaches in self._dense(a, b):
             squares[(squares < SQUARE_TRUSTED) | (reaches > reach)] = UNTRUSTED
@@ -126,8 +134,9 @@ class Device:
             part[:] = squares[: part.shape[0], : part.shape[1]].cpu().numpy()
         return found
 
-    def best_two(self, a: Prepared, b: Prepared, reach: float) -> Swept:
+    def best_two(self, reach: float) -> Swept:
         """Fused sweep without the matrix; pairs that reach farther than `reach` (squared) are listed instead."""
+        a, b = self.a, self.b
         rows, columns, doubtful = self.swept(planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh"), reach)
         count = int(doubtful.item())
         overflowed = count > list_capacity(len(a), len(b))

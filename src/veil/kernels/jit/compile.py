@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from veil.errors import VeilError
-from veil.kernels.jit import bounds, exact, listed, outputs, points
+from veil.kernels.jit import bounds, exact, listed, outputs, points, rounding
 from veil.kernels.jit.origins import SIZES
 from veil.kernels.jit.shape import Shape
 
@@ -26,6 +26,7 @@ ARGUMENTS = {
     "minimal": (6, 4, 0),
     "exact": (12, 3, 0),
     "points": (6, 3, 0),
+    "rounded": (3, 4, 1),
 }
 # What one compilation yields: an output of the sweep, listed pairs, or these in double precision by how bases are stored.
 FUNCTIONS = {
@@ -37,6 +38,8 @@ FUNCTIONS = {
     "double": ("minimal", "exact"),
     "points of float": ("points",),
     "points of double": ("points",),
+    "rounded float": ("rounded",),
+    "rounded double": ("rounded",),
 }
 Kernel = Callable[..., None]
 
@@ -68,6 +71,14 @@ def host_lanes() -> int:
     return 8 if features.get("avx2") and features.get("fma") else 4
 
 
+@cache
+def adds_pairs(lanes: int) -> bool:
+    """Whether this processor multiplies 16-bit numbers and adds pairs of products in vectors of so many lanes (VNNI)."""
+    features = _binding().get_host_cpu_features()
+    wide = bool(features.get("avx512vnni") and features.get("avx512vl"))
+    return (wide and lanes in (8, 16)) or (bool(features.get("avxvnni")) and lanes == 8)
+
+
 def kernels(shape: Shape, output: str) -> dict[str, Kernel]:
     """The compiled functions of `FUNCTIONS`, from the cache where they are known; they hold no lock while they run.
 
@@ -93,6 +104,8 @@ def _text(shape: Shape, output: str) -> str:
         return exact.module(shape, output)
     if output.startswith("points of "):
         return points.module(shape, output.removeprefix("points of "))
+    if output.startswith("rounded "):
+        return rounding.module(shape, output.removeprefix("rounded "))
     others = {"bounds": bounds.module, "listed": listed.module}
     return others[output](shape) if output in others else outputs.module(shape, output)
 

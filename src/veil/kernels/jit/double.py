@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float, Float64, Int64
 
 from veil.kernels.jit.compile import kernels
 from veil.kernels.jit.exact import padded, scratch_doubles
@@ -14,6 +14,8 @@ from veil.kernels.jit.pack import Components, aligned
 from veil.kernels.jit.shape import Shape
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
+# Features by index, or all of them.
+Some = Int64[np.ndarray, "some"] | None
 # Bases with a larger defect D D^T - I are not corrected to first order; their pairs take the slow way.
 DEFECT_MAX = 1e-6
 # Pairs nearer than this (squared), or of infinite reach, are left to the residual form: Eq. 4 cancels there even in double.

@@ -20,8 +20,8 @@ from veil.kernels.jit.shape import Shape
 
 # A pivot below this belongs to directions that the two subspaces share (traps D2), as in `veil.kernels.cpu`.
 PIVOT_FLOOR = 1e-6
-# Below this the smallest pivot is not known well enough for first-order reasoning about its error.
-PIVOT_TRUSTED = 1e-3
+# Below this the smallest pivot is not known well enough for first-order reasoning about its error; the same in fixed point.
+PIVOT_TRUSTED, PIVOT_TRUSTED_FIXED = 1e-3, 3e-2
 Entry = Callable[[int, int], str]
 
 
@@ -67,17 +67,18 @@ def direct(code: Algebra, shape: Shape, gram: list[list[str]], squares: str) -> 
     square = code.maximum(block[0, 0], code.splat(0.0))
     if not smallest:
         return square, ""
-    return square, _reach(code, shape.left - 1, lambda i, k: block[i, k], lambda k: inverses[k], smallest)
+    return square, _reach(code, shape, lambda i, k: block[i, k], lambda k: inverses[k], smallest)
 
 
-def _reach(code: Algebra, m: int, factor: Entry, inverted: Callable[[int], str], smallest: str) -> str:
+def _reach(code: Algebra, shape: Shape, factor: Entry, inverted: Callable[[int], str], smallest: str) -> str:
     """|alpha|^2 by back substitution, N alpha = w, a column of the factor at a time."""
-    rest, total = {k: factor(0, k) for k in range(1, m + 1)}, code.splat(0.0)
-    for k in range(m, 0, -1):
+    rest, total = {k: factor(0, k) for k in range(1, shape.left)}, code.splat(0.0)
+    for k in range(shape.left - 1, 0, -1):
         alpha = code.arithmetic("fmul", rest.pop(k), inverted(k))
         total = code.fma(alpha, alpha, total)
         rest = {j: code.fnma(factor(k, j), alpha, value) for j, value in rest.items()}
-    return code.pick(code.less(smallest, code.splat(PIVOT_TRUSTED)), code.splat(math.inf), total)
+    trusted = PIVOT_TRUSTED_FIXED if shape.fixed else PIVOT_TRUSTED
+    return code.pick(code.less(smallest, code.splat(trusted)), code.splat(math.inf), total)
 
 
 def inverse(code: Algebra, pivot: str) -> str:
@@ -130,7 +131,7 @@ def solve_function(shape: Shape, real: str = "float") -> str:
     def inverted(k: int) -> str:
         return code.load(_inverses(code, shape, k - 1))
 
-    reach = _reach(code, shape.left - 1, factor, inverted, smallest)
+    reach = _reach(code, shape, factor, inverted, smallest)
     code.store(reach, _inverses(code, shape, shape.left), code.bytes)
     code.do("ret void")
     arguments = f"ptr noalias %gram, {real} %square, ptr noalias %squares, ptr noalias %work"

@@ -13,6 +13,11 @@ def number(value: float, real: str = "float") -> str:
     return "0x" + struct.pack(">d", value).hex().upper()
 
 
+def added_pairs(lanes: int) -> str:
+    """The instruction VPDPWSSD, c + a b, by the width of its vectors."""
+    return f"llvm.x86.avx512.vpdpwssd.{32 * lanes}"
+
+
 class Code:
     """The body of one function in static single assignment form."""
 
@@ -104,6 +109,11 @@ class Code:
         v = self.vector
         return self.let(f"call {v} @llvm.fma.v{self.lanes}{self.suffix}({v} {a}, {v} {b}, {v} {c})")
 
+    def pairs_added(self, a: str, b: str, c: str) -> str:
+        """a b + c in integers: products of the two halves of 16 bits of each lane, both added to its 32 (VNNI)."""
+        v = self.integers
+        return self.let(f"call {v} @{added_pairs(self.lanes)}({v} {c}, {v} {a}, {v} {b})")
+
     def fnma(self, a: str, b: str, c: str) -> str:
         """c - a b with one rounding."""
         return self.fma(self.negative(a), b, c)
@@ -116,6 +126,13 @@ class Code:
         """a where true, b elsewhere."""
         kind = of or self.vector
         return self.let(f"select {self.bits} {where}, {kind} {a}, {kind} {b}")
+
+    def before(self, first: str, limit: str) -> str:
+        """Lanes whose index, from `first` on, is below the limit."""
+        kind = f"<{self.lanes} x i64>"
+        lane = "<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">"
+        index = self.let(f"add {kind} {self.every(first, of='i64')}, {lane}")
+        return self.let(f"icmp ult {kind} {index}, {self.every(limit, of='i64')}")
 
     def minimum(self, a: str, b: str) -> str:
         """The smaller, lane by lane; no NaN comes here."""

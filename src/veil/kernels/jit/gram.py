@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from veil.kernels.jit.emit import Code
-from veil.kernels.jit.shape import Shape
+from veil.kernels.jit.shape import ONE, Shape
 
 
-def entries(code: Code, left: str, right: str, count: str, rows: int, columns: int) -> list[list[str]]:
+def entries(code: Code, left: str, right: str, count: str, rows: int, columns: int, *, fixed: bool) -> list[list[str]]:
     """Gram entries [row][column] of `rows` packed rows and `columns` packed vectors of lanes.
 
     Every accumulator is a value carried round the loop, so it lives in a register; entry [a][b] holds as many pairs as there
     are lanes, and no transposition follows. The loop is not unrolled: LLVM would hoist the next loads and spill accumulators.
+    With `fixed` a number is two coordinates of 16 bits, sums are exact, and entries are put in units again at the end.
     """
+    number, kind = ("i32", code.integers) if fixed else (code.real, code.vector)
+    multiply_add = code.pairs_added if fixed else code.fma
 
     def turn(_: str, carried: list[str]) -> list[str]:
         totals, (a, b) = carried[:-2], carried[-2:]
-        vectors = [code.load(b, j * code.bytes) for j in range(columns)]
+        vectors = [code.load(b, j * code.bytes, of=kind) for j in range(columns)]
         for i in range(rows):
-            every = code.broadcast(a, i * 4)
+            every = code.every(code.scalar(a, i * 4, of=number), of=number)
             for j in range(columns):
-                totals[i * columns + j] = code.fma(every, vectors[j], totals[i * columns + j])
+                totals[i * columns + j] = multiply_add(every, vectors[j], totals[i * columns + j])
         return [*totals, code.at(a, rows * 4), code.at(b, columns * code.bytes)]
 
-    start = [(code.vector, code.splat(0.0))] * (rows * columns) + [("ptr", left), ("ptr", right)]
+    start = [(kind, "zeroinitializer")] * (rows * columns) + [("ptr", left), ("ptr", right)]
     totals = code.loop(count, start, turn)[:-2]
+    if fixed:
+        floats = [code.let(f"sitofp {kind} {total} to {code.vector}") for total in totals]
+        totals = [code.arithmetic("fmul", value, code.splat(ONE**-2)) for value in floats]
     return [totals[i * columns : (i + 1) * columns] for i in range(rows)]
 
 
@@ -38,7 +44,7 @@ def tile_functions(shape: Shape) -> str:
     for rows in sorted(set(shape.row_groups)):
         for columns in sorted(set(shape.column_groups)):
             code = Code(shape.lanes)
-            for i, line in enumerate(entries(code, "%left", "%right", "%count", rows, columns)):
+            for i, line in enumerate(entries(code, "%left", "%right", "%count", rows, columns, fixed=shape.fixed)):
                 for j, value in enumerate(line):
                     code.store(value, "%scratch", (i * shape.right + j) * code.bytes)
             code.do("ret void")

@@ -12,10 +12,7 @@ SIZES = {"float": (4, "f32"), "double": (8, "f64")}
 
 def inside(code: Code, index: str) -> str:
     """Lanes that still are coordinates."""
-    kind = f"<{code.lanes} x i64>"
-    lane = "<" + ", ".join(f"i64 {k}" for k in range(code.lanes)) + ">"
-    at = code.let(f"add {kind} {code.every(index, of='i64')}, {lane}")
-    return code.let(f"icmp ult {kind} {at}, {code.every('%n', of='i64')}")
+    return code.before(index, "%n")
 
 
 def read(code: Code, row: str, index: str, within: str, stored: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from veil.kernels.jit.eliminate import direct, solve_function
-from veil.kernels.jit.emit import Code
+from veil.kernels.jit.emit import Code, added_pairs
 from veil.kernels.jit.gram import fill_scratch, tile_functions
 from veil.kernels.jit.shape import Shape
 
@@ -27,12 +27,13 @@ def module(shape: Shape, output: str) -> str:
 
 
 def header(shape: Shape) -> str:
-    vector, bits = f"<{shape.lanes} x float>", f"<{shape.lanes} x i1>"
+    vector, integers, bits = (f"<{shape.lanes} x {kind}>" for kind in ("float", "i32", "i1"))
     width = shape.lanes * 32
     return "\n".join(
         [
             f"declare {vector} @llvm.fma.v{shape.lanes}f32({vector}, {vector}, {vector})",
             f"declare void @llvm.masked.store.v{shape.lanes}f32.p0({vector}, ptr, i32, {bits})",
+            f"declare {integers} @{added_pairs(shape.lanes)}({integers}, {integers}, {integers})" if shape.fixed else "",
             f"declare i{shape.lanes} @llvm.cttz.i{shape.lanes}(i{shape.lanes}, i1)",
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"',
             '"reciprocal-estimates"="vec-divf:1" }',
@@ -94,7 +95,7 @@ def _dense(shape: Shape) -> str:
     group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
 
     def body(_: str, right: str, squares: str, column: str) -> None:
-        inside = _below(code, column, "%columns")
+        inside = code.before(column, "%columns")
         full = code.let(f"icmp ule i64 {code.let(f'add i64 {column}, {shape.lanes}')}, %columns")
         first = code.at("%out", code.let(f"mul i64 {column}, 4"))
 
@@ -129,14 +130,6 @@ def _dense(shape: Shape) -> str:
     pointers = "ptr noalias %left, ptr noalias %left_squares, ptr noalias %right, ptr noalias %right_squares"
     numbers = "i64 %n, i64 %groups, i64 %panels, i64 %rows, i64 %columns, i64 %stride, float %reach"
     return code.function(f"void @dense({pointers}, ptr noalias %scratch, ptr noalias %out, {numbers})")
-
-
-def _below(code: Code, first: str, limit: str) -> str:
-    """Lanes whose index is below the limit."""
-    kind = f"<{code.lanes} x i64>"
-    lane = "<" + ", ".join(f"i64 {k}" for k in range(code.lanes)) + ">"
-    index = code.let(f"add {kind} {code.every(first, of='i64')}, {lane}")
-    return code.let(f"icmp ult {kind} {index}, {code.every(limit, of='i64')}")
 
 
 def _marked(code: Code, square: str, reach: str) -> str:

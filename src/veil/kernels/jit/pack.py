@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Int32, Shaped
 
 from veil.kernels.jit.shape import Shape
 
-# Origins, then one array for each direction of the bases, each (features, dim).
-Components = Sequence[Float[np.ndarray, "_ _"]]
+# Origins, then one array for each direction of the bases, each (features, dim); words of two coordinates in fixed point.
+Components = Sequence[Float[np.ndarray, "_ _"] | Int32[np.ndarray, "_ _"]]
 # Alignment of packed memory: one cache line, one AVX-512 vector.
 ALIGNMENT = 64
 
@@ -23,7 +23,7 @@ ALIGNMENT = 64
 class Packed:
     """One side: `values` in the order of use, |d0|^2 of each feature, padded counts."""
 
-    values: Float32[np.ndarray, "_"]
+    values: Shaped[np.ndarray, "_"]
     squares: Float32[np.ndarray, "_"]
     count: int
     coordinates: int
@@ -43,7 +43,7 @@ def pack_left(components: Components, squared: Float[np.ndarray, "features"], sh
     per_group = shape.features
     groups, dim = -(-len(squared) // per_group), components[0].shape[1]
     width = per_group * shape.left
-    values = aligned(groups * dim * width).reshape(groups, dim * width)
+    values = aligned(groups * dim * width, _kind(shape)).reshape(groups, dim * width)
     row = 0
     for size in shape.row_groups:
         tile = _slice(values, row, size, dim)
@@ -60,7 +60,7 @@ def pack_right(components: Components, squared: Float[np.ndarray, "features"], s
     """[panel][tile][coordinate][component][lane]."""
     lanes, dim = shape.lanes, components[0].shape[1]
     panels, whole = -(-len(squared) // lanes), len(squared) // lanes
-    values = aligned(panels * dim * shape.right * lanes).reshape(panels, -1)
+    values = aligned(panels * dim * shape.right * lanes, _kind(shape)).reshape(panels, -1)
     column = 0
     for size in shape.column_groups:
         tile = _slice(values, column * lanes, size * lanes, dim).reshape(panels, dim, size, lanes)
@@ -72,6 +72,11 @@ def pack_right(components: Components, squared: Float[np.ndarray, "features"], s
             tile[whole:, :, k, len(rest) :] = 0
         column += size
     return _packed(values, squared, panels * lanes, dim)
+
+
+def _kind(shape: Shape) -> type:
+    """What a coordinate, or with `fixed` two of them, is packed as."""
+    return np.int32 if shape.fixed else np.float32
 
 
 def _slice(values: np.ndarray, start: int, size: int, dim: int) -> np.ndarray:

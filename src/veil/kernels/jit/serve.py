@@ -6,19 +6,21 @@ listed, and float64 decides between them (docs/theory/distances.md, "The compile
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
-from veil.kernels.jit import double, prune
+from veil.kernels.jit import double, fixed, prune
 from veil.kernels.jit.axes import axes_worth_it
-from veil.kernels.jit.compile import host_lanes
-from veil.kernels.jit.double import Prepared
+from veil.kernels.jit.compile import adds_pairs, host_lanes
+from veil.kernels.jit.double import Prepared, Some
 from veil.kernels.jit.outputs import UNTRUSTED
+from veil.kernels.jit.pack import Packed, pack_left, pack_right
 from veil.kernels.jit.shape import Shape
-from veil.kernels.jit.sweep import Running, Swept, best_two, dense, packed, select
+from veil.kernels.jit.sweep import Running, Swept, best_two, dense, select
 from veil.kernels.pairs import exact
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
@@ -27,8 +29,12 @@ Pairs = tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]
 M_MAX = 32
 # Error of one Gram entry of unit vectors in single precision: a few roundoffs (docs/theory/distances.md).
 ENTRY_ERROR = 4 * 2.0**-24
+# Gram entries from which rounding to 16 bits is little beside what it saves.
+FIXED_MIN = 1 << 20
 # |alpha|^2 over the largest |d0|^2 + |e0|^2 beyond which a pair is listed; if that lists too many, the second is tried.
 REACHES = (4.0, 256.0)
+# The same in fixed point, whose error is larger: fewer pairs stay below, but so do the candidates among them.
+FIXED_REACHES = (1.0, 4.0)
 # The same for the dense output, whose entries are to be known to about 1e-6.
 DENSE_REACH = 1.0
 # Candidates of one feature that are evaluated at most: more tie within rounding only where features are repeated.
@@ -51,29 +57,48 @@ class Engine(Protocol):
     """What sweeps all pairs in single precision, and the error of its Gram entries (of unit vectors)."""
 
     entry_error: float
+    # What `best_two` is to be tried with, of the largest |d0|^2 + |e0|^2.
+    reaches: tuple[float, ...]
 
-    def best_two(self, a: Prepared, b: Prepared, reach: float) -> Swept:
+    def best_two(self, reach: float) -> Swept:
         """The best of every row and column; pairs that reach farther than `reach` (squared) are listed instead."""
 
-    def dense(self, a: Prepared, b: Prepared, reach: float) -> Float32[np.ndarray, "_ _"]:
-        """All squared distances; -1 where near, or beyond `reach`: single precision does not know these."""
+    def dense(self, reach: float, *, rows: Some = None, columns: Some = None) -> Float32[np.ndarray, "_ _"]:
+        """Squared distances of all, or of some rows or columns; -1 where near, or beyond `reach`, which it does not know."""
 
 
 class Compiled:
-    """The sweep compiled for this processor."""
+    """The sweep of two sets compiled for this processor, in single precision or, with `shape.fixed`, in fixed point."""
 
-    entry_error = ENTRY_ERROR
+    def __init__(self, a: Prepared, b: Prepared, shape: Shape, threads: int) -> None:
+        self.a, self.b, self.shape, self.threads = a, b, shape, threads
+        # Fixed point takes rows of length 1 at most.
+        self.unit = float(np.sqrt(max(a.squares.max(), b.squares.max()))) or 1.0 if shape.fixed else 1.0
+        (self.left, left_error), (self.right, right_error) = self._packed(a, left=True), self._packed(b, left=False)
+        self.entry_error = ENTRY_ERROR + left_error + right_error
+        self.reaches: tuple[float, ...] = FIXED_REACHES if shape.fixed else REACHES
 
-    def __init__(self, shape: Shape, threads: int) -> None:
-        self.shape, self.threads = shape, threads
-
-    def best_two(self, a: Prepared, b: Prepared, reach: float) -> Swept:
+    def best_two(self, reach: float) -> Swept:
         """See `Engine`."""
-        return best_two(*packed(a, b, self.shape), self.shape, reach, self.threads)
+        square = self.unit**2
+        return best_two(self.left, self.right, self.shape, reach / square, self.threads).times(square)
 
-    def dense(self, a: Prepared, b: Prepared, reach: float) -> Float32[np.ndarray, "_ _"]:
+    def dense(self, reach: float, *, rows: Some = None, columns: Some = None) -> Float32[np.ndarray, "_ _"]:
         """See `Engine`."""
-        return dense(*packed(a, b, self.shape), self.shape, reach, self.threads)
+        left = self.left if rows is None else self._packed(self.a.take(rows), left=True)[0]
+        right = self.right if columns is None else self._packed(self.b.take(columns), left=False)[0]
+        found = dense(left, right, self.shape, reach / self.unit**2, self.threads)
+        if self.shape.fixed:
+            found[found != UNTRUSTED] *= np.float32(self.unit**2)
+        return found
+
+    def _packed(self, side: Prepared, *, left: bool) -> tuple[Packed, float]:
+        """A side as the kernel reads it, and what rounding took of a row at most."""
+        pack = pack_left if left else pack_right
+        if not self.shape.fixed:
+            return pack(side.components, side.squares, self.shape), 0.0
+        components, error = fixed.components(side, self.unit, self.shape)
+        return pack(components, side.squares / self.unit**2, self.shape), error
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,7 +124,7 @@ def compared(left: Set, right: Set, center: Float[np.ndarray, "dim"], lanes: int
 def matrix(both: Compared, threads: int = 1, engine: Engine | None = None) -> Float64[np.ndarray, "left right"]:
     """All distances, in double precision where single is not trusted."""
     a, b = both.first, both.second
-    single = (engine or Compiled(both.shape, threads)).dense(a, b, DENSE_REACH * size(a, b))
+    single = (engine or Compiled(a, b, both.shape, threads)).dense(DENSE_REACH * size(a, b))
     found = (single.T if both.swapped else single).astype(np.float64)
     rows, columns = np.nonzero(found == UNTRUSTED)
     found[rows, columns] = 0
@@ -126,22 +151,32 @@ def candidates(both: Compared, threads: int = 1, engine: Engine | None = None) -
     if engine is None:
         axes = axes_worth_it(a, b, both.shape)
         found = None if axes is None else prune.candidates(a, b, axes, both.shape, 2 * ENTRY_ERROR, threads)
-    found = found or swept(a, b, engine or Compiled(both.shape, threads))
+        if found is None and sweeping(both).fixed:
+            found = swept(a, b, Compiled(a, b, sweeping(both), threads))
+    found = found or swept(a, b, engine or Compiled(a, b, both.shape, threads))
     return found[::-1] if found and both.swapped else found
+
+
+def sweeping(both: Compared) -> Shape:
+    """How all pairs are swept: in fixed point where the processor has it, bases are of unit length, and it gains."""
+    a, b, shape = both.first, both.second, both.shape
+    enough = len(a) * len(b) * shape.left * shape.right >= FIXED_MIN
+    return replace(shape, fixed=enough and a.orthonormal and b.orthonormal and adds_pairs(shape.lanes))
 
 
 def swept(a: Prepared, b: Prepared, engine: Engine) -> Pairs | None:
     """The same by a sweep of all pairs."""
-    for times in REACHES if a.m else (0.0,):
+    for times in engine.reaches if a.m else (0.0,):
         reach = times * size(a, b)
-        running = engine.best_two(a, b, reach)
+        running = engine.best_two(reach)
         if not running.overflowed:
             break
     else:
         return None
     slack = 2 * error(a, b, reach, engine)
-    rows = _complete(a, b, running.rows, slack, engine, transpose=False)
-    columns = _complete(a, b, running.columns, slack, engine, transpose=True)
+    dense_reach = DENSE_REACH * size(a, b)
+    rows = _complete(running.rows, slack, lambda some: engine.dense(dense_reach, rows=some))
+    columns = _complete(running.columns, slack, lambda some: engine.dense(dense_reach, columns=some).T)
     doubtful = running.doubtful.astype(np.int64)
     row, column = (np.concatenate([x, y, z]) for x, y, z in zip(rows, columns[::-1], doubtful.T, strict=True))
     keys = np.unique(row * len(b) + column)
@@ -158,16 +193,14 @@ def error(a: Prepared, b: Prepared, reach: float, engine: Engine) -> float:
     return 2 * engine.entry_error * (size(a, b) + reach)
 
 
-def _complete(a: Prepared, b: Prepared, running: Running, slack: float, engine: Engine, *, transpose: bool) -> Pairs:
+def _complete(running: Running, slack: float, dense: Callable[[Int64[np.ndarray, "some"]], np.ndarray]) -> Pairs:
     """(owner, other) candidates, with the owners looked at in full whose running bests may hide one."""
     owner, other, uncertain = select(running, slack)
     known = ~uncertain[owner]
     parts, doubtful = [(owner[known], other[known])], np.flatnonzero(uncertain)
     for start in range(0, len(doubtful), RECHECKED):
         some = doubtful[start : start + RECHECKED]
-        part = (a, b.take(some)) if transpose else (a.take(some), b)
-        matrix = engine.dense(*part, DENSE_REACH * size(a, b))
-        rows, found = _near(matrix.T if transpose else matrix, slack)
+        rows, found = _near(dense(some), slack)
         parts.append((some[rows], found))
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 

@@ -13,13 +13,21 @@ DIRECT_COLUMNS = 5
 SHARED_ROWS = 18
 
 
+# A coordinate of one in 16 bits.
+ONE = 32767.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Everything the generated code depends on: components of a left and of a right feature, and the vector unit."""
+    """Everything the generated code depends on: components of a left and of a right feature, and the vector unit.
+
+    With `fixed` the sweep multiplies coordinates of 16 bits, two in the place of a float (`veil.kernels.jit.fixed`).
+    """
 
     left: int
     right: int
     lanes: int
+    fixed: bool = False
 
     @property
     def registers(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int32, Int64
@@ -18,8 +18,8 @@ from veil.kernels.jit.shape import Shape
 
 # Bytes of left features that are swept together: they stay in the second cache while all panels pass (half is 3 % slower).
 CHUNK_BYTES = 1 << 20
-# Chunks for each thread at least, so that none waits long for the last.
-CHUNKS_PER_THREAD = 4
+# Chunks for each thread at least, so that none waits long for the last; chunks at least, which share out the columns' bests.
+CHUNKS_PER_THREAD, CHUNKS = 4, 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,6 +33,10 @@ class Running:
     index: Int32[np.ndarray, "_ _"]
     hidden: Float32[np.ndarray, "_"]
 
+    def times(self, factor: float) -> Running:
+        """The same in other units."""
+        return replace(self, value=self.value * np.float32(factor), hidden=self.hidden * np.float32(factor))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Swept:
@@ -42,6 +46,10 @@ class Swept:
     columns: Running
     doubtful: Int32[np.ndarray, "_ 2"]
     overflowed: bool
+
+    def times(self, factor: float) -> Swept:
+        """The same in other units."""
+        return self if factor == 1 else replace(self, rows=self.rows.times(factor), columns=self.columns.times(factor))
 
 
 def packed(left: Prepared, right: Prepared, shape: Shape) -> tuple[Packed, Packed]:
@@ -93,16 +101,17 @@ class _Fused:
         self.rows = _fresh_state(len(a.squares), shape.lanes)
 
     def run(self, threads: int) -> Swept:
-        """All chunks; the bests of columns are kept by thread and merged."""
+        """All chunks; the bests of columns are kept by thread and by some of its chunks, and merged."""
+        self.sets = max(1, CHUNKS // threads)
         parts = _share(self.work, self.a, self.shape, threads)
-        states, (value, index) = [_split(state) for state, _ in parts], _split(self.rows[: self.a.count])
+        states, (value, index) = [_split(state) for own, _ in parts for state in own], _split(self.rows[: self.a.count])
         columns = Running(
             value=np.concatenate([np.swapaxes(v[:, :2], 1, 2).reshape(-1, 2) for v, _ in states], axis=1)[: self.b.count],
             index=np.concatenate([np.swapaxes(i, 1, 2).reshape(-1, 2) for _, i in states], axis=1)[: self.b.count],
             hidden=np.min([v[:, 2].reshape(-1) for v, _ in states], axis=0)[: self.b.count],
         )
         lists = [pairs for _, pairs in parts]
-        counts = [int(pairs[2:4].view(np.int64)[0]) for pairs in lists]
+        counts = [_listed(pairs) for pairs in lists]
         kept = [pairs[4:].reshape(-1, 2)[:found] for pairs, found in zip(lists, counts, strict=True)]
         return Swept(
             rows=Running(
@@ -115,22 +124,31 @@ class _Fused:
             overflowed=max(counts) > self.capacity,
         )
 
-    def work(self, chunks: Iterator[range]) -> tuple[np.ndarray, np.ndarray]:
+    def work(self, chunks: Iterator[range]) -> tuple[list[np.ndarray], np.ndarray]:
         """One thread's chunks, in ascending order of rows, so that ties keep the smaller index."""
         shape, lanes = self.shape, self.shape.lanes
-        scratch, columns = aligned(shape.scratch_floats), _fresh_state(len(self.b.squares) // lanes, lanes)
+        scratch = aligned(shape.scratch_floats)
+        columns = [_fresh_state(len(self.b.squares) // lanes, lanes) for _ in range(self.sets)]
         pairs = np.empty(2 * self.capacity + 4, dtype=np.int32)
         pairs[:4].view(np.int64)[:] = self.capacity, 0
-        for groups in chunks:
+        for turn, groups in enumerate(chunks):
             first = groups.start * shape.features
+            own = columns[turn % self.sets]
             self.function(
                 *_sides(self.a, self.b, shape, groups.start),
-                *(memory.ctypes.data for memory in (scratch, self.rows[first:], columns, pairs)),
+                *(memory.ctypes.data for memory in (scratch, self.rows[first:], own, pairs)),
                 *_counts(self.a, self.b, shape, groups),
                 first,
                 self.reach,
             )
+            if _listed(pairs) > self.capacity:
+                break  # all is in vain; another limit or method is needed
         return columns, pairs
+
+
+def _listed(pairs: np.ndarray) -> int:
+    """How many pairs were to be listed; what is beyond the capacity was counted only."""
+    return int(pairs[2:4].view(np.int64)[0])
 
 
 def _fresh_state(count: int, lanes: int) -> np.ndarray:
@@ -157,9 +175,7 @@ def _counts(a: Packed, b: Packed, shape: Shape, groups: range) -> tuple[int, int
 def _share(work, a: Packed, shape: Shape, threads: int) -> list:  # type: ignore[no-untyped-def]
     """Run `work` in threads that draw chunks of groups from one queue."""
     groups = len(a.squares) // shape.features
-    size = max(1, min(CHUNK_BYTES // a.group_bytes, -(-groups // (CHUNKS_PER_THREAD * threads))))
-    if threads == 1:
-        size = max(1, min(groups, CHUNK_BYTES // a.group_bytes))
+    size = max(1, min(CHUNK_BYTES // a.group_bytes, -(-groups // max(CHUNKS, CHUNKS_PER_THREAD * threads))))
     chunks = [range(start, min(start + size, groups)) for start in range(0, groups, size)]
     queue, lock = iter(chunks), threading.Lock()
 
