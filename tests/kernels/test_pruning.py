@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ LANES = [lanes for lanes in (4, 8, 16) if lanes <= compiler.host_lanes()]
 CASES = [(m, n, lanes) for m, n in [(0, 3), (2, 2), (4, 4)] for lanes in LANES] + [
     (m, n, LANES[-1]) for m, n in [(0, 0), (6, 9)]
 ]
-WAYS = [(*case, "principal", 1) for case in CASES] + [
-    (*case, *way) for case in CASES[-3:] for way in (("random", 1), ("principal", 3))
+WAYS = [(*case, "principal", 1, False) for case in CASES] + [
+    (*case, *way, False) for case in CASES[-3:] for way in (("random", 1), ("principal", 3))
 ]
+# Bounds in fixed point, where the processor has it.
+WAYS += [(*case[:5], True) for case in WAYS if compiler.adds_pairs(case[2])]
 
 
 def a_set(name: str, count: int, m: int) -> Set:
@@ -50,8 +53,8 @@ def axes_of(both: serve.Compared, kind: str, count: int) -> np.ndarray:
     return np.linalg.qr(generator(f"axes {count}").normal(size=(128, count)))[0].T
 
 
-def pruned(both: serve.Compared, axes: np.ndarray, threads: int = 1) -> serve.Pairs | None:
-    return prune.candidates(both.first, both.second, axes, both.shape, 2 * serve.ENTRY_ERROR, threads)
+def pruned(both: serve.Compared, axes: np.ndarray, threads: int = 1, fixed: bool = False) -> serve.Pairs | None:
+    return prune.candidates(both.first, both.second, axes, replace(both.shape, fixed=fixed), 2 * serve.ENTRY_ERROR, threads)
 
 
 def check(pairs: serve.Pairs, expected: np.ndarray) -> None:
@@ -88,9 +91,9 @@ def test_listed_pairs_and_bounds(m: int, n: int, lanes: int) -> None:
             np.testing.assert_allclose(gram, np.broadcast_to(np.eye(side.m), gram.shape), atol=1e-6)
 
 
-@pytest.mark.parametrize(("m", "n", "lanes", "kind", "threads"), WAYS)
+@pytest.mark.parametrize(("m", "n", "lanes", "kind", "threads", "fixed"), WAYS)
 def test_the_nearest_two_are_never_pruned(
-    m: int, n: int, lanes: int, kind: str, threads: int, monkeypatch: pytest.MonkeyPatch
+    m: int, n: int, lanes: int, kind: str, threads: int, fixed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Oracle: exhaustive float64 search. Small tiles and blocks, sizes that no tile divides, memory that starts as NaN."""
     poison(monkeypatch)
@@ -98,7 +101,7 @@ def test_the_nearest_two_are_never_pruned(
     monkeypatch.setattr(prune, "TILE_BYTES", 1 << 15)
     monkeypatch.setattr(prune, "BLOCK_BOUNDS", 1 << 12)
     both = compared(a_set("left", 123, m), a_set("right", 77, n), lanes)
-    pairs = pruned(both, axes_of(both, kind, 40), threads)
+    pairs = pruned(both, axes_of(both, kind, 40), threads, fixed)
     assert pairs is not None
     check(pairs, truth(both))
     if kind == "principal" and max(m, n) < 5:
@@ -125,6 +128,7 @@ def test_pruned_and_swept_search_agree_to_the_last_bit(m: int, n: int, monkeypat
     left = doubled(left)
     plain = kernels.nearest_two(left, right, backend="cpu")
     monkeypatch.setattr(axes_module, "ENTRIES_MIN", 1)
+    monkeypatch.setattr(axes_module, "FIXED_ENTRIES_MIN", 1)
     monkeypatch.setattr(prune, "LEFT_MAX", 2.0)
     monkeypatch.setattr(axes_module, "WORTH", np.inf)
     monkeypatch.setattr(serve, "swept", lambda *_: pytest.fail("must be pruned"))

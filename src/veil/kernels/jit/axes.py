@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Float32, Float64
 
@@ -9,9 +11,9 @@ from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.shape import Shape
 from veil.kernels.jit.sweep import dense, packed
 
-# Axes that are tried, and Gram entries below which trying is not worth its time.
+# Axes that are tried, and Gram entries below which trying is not worth its time; in fixed point a sweep takes less of it.
 AXES = (24, 32, 48, 64)
-ENTRIES_MIN = 1 << 27
+ENTRIES_MIN, FIXED_ENTRIES_MIN = 1 << 27, 1 << 30
 # Features of the sample that decides: which look for their nearest, among how many, how many of these get bounds; and
 # descriptors that principal axes are taken from.
 OWNERS, OTHERS, BOUNDED, FITTED = 16, 2048, 512, 1024
@@ -25,6 +27,8 @@ WORTH = 0.85
 PROJECTED = 512
 # |alpha|^2 over the largest |d0|^2 + |e0|^2 beyond which a bound or a distance in single precision is not used.
 REACH = 4.0
+# The same for bounds in fixed point, and the time of its multiplications beside those of floats.
+FIXED_REACH, FIXED_TIME = 1.0, 0.5
 
 
 def principal_axes(*sides: Prepared, most: int) -> Float64[np.ndarray, "most dim"]:
@@ -74,7 +78,7 @@ def axes_worth_it(
     dim, sizes = a.basis.shape[2], sizes or (len(a), len(b))
     entries = sizes[0] * sizes[1] * shape.left * shape.right
     counts = [k for k in AXES if max(2 * (max(a.m, b.m) + 1), 8) <= k <= dim // 2]
-    large = min(len(a), len(b)) > 1 and entries >= ENTRIES_MIN
+    large = min(len(a), len(b)) > 1 and entries >= (FIXED_ENTRIES_MIN if shape.fixed else ENTRIES_MIN)
     if not (large and counts and a.orthonormal and b.orthonormal):
         return None
     samples, axis = ((OWNERS, OTHERS), 1) if owners == "rows" else ((OTHERS, OWNERS), 0)
@@ -82,13 +86,13 @@ def axes_worth_it(
     second = np.take(np.partition(_dense(x, y, shape), 1, axis=axis), [1], axis=axis)
     x, y = (_spread(side, min(count, BOUNDED)) for side, count in zip((x, y), samples, strict=True))
     axes = principal_axes(a, b, most=counts[-1])
-    costs = []
+    costs, time = [], FIXED_TIME if shape.fixed else 1.0
     prepared = PROJECTION * (sizes[0] * shape.left**2 + sizes[1] * shape.right**2) / (entries * dim)
     for k in counts:
         left = float((_dense(projected(x, axes[:k]), projected(y, axes[:k]), shape) <= second).mean())
-        costs.append(k / dim * (1 - SOLVE) + SOLVE + SCAN + ways * listed_cost(shape) * left + prepared * k)
+        costs.append(time * k / dim * (1 - SOLVE) + SOLVE + SCAN + ways * listed_cost(shape) * left + prepared * k)
     best = int(np.argmin(costs))
-    return axes[: counts[best]] if costs[best] < WORTH else None
+    return axes[: counts[best]] if costs[best] < WORTH * (time * (1 - SOLVE) + SOLVE) else None
 
 
 def _spread(side: Prepared, count: int) -> Prepared:
@@ -102,4 +106,5 @@ def listed_cost(shape: Shape) -> float:
 
 
 def _dense(x: Prepared, y: Prepared, shape: Shape) -> Float32[np.ndarray, "_ _"]:
+    shape = replace(shape, fixed=False)
     return dense(*packed(x, y, shape), shape, REACH * float(x.squares.max() + y.squares.max()))

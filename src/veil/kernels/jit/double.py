@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
@@ -46,6 +46,10 @@ class Prepared:
     def components(self) -> Components:
         """Origins and directions as the sweep packs them."""
         return [self.origin[:, : self.basis.shape[2]], *np.swapaxes(self.basis, 0, 1)]
+
+    def over(self, unit: float) -> Prepared:
+        """The same where `unit` is 1."""
+        return replace(self, origin=self.origin / unit, squares=self.squares / unit**2)
 
     def take(self, which: np.ndarray) -> Prepared:
         """Some of the features."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, Int64
 
-from veil.kernels.jit import listed
-from veil.kernels.jit.axes import REACH, projected
+from veil.kernels.jit import fixed, listed
+from veil.kernels.jit.axes import FIXED_REACH, REACH, projected
 from veil.kernels.jit.bounds import SEED
 from veil.kernels.jit.compile import kernels
 from veil.kernels.jit.double import Prepared
@@ -72,11 +72,13 @@ def squares_of(left: Flat, right: Flat, pairs: Int32[np.ndarray, "pairs 2"], sha
 class Operand:
     """One side of a search: all coordinates, panels or groups in few axes, and upper bounds of each feature's smallest d^2.
 
+    `error` is what rounding to fixed point took of a row of `packed`.
     `best` holds as many as are wanted, none where nothing is; they only ever fall, under the lock.
     """
 
     full: Flat
     packed: Packed
+    error: float
     size: float
     best: Float32[np.ndarray, "_ _"]
     lock: threading.Lock
@@ -99,12 +101,17 @@ class Operand:
 
 
 def operand(side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, wanted: int) -> Operand:
-    """A side whose `wanted` nearest are looked for; without axes bounds are the distances themselves."""
+    """A side whose `wanted` nearest are looked for; without axes bounds are the distances themselves.
+
+    In fixed point origins must not be longer than 1.
+    """
     few = side if axes is None else projected(side, axes)
-    packed = (pack_left if left else pack_right)(few.components, few.squares, shape)
+    components, error = fixed.components(few, 1.0, shape) if shape.fixed else (few.components, 0.0)
+    packed = (pack_left if left else pack_right)(components, few.squares, shape)
     return Operand(
         full=flat(side, shape.lanes),
         packed=packed,
+        error=error,
         size=float(side.squares.max()),
         best=np.full((len(packed.squares), wanted), NO_LIMIT, dtype=np.float32),
         lock=threading.Lock(),
@@ -118,6 +125,9 @@ def candidates(
 
     `error` bounds the error of d^2 of a unit of |d0|^2 + |e0|^2 + |alpha|^2 (Eq. 13).
     """
+    if shape.fixed:
+        unit = float(np.sqrt(max(a.squares.max(), b.squares.max()))) or 1.0
+        a, b = a.over(unit), b.over(unit)
     left, right = operand(a, axes, shape, left=True, wanted=2), operand(b, axes, shape, left=False, wanted=2)
     found = Search(left, right, shape, error=error).run(threads)
     if found is None:
@@ -142,11 +152,12 @@ class Search:
         left_max: float | None = None,
         room: threading.local | None = None,
     ) -> None:
-        self.left, self.right, self.shape = left, right, shape
+        self.left, self.right, self.shape, self.full = left, right, shape, replace(shape, fixed=False)
         size = left.size + right.size
-        self.reach = REACH * size
-        # Errors of bounds and of full distances up to that reach.
+        self.reach, self.bound_reach = REACH * size, (FIXED_REACH if shape.fixed else REACH) * size
+        # Errors of full distances and of bounds up to these reaches.
         self.slack = np.float32(error * (size + self.reach))
+        self.bound_slack = np.float32((error + 2 * (left.error + right.error)) * (size + self.bound_reach))
         self.panels = len(right.packed.squares) // shape.lanes
         self.parts = max(PARTS, right.wanted + 4) if right.wanted else 1
         self.seeds = max(ROW_SEEDS, left.wanted + 2)
@@ -184,7 +195,7 @@ class Search:
             pairs = self._below(own, first, row_limits, column_limits)
             if pairs is None:
                 return None
-            squares, reach = squares_of(self.left.full, self.right.full, pairs, self.shape)
+            squares, reach = squares_of(self.left.full, self.right.full, pairs, self.full)
             lower = np.where(reach <= self.reach, squares - self.slack, np.float32(0))
             kept = lower <= np.maximum(row_limits[pairs[:, 0] - first], column_limits[pairs[:, 1]])
             parts.append((pairs[kept], lower[kept]))
@@ -219,7 +230,7 @@ class Search:
                     len(groups),
                     self.panels,
                     first,
-                    self.reach,
+                    self.bound_reach,
                 )
             if self.right.wanted:
                 values.append(self._evaluated(columns[:, 1].view(np.int32).reshape(-1, 1), transpose=True))
@@ -238,7 +249,7 @@ class Search:
         owner = np.broadcast_to(np.arange(first, first + len(others), dtype=np.int32)[:, None], others.shape)
         known = (others >= 0) & (owner < (self.right if transpose else self.left).packed.count)
         pairs = np.stack([owner[known], others[known]][:: -1 if transpose else 1], axis=1)
-        squares, reach = squares_of(self.left.full, self.right.full, pairs, self.shape)
+        squares, reach = squares_of(self.left.full, self.right.full, pairs, self.full)
         values = np.full(others.shape, NO_LIMIT)
         values[known] = np.where(reach <= self.reach, squares + self.slack, NO_LIMIT)
         return values
@@ -248,7 +259,7 @@ class Search:
     ) -> Int32[np.ndarray, "pairs 2"] | None:
         """What the bounds of one tile leave over; None where that is too much."""
         limits = aligned(len(row_limits)), aligned(len(column_limits))
-        limits[0][:], limits[1][:] = row_limits + self.slack, column_limits + self.slack
+        limits[0][:], limits[1][:] = row_limits + self.bound_slack, column_limits + self.bound_slack
         capacity = 4096 + int(self.left_max * bounds.size)
         pairs = np.empty(2 * capacity + 4, dtype=np.int32)
         pairs[:4].view(np.int64)[:] = capacity, 0

@@ -149,10 +149,11 @@ def candidates(both: Compared, threads: int = 1, engine: Engine | None = None) -
     a, b = both.first, both.second
     found = None
     if engine is None:
-        axes = axes_worth_it(a, b, both.shape)
-        found = None if axes is None else prune.candidates(a, b, axes, both.shape, 2 * ENTRY_ERROR, threads)
-        if found is None and sweeping(both).fixed:
-            found = swept(a, b, Compiled(a, b, sweeping(both), threads))
+        shape = sweeping(both)
+        axes = axes_worth_it(a, b, shape)
+        found = None if axes is None else prune.candidates(a, b, axes, shape, 2 * ENTRY_ERROR, threads)
+        if found is None and shape.fixed:
+            found = swept(a, b, Compiled(a, b, shape, threads))
     found = found or swept(a, b, engine or Compiled(a, b, both.shape, threads))
     return found[::-1] if found and both.swapped else found
 
