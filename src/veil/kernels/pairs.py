@@ -33,6 +33,14 @@ def _chunk(left: Set, right: Set, rows: np.ndarray, columns: np.ndarray) -> Floa
     return refine.subspace_pairs(left[0][rows], left[1][rows], right[0][columns], right[1][columns])
 
 
+def distinct(
+    rows: Int64[np.ndarray, "given"], columns: Int64[np.ndarray, "given"], count: int
+) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+    """Each pair once, by rows and then columns, of which there are `count`."""
+    keys = np.sort(rows * count + columns)
+    return np.divmod(keys[np.diff(keys, prepend=-1) > 0], count)
+
+
 def two_best(
     owner: Int64[np.ndarray, "pairs"], other: Int64[np.ndarray, "pairs"], distance: Float64[np.ndarray, "pairs"], owners: int
 ) -> tuple[Int64[np.ndarray, "owners 2"], Float64[np.ndarray, "owners 2"]]:

@@ -22,6 +22,7 @@ from veil.kernels.jit.compile import kernels
 from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.pack import Packed, aligned, pack_left, pack_right
 from veil.kernels.jit.shape import Shape
+from veil.kernels.pairs import distinct
 
 # Bounds of one block of rows, two bytes each, its parts at least (each gives every column one seed), and seeds of each row.
 BLOCK_BOUNDS, PARTS, ROW_SEEDS = 1 << 24, 6, 4
@@ -132,8 +133,8 @@ def candidates(
     found = Search(left, right, shape, error=error).run(threads)
     if found is None:
         return None
-    keys = np.unique(found[0][:, 0].astype(np.int64) * len(b) + found[0][:, 1])
-    return keys // len(b), keys % len(b)
+    rows, columns = found[0].T.astype(np.int64)
+    return distinct(rows, columns, len(b))
 
 
 class Search:

@@ -21,7 +21,7 @@ from veil.kernels.jit.outputs import UNTRUSTED
 from veil.kernels.jit.pack import Packed, pack_left, pack_right
 from veil.kernels.jit.shape import Shape
 from veil.kernels.jit.sweep import Running, Swept, best_two, dense, select
-from veil.kernels.pairs import exact
+from veil.kernels.pairs import distinct, exact
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 Pairs = tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]
@@ -180,8 +180,7 @@ def swept(a: Prepared, b: Prepared, engine: Engine) -> Pairs | None:
     columns = _complete(running.columns, slack, lambda some: engine.dense(dense_reach, columns=some).T)
     doubtful = running.doubtful.astype(np.int64)
     row, column = (np.concatenate([x, y, z]) for x, y, z in zip(rows, columns[::-1], doubtful.T, strict=True))
-    keys = np.unique(row * len(b) + column)
-    return keys // len(b), keys % len(b)
+    return distinct(row, column, len(b))
 
 
 def size(a: Prepared, b: Prepared) -> float:

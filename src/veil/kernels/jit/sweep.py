@@ -104,31 +104,24 @@ class _Fused:
         """All chunks; the bests of columns are kept by thread and by some of its chunks, and merged."""
         self.sets = max(1, CHUNKS // threads)
         parts = _share(self.work, self.a, self.shape, threads)
-        states, (value, index) = [_split(state) for own, _ in parts for state in own], _split(self.rows[: self.a.count])
-        columns = Running(
-            value=np.concatenate([np.swapaxes(v[:, :2], 1, 2).reshape(-1, 2) for v, _ in states], axis=1)[: self.b.count],
-            index=np.concatenate([np.swapaxes(i, 1, 2).reshape(-1, 2) for _, i in states], axis=1)[: self.b.count],
-            hidden=np.min([v[:, 2].reshape(-1) for v, _ in states], axis=0)[: self.b.count],
-        )
+        sets = np.concatenate([state for state, _ in parts])
+        columns = sets.transpose(1, 3, 2, 0).reshape(-1, STATE, len(sets))  # each column has one best of each set
         lists = [pairs for _, pairs in parts]
         counts = [_listed(pairs) for pairs in lists]
         kept = [pairs[4:].reshape(-1, 2)[:found] for pairs, found in zip(lists, counts, strict=True)]
         return Swept(
-            rows=Running(
-                value=value[:, :2].reshape(len(value), -1),
-                index=index.reshape(len(value), -1),
-                hidden=value[:, 2].min(axis=1),
-            ),
-            columns=columns,
+            rows=_running(self.rows[: self.a.count]),
+            columns=_running(columns[: self.b.count]),
             doubtful=np.concatenate(kept),
             overflowed=max(counts) > self.capacity,
         )
 
-    def work(self, chunks: Iterator[range]) -> tuple[list[np.ndarray], np.ndarray]:
+    def work(self, chunks: Iterator[range]) -> tuple[np.ndarray, np.ndarray]:
         """One thread's chunks, in ascending order of rows, so that ties keep the smaller index."""
         shape, lanes = self.shape, self.shape.lanes
         scratch = aligned(shape.scratch_floats)
-        columns = [_fresh_state(len(self.b.squares) // lanes, lanes) for _ in range(self.sets)]
+        panels = len(self.b.squares) // lanes
+        columns = _fresh_state(self.sets * panels, lanes).reshape(self.sets, panels, STATE, lanes)
         pairs = np.empty(2 * self.capacity + 4, dtype=np.int32)
         pairs[:4].view(np.int64)[:] = self.capacity, 0
         for turn, groups in enumerate(chunks):
@@ -158,9 +151,14 @@ def _fresh_state(count: int, lanes: int) -> np.ndarray:
     return state
 
 
-def _split(state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values (count, 3, lanes) and indices (count, 2, lanes)."""
-    return state[:, :3], state[:, 3:].view(np.int32)
+def _running(state: Float32[np.ndarray, "count state several"]) -> Running:
+    """Several bests of each feature, side by side."""
+    count = len(state)
+    return Running(
+        value=state[:, :2].reshape(count, -1),
+        index=state.view(np.int32)[:, 3:].reshape(count, -1),
+        hidden=state[:, 2].min(axis=1),
+    )
 
 
 def _sides(a: Packed, b: Packed, shape: Shape, group: int) -> tuple[int, int, int, int]:
@@ -187,10 +185,13 @@ def _share(work, a: Packed, shape: Shape, threads: int) -> list:  # type: ignore
                 return
             yield chunk
 
-    if threads == 1:
+    helpers = min(threads, len(chunks)) - 1
+    if helpers < 1:
         return [work(draw())]
-    with ThreadPoolExecutor(max_workers=min(threads, len(chunks))) as pool:
-        return list(pool.map(lambda _: work(draw()), range(min(threads, len(chunks)))))
+    with ThreadPoolExecutor(max_workers=helpers) as pool:
+        others = [pool.submit(work, draw()) for _ in range(helpers)]
+        own = work(draw())  # the caller's thread works as well: starting one takes as long as a small sweep
+        return [own, *(other.result() for other in others)]
 
 
 def select(
