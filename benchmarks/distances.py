@@ -96,7 +96,7 @@ def _line(name: str, m: int, count: int, pools: list[np.ndarray], seconds: float
         return record
     both = serve.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
     a, b = both.first, both.second
-    axes = axes_worth_it(a, b, both.shape)
+    axes = axes_worth_it(a, b, serve.sweeping(both))
     engines = {name: serve.Compiled(a, b, replace(both.shape, fixed=name == "fixed"), threads) for name in _engines(both)}
     works = {
         **_grams(*(np.stack(side.components).astype(np.float32) for side in (a, b))),

@@ -10,6 +10,7 @@ import pytest
 from veil import kernels
 from veil.kernels.jit import compile as compiler
 from veil.kernels.jit import fixed, serve, sweep
+from veil.kernels.jit.double import Some
 from veil.kernels.jit.outputs import UNTRUSTED
 from veil.kernels.jit.shape import ONE, Shape
 from veil.kernels.pairs import exact
@@ -172,3 +173,39 @@ def test_a_list_that_overflows_is_left_early(monkeypatch: pytest.MonkeyPatch) ->
     rows, columns = np.indices((10, 400)).reshape(2, -1)
     expected = np.sort(exact(left, right, rows, columns).reshape(10, 400), axis=1)[:, :2]
     np.testing.assert_allclose(found.left_distance[:10], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("m", [0, 2, 4])
+def test_more_near_duplicates_than_sixteen_bits_tell_apart(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: exhaustive float64. Crowds of nearly equal features, as of one texture seen again and again."""
+    random = generator(f"crowds {m}")
+    left, seeds = a_set("left", 300, m, kind=np.float64), a_set("seeds", 4, m, kind=np.float64)
+    crowd = np.repeat(np.arange(4), 150)
+    origin = seeds[0][crowd] + 1e-4 * random.normal(size=(600, 128))
+    right: Set = origin, None if seeds[1] is None else seeds[1][crowd]
+    monkeypatch.setattr(serve, "FIXED_MIN", 0)
+    monkeypatch.setattr(serve, "MANY", np.inf)
+    asked = list[bool]()
+    plain = serve.Compiled.dense
+
+    def watched(self: serve.Compiled, reach: float, *, rows: Some = None, columns: Some = None) -> np.ndarray:
+        asked.append(self.shape.fixed)
+        return plain(self, reach, rows=rows, columns=columns)
+
+    monkeypatch.setattr(serve.Compiled, "dense", watched)
+    found = kernels.nearest_two(left, right, backend="cpu")
+    rows, columns = np.indices((300, 600)).reshape(2, -1)
+    expected = exact(left, right, rows, columns).reshape(300, 600)
+    np.testing.assert_array_equal(found.right_of_left, np.argsort(expected, axis=1)[:, :2])
+    np.testing.assert_array_equal(found.left_of_right, np.argsort(expected.T, axis=1)[:, :2])
+    assert set(asked) == {True, False}, "fixed point looks first and leaves crowds to single precision"
+
+
+def test_one_feature_far_out_costs_no_neighbor() -> None:
+    """Oracle: exhaustive float64. The longest origin sets the units, so all others are rounded coarsely."""
+    left, right = a_set("left", 1100, 0), a_set("right", 1000, 0)
+    left[0][7] *= 50
+    assert serve.sweeping(serve.compared(left, right, np.zeros(128))).fixed
+    found = kernels.nearest_two(left, right, backend="cpu")
+    expected = np.linalg.norm(left[0][:50, None].astype(np.float64) - right[0][None].astype(np.float64), axis=2)
+    np.testing.assert_array_equal(found.right_of_left[:50], np.argsort(expected, axis=1)[:, :2])

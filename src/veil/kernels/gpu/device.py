@@ -148,6 +148,9 @@ class Device:
             overflowed=overflowed,
         )
 
+    def finer(self) -> None:
+        """There is none."""
+
     def swept(self, left: Planes, right: Planes, reach: float) -> tuple[tuple[Any, Any], tuple[Any, Any], Any]:
         """What the device computes: values and indices of rows [panel][row] and columns [part][column], and how many pairs
         reach too far."""

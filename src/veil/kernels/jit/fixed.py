@@ -2,7 +2,7 @@
 
 Sums of their products are exact in 32 bits, so what a Gram entry lacks is what rounding took of its two rows, and that is
 known: |q_a . y + x . q_b + q_a . q_b| <= |q_a| |y| + |x| |q_b| + |q_a| |q_b|. It enters the slack in the place of the roundoff
-of single precision (docs/theory/distances.md, "Sixteen bits"); some more candidates are left to float64, results are the same.
+of single precision (docs/theory/distances.md, Eq. 17); some more candidates are left to float64, results are the same.
 """
 
 from __future__ import annotations

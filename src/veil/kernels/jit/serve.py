@@ -6,8 +6,8 @@ listed, and float64 decides between them (docs/theory/distances.md, "The compile
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -29,6 +29,8 @@ Pairs = tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]
 M_MAX = 32
 # Error of one Gram entry of unit vectors in single precision: a few roundoffs (docs/theory/distances.md).
 ENTRY_ERROR = 4 * 2.0**-24
+# Candidates of a feature, on average, from which a sweep in single precision is faster than float64 of those of fixed point.
+MANY = 8
 # Gram entries from which rounding to 16 bits is little beside what it saves.
 FIXED_MIN = 1 << 20
 # |alpha|^2 over the largest |d0|^2 + |e0|^2 beyond which a pair is listed; if that lists too many, the second is tried.
@@ -56,15 +58,21 @@ def refusal(left_m: int, right_m: int, dim: int) -> str | None:
 class Engine(Protocol):
     """What sweeps all pairs in single precision, and the error of its Gram entries (of unit vectors)."""
 
-    entry_error: float
     # What `best_two` is to be tried with, of the largest |d0|^2 + |e0|^2.
     reaches: tuple[float, ...]
+
+    @property
+    def entry_error(self) -> float:
+        """Of one Gram entry of rows of length 1."""
 
     def best_two(self, reach: float) -> Swept:
         """The best of every row and column; pairs that reach farther than `reach` (squared) are listed instead."""
 
     def dense(self, reach: float, *, rows: Some = None, columns: Some = None) -> Float32[np.ndarray, "_ _"]:
         """Squared distances of all, or of some rows or columns; -1 where near, or beyond `reach`, which it does not know."""
+
+    def finer(self) -> Engine | None:
+        """One of a smaller error for the same sets."""
 
 
 class Compiled:
@@ -74,23 +82,40 @@ class Compiled:
         self.a, self.b, self.shape, self.threads = a, b, shape, threads
         # Fixed point takes rows of length 1 at most.
         self.unit = float(np.sqrt(max(a.squares.max(), b.squares.max()))) or 1.0 if shape.fixed else 1.0
-        (self.left, left_error), (self.right, right_error) = self._packed(a, left=True), self._packed(b, left=False)
-        self.entry_error = ENTRY_ERROR + left_error + right_error
         self.reaches: tuple[float, ...] = FIXED_REACHES if shape.fixed else REACHES
+
+    @cached_property
+    def left(self) -> tuple[Packed, float]:
+        """The first set, packed when it is first needed, and what rounding took of a row at most."""
+        return self._packed(self.a, left=True)
+
+    @cached_property
+    def right(self) -> tuple[Packed, float]:
+        """The second one."""
+        return self._packed(self.b, left=False)
+
+    @property
+    def entry_error(self) -> float:
+        """See `Engine`."""
+        return ENTRY_ERROR + (self.left[1] + self.right[1] if self.shape.fixed else 0.0)
 
     def best_two(self, reach: float) -> Swept:
         """See `Engine`."""
         square = self.unit**2
-        return best_two(self.left, self.right, self.shape, reach / square, self.threads).times(square)
+        return best_two(self.left[0], self.right[0], self.shape, reach / square, self.threads).times(square)
 
     def dense(self, reach: float, *, rows: Some = None, columns: Some = None) -> Float32[np.ndarray, "_ _"]:
         """See `Engine`."""
-        left = self.left if rows is None else self._packed(self.a.take(rows), left=True)[0]
-        right = self.right if columns is None else self._packed(self.b.take(columns), left=False)[0]
+        left, _ = self.left if rows is None else self._packed(self.a.take(rows), left=True)
+        right, _ = self.right if columns is None else self._packed(self.b.take(columns), left=False)
         found = dense(left, right, self.shape, reach / self.unit**2, self.threads)
         if self.shape.fixed:
             found[found != UNTRUSTED] *= np.float32(self.unit**2)
         return found
+
+    def finer(self) -> Compiled | None:
+        """See `Engine`: single precision for what fixed point cannot tell apart."""
+        return Compiled(self.a, self.b, replace(self.shape, fixed=False), self.threads) if self.shape.fixed else None
 
     def _packed(self, side: Prepared, *, left: bool) -> tuple[Packed, float]:
         """A side as the kernel reads it, and what rounding took of a row at most."""
@@ -154,6 +179,7 @@ def candidates(both: Compared, threads: int = 1, engine: Engine | None = None) -
         found = None if axes is None else prune.candidates(a, b, axes, shape, 2 * ENTRY_ERROR, threads)
         if found is None and shape.fixed:
             found = swept(a, b, Compiled(a, b, shape, threads))
+            found = None if found is None or len(found[0]) > MANY * (len(a) + len(b)) else found
     found = found or swept(a, b, engine or Compiled(a, b, both.shape, threads))
     return found[::-1] if found and both.swapped else found
 
@@ -174,10 +200,9 @@ def swept(a: Prepared, b: Prepared, engine: Engine) -> Pairs | None:
             break
     else:
         return None
-    slack = 2 * error(a, b, reach, engine)
-    dense_reach = DENSE_REACH * size(a, b)
-    rows = _complete(running.rows, slack, lambda some: engine.dense(dense_reach, rows=some))
-    columns = _complete(running.columns, slack, lambda some: engine.dense(dense_reach, columns=some).T)
+    looks = [Look(each, 2 * error(a, b, reach, each), DENSE_REACH * size(a, b)) for each in (engine, engine.finer()) if each]
+    rows = _complete(running.rows, looks, "rows")
+    columns = _complete(running.columns, looks, "columns")
     doubtful = running.doubtful.astype(np.int64)
     row, column = (np.concatenate([x, y, z]) for x, y, z in zip(rows, columns[::-1], doubtful.T, strict=True))
     return distinct(row, column, len(b))
@@ -193,24 +218,47 @@ def error(a: Prepared, b: Prepared, reach: float, engine: Engine) -> float:
     return 2 * engine.entry_error * (size(a, b) + reach)
 
 
-def _complete(running: Running, slack: float, dense: Callable[[Int64[np.ndarray, "some"]], np.ndarray]) -> Pairs:
-    """(owner, other) candidates, with the owners looked at in full whose running bests may hide one."""
-    owner, other, uncertain = select(running, slack)
+@dataclass(frozen=True)
+class Look:
+    """What looks at whole rows and columns, twice the error of what it sees, and up to where it does."""
+
+    engine: Engine
+    slack: float
+    reach: float
+
+    def __call__(self, some: Int64[np.ndarray, "some"], by: str) -> Float32[np.ndarray, "some others"]:
+        dense = self.engine.dense
+        return dense(self.reach, rows=some) if by == "rows" else dense(self.reach, columns=some).T
+
+
+def _complete(running: Running, looks: list[Look], by: str) -> Pairs:
+    """(owner, other) candidates, with the owners looked at in full whose running bests may hide one.
+
+    Where more others are near than can be told apart, the next, finer look takes over; the last one takes the nearest.
+    """
+    owner, other, uncertain = select(running, looks[0].slack)
     known = ~uncertain[owner]
     parts, doubtful = [(owner[known], other[known])], np.flatnonzero(uncertain)
-    for start in range(0, len(doubtful), RECHECKED):
-        some = doubtful[start : start + RECHECKED]
-        rows, found = _near(dense(some), slack)
-        parts.append((some[rows], found))
+    for look in looks:
+        crowded = [doubtful[:0]]
+        for start in range(0, len(doubtful), RECHECKED):
+            some = doubtful[start : start + RECHECKED]
+            rows, found, near = _near(look(some, by), look.slack)
+            left = near > CANDIDATES_MAX if look is not looks[-1] else np.zeros(len(some), dtype=bool)
+            parts.append((some[rows[~left[rows]]], found[~left[rows]]))
+            crowded.append(some[left])
+        doubtful = np.concatenate(crowded)
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
 
-def _near(matrix: Float32[np.ndarray, "rows others"], slack: float) -> Pairs:
-    """Every entry within `slack` of its row's second smallest, and what single precision does not know."""
+def _near(
+    matrix: Float32[np.ndarray, "rows others"], slack: float
+) -> tuple[Int64[np.ndarray, "near"], Int64[np.ndarray, "near"], Int64[np.ndarray, "rows"]]:
+    """Every entry within `slack` of its row's second smallest, and what is not known, up to `CANDIDATES_MAX`; how many."""
     unknown = matrix == UNTRUSTED
     trusted = np.where(unknown, np.float32(np.inf), matrix)
     limit = np.partition(trusted, 1, axis=1)[:, 1] if matrix.shape[1] > 1 else np.full(len(matrix), np.inf)
+    near = unknown | (matrix <= (limit + np.float32(slack))[:, None])
     order = np.argsort(matrix, axis=1, kind="stable")[:, :CANDIDATES_MAX]  # the unknown first: they hold -1
-    near = np.take_along_axis(unknown | (matrix <= (limit + np.float32(slack))[:, None]), order, axis=1)
-    rows, place = np.nonzero(near)
-    return rows, order[rows, place]
+    rows, place = np.nonzero(np.take_along_axis(near, order, axis=1))
+    return rows, order[rows, place], near.sum(axis=1)
