@@ -157,8 +157,16 @@ def _running(state: Float32[np.ndarray, "count state several"]) -> Running:
     return Running(
         value=state[:, :2].reshape(count, -1),
         index=state.view(np.int32)[:, 3:].reshape(count, -1),
-        hidden=state[:, 2].min(axis=1),
+        hidden=_least(state[:, 2]),
     )
+
+
+def _least(values: Float32[np.ndarray, "count several"]) -> Float32[np.ndarray, "count"]:
+    """The least of each row, by halves: NumPy takes five times as long for so few columns."""
+    while values.shape[1] > 1:
+        half = -(-values.shape[1] // 2)
+        values = np.minimum(values[:, :half], values[:, -half:])
+    return values[:, 0]
 
 
 def _sides(a: Packed, b: Packed, shape: Shape, group: int) -> tuple[int, int, int, int]:
@@ -201,6 +209,6 @@ def select(
     present = running.index >= 0
     second = np.partition(running.value, 1, axis=1)[:, 1]
     limit = second + np.float32(slack)
-    owner, place = np.nonzero(present & (running.value <= limit[:, None]))
+    found = np.flatnonzero(present & (running.value <= limit[:, None]))
     incomplete = np.isfinite(running.hidden) & (running.hidden <= limit)
-    return owner, running.index[owner, place].astype(np.int64), incomplete
+    return found // present.shape[1], running.index.reshape(-1)[found].astype(np.int64), incomplete
