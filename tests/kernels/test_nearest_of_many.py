@@ -8,7 +8,8 @@ import pytest
 from veil import kernels
 from veil.errors import InputError, RangeError
 from veil.kernels import chunked
-from veil.kernels.jit import axes, double, pack, prune, stream
+from veil.kernels.jit import axes, double, pack, prune, serve, stream
+from veil.kernels.jit import compile as compiler
 from veil.kernels.pairs import exact
 from worlds import affine_set, generator, sift_like, unit
 
@@ -28,9 +29,16 @@ def truth(queries: Set, database: Set) -> np.ndarray:
     return exact(queries, database, rows, columns).reshape(len(queries[0]), len(database[0]))
 
 
-@pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks that no size divides, bounds forced, memory that starts as NaN."""
+@pytest.fixture(params=["floats", "fixed point"])
+def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks that no size divides, bounds forced, memory that starts as NaN; in single precision and in fixed point."""
+    fixed = request.param == "fixed point"
+    if fixed and not compiler.adds_pairs(compiler.host_lanes()):
+        pytest.skip("this processor does not multiply 16-bit numbers in pairs (VNNI)")
+    if fixed and request.getfixturevalue("backend") != "cpu":
+        pytest.skip("only the compiled kernel has it")
+    monkeypatch.setattr(serve, "FIXED_MIN", 0 if fixed else np.inf)
+    monkeypatch.setattr(axes, "FIXED_ENTRIES_MIN", 1)
     monkeypatch.setattr(stream, "CHUNK_MIN", 37)
     monkeypatch.setattr(stream, "CHUNK_PAIRS", 1)
     monkeypatch.setattr(stream, "EVALUATED", 11)
@@ -92,13 +100,19 @@ def test_bad_requests_are_refused(backend: kernels.Backend) -> None:
     assert (kernels.nearest(queries, database, 5, backend=backend).index >= 0).all()
 
 
-def test_large_searches_use_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: float64. Queries near entries of a database on few axes are pruned, and nothing changes."""
+@pytest.mark.parametrize("factor", [1.0, 40.0])
+def test_large_searches_use_bounds(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: float64, also where some chunks of the database have longer origins than others. Queries near entries of a database on few axes are pruned, and nothing changes."""
     random = generator("large")
     words = unit(random.normal(size=(3000, 128)) * np.exp(-np.arange(128) / 12)).astype(np.float32)
     near = unit(words[:40] + 0.01 * random.normal(size=(40, 128)))
     queries = tuple(part.astype(np.float32) for part in affine_set(random, near, 2))
+    words[2000:2300] *= factor
     monkeypatch.setattr(axes, "ENTRIES_MIN", 1 << 16)
+    monkeypatch.setattr(axes, "FIXED_ENTRIES_MIN", 1 << 16)
+    monkeypatch.setattr(axes, "WORTH", 2.0)
+    monkeypatch.setattr(serve, "FIXED_MIN", 0)
+    monkeypatch.setattr(stream, "CHUNK_PAIRS", 40 * 600)
     used: list[object] = []
 
     def watched(*given: object, **options: object) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
@@ -47,9 +47,10 @@ class Prepared:
         """Origins and directions as the sweep packs them."""
         return [self.origin[:, : self.basis.shape[2]], *np.swapaxes(self.basis, 0, 1)]
 
-    def over(self, unit: float) -> Prepared:
-        """The same where `unit` is 1."""
-        return replace(self, origin=self.origin / unit, squares=self.squares / unit**2)
+    @property
+    def longest(self) -> float:
+        """The length of the longest origin."""
+        return float(np.sqrt(self.squares.max(initial=0.0)))
 
     def take(self, which: np.ndarray) -> Prepared:
         """Some of the features."""

@@ -73,12 +73,13 @@ def squares_of(left: Flat, right: Flat, pairs: Int32[np.ndarray, "pairs 2"], sha
 class Operand:
     """One side of a search: all coordinates, panels or groups in few axes, and upper bounds of each feature's smallest d^2.
 
-    `error` is what rounding to fixed point took of a row of `packed`.
+    In fixed point `packed` is in units of `unit`, and `error` is what rounding took of a row of it; else these are 1 and 0.
     `best` holds as many as are wanted, none where nothing is; they only ever fall, under the lock.
     """
 
     full: Flat
     packed: Packed
+    unit: float
     error: float
     size: float
     best: Float32[np.ndarray, "_ _"]
@@ -101,22 +102,32 @@ class Operand:
             self.best[part] = np.partition(both, self.wanted - 1, axis=1)[:, : self.wanted]
 
 
-def operand(side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, wanted: int) -> Operand:
+def operand(
+    side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, wanted: int, unit: float = 1.0
+) -> Operand:
     """A side whose `wanted` nearest are looked for; without axes bounds are the distances themselves.
 
-    In fixed point origins must not be longer than 1.
+    In fixed point no origin may be longer than `unit`.
     """
-    few = side if axes is None else projected(side, axes)
-    components, error = fixed.components(few, 1.0, shape) if shape.fixed else (few.components, 0.0)
-    packed = (pack_left if left else pack_right)(components, few.squares, shape)
+    packed, error = packed_in(side, axes, shape, left=left, unit=unit)
     return Operand(
         full=flat(side, shape.lanes),
         packed=packed,
+        unit=unit,
         error=error,
         size=float(side.squares.max()),
         best=np.full((len(packed.squares), wanted), NO_LIMIT, dtype=np.float32),
         lock=threading.Lock(),
     )
+
+
+def packed_in(
+    side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, unit: float
+) -> tuple[Packed, float]:
+    """What bounds are computed from, and what rounding took of a row at most."""
+    few = side if axes is None else projected(side, axes)
+    components, error = fixed.components(few, unit, shape) if shape.fixed else (few.components, 0.0)
+    return (pack_left if left else pack_right)(components, few.squares / unit**2, shape), error
 
 
 def candidates(
@@ -126,10 +137,9 @@ def candidates(
 
     `error` bounds the error of d^2 of a unit of |d0|^2 + |e0|^2 + |alpha|^2 (Eq. 13).
     """
-    if shape.fixed:
-        unit = float(np.sqrt(max(a.squares.max(), b.squares.max()))) or 1.0
-        a, b = a.over(unit), b.over(unit)
-    left, right = operand(a, axes, shape, left=True, wanted=2), operand(b, axes, shape, left=False, wanted=2)
+    unit = max(a.longest, b.longest) or 1.0 if shape.fixed else 1.0
+    left = operand(a, axes, shape, left=True, wanted=2, unit=unit)
+    right = operand(b, axes, shape, left=False, wanted=2, unit=unit)
     found = Search(left, right, shape, error=error).run(threads)
     if found is None:
         return None
@@ -153,12 +163,14 @@ class Search:
         left_max: float | None = None,
         room: threading.local | None = None,
     ) -> None:
+        assert left.unit == right.unit
         self.left, self.right, self.shape, self.full = left, right, shape, replace(shape, fixed=False)
-        size = left.size + right.size
+        size, self.unit = left.size + right.size, left.unit
         self.reach, self.bound_reach = REACH * size, (FIXED_REACH if shape.fixed else REACH) * size
         # Errors of full distances and of bounds up to these reaches.
         self.slack = np.float32(error * (size + self.reach))
-        self.bound_slack = np.float32((error + 2 * (left.error + right.error)) * (size + self.bound_reach))
+        lost = error + 2 * (left.error + right.error)
+        self.bound_slack = np.float32(lost * (max(size, self.unit**2 if shape.fixed else 0.0) + self.bound_reach))
         self.panels = len(right.packed.squares) // shape.lanes
         self.parts = max(PARTS, right.wanted + 4) if right.wanted else 1
         self.seeds = max(ROW_SEEDS, left.wanted + 2)
@@ -231,7 +243,7 @@ class Search:
                     len(groups),
                     self.panels,
                     first,
-                    self.bound_reach,
+                    self.bound_reach / self.unit**2,
                 )
             if self.right.wanted:
                 values.append(self._evaluated(columns[:, 1].view(np.int32).reshape(-1, 1), transpose=True))
@@ -260,7 +272,8 @@ class Search:
     ) -> Int32[np.ndarray, "pairs 2"] | None:
         """What the bounds of one tile leave over; None where that is too much."""
         limits = aligned(len(row_limits)), aligned(len(column_limits))
-        limits[0][:], limits[1][:] = row_limits + self.bound_slack, column_limits + self.bound_slack
+        for limit, each in zip(limits, (row_limits, column_limits), strict=True):
+            limit[:] = np.minimum((each + self.bound_slack) / np.float32(self.unit**2), NO_LIMIT)
         capacity = 4096 + int(self.left_max * bounds.size)
         pairs = np.empty(2 * capacity + 4, dtype=np.int32)
         pairs[:4].view(np.int64)[:] = capacity, 0

@@ -81,7 +81,7 @@ class Compiled:
     def __init__(self, a: Prepared, b: Prepared, shape: Shape, threads: int) -> None:
         self.a, self.b, self.shape, self.threads = a, b, shape, threads
         # Fixed point takes rows of length 1 at most.
-        self.unit = float(np.sqrt(max(a.squares.max(), b.squares.max()))) or 1.0 if shape.fixed else 1.0
+        self.unit = max(a.longest, b.longest) or 1.0 if shape.fixed else 1.0
         self.reaches: tuple[float, ...] = FIXED_REACHES if shape.fixed else REACHES
 
     @cached_property

@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from veil.kernels.jit import double, prune, serve
 from veil.kernels.jit.axes import axes_worth_it
+from veil.kernels.jit.compile import adds_pairs
 from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.shape import Shape
 from veil.kernels.pairs import best
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
+Axes = Float64[np.ndarray, "k dim"] | None
 # Pairs of queries and a chunk of the database, and features of that at least and at most.
 CHUNK_PAIRS, CHUNK_MIN, CHUNK_MAX = 1 << 22, 512, 1 << 15
 # Features of the database by which it is decided whether bounds in few axes pay.
@@ -35,20 +38,24 @@ def nearest(
     """Indices and distances of the `count` nearest, those of float64; no more than a chunk of distances is held at a time."""
     m, n = (0 if basis is None else basis.shape[1] for _, basis in (database, queries))
     first = m <= n  # the side of smaller dimension is the left one
-    shape = Shape(left=min(m, n) + 1, right=max(m, n) + 1, lanes=serve.host_lanes())
+    lanes = serve.host_lanes()
+    plain = Shape(left=min(m, n) + 1, right=max(m, n) + 1, lanes=lanes)
     kind = double.stored(queries, database)
-    asked = double.prepare(queries, center, shape, kind)
+    asked = double.prepare(queries, center, plain, kind)
+    enough = len(asked) * len(database[0]) * plain.left * plain.right >= serve.FIXED_MIN
+    shape = replace(plain, fixed=enough and asked.orthonormal and adds_pairs(lanes))
     axes = _axes(asked, database, center, shape, kind, first)
-    ours = prune.operand(asked, axes, shape, left=not first, wanted=count)
+    ours = Units(asked, axes, shape, left=not first, wanted=count)
     size = max(CHUNK_MIN, min(CHUNK_MAX, CHUNK_PAIRS // len(asked)))
     starts, room = range(0, len(database[0]), size), threading.local()
 
     def chunk(start: int) -> tuple[np.ndarray, np.ndarray]:
-        prepared = double.prepare(_part(database, slice(start, start + size)), center, shape, kind)
-        theirs = prune.operand(prepared, axes, shape, left=first, wanted=0)
-        sides = (theirs, ours) if first else (ours, theirs)
+        prepared = double.prepare(_part(database, slice(start, start + size)), center, plain, kind)
+        way, unit = ours.of(prepared)
+        theirs = prune.operand(prepared, axes, way, left=first, wanted=0, unit=unit)
+        sides = (theirs, ours.operand(way, unit)) if first else (ours.operand(way, unit), theirs)
         # As many may be left over as there are: before thresholds are known, and where all is the same.
-        found = prune.Search(*sides, shape, error=2 * serve.ENTRY_ERROR, left_max=1.0, room=room).run(1)
+        found = prune.Search(*sides, way, error=2 * serve.ENTRY_ERROR, left_max=1.0, room=room).run(1)
         assert found is not None
         pairs = found[0].astype(np.int64)[:, :: -1 if first else 1]  # (query, entry)
         pairs[:, 1] += start
@@ -61,11 +68,36 @@ def nearest(
             if progress is not None:
                 progress(min((k + 1) * size, len(database[0])), len(database[0]))
     pairs, lower = (np.concatenate(each) for each in zip(*parts, strict=True))
-    pairs = pairs[lower <= ours.limits()[pairs[:, 0]]]
+    pairs = pairs[lower <= ours.operand(plain, 1.0).limits()[pairs[:, 0]]]
     pairs = pairs[np.argsort(pairs[:, 1], kind="stable")]
     values = [_evaluated(queries, database, part, center, threads) for part in _slices(pairs, EVALUATED)]
     distance = np.concatenate(values) if values else np.empty(0)
     return best(pairs[:, 0], pairs[:, 1], distance, len(asked), count)
+
+
+class Units:
+    """The queries as one operand for each unit that chunks ask for; all of these share their thresholds."""
+
+    def __init__(self, side: Prepared, axes: Axes, shape: Shape, *, left: bool, wanted: int) -> None:
+        self.side, self.axes, self.shape, self.left = side, axes, shape, left
+        plain = replace(shape, fixed=False)
+        self._known = {(plain, 1.0): prune.operand(side, axes, plain, left=left, wanted=wanted)}
+        self._lock = threading.Lock()
+
+    def of(self, chunk: Prepared) -> tuple[Shape, float]:
+        """How this chunk is bounded: in fixed point if its bases allow, in units of a power of two that no origin exceeds."""
+        if not (self.shape.fixed and chunk.orthonormal):
+            return replace(self.shape, fixed=False), 1.0
+        return self.shape, 2.0 ** int(np.ceil(np.log2(max(self.side.longest, chunk.longest) or 1.0)))
+
+    def operand(self, shape: Shape, unit: float) -> prune.Operand:
+        """The queries in these units."""
+        with self._lock:
+            if (shape, unit) not in self._known:
+                (first,) = list(self._known.values())[:1]
+                packed, error = prune.packed_in(self.side, self.axes, shape, left=self.left, unit=unit)
+                self._known[shape, unit] = replace(first, packed=packed, unit=unit, error=error)
+            return self._known[shape, unit]
 
 
 def _axes(
