@@ -102,7 +102,9 @@ def test_bad_requests_are_refused(backend: kernels.Backend) -> None:
 
 @pytest.mark.parametrize("factor", [1.0, 40.0])
 def test_large_searches_use_bounds(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: float64, also where some chunks of the database have longer origins than others. Queries near entries of a database on few axes are pruned, and nothing changes."""
+    """Oracle: float64. Queries near entries of a database on few axes are pruned, and nothing changes; nor does it where some
+    chunks of the database have longer origins than others.
+    """
     random = generator("large")
     words = unit(random.normal(size=(3000, 128)) * np.exp(-np.arange(128) / 12)).astype(np.float32)
     near = unit(words[:40] + 0.01 * random.normal(size=(40, 128)))
