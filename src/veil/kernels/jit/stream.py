@@ -94,7 +94,7 @@ class Units:
         """The queries in these units."""
         with self._lock:
             if (shape, unit) not in self._known:
-                (first,) = list(self._known.values())[:1]
+                first = next(iter(self._known.values()))
                 packed, error = prune.packed_in(self.side, self.axes, shape, left=self.left, unit=unit)
                 self._known[shape, unit] = replace(first, packed=packed, unit=unit, error=error)
             return self._known[shape, unit]
