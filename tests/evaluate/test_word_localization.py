@@ -108,7 +108,7 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
         for name in ("cameras.txt", "images.txt"):
             shutil.copy(example.folder / name, scene)
     small = ("--words", 512, "--epsilon", 0, 12, "--m", 2, "--default", "512,12,2", "--iterations", 4000, "--folds", 2)
-    fast = ("--max-features", 800, "--retrieval-words", 512, "--strangers", 0, "--workers", 1, "--elsewhere", "bundled")
+    fast = ("--max-features", 600, "--retrieval-words", 512, "--strangers", 0, "--workers", 1, "--elsewhere", "bundled")
     files = ("--json", tmp_path / "w.json", "--figure", tmp_path / "w.png")
     assert main(["evaluate", "localization", *map(str, (scene, *small, *fast, *files))]) == 0
     written = json.loads((tmp_path / "w.json").read_text())
