@@ -105,7 +105,7 @@ class _Fused:
         self.sets = max(1, CHUNKS // threads)
         parts = _share(self.work, self.a, self.shape, threads)
         sets = np.concatenate([state for state, _ in parts])
-        columns = sets.transpose(1, 3, 2, 0).reshape(-1, STATE, len(sets))  # each column has one best of each set
+        columns = sets.transpose(1, 3, 2, 0).reshape(-1, STATE, len(sets))  # [column][state][set]
         lists = [pairs for _, pairs in parts]
         counts = [_listed(pairs) for pairs in lists]
         kept = [pairs[4:].reshape(-1, 2)[:found] for pairs, found in zip(lists, counts, strict=True)]
@@ -162,7 +162,7 @@ def _running(state: Float32[np.ndarray, "count state several"]) -> Running:
 
 
 def _least(values: Float32[np.ndarray, "count several"]) -> Float32[np.ndarray, "count"]:
-    """The least of each row, by halves: NumPy takes five times as long for so few columns."""
+    """The least of each row, by halves: NumPy is slow along so few columns."""
     while values.shape[1] > 1:
         half = -(-values.shape[1] // 2)
         values = np.minimum(values[:, :half], values[:, -half:])
