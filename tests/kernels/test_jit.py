@@ -242,8 +242,9 @@ def through_all(inside: np.ndarray, direction: np.ndarray, random: np.random.Gen
 
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize(("m", "n"), [(0, 2), (2, 2), (8, 8)])
-def test_threads_give_equal_results(m: int, n: int) -> None:
+def test_threads_give_equal_results(m: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: one thread, to the last bit."""
+    monkeypatch.setattr(sweep, "THREAD_WORK", 1)
     left, right = a_set("left", 400, m), a_set("right", 170, n)
     one, four = (kernels.nearest_two(left, right, backend="cpu", threads=threads) for threads in (1, 4))
     for name in ("right_of_left", "left_distance", "left_of_right", "right_distance"):
@@ -263,6 +264,14 @@ def test_bases_that_are_not_quite_orthonormal(m: int) -> None:
     np.testing.assert_allclose(found.left_distance[:, 0], expected.min(axis=1), atol=1e-3)
     picked = np.take_along_axis(expected, found.right_of_left, axis=1)
     np.testing.assert_allclose(found.left_distance, picked, atol=1e-12)
+
+
+def test_a_thread_is_started_for_work_that_is_worth_it() -> None:
+    """Small sweeps stay on the caller's thread; large ones take all threads, and no more."""
+    few, many = (compared(a_set("left", count, 2), a_set("right", count, 2)) for count in (60, 1100))
+    for both, expected in ((few, 1), (many, 4)):
+        panels = sweep.packed(both.first, both.second, both.shape)
+        assert sweep.useful_threads(*panels, both.shape, 4) == expected
 
 
 def test_a_list_that_is_full_says_so() -> None:

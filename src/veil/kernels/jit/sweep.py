@@ -20,6 +20,8 @@ from veil.kernels.jit.shape import Shape
 CHUNK_BYTES = 1 << 20
 # Chunks for each thread at least, so that none waits long for the last; chunks at least, which share out the columns' bests.
 CHUNKS_PER_THREAD, CHUNKS = 4, 16
+# Multiplications of packed numbers for each thread at least: fewer take about as long as starting it.
+THREAD_WORK = 1 << 27
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,7 +78,7 @@ def dense(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) ->
                 reach,
             )
 
-    _share(work, a, shape, threads)
+    _share(work, a, shape, useful_threads(a, b, shape, threads))
     return out
 
 
@@ -84,7 +86,13 @@ def best_two(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1)
     """Fused sweep without the matrix; pairs that reach farther than `reach` (squared) are listed instead."""
     function = kernels(shape, "best_two")["best_two"]
     capacity = list_capacity(a.count, b.count)
-    return _Fused(shape, function, a, b, capacity, reach).run(threads)
+    return _Fused(shape, function, a, b, capacity, reach).run(useful_threads(a, b, shape, threads))
+
+
+def useful_threads(a: Packed, b: Packed, shape: Shape, threads: int) -> int:
+    """As many as have enough to do."""
+    work = len(a.squares) * shape.left * len(b.squares) * shape.right * a.coordinates
+    return max(1, min(threads, work // THREAD_WORK))
 
 
 def list_capacity(rows: int, columns: int) -> int:
