@@ -185,10 +185,15 @@ def candidates(both: Compared, threads: int = 1, engine: Engine | None = None) -
 
 
 def sweeping(both: Compared) -> Shape:
-    """How all pairs are swept: in fixed point where the processor has it, bases are of unit length, and it gains."""
-    a, b, shape = both.first, both.second, both.shape
-    enough = len(a) * len(b) * shape.left * shape.right >= FIXED_MIN
-    return replace(shape, fixed=enough and a.orthonormal and b.orthonormal and adds_pairs(shape.lanes))
+    """How all pairs are swept: in fixed point where bases are of unit length and it gains."""
+    a, b = both.first, both.second
+    return in_fixed_point(both.shape, len(a) * len(b)) if a.orthonormal and b.orthonormal else both.shape
+
+
+def in_fixed_point(shape: Shape, pairs: int) -> Shape:
+    """The same in fixed point, where the processor has it and there are enough pairs."""
+    enough = pairs * shape.left * shape.right >= FIXED_MIN
+    return replace(shape, fixed=enough and adds_pairs(shape.lanes))
 
 
 def swept(a: Prepared, b: Prepared, engine: Engine) -> Pairs | None:

@@ -12,7 +12,6 @@ from jaxtyping import Float, Float64, Int64
 
 from veil.kernels.jit import double, prune, serve
 from veil.kernels.jit.axes import axes_worth_it
-from veil.kernels.jit.compile import adds_pairs
 from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.shape import Shape
 from veil.kernels.pairs import best
@@ -38,12 +37,10 @@ def nearest(
     """Indices and distances of the `count` nearest, those of float64; no more than a chunk of distances is held at a time."""
     m, n = (0 if basis is None else basis.shape[1] for _, basis in (database, queries))
     first = m <= n  # the side of smaller dimension is the left one
-    lanes = serve.host_lanes()
-    plain = Shape(left=min(m, n) + 1, right=max(m, n) + 1, lanes=lanes)
+    plain = Shape(left=min(m, n) + 1, right=max(m, n) + 1, lanes=serve.host_lanes())
     kind = double.stored(queries, database)
     asked = double.prepare(queries, center, plain, kind)
-    enough = len(asked) * len(database[0]) * plain.left * plain.right >= serve.FIXED_MIN
-    shape = replace(plain, fixed=enough and asked.orthonormal and adds_pairs(lanes))
+    shape = serve.in_fixed_point(plain, len(asked) * len(database[0])) if asked.orthonormal else plain
     axes = _axes(asked, database, center, shape, kind, first)
     ours = Units(asked, axes, shape, left=not first, wanted=count)
     size = max(CHUNK_MIN, min(CHUNK_MAX, CHUNK_PAIRS // len(asked)))
