@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from veil import __version__
+from veil.cli.common import notes
 from veil.errors import VeilError
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
@@ -42,7 +43,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.print_help()
         return EXIT_USAGE
     try:
-        return int(arguments.run(arguments))
+        with notes():
+            return int(arguments.run(arguments))
     except VeilError as error:
         print(f"veil: {error}", file=sys.stderr)
         return EXIT_ERROR
