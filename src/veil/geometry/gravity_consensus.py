@@ -1,4 +1,4 @@
-"""Down of a whole model from the readings of its images, and which readings contradict it (docs/theory/gravity.md, Eq. 11-13)."""
+"""Down of a model from the readings of its images, and which readings contradict it (docs/theory/gravity.md, Eq. 11-13)."""
 
 from __future__ import annotations
 
