@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,7 @@ def _create(arguments: argparse.Namespace) -> int:
         balance=arguments.balance,
         quota=tuple(arguments.quota),
     )
-    home = FaceHome.for_new_store()
+    home = FaceHome.for_new_store(on_new=lambda told: print(told, file=sys.stderr))
     Client(setup=setup, decoys=decoys, secret=home.secret)  # refuses what would not work later
     FaceStore.create(arguments.store, setup, home)
     write_json(arguments.json, _record(setup))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from veil.errors import FileFormatError, InputError
 from veil.files.atomic import writing
 from veil.files.client import home, load_secret
 from veil.files.face_facts import PATIENCE_S, Contents
+from veil.files.secret import MadeUnder
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS stores (id TEXT PRIMARY KEY, generation INTEGER NOT NULL, seal BLOB NOT NULL);
@@ -34,22 +35,17 @@ class FaceHome:
     secret: Secret
 
     @staticmethod
-    def for_new_store() -> FaceHome:
-        """With the client's secret, which is made where there is none."""
-        return FaceHome(folder=home(), secret=load_secret(home()))
+    def for_new_store(on_new: Callable[[str], None] | None = None) -> FaceHome:
+        """With the client's secret, which is made where there is none; `on_new` is told so."""
+        return FaceHome(folder=home(), secret=load_secret(home(), on_new=on_new))
 
     @staticmethod
     def for_store(path: Path) -> FaceHome:
-        """With the secret that is there. Raises InputError if there is none: a new one would verify nobody in an old store."""
+        """With the secret that is there. Raises ReleaseRefused if there is none: a new one would verify nobody."""
         if not path.is_file():
             raise InputError(f"there is no store {path}; make one with: veil faces create")
-        folder = home()
-        if not (folder / "secret").exists():
-            raise InputError(
-                f"{folder} has no secret, and {path} was made with one; put it back, or set VEIL_HOME to the folder that has "
-                "it. None was made: a new one would verify nobody"
-            )
-        return FaceHome(folder=folder, secret=load_secret(folder))
+        made = MadeUnder(what=f"the store {path}", fingerprint=None)  # the store compares it itself
+        return FaceHome(folder=home(), secret=load_secret(home(), needed_by=[made]))
 
     @property
     def path(self) -> Path:

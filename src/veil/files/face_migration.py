@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from veil.errors import FileFormatError
 from veil.faces.naming import checked_name
 from veil.faces.seal import Line, Sealer, require_equal
 from veil.faces.template import Setup
+from veil.files.atomic import writing
 from veil.files.face_facts import (
     SCHEMA,
     UNSEALED,
@@ -25,6 +25,7 @@ from veil.files.face_facts import (
     write_line,
 )
 from veil.files.face_home import FaceHome
+from veil.files.private import make_private
 from veil.forms import Subspaces, lifted_guarantee
 
 _OLD = (
@@ -79,7 +80,8 @@ def reseal_store(
         )
         examine(found)
         _write(connection, fresh, lines, Sealer.of(home.secret))
-    os.chmod(path, 0o600)
+    with writing(path):
+        make_private(path)
     home.saw(path, fresh)
     return found
 

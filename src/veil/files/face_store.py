@@ -6,7 +6,6 @@ in it is used before its seal is checked (`veil.faces.seal`), and none that is o
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -54,10 +53,8 @@ class FaceStore:
         if path.exists():
             raise InputError(f"{path} exists; enroll into it, or choose another name")
         contents = Contents.new(setup_text(setup), home.secret)
-        with replacing(path) as temporary:
-            temporary.unlink()
+        with replacing(path, private=True) as temporary:
             connection = sqlite3.connect(temporary)
-            os.chmod(temporary, 0o600)
             connection.executescript(SCHEMA)
             write_facts(connection, contents, Sealer.of(home.secret))
             connection.commit()
