@@ -116,7 +116,7 @@ def test_the_basis_is_uniform_relative_to_one_that_the_subspace_determines(name:
 
 @pytest.mark.parametrize("name", ["paper m=2", "hardened"])
 def test_other_ways_to_choose_a_basis_would_be_seen(name: str) -> None:
-    """Broken twins: the Q of `numpy.linalg.qr` with LAPACK's signs, as they were once sent; and no random turn at all, where the
+    """Broken twins: the Q of `numpy.linalg.qr` with LAPACK's signs, as it was once sent; and no random turn at all, where the
     first direction leads to the descriptor."""
     point, form = released(name)
     basis, offset = form.basis.astype(np.float64), point - form.origin
