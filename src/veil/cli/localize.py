@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from veil.cli import EXIT_NO_POSE, EXIT_OK
@@ -20,6 +21,8 @@ from veil.geometry.grouped import GroupedOptions
 from veil.localize import Localization, LocalizeOptions, NoPose, localize
 from veil.localize_words import WordOptions, localize_words
 from veil.scene import Scene
+
+MAX_SECONDS = 5.0  # of a search by words; ordinary ones take one, and only a longer one depends on the machine
 
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
@@ -44,7 +47,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--dictionary", metavar="FILE", help="of queries in words, if the map has no index for it")
     parser.add_argument("--max-error", type=float, default=8.0, metavar="PX", help="inlier threshold (default 8)")
     parser.add_argument("--iterations", type=at_least(1), default=200_000, help="samples, of words (default %(default)s)")
-    parser.add_argument("--max-seconds", type=float, metavar="S", help="and a limit of time, which makes results vary")
+    parser.add_argument(
+        "--max-seconds", type=float, default=MAX_SECONDS, metavar="S", help="and of time (default %(default)s; 0: none)"
+    )
     parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of words with lines (default 0.5)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
     add_matching(parser)
@@ -104,7 +109,7 @@ def _by_words(arguments: argparse.Namespace, query: Loaded, form: Subsets, scene
     search = GroupedOptions(
         min_iterations=min(GroupedOptions().min_iterations, arguments.iterations),
         max_iterations=arguments.iterations,
-        max_seconds=arguments.max_seconds,
+        max_seconds=arguments.max_seconds or None,
         seed=arguments.seed,
     )
     options = WordOptions(
@@ -113,8 +118,12 @@ def _by_words(arguments: argparse.Namespace, query: Loaded, form: Subsets, scene
         search=search,
         threads=arguments.workers,
     )
+    begun = time.monotonic()
     with Bar("searching") as bar:
-        return localize_words(query.camera, query.seen, form, scene, vocabulary, options=options, progress=bar)
+        found = localize_words(query.camera, query.seen, form, scene, vocabulary, options=options, progress=bar)
+    if isinstance(found, NoPose) and search.max_seconds is not None and time.monotonic() - begun > search.max_seconds:
+        return replace(found, reason=f"{found.reason}; the search ended after {search.max_seconds:g} s (--max-seconds)")
+    return found
 
 
 def _row(name: str, found: Localization | NoPose, seconds: float) -> dict:
