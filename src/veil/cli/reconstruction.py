@@ -68,7 +68,7 @@ def _reconstruction(arguments: argparse.Namespace) -> int:
         _check(scene, arguments)
     runs: list[Run] = []
     for number, scene in enumerate(scenes):
-        subject = _subject(scene, arguments)
+        subject = subject_of(scene, arguments)
         for run in _runs(subject, arguments, warm=number > 0):
             runs.append(run)
             say(arguments, _line(run))
@@ -94,7 +94,7 @@ def _check(scene: ReferenceScene, arguments: argparse.Namespace) -> None:
         raise InputError(f"{scene.name} has neither reference cameras nor gravity.csv: run `veil gravity`, give --gravity")
 
 
-def _subject(scene: ReferenceScene, arguments: argparse.Namespace) -> Subject:
+def subject_of(scene: ReferenceScene, arguments: argparse.Namespace) -> Subject:
     """As `read_subject`, with what the command line says of gravity and the camera."""
     camera = arguments.camera
     if not scene.cameras:

@@ -30,9 +30,10 @@ _ATTRIBUTES = ("veil_descriptor", "veil_normalization", "veil_camera_model")
 def write_features(path: Path, features: Sequence[tuple[str, Features]]) -> None:
     """One group an image: keypoints (N, 2), descriptors (dim, N), image_size, as hloc writes; veil's facts beside.
 
-    Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`.
+    Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`. Nobody but
+    the owner can read the file: raw features show what was in the picture.
     """
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(path, private=True) as temporary, h5py.File(temporary, "w") as file:
         for name, item in features:
             group = file.create_group(name)
             group["keypoints"] = item.keypoints - _HLOC_ORIGIN
