@@ -11,7 +11,7 @@ from veil.cli import EXIT_NO_POSE, EXIT_OK
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, say, write_json
 from veil.cli.index import query_vocabulary
 from veil.cli.server import add_matching, matching_options
-from veil.cli.uploads import Loaded, load_images
+from veil.cli.uploads import Loaded, add_strict, queries, say_skipped
 from veil.codebook import Codebook
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook, read_codebook
@@ -52,6 +52,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of words with lines (default 0.5)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
+    add_strict(parser)
     add_matching(parser)
     add_json(parser)
     parser.set_defaults(run=_localize)
@@ -76,19 +77,31 @@ def _localize(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     scene = read_map(arguments.map)
     rows: list[dict] = []
+    skipped: dict[str, str] = {}
     try:
-        for path in arguments.queries:
-            for name, query in load_images(path).items():
-                start = time.perf_counter()
-                if isinstance(query.form, Subsets):
-                    found = _by_words(arguments, query, query.form, scene)
-                else:
-                    found = _by_distance(arguments, query, scene)
-                rows.append(_row(name, found, time.perf_counter() - start))
-                say(arguments, _pose_line(name, found))
-    finally:  # a query that cannot be read takes nothing from those before it
-        write_json(arguments.json, {"queries": rows})
-    return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
+        for name, query in queries(arguments.queries, strict=arguments.strict, skipped=skipped):
+            start = time.perf_counter()
+            try:
+                found = _answer(arguments, query, scene)
+            except InputError as error:  # of another space or dictionary, or lines without gravity
+                if arguments.strict or len(arguments.queries) == 1:
+                    raise
+                skipped[name] = str(error)
+                continue
+            rows.append(_row(name, found, time.perf_counter() - start))
+            say(arguments, _pose_line(name, found))
+    finally:  # a query that cannot be read takes nothing from the others
+        say_skipped(skipped)
+        write_json(arguments.json, {"queries": rows, "skipped": skipped})
+    if not rows:
+        raise InputError(f"none of the {len(skipped)} queries could be used")
+    return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
+
+
+def _answer(arguments: argparse.Namespace, query: Loaded, scene: Scene) -> Localization | NoPose:
+    if isinstance(query.form, Subsets):
+        return _by_words(arguments, query, query.form, scene)
+    return _by_distance(arguments, query, scene)
 
 
 def _by_distance(arguments: argparse.Namespace, query: Loaded, scene: Scene) -> Localization | NoPose:
