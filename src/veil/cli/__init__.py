@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from veil import __version__
-from veil.cli.common import notes
+from veil.cli.common import notes, printable
 from veil.errors import VeilError
 from veil.threads import settle
 
@@ -48,12 +48,12 @@ def main(argv: list[str] | None = None) -> int:
         with notes():
             return int(arguments.run(arguments))
     except VeilError as error:
-        print(f"veil: {error}", file=sys.stderr)
+        print(printable(f"veil: {error}"), file=sys.stderr)
         return EXIT_ERROR
     except BrokenPipeError:
         return EXIT_OK
     except OSError as error:  # a full disk, a missing permission
-        print(f"veil: {error}; make room or choose another place", file=sys.stderr)
+        print(printable(f"veil: {error}; make room or choose another place"), file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
         print("veil: interrupted; nothing was left half-written", file=sys.stderr)
