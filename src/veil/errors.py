@@ -33,3 +33,7 @@ class FileFormatError(VeilError):
 
 class ReleaseRefused(VeilError):
     """Releasing would break a promise made to the user, for example a second draw for one image."""
+
+
+class VeilWarning(UserWarning):
+    """The answer is right, and something about how it came about should be known; the command line prints it as a note."""

@@ -16,8 +16,11 @@ from veil.errors import FileFormatError, InputError, ReleaseRefused
 from veil.files import ledger_file
 from veil.files.atomic import replacing
 from veil.files.client import Entry, Ledger, load_secret, read_ledger, released_under
+from veil.files.codebooks import write_codebook
+from veil.files.features import write_features
 from veil.files.private import require_own
 from veil.files.secret import MadeUnder
+from worlds import codebook, features, generator
 
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")
 ENTRY = Entry(
@@ -294,3 +297,17 @@ def test_a_name_from_the_ledger_is_no_path(tmp_path: Path, name: str) -> None:
 def test_only_regular_files_are_ones_own(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="is no file"):
         require_own(tmp_path, tmp_path.stat())
+
+
+@posix
+def test_raw_features_and_decoys_are_for_their_owner(tmp_path: Path) -> None:
+    """Both can be inverted into pictures; centroids are public."""
+    random, before = generator("kept close"), os.umask(0)
+    try:
+        write_features(tmp_path / "f.h5", [("a.jpg", features(random, 5))])
+        write_codebook(tmp_path / "pool.npz", codebook(random, kind="descriptors"))
+        write_codebook(tmp_path / "centroids.npz", codebook(random))
+    finally:
+        os.umask(before)
+    modes = {path.name: mode(path) for path in tmp_path.iterdir()}
+    assert modes == {"f.h5": 0o600, "pool.npz": 0o600, "centroids.npz": 0o666}

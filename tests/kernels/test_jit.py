@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from veil import kernels
-from veil.errors import RangeError, VeilError
+from veil.errors import RangeError, VeilError, VeilWarning
 from veil.kernels import reference
 from veil.kernels.jit import compile as compiler
 from veil.kernels.jit import serve, sweep
@@ -311,6 +311,40 @@ def test_the_environment_says_what_auto_takes(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(kernels.PREFERRED, "abacus")
     with pytest.raises(RangeError, match="VEIL_BACKEND must be one of 'auto', 'reference'"):
         kernels.resolve("auto")
+
+
+@pytest.fixture
+def broken_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose first kernel LLVM refuses, as llvmlite 0.44 refuses intrinsics on opaque pointers."""
+    monkeypatch.setattr(compiler, "_cache", {})
+    monkeypatch.setattr(compiler, "_failure", None)
+    monkeypatch.setattr(kernels, "_told", set())
+    monkeypatch.setattr(compiler, "_text", lambda shape, output: "declare <8 x float> @nothing(ptr,")
+
+
+@pytest.mark.usefixtures("broken_compiler")
+def test_where_a_kernel_does_not_compile_numpy_serves_and_says_so_once() -> None:
+    """Oracles: float64 of all pairs; one warning, which names the compiler, of three calls."""
+    left, right = a_set("broken", 9, 2), a_set("broken too", 11, 2)
+    with pytest.warns(VeilWarning, match=r"NumPy.*llvmlite .* cannot compile") as told:
+        found = kernels.nearest_two(left, right)
+        dense = kernels.distances(left, right)
+        kernels.nearest((left[0], None), right, 2)
+    assert len(told) == 1
+    np.testing.assert_allclose(dense, truth(left, right), atol=1e-6)
+    assert (found.right_of_left == np.argsort(truth(left, right), axis=1)[:, :2]).all()
+    assert kernels.resolve("auto", 2, 2) == "numpy"
+
+
+@pytest.mark.usefixtures("broken_compiler")
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_a_compiled_kernel_that_was_asked_for_by_name_is_no_numpy(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a fallback, and not llvmlite's traceback; the second time it is known before."""
+    monkeypatch.setenv(kernels.PREFERRED, "cpu" if by == "environment" else "auto")
+    left, right = a_set("broken", 9, 2), a_set("broken too", 11, 2)
+    for _ in range(2):
+        with pytest.raises(VeilError, match=r"'cpu' cannot serve: llvmlite .* cannot compile"):
+            kernels.nearest_two(left, right, backend="cpu" if by == "argument" else "auto")
 
 
 @pytest.mark.parametrize("total", range(1, 40))

@@ -7,12 +7,15 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
+from veil.errors import VeilWarning
 from veil.files.atomic import write_text
 
 Item = TypeVar("Item")
@@ -84,6 +87,22 @@ def quiet_colmap() -> None:
 
     pycolmap.logging.minloglevel = 3
     logging.getLogger("PIL").setLevel(logging.WARNING)
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """Print veil's own warnings as one line each on standard error, without the place in the code."""
+    with warnings.catch_warnings():
+        other = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if issubclass(category, VeilWarning):
+                print(f"veil: note: {message}", file=sys.stderr)
+            else:
+                other(message, category, *place)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def say(arguments: argparse.Namespace, text: str) -> None:

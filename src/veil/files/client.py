@@ -240,14 +240,34 @@ def _insert(connection: sqlite3.Connection, entry: Entry) -> None:
 
 def _second_release(entry: Entry, others: Sequence[Entry]) -> str:
     consequence = "two different releases of one image give its descriptors away where they intersect"
+    if any(" lines " in f" {one.parameters} " for one in (entry, *others)):
+        consequence = "two different releases of one image give its keypoints and descriptors away where they intersect"
     if entry.mechanism is not None:
         consequence = "each release of one image tells more about its descriptors, and their epsilons add up"
         if any(other.mechanism is None for other in others):
             consequence = "the earlier release has no epsilon, and what it gives away no epsilon of this one covers"
     return (
-        f"{entry.name} was already released with other choices ({others[0].parameters}); {consequence}. Release it with "
-        "the same choices, or pass --allow-second-release if you accept that"
+        f"{entry.name} was already released with other choices ({others[0].parameters}){_difference(entry, others[0])}; "
+        f"{consequence}. Release it with the same choices, or pass --allow-second-release if you accept that"
     )
+
+
+def _difference(entry: Entry, other: Entry) -> str:
+    """Which of two releases' choices differ, where both name them, as `name=value`."""
+    if entry.fresh or other.fresh:
+        return ", drawn afresh"
+    now, then = (
+        {name: value for name, _, value in (part.partition("=") for part in one.parameters.split())} for one in (entry, other)
+    )
+    if "camera" in now and "aligned" in then and "camera" not in then:
+        return ", by a veil that did not note the camera, so that nothing tells whether the lines are the same"
+    changed = [name for name in now if name in then and now[name] != then[name] and name != "draws"]
+    told = [f"{name} {now[name]} and not {then[name]}" for name in changed if name not in ("keypoints", "secret")]
+    if "keypoints" in changed:
+        told.append("keypoints of another extraction")
+    if "secret" in changed:
+        told.append("another client secret")
+    return f": now {', '.join(told)}" if told else ""
 
 
 def _changes(connection: sqlite3.Connection) -> list[BudgetChange]:

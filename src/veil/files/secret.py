@@ -60,7 +60,7 @@ def _require_nothing_lost(path: Path, made: Sequence[MadeUnder]) -> None:
     raise ReleaseRefused(
         f"the client secret {path} is gone, and under it was made: {named}. A new one would draw every release anew: the same "
         "photograph, released again, gives its descriptors and positions away, and templates are not recognized. Restore it "
-        "from a backup"
+        "from a backup; if it is lost for good, `veil privatize --new-secret` makes another one"
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -83,7 +84,7 @@ class Operand:
     error: float
     size: float
     best: Float32[np.ndarray, "_ _"]
-    lock: threading.Lock
+    lock: AbstractContextManager[bool]
 
     @property
     def wanted(self) -> int:
