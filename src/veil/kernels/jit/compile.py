@@ -14,10 +14,11 @@ from types import ModuleType
 from typing import Any
 
 from veil.errors import VeilError
-from veil.kernels.jit import bounds, exact, listed, outputs, points, rounding
-from veil.kernels.jit.origins import SIZES
+from veil.kernels.jit import bounds, exact, listed, origins, outputs, points, rounding
 from veil.kernels.jit.shape import Shape
 
+# How rows of double precision's code are stored, and whether their length is a multiple of a vector's.
+STORED = ("float", "float whole", "double", "double whole")
 # Arguments of the compiled functions: pointers, 64-bit integers, floats.
 ARGUMENTS = {
     "dense": (6, 6, 1),
@@ -25,7 +26,7 @@ ARGUMENTS = {
     "bounds": (8, 4, 1),
     "below": (4, 3, 0),
     "listed": (7, 2, 0),
-    "minimal": (6, 4, 0),
+    "minimal": (7, 3, 0),
     "exact": (12, 3, 0),
     "points": (6, 3, 0),
     "rounded": (3, 4, 1),
@@ -36,8 +37,7 @@ FUNCTIONS = {
     "best_two": ("best_two",),
     "bounds": ("bounds", "below"),
     "listed": ("listed",),
-    "float": ("minimal", "exact"),
-    "double": ("minimal", "exact"),
+    **{f"{name} {kind}": (name,) for name in ("minimal", "exact") for kind in STORED},
     "points of float": ("points",),
     "points of double": ("points",),
     "rounded float": ("rounded",),
@@ -134,8 +134,9 @@ def assembly(shape: Shape, output: str) -> str:
 
 
 def _text(shape: Shape, output: str) -> str:
-    if output in SIZES:
-        return exact.module(shape, output)
+    name, _, stored = output.partition(" ")
+    if name in ("minimal", "exact"):
+        return {"minimal": origins, "exact": exact}[name].module(shape, stored)
     if output.startswith("points of "):
         return points.module(shape, output.removeprefix("points of "))
     if output.startswith("rounded "):
