@@ -45,7 +45,8 @@ def write_codebook(path: Path, book: Codebook) -> None:
         arrays |= {"pca_mean": book.pca.mean, "pca_axes": book.pca.axes}
     with replacing(path) as temporary, temporary.open("wb") as stream:
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        np.savez(stream, allow_pickle=False, **arrays)  # words hardly shrink, and inflating is most of a large book's reading
+        # Without `allow_pickle`, which NumPy 1 would store as one more array.
+        np.savez(stream, **arrays)  # words hardly shrink, and inflating is most of a large book's reading
 
 
 def read_codebook(path: Path) -> Codebook:

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from veil.errors import VeilError
-from veil.kernels.jit import bounds, exact, listed, origins, outputs, points, rounding
+from veil.kernels.jit import bounds, exact, listed, origins, outputs, panels, points, ranking, rounding
 from veil.kernels.jit.shape import Shape
 
 # How rows of double precision's code are stored, and whether their length is a multiple of a vector's.
@@ -30,6 +30,8 @@ ARGUMENTS = {
     "exact": (12, 3, 0),
     "points": (6, 3, 0),
     "rounded": (3, 4, 1),
+    "ranked": (7, 1, 0),
+    "panels": (4, 3, 1),
 }
 # What one compilation yields: an output of the sweep, listed pairs, or these in double precision by how bases are stored.
 FUNCTIONS = {
@@ -42,6 +44,9 @@ FUNCTIONS = {
     "points of double": ("points",),
     "rounded float": ("rounded",),
     "rounded double": ("rounded",),
+    "ranked": ("ranked",),
+    "panels float": ("panels",),
+    "panels double": ("panels",),
 }
 Kernel = Callable[..., None]
 
@@ -139,9 +144,11 @@ def _text(shape: Shape, output: str) -> str:
         return {"minimal": origins, "exact": exact}[name].module(shape, stored)
     if output.startswith("points of "):
         return points.module(shape, output.removeprefix("points of "))
+    if name == "panels":
+        return panels.module(shape, stored)
     if output.startswith("rounded "):
         return rounding.module(shape, output.removeprefix("rounded "))
-    others = {"bounds": bounds.module, "listed": listed.module}
+    others = {"bounds": bounds.module, "listed": listed.module, "ranked": ranking.module}
     return others[output](shape) if output in others else outputs.module(shape, output)
 
 

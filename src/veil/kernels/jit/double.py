@@ -100,6 +100,9 @@ def distances(
         return np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
     kind, dim = "float" if left.basis.dtype == np.float32 else "double", left.basis.shape[2]
     function = kernels(shape, f"exact {_stored(kind, dim, shape)}")["exact"]
+    order = np.argsort(columns, kind="stable") if right.m > left.m else None  # what is larger is fetched once
+    if order is not None:
+        rows, columns = rows[order], columns[order]
     per_block = shape.lanes // 2
     blocks = -(-len(rows) // per_block)
     padding = blocks * per_block - len(rows)
@@ -120,4 +123,9 @@ def distances(
         with ThreadPoolExecutor(max_workers=len(parts)) as pool:
             list(pool.map(work, parts))
     square, reach = (out.reshape(blocks, 2, per_block)[:, k].reshape(-1)[: blocks * per_block - padding] for k in range(2))
-    return np.sqrt(square), (square < SQUARE_TRUSTED) | ~np.isfinite(reach)
+    found, unsound = np.sqrt(square), (square < SQUARE_TRUSTED) | ~np.isfinite(reach)
+    if order is None:
+        return found, unsound
+    value, doubt = np.empty_like(found), np.empty_like(unsound)
+    value[order], doubt[order] = found, unsound
+    return value, doubt

@@ -106,7 +106,7 @@ def tile(rows: Rows, first: int, second: int, width: int, *, mirrored: bool = Fa
 
 
 def along(rows: Rows, count: int, *, origins: bool = False) -> str:
-    """Products of some rows with a vector of doubles, `%stride` bytes apart; with `origins` one with another such before them."""
+    """Products of some rows with a vector of doubles, `%stride` bytes apart, behind one with `%other` where that is given."""
     code = rows.code()
     row_bytes = code.times("%n", rows.size)
     places = [code.at("%rows", code.times(row_bytes, k)) for k in range(count)]
