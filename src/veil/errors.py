@@ -11,6 +11,10 @@ class InputError(VeilError, ValueError):
     """What came in cannot be used: empty, NaN, of the wrong size, or without something that is needed."""
 
 
+class NoFace(InputError):
+    """A photograph shows no face that can be used, or several where there may be one: no fault, and an answer of its own."""
+
+
 class RangeError(InputError):
     """A parameter lies outside the range in which its definition holds."""
 

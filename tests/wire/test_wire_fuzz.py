@@ -34,7 +34,7 @@ def line_upload(count: int = 5, dim: int = 8, m: int = 2, *, gravity: bool = Tru
     theta = random.uniform(0, np.pi, count)
     down = np.array([0.0, 0.8, 0.6])
     lines = Lines(
-        coefficients=np.stack([np.cos(theta), np.sin(theta), random.normal(size=count)], axis=1).astype(np.float32),
+        coefficients=np.stack([np.cos(theta), np.sin(theta), random.uniform(-0.4, 0.4, count)], axis=1).astype(np.float32),
         aligned=(random.random(count) < 0.5) & gravity,
         gravity=down if gravity else None,
         releasable=releasable,

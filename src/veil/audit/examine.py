@@ -57,7 +57,7 @@ def examine(
     for name, message in releases.items():
         others = {other: item for other, item in releases.items() if other != name} | dict(knowledge.others)
         known = replace(knowledge, others=others)
-        tried = _attempts(message, name, known, each, model, partial(_named, progress, name))
+        tried = _attempts(message, name, known, each, model, partial(_named, progress, name), tests=len(releases))
         found.append(Examined(name=name, message=message, attempts=tuple(tried), truth=truths.get(name)))
     return found
 
@@ -67,7 +67,14 @@ def _named(progress: Progress, name: str, step: str) -> None:
 
 
 def _attempts(
-    message: Message, name: str, knowledge: Knowledge, effort: Effort, model: NeighborModel | None, progress: Progress
+    message: Message,
+    name: str,
+    knowledge: Knowledge,
+    effort: Effort,
+    model: NeighborModel | None,
+    progress: Progress,
+    *,
+    tests: int,
 ) -> Iterable[Attempt]:
     tried = []
     if isinstance(message.form, Subsets):
@@ -81,7 +88,7 @@ def _attempts(
                 message, _best_descriptors(message, tried), lifted.pca_of(message.form, knowledge), knowledge.others, progress
             )
         )
-    return [*tried, lined.order_attempt(message, effort)]
+    return [*tried, lined.order_attempt(message, effort, tests=tests)]
 
 
 def _best_descriptors(message: Message, tried: Sequence[Attempt]) -> Estimates | None:
@@ -124,7 +131,7 @@ def _finding(tried: Sequence[tuple[Examined, Attempt]], examined: Sequence[Exami
         details=_details([attempt for _, attempt in ran]),
     )
     if first.unit == "order":
-        return finding
+        return replace(finding, notes=(lined.order_note([attempt for _, attempt in ran]),))
     truth_is_known = all(item.truth is not None for item, _ in ran)
     if first.lists is not None and not truth_is_known:
         return replace(finding, skipped="an oracle needs the originals (--images)")
@@ -169,11 +176,14 @@ def _notes(attempts: Sequence[Attempt]) -> tuple[str, ...]:
 
 
 def _details(attempts: Sequence[Attempt]) -> dict[str, float]:
-    """Means over the releases; of p-values the least, times their number (Bonferroni)."""
+    """Means over the releases; of p-values the least, times their number (Bonferroni); of what is seen the largest."""
     found = {}
     for key in attempts[0].details:
         values = [attempt.details[key] for attempt in attempts if key in attempt.details]
-        found[key] = min(1.0, min(values) * len(values)) if key == "p_value" else float(np.mean(values))
+        if key == "p_value":
+            found[key] = min(1.0, min(values) * len(values))
+        else:
+            found[key] = max(values) if key == "detectable" else float(np.mean(values))
     return found
 
 

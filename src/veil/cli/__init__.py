@@ -8,6 +8,7 @@ import sys
 from veil import __version__
 from veil.cli.common import notes
 from veil.errors import VeilError
+from veil.threads import settle
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
 EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
@@ -37,6 +38,7 @@ exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    settle()
     parser = _parser()
     arguments = parser.parse_args(argv)
     if not hasattr(arguments, "run"):

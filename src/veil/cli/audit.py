@@ -28,7 +28,7 @@ from veil.cli.originals import Originals, read_originals
 from veil.composition import composed_epsilon
 from veil.errors import InputError, WireError
 from veil.files.atomic import read_bytes, write_text
-from veil.files.client import Ledger, home
+from veil.files.client import LEDGER, home, read_ledger
 from veil.files.inverters import bundled_inverter, read_weights
 from veil.forms import Subsets
 from veil.inversion.forward import PlainInverter
@@ -187,9 +187,9 @@ def _truths(releases: Mapping[str, Message], originals: Originals | None, knowle
 
 def _session(folder: Path) -> dict[str, float]:
     """Epsilon of all that the client's ledger holds; nothing if there is none."""
-    if not (folder / "ledger.sqlite").is_file():
+    if not (folder / LEDGER).is_file():
         return {}
-    charges = [entry.charge for entry in Ledger(folder).entries() if entry.charge]
+    charges = [entry.charge for entry in read_ledger(folder / LEDGER) if entry.charge]
     if not charges:
         return {}
     if any(math.isinf(charge.mechanism.epsilon) for charge in charges):
