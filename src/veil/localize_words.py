@@ -15,7 +15,7 @@ from jaxtyping import Float32, Int64
 
 from veil.forms import Lines, Subsets
 from veil.geometry.camera import Camera
-from veil.geometry.grouped import GroupedConsensus, GroupedOptions, resect_grouped
+from veil.geometry.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, resect_grouped
 from veil.geometry.rigid import Rigid
 from veil.localize import AMBIGUOUS, IMPOSSIBLE, Localization, NoPose
 from veil.match.retrieval import most_similar
@@ -55,7 +55,20 @@ def localize_words(
         kept[scene.images[vocabulary.image_names[index]].point_rows] = True
     candidates = candidates.take(kept[candidates.point_rows])
     names = [vocabulary.image_names[index] for index in images]
-    return localize_candidates(camera, seen, candidates, scene, names, options=options, progress=progress)
+    found = localize_candidates(camera, seen, candidates, scene, names, options=options, progress=progress)
+    limits = _limits_met(candidates)
+    return replace(found, reason=f"{found.reason}; {limits}") if isinstance(found, NoPose) and limits else found
+
+
+def _limits_met(candidates: Candidates) -> str:
+    """What bounded the work, for people; empty if nothing did. No message keeps a server busy for minutes."""
+    said = []
+    if candidates.unread:
+        said.append(f"{candidates.unread} features were not looked up, as their words are too common in the map")
+    searched = candidates_searched(candidates.keypoint_rows)
+    if 2 * searched > COMPARISONS:
+        said.append(f"fewer samples were drawn than asked for, as the best features have {searched} candidates")
+    return "; ".join([*said, "release fewer words a feature"]) if said else ""
 
 
 def localize_candidates(

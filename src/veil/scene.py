@@ -99,7 +99,10 @@ class Scene:
 def mean_down(
     gravity: Mapping[str, Float64[np.ndarray, "3"] | None], images: Mapping[str, MappedImage]
 ) -> Float64[np.ndarray, "3"] | None:
-    """Mean direction in the world of readings in the cameras' frames, those more than 10 degrees off it left out."""
+    """Mean direction in the world of readings in the cameras' frames, those more than 10 degrees off their median left out.
+
+    None if no reading is left, or if not more than half of them agree so: which of them to believe, nothing tells.
+    """
     readings = [
         images[name].cam_from_world.rotation.T @ down for name, down in gravity.items() if down is not None and name in images
     ]
@@ -107,7 +110,11 @@ def mean_down(
         return None
     down = np.array(readings)
     middle = np.median(down, axis=0)
-    near = down[down @ middle > np.cos(np.radians(10)) * np.linalg.norm(middle)]
-    mean = near.mean(axis=0) if len(near) else middle
-    length = float(np.linalg.norm(mean))
-    return mean / length if length > 0.5 else None
+    length = float(np.linalg.norm(middle))
+    if not length > 0.5:  # of opposite readings a rounding error is left, and its direction is no agreement
+        return None
+    near = down[down @ middle > np.cos(np.radians(10)) * length]
+    if not 2 * len(near) > len(down):
+        return None
+    mean = near.mean(axis=0)
+    return mean / float(np.linalg.norm(mean))

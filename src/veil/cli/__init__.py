@@ -6,7 +6,9 @@ import argparse
 import sys
 
 from veil import __version__
+from veil.cli.common import notes, printable
 from veil.errors import VeilError
+from veil.threads import settle
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
 EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
@@ -36,20 +38,22 @@ exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    settle()
     parser = _parser()
     arguments = parser.parse_args(argv)
     if not hasattr(arguments, "run"):
         parser.print_help()
         return EXIT_USAGE
     try:
-        return int(arguments.run(arguments))
+        with notes():
+            return int(arguments.run(arguments))
     except VeilError as error:
-        print(f"veil: {error}", file=sys.stderr)
+        print(printable(f"veil: {error}"), file=sys.stderr)
         return EXIT_ERROR
     except BrokenPipeError:
         return EXIT_OK
     except OSError as error:  # a full disk, a missing permission
-        print(f"veil: {error}; make room or choose another place", file=sys.stderr)
+        print(printable(f"veil: {error}; make room or choose another place"), file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
         print("veil: interrupted; nothing was left half-written", file=sys.stderr)

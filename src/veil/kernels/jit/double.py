@@ -26,7 +26,8 @@ SQUARE_TRUSTED = 1e-4
 class Prepared:
     """A set centered on a common point, with minimal origins, in double precision; `factor` is W of each basis.
 
-    `origin` is padded with zeros to whole vectors. `orthonormal` is False where W would not do.
+    `origin` is padded with zeros to whole vectors; so is `factor`, whose first line and column stand for the origin, which no
+    basis touches. `orthonormal` is False where W would not do.
     """
 
     origin: Float64[np.ndarray, "_ _"]
@@ -74,22 +75,21 @@ def prepare(side: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: s
     origin = np.ascontiguousarray(side[0], dtype=kept)
     count, dim = origin.shape
     basis = np.empty((count, 0, dim), dtype=kept) if side[1] is None else np.ascontiguousarray(side[1], dtype=kept)
-    m, wide = basis.shape[1], padded(dim, shape)
+    m, wide, width = basis.shape[1], padded(dim, shape), padded(basis.shape[1] + 1, shape)
     moved, squares = aligned(count * wide, np.float64).reshape(count, wide), np.empty(count)
-    gram = np.empty((count, m, m))
-    if m:
-        middle = np.ascontiguousarray(center, dtype=np.float64)
-        pointers = (part.ctypes.data for part in (origin, basis, middle, moved, squares, gram))
-        kernels(shape, kind)["minimal"](*pointers, count, m, dim, wide)
-    else:
-        moved[:, :dim], moved[:, dim:] = origin - center, 0
-        squares = np.einsum("fn,fn->f", moved, moved)
-    diagonal = np.arange(m)
-    gram[:, diagonal, diagonal] -= 1  # in place, for these are as large as a basis where m is large
-    orthonormal = m == 0 or bool(max(gram.max(), -gram.min()) <= DEFECT_MAX)
-    gram *= -0.5
-    gram[:, diagonal, diagonal] += 1
-    return Prepared(origin=moved, basis=basis, squares=squares, factor=gram, orthonormal=orthonormal)
+    factor, defect = aligned(count * (m + 1) * width, np.float64).reshape(count, m + 1, width), np.empty(count)
+    middle = np.ascontiguousarray(center, dtype=np.float64)
+    function = kernels(Shape(left=1, right=m + 1, lanes=shape.lanes), f"minimal {_stored(kind, dim, shape)}")["minimal"]
+    pointers = (part.ctypes.data for part in (origin, basis, middle, moved, squares, factor, defect))
+    if count:
+        function(*pointers, count, dim, wide)
+    orthonormal = bool((defect <= DEFECT_MAX).all())
+    return Prepared(origin=moved, basis=basis, squares=squares, factor=factor, orthonormal=orthonormal)
+
+
+def _stored(kind: str, dim: int, shape: Shape) -> str:
+    """How the compiled code reads rows of this length."""
+    return f"{kind} whole" if dim == padded(dim, shape) else kind
 
 
 def distances(
@@ -98,20 +98,23 @@ def distances(
     """Distances of the listed pairs (left.m <= right.m), and for which of them the residual form is needed instead."""
     if not (left.orthonormal and right.orthonormal):
         return np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
-    function = kernels(shape, "float" if left.basis.dtype == np.float32 else "double")["exact"]
+    kind, dim = "float" if left.basis.dtype == np.float32 else "double", left.basis.shape[2]
+    function = kernels(shape, f"exact {_stored(kind, dim, shape)}")["exact"]
+    order = np.argsort(columns, kind="stable") if right.m > left.m else None  # what is larger is fetched once
+    if order is not None:
+        rows, columns = rows[order], columns[order]
     per_block = shape.lanes // 2
     blocks = -(-len(rows) // per_block)
     padding = blocks * per_block - len(rows)
-    rows, columns = (np.pad(part.astype(np.int64), (0, padding), mode="edge") for part in (rows, columns))
-    factors = _factors(left, shape.left), _factors(right, padded(shape.right, shape))
+    rows, columns = (np.concatenate([part, part[-1:].repeat(padding)]).astype(np.int64) for part in (rows, columns))
     out = aligned(2 * blocks * per_block, np.float64)
 
     def work(part: np.ndarray) -> None:
         first, scratch = int(part[0]), aligned(scratch_doubles(shape), np.float64)
-        sides = (left.origin, right.origin, left.basis, right.basis, left.squares, right.squares, *factors)
+        sides = (left.origin, right.origin, left.basis, right.basis, left.squares, right.squares, left.factor, right.factor)
         pairs = (rows[first * per_block :], columns[first * per_block :])
         pointers = (memory.ctypes.data for memory in (*sides, *pairs, scratch, out[2 * first * per_block :]))
-        function(*pointers, left.basis.shape[2], left.origin.shape[1], len(part))
+        function(*pointers, dim, left.origin.shape[1], len(part))
 
     parts = [part for part in np.array_split(np.arange(blocks), threads) if len(part)]
     if len(parts) == 1:
@@ -120,13 +123,9 @@ def distances(
         with ThreadPoolExecutor(max_workers=len(parts)) as pool:
             list(pool.map(work, parts))
     square, reach = (out.reshape(blocks, 2, per_block)[:, k].reshape(-1)[: blocks * per_block - padding] for k in range(2))
-    return np.sqrt(square), (square < SQUARE_TRUSTED) | ~np.isfinite(reach)
-
-
-def _factors(side: Prepared, width: int) -> Float64[np.ndarray, "_ _ _"]:
-    """W with a one for the origin, which no basis touches, rows padded to `width`."""
-    factors = aligned(len(side.factor) * (side.m + 1) * width, np.float64).reshape(len(side.factor), side.m + 1, width)
-    factors[:] = 0
-    factors[:, 0, 0] = 1
-    factors[:, 1:, 1 : side.m + 1] = side.factor
-    return factors
+    found, unsound = np.sqrt(square), (square < SQUARE_TRUSTED) | ~np.isfinite(reach)
+    if order is None:
+        return found, unsound
+    value, doubt = np.empty_like(found), np.empty_like(unsound)
+    value[order], doubt[order] = found, unsound
+    return value, doubt

@@ -10,17 +10,18 @@ from __future__ import annotations
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, Int64
 
-from veil.kernels.jit import fixed, listed
+from veil.kernels.jit import listed, sides
 from veil.kernels.jit.axes import FIXED_REACH, REACH, projected
 from veil.kernels.jit.bounds import SEED
 from veil.kernels.jit.compile import kernels
 from veil.kernels.jit.double import Prepared
-from veil.kernels.jit.pack import Packed, aligned, pack_left, pack_right
+from veil.kernels.jit.pack import Packed, aligned
 from veil.kernels.jit.shape import Shape
 from veil.kernels.pairs import distinct
 
@@ -83,7 +84,7 @@ class Operand:
     error: float
     size: float
     best: Float32[np.ndarray, "_ _"]
-    lock: threading.Lock
+    lock: AbstractContextManager[bool]
 
     @property
     def wanted(self) -> int:
@@ -125,9 +126,7 @@ def packed_in(
     side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, unit: float
 ) -> tuple[Packed, float]:
     """What bounds are computed from, and what rounding took of a row at most."""
-    few = side if axes is None else projected(side, axes)
-    components, error = fixed.components(few, unit, shape) if shape.fixed else (few.components, 0.0)
-    return (pack_left if left else pack_right)(components, few.squares / unit**2, shape), error
+    return sides.pack(side if axes is None else projected(side, axes), shape, left=left, unit=unit)
 
 
 def candidates(

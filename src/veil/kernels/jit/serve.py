@@ -13,12 +13,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
-from veil.kernels.jit import double, fixed, prune
+from veil.kernels.jit import double, prune, sides
 from veil.kernels.jit.axes import axes_worth_it
 from veil.kernels.jit.compile import adds_pairs, host_lanes
 from veil.kernels.jit.double import Prepared, Some
 from veil.kernels.jit.outputs import UNTRUSTED
-from veil.kernels.jit.pack import Packed, pack_left, pack_right
+from veil.kernels.jit.pack import Packed
 from veil.kernels.jit.shape import Shape
 from veil.kernels.jit.sweep import Running, Swept, best_two, dense, select
 from veil.kernels.pairs import distinct, exact
@@ -118,12 +118,7 @@ class Compiled:
         return Compiled(self.a, self.b, replace(self.shape, fixed=False), self.threads) if self.shape.fixed else None
 
     def _packed(self, side: Prepared, *, left: bool) -> tuple[Packed, float]:
-        """A side as the kernel reads it, and what rounding took of a row at most."""
-        pack = pack_left if left else pack_right
-        if not self.shape.fixed:
-            return pack(side.components, side.squares, self.shape), 0.0
-        components, error = fixed.components(side, self.unit, self.shape)
-        return pack(components, side.squares / self.unit**2, self.shape), error
+        return sides.pack(side, self.shape, left=left, unit=self.unit)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
