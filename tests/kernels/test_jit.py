@@ -148,6 +148,23 @@ def test_the_two_best_of_listed_pairs_are_those_of_sorting(by_column: bool) -> N
         assert (index == expected[0]).all() and (value == expected[1]).all()
 
 
+@pytest.mark.usefixtures("numbers")
+@pytest.mark.parametrize("lanes", LANES)
+def test_candidates_are_those_that_numpy_finds(lanes: int) -> None:
+    """Second method: the same states by NumPy; repeated features tie, and their copies hide others."""
+    left, right = a_set("left", 45, 2), a_set("right", 61, 2)
+    again = np.arange(61) % 23
+    both = compared(left, (right[0][again], right[1][again]), lanes)  # type: ignore[index]
+    work = serve.Compiled(both.first, both.second, serve.sweeping(both), 1)
+    swept = work.best_two(serve.size(both.first, both.second))
+    for states in (swept.rows, swept.columns):
+        for slack in (0.0, 0.01, 0.2, 10.0):
+            found, expected = states.within(slack), states.running.within(slack)  # type: ignore[union-attr]
+            assert sorted(zip(*found[:2], strict=True)) == sorted(zip(*expected[:2], strict=True))
+            assert (found[2] == expected[2]).all()
+    assert len(found[0]) > 61 * 2 and found[2].any()
+
+
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize(("left", "right"), [(0, 0), (0, 3), (2, 2), (4, 8), (0, 16)])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -315,7 +332,7 @@ def test_a_list_that_is_full_says_so() -> None:
     swept = sweep.best_two(*sweep.packed(both.first, both.second, both.shape), both.shape, 1.0)
     assert len(swept.doubtful) == 400 and not swept.overflowed
     assert {(int(i), int(j)) for i, j in swept.doubtful} == {(i, j) for i in range(20) for j in range(20)}
-    assert (swept.rows.index == -1).all() and np.isinf(swept.columns.value).all()
+    assert (swept.rows.running.index == -1).all() and np.isinf(swept.columns.running.value).all()
 
 
 def test_a_host_without_a_compiler_is_told_and_served_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
