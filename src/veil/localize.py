@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
-from scipy.special import gammaln
 
 from veil.codebook import Codebook
 from veil.errors import RangeError
@@ -286,4 +285,6 @@ def chance_poses(inliers: int, matches: int, agreement: float, sampling: Samplin
 
 
 def _log_binomial(n: int, k: int) -> float:
+    from scipy.special import gammaln
+
     return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
