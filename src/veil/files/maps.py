@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, VeilError
@@ -32,6 +31,8 @@ FORMAT = 1
 
 def write_map(folder: Path, scene: Scene) -> None:
     """Write `scene` to a new folder, at once or not at all. Raises InputError if the folder already holds something."""
+    import h5py
+
     require_vacant(folder)
     with writing(folder), _new_folder(folder) as temporary:
         sparse = temporary / "sparse"
@@ -101,6 +102,7 @@ def _as_colmap_rigid(rigid: Rigid) -> Any:
 
 def read_map(folder: Path) -> Scene:
     """Read a map that `write_map` wrote. Raises FileFormatError if a part is missing or they do not belong together."""
+    import h5py
     import pycolmap
 
     if not (folder / "sparse").is_dir() or not (folder / "descriptors.h5").is_file():
@@ -142,7 +144,7 @@ def _require_untouched(sparse: Path, fingerprint: Any) -> None:
         )
 
 
-def _read_down(file: h5py.File) -> np.ndarray | None:
+def _read_down(file: Any) -> np.ndarray | None:
     if "down" not in file.attrs:
         return None
     down = np.asarray(file.attrs["down"], dtype=np.float64)
@@ -151,7 +153,7 @@ def _read_down(file: h5py.File) -> np.ndarray | None:
     return down
 
 
-def _assemble(model: Any, file: h5py.File, space: Space, down: np.ndarray | None) -> Scene:
+def _assemble(model: Any, file: Any, space: Space, down: np.ndarray | None) -> Scene:
     point_ids = sorted(model.points3D)
     row_of = {point_id: row for row, point_id in enumerate(point_ids)}
     images = {}
@@ -174,14 +176,14 @@ def _assemble(model: Any, file: h5py.File, space: Space, down: np.ndarray | None
     )
 
 
-def _write_lines(group: h5py.Group, lines: Lines) -> None:
+def _write_lines(group: Any, lines: Lines) -> None:
     group["coefficients"] = lines.coefficients
     group["aligned"] = lines.aligned
     if lines.gravity is not None:
         group.attrs["gravity"] = lines.gravity
 
 
-def _read_lines(group: h5py.Group) -> Lines:
+def _read_lines(group: Any) -> Lines:
     gravity = group.attrs.get("gravity")
     return Lines(
         coefficients=np.asarray(group["coefficients"], dtype=np.float32),
@@ -191,7 +193,7 @@ def _read_lines(group: h5py.Group) -> Lines:
     )
 
 
-def _write_form(group: h5py.Group, form: Form) -> None:
+def _write_form(group: Any, form: Form) -> None:
     if isinstance(form, Points):
         group["vectors"] = form.vectors
         return
@@ -203,7 +205,7 @@ def _write_form(group: h5py.Group, form: Form) -> None:
     group["basis"] = form.basis
 
 
-def _read_form(group: h5py.Group, space: Space) -> Form:
+def _read_form(group: Any, space: Space) -> Form:
     if "vectors" in group:
         vectors = np.asarray(group["vectors"], dtype=np.float32)
         if not np.isfinite(vectors).all():
@@ -223,14 +225,14 @@ def _read_form(group: h5py.Group, space: Space) -> Form:
     )
 
 
-def _write_words(group: h5py.Group, form: Subsets) -> None:
+def _write_words(group: Any, form: Subsets) -> None:
     group["words"] = form.words
     group.attrs["dictionary"] = form.dictionary
     group.attrs["dictionary_words"] = form.mechanism.words
     group.attrs["epsilon"] = form.mechanism.epsilon
 
 
-def _read_words(group: h5py.Group, space: Space) -> Subsets:
+def _read_words(group: Any, space: Space) -> Subsets:
     words = np.asarray(group["words"])
     if words.dtype != np.uint32 or words.ndim != 2:
         raise FileFormatError(f"words must be rows of 32-bit numbers without sign, got {words.dtype} of shape {words.shape}")
@@ -245,7 +247,7 @@ def _read_words(group: h5py.Group, space: Space) -> Subsets:
     )
 
 
-def _write_space(file: h5py.File, space: Space) -> None:
+def _write_space(file: Any, space: Space) -> None:
     file.attrs["descriptor"] = space.descriptor
     file.attrs["normalization"] = space.normalization
     file.attrs["dim"] = space.dim
@@ -253,7 +255,7 @@ def _write_space(file: h5py.File, space: Space) -> None:
     file.attrs["dither_steps"] = space.dither_steps
 
 
-def _read_space(file: h5py.File) -> Space:
+def _read_space(file: Any) -> Space:
     return Space(
         descriptor=str(file.attrs["descriptor"]),
         normalization=str(file.attrs["normalization"]),  # type: ignore[arg-type]  # Space checks it
