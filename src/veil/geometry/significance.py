@@ -18,8 +18,11 @@ from veil.geometry.camera import Camera
 
 # Keypoints, or lines, that differ by no more are one observation: SIFT repeats a place with several orientations.
 SAME_PX = 1.0
-# So many lines stand for all of a query where it has more: the standard error of a share of 4 % is a quarter of it.
-MOST_LINES = 384
+# So many lines stand for all of a query where it has more: the standard error of one share of 4 % is a fifth of it, and that of
+# a mean over hundreds of places far less.
+MOST_LINES = 512
+# `line_agreement` is an upper bound; lines all over a picture reach a third of it and more.
+LINE_FLOOR = 1 / 3
 
 
 @dataclass(frozen=True, kw_only=True)
