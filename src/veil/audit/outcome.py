@@ -71,10 +71,15 @@ class Outcome:
             "time": {
                 "allowed_seconds": None if math.isinf(self.time.seconds) else self.time.seconds,
                 "used_seconds": self.time.used_seconds,
-                "attacks": {
-                    name: {"share_seconds": None if math.isinf(item.share_seconds) else item.share_seconds}
-                    | {"seconds": item.seconds, "wanted": item.wanted, "attacked": item.attacked}
+                "attacks": [
+                    {
+                        "attack": name,
+                        "share_seconds": None if math.isinf(item.share_seconds) else item.share_seconds,
+                        "seconds": item.seconds,
+                        "wanted": item.wanted,
+                        "attacked": item.attacked,
+                    }
                     for name, item in self.time.spent.items()
-                },
+                ],
             },
         }

@@ -34,7 +34,7 @@ FIRST, NEXT = 1, 7
 # A piece is at most so many times as large as all that its time is judged by.
 GROWTH = 4
 # Processor seconds: with the pictures, fifteen photographs end within three minutes on two cores.
-AUDIT_SECONDS = 150.0
+AUDIT_SECONDS = 150
 
 
 @dataclass(frozen=True, kw_only=True)
