@@ -26,16 +26,16 @@ from veil.cli.attackers import attackers_knowledge, neighbor_model
 from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, report, write_json
 from veil.cli.inspect import upload_facts
 from veil.cli.originals import Originals, read_originals
+from veil.cli.uploads import add_strict, decoded, say_skipped
 from veil.composition import composed_epsilon
-from veil.errors import InputError, WireError
+from veil.errors import InputError
 from veil.files.atomic import read_bytes, write_text
-from veil.files.client import Ledger, home
+from veil.files.client import LEDGER, home, read_ledger
 from veil.files.inverters import bundled_inverter, read_weights
 from veil.forms import Subsets
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
-from veil.wire.codec import decode
 from veil.wire.message import Message
 
 EXAMPLES = """\
@@ -111,6 +111,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "--ledger", type=Path, metavar="FOLDER", help="the client's ledger (default: $VEIL_HOME or its usual place)"
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="default audit.html")
+    add_strict(parser)
     add_json(parser)
     parser.set_defaults(run=_audit)
 
@@ -119,8 +120,9 @@ def _audit(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     start = time.perf_counter()
     rules = _rules(arguments)
-    releases = _messages([arguments.release])
-    others = _messages(arguments.against)
+    releases, skipped = decoded(arguments.release, strict=arguments.strict)
+    others = _others(arguments.against, strict=arguments.strict, skipped=skipped)
+    say_skipped(skipped)
     knowledge = attackers_knowledge(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
     truths = _truths(releases, originals, knowledge)
@@ -163,7 +165,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     )
     html = page(outcome, shown=_shown(examined, originals, pictures), seconds=time.perf_counter() - start)
     write_text(arguments.output, html)
-    write_json(arguments.json, outcome.as_json())
+    write_json(arguments.json, outcome.as_json() | {"skipped": skipped})
     if str(arguments.json) != "-":
         _print(outcome)
     report(arguments, arguments.output, "the report")
@@ -190,17 +192,14 @@ def _effort(arguments: argparse.Namespace, rules: list[Rule]) -> Effort:
     return replace(usual, features=max(usual.features, every), structural=max(usual.structural, structural))
 
 
-def _messages(paths: list[Path]) -> dict[str, Message]:
+def _others(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> dict[str, Message]:
+    """Further releases, by a name that is not taken; what cannot be read is added to `skipped`."""
     found: dict[str, Message] = {}
     for path in paths:
-        files = sorted(path.glob("*.veil")) if path.is_dir() else [path]
-        if not files:
-            raise InputError(f"{path} holds no .veil messages; make some with `veil privatize`")
-        for file in files:
-            try:
-                found[file.stem if file.stem not in found else str(file)] = decode(read_bytes(file))
-            except WireError as error:
-                raise WireError(f"{file}: {error}") from None
+        messages, left_out = decoded(path, strict=strict)
+        skipped.update({str(path / name): reason for name, reason in left_out.items()})
+        for name, message in messages.items():
+            found[name if name not in found else str(path / f"{name}.veil")] = message
     return found
 
 
@@ -215,9 +214,9 @@ def _truths(releases: Mapping[str, Message], originals: Originals | None, knowle
 
 def _session(folder: Path) -> dict[str, float]:
     """Epsilon of all that the client's ledger holds; nothing if there is none."""
-    if not (folder / "ledger.sqlite").is_file():
+    if not (folder / LEDGER).is_file():
         return {}
-    charges = [entry.charge for entry in Ledger(folder).entries() if entry.charge]
+    charges = [entry.charge for entry in read_ledger(folder / LEDGER) if entry.charge]
     if not charges:
         return {}
     if any(math.isinf(charge.mechanism.epsilon) for charge in charges):

@@ -20,7 +20,7 @@ from veil.features import Features
 from veil.files.gravity import read_gravity
 from veil.files.pictures import read_picture
 from veil.files.scenes import ReferenceScene, read_scene
-from veil.geometry.camera import parse
+from veil.geometry.intrinsics import parse
 from veil.geometry.rigid import Rigid
 from veil.match import match_pairs
 from veil.match.pairs import all_pairs
@@ -68,7 +68,7 @@ def _reconstruction(arguments: argparse.Namespace) -> int:
         _check(scene, arguments)
     runs: list[Run] = []
     for number, scene in enumerate(scenes):
-        subject = _subject(scene, arguments)
+        subject = subject_of(scene, arguments)
         for run in _runs(subject, arguments, warm=number > 0):
             runs.append(run)
             say(arguments, _line(run))
@@ -94,7 +94,7 @@ def _check(scene: ReferenceScene, arguments: argparse.Namespace) -> None:
         raise InputError(f"{scene.name} has neither reference cameras nor gravity.csv: run `veil gravity`, give --gravity")
 
 
-def _subject(scene: ReferenceScene, arguments: argparse.Namespace) -> Subject:
+def subject_of(scene: ReferenceScene, arguments: argparse.Namespace) -> Subject:
     """As `read_subject`, with what the command line says of gravity and the camera."""
     camera = arguments.camera
     if not scene.cameras:

@@ -1,0 +1,130 @@
+"""Maps of weak scenes: photographs whose features are dropped until the best four images share so many tracks.
+
+    python benchmarks/weak.py fox strecha/castle-P19 strecha/fountain-P11 --shared 200 100 50 --seeds 2
+    python benchmarks/weak.py smartphone_monstree --camera SIMPLE_RADIAL,1254.6,567,756,0.0027
+
+Scenes are folders as `veil evaluate reconstruction` takes them. For every scene, number of shared tracks and seed, the features
+that are left are matched anew. Plain pycolmap (ratio test at 0.8, known intrinsics held) maps them, and so does each of veil's
+ways that `--methods` names. A row gives images registered, images off by more than 5 % of the extent of the reference's camera
+centers, the median position error as a share of it, and seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import pickle
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from veil.cli.common import quiet_colmap
+from veil.cli.reconstruction import subject_of
+from veil.evaluate.reconstruction import Run, Subject, map_lines, map_points
+from veil.evaluate.thinning import thin
+from veil.files.scenes import read_scene
+from veil.match import match_pairs
+from veil.match.pairs import all_pairs
+from veil.privatize.public import publish
+
+WRONG_SHARE = 0.05
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenes", type=Path, nargs="+")
+    parser.add_argument("--shared", type=int, nargs="+", default=[200, 100, 50], help="tracks of the best four images")
+    parser.add_argument("--seeds", type=int, default=5, help="thinnings of each scene (default 5)")
+    parser.add_argument("--methods", nargs="+", choices=sorted(METHODS), default=["lines"], help="beside plain pycolmap")
+    parser.add_argument("--max-features", type=int, default=8192)
+    parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of a scene without reference cameras")
+    parser.add_argument("--gravity", type=Path, metavar="CSV", help="readings instead of the scene's own or exact ones")
+    parser.add_argument("--cache", type=Path, help="a folder that keeps extracted and matched scenes between runs")
+    parser.add_argument("--json", type=Path, help="write the rows here, as they are done")
+    parser.set_defaults(first_octave=-1, workers=1, json_to_stdout=False)
+    arguments = parser.parse_args()
+    quiet_colmap()
+    rows: list[dict] = []
+    for folder in arguments.scenes:
+        whole = _subject(folder, arguments)
+        for shared in arguments.shared:
+            for seed in tqdm(range(arguments.seeds), desc=f"{whole.name} {shared}", leave=False):
+                subject, kept = thinned_subject(whole, shared=shared, seed=seed)
+                for method in ["pycolmap", *arguments.methods]:
+                    row = {"shared": shared, "kept": kept, **_row(METHODS[method](subject, seed), method)}
+                    rows.append(row)
+                    tqdm.write(_line(row))
+                    if arguments.json:
+                        arguments.json.write_text(json.dumps(rows, indent=1))
+
+
+def thinned_subject(whole: Subject, *, shared: int, seed: int) -> tuple[Subject, float]:
+    """The scene with features dropped and matched anew, and the share of features that is left."""
+    thinned = thin(whole.features, whole.matches, shared_tracks=shared, seed=seed)
+    forms = {name: publish(item) for name, item in thinned.features.items()}
+    matches = match_pairs(forms, all_pairs(sorted(forms)))
+    return replace(whole, features=thinned.features, matches=matches), thinned.kept
+
+
+METHODS: dict[str, Callable[[Subject, int], Run]] = {
+    "pycolmap": lambda subject, seed: map_points(subject, seed=seed),
+    "lines": lambda subject, seed: map_lines(subject, seed=seed),
+}
+
+
+def _subject(folder: Path, arguments: argparse.Namespace) -> Subject:
+    if arguments.cache is None:
+        return _whole(folder, arguments)
+    setting = f"{folder.resolve()} {arguments.max_features} {arguments.camera} {arguments.gravity}"
+    key = hashlib.blake2b(setting.encode(), digest_size=8).hexdigest()
+    path = arguments.cache / f"{folder.name}-{key}.pickle"  # written and read by this benchmark alone
+    if not path.exists():
+        arguments.cache.mkdir(parents=True, exist_ok=True)
+        subject = _whole(folder, arguments)
+        with tempfile.NamedTemporaryFile(dir=arguments.cache, delete=False) as file:
+            pickle.dump(subject, file)
+        Path(file.name).rename(path)
+    return pickle.loads(path.read_bytes())
+
+
+def _whole(folder: Path, arguments: argparse.Namespace) -> Subject:
+    subject = subject_of(read_scene(folder), arguments)
+    if subject.reference:
+        return subject
+    run = map_points(subject)  # no reference cameras: plain pycolmap on all features is the reference
+    if run.reason:
+        raise SystemExit(f"{folder} has no reference cameras, and pycolmap found none: {run.reason}")
+    return replace(subject, reference=run.cam_from_world)
+
+
+def _row(run: Run, method: str) -> dict:
+    shares = np.array([position / run.extent for position, _ in run.errors.values()]) if run.extent else np.empty(0)
+    return {
+        "scene": run.scene,
+        "method": method,
+        "seed": run.seed,
+        "registered": run.registered,
+        "total": run.total,
+        "wrong": int((shares > WRONG_SHARE).sum()),
+        "median_share": float(np.median(shares)) if len(shares) else None,
+        "seconds": run.seconds["map"],
+        "reason": run.reason,
+    }
+
+
+def _line(row: dict) -> str:
+    error = "      -" if row["median_share"] is None else f"{row['median_share']:7.2%}"
+    return (
+        f"{row['scene']:16} {row['shared']:4} shared ({row['kept']:4.0%} kept)  seed {row['seed']}  {row['method']:8} "
+        f"{row['registered']:2}/{row['total']:<2}  {row['wrong']:2} wrong  median {error}  {row['seconds']:6.1f} s"
+        + (f"  {row['reason']}" if row["reason"] else "")
+    )
+
+
+if __name__ == "__main__":
+    main()
