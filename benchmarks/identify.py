@@ -4,8 +4,8 @@
 
 Probes are compared by p2s with all templates of a purpose. Descriptors are random unit vectors, no faces, and directions are
 random: the times depend on sizes only, but real faces lie closer together. The templates are written in the format of the store
-in one transaction, as 100,000 enrollments would each wait for the disk. What is timed, in turns, the best of each, in time of the
-processor if one thread works (other programs count less), else of the clock:
+in one transaction, as 100,000 enrollments would each wait for the disk. What is timed, in turns, the best of each, in time of
+the processor if one thread works (other programs count less), else of the clock:
 
 floor     the float32 product of a matrix of all origins and bases, in memory, with the probe (BLAS): reading it once
 kernel    the compiled p-to-s kernel alone, which yields bounds of all distances and decides nothing
