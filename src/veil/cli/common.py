@@ -105,9 +105,14 @@ def notes() -> Iterator[None]:
         yield
 
 
+def printable(text: str) -> str:
+    """The text with everything escaped that a terminal would obey, or could not show: names come from others."""
+    return "".join(char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text)
+
+
 def say(arguments: argparse.Namespace, text: str) -> None:
     """Print for people: on standard output, or on standard error where `--json -` claims that for machines."""
-    print(text, file=sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout)
+    print(printable(text), file=sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout)
 
 
 def report(arguments: argparse.Namespace, path: Path, what: str) -> None:
