@@ -10,7 +10,7 @@ from typing import Any
 EXPLAINED = 0.5
 # Below this share of explained matches, above this one of contradicting pairs and this uncertainty (share of the extent), a map
 # is refused.
-MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY = 0.7, 0.2, 0.02
+MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY = 0.7, 0.35, 0.02
 # Pairs turn otherwise than the map by more than this in the middle: its cameras look elsewhere.
 MAX_ROTATION_DEG = 10.0
 # Fewer common points than this between two parts fix no scale between them that chance could not have given.

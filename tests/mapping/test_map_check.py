@@ -206,7 +206,7 @@ def test_doubts_name_their_number_and_the_record_comes_back() -> None:
     assert good.doubts == []
     assert MapCheck.from_json(good.as_json()) == good
     for change, word in (
-        ({"contradicting_pairs": 3}, "3 others"),
+        ({"contradicting_pairs": 4}, "4 others"),
         ({"explained_matches": 0.69}, "69%"),
         ({"rotation_deg": 10.1}, "10 degrees"),
         ({"neck": 19}, "19 common"),
@@ -215,5 +215,5 @@ def test_doubts_name_their_number_and_the_record_comes_back() -> None:
         ({"gravity_agreeing": 0.4}, "60%"),
         ({"pairs": 0, "explained_pairs": 0}, "no pair"),
     ):
-        doubts = replace(good, **change).doubts  # type: ignore[arg-type]
+        doubts = replace(good, **change).doubts
         assert len(doubts) == 1 and word in doubts[0]

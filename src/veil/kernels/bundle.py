@@ -8,12 +8,8 @@ feature is two orthogonal lines through it, so the same code adjusts points. For
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +17,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError, RangeError
 from veil.kernels import reduced, schur
+from veil.threads import cores, shared, single_blas
 
 FIRST_DAMPING = 1e-4
 # Below this damping saves no step, while it still keeps an open gauge (the scale) solvable in double precision.
@@ -109,7 +106,8 @@ def adjust(
     held = np.full(len(problem.points), not options.adjust_points)
     if constant_points is not None:
         held |= constant_points
-    with _threads(len(problem.lines), options.threads) as threads:
+    threads = min(_chunks(len(problem.lines)), options.threads or cores())
+    with single_blas():
         work = _Work(problem, constant=constant, held=held, loss=options.loss_px, threads=threads)
         return _descend(problem, work, options, progress)
 
@@ -169,9 +167,7 @@ class _Step:
 class _Work:
     """One problem's constant arrays and buffers; each method spreads a compiled loop over chunks of points."""
 
-    def __init__(
-        self, problem: LineProblem, *, constant: np.ndarray, held: np.ndarray, loss: float, threads: Callable[..., Any]
-    ) -> None:
+    def __init__(self, problem: LineProblem, *, constant: np.ndarray, held: np.ndarray, loss: float, threads: int) -> None:
         self.lines, self.camera_of = _plain(problem.lines), _plain(problem.camera_of, np.int64)
         self.starts = np.searchsorted(problem.point_of, np.arange(len(problem.points) + 1)).astype(np.int64)
         self.free = np.flatnonzero(~constant)
@@ -186,7 +182,7 @@ class _Work:
 
     def spread(self, loop: Callable[..., Any], *arguments: Any) -> list[Any]:
         """The loop's result for each chunk, in order."""
-        return list(self.threads(partial(loop, *arguments), self.begins, self.ends))
+        return list(shared(lambda part: loop(*arguments, *part), zip(self.begins, self.ends, strict=True), self.threads))
 
     def cost(self, state: _State, *, fallback: _State) -> float:
         """Eq. 13; points of `state` behind a camera are moved back toward where they are in `fallback`."""
@@ -226,14 +222,3 @@ def _plain(values: np.ndarray, dtype: type = np.float64) -> np.ndarray:
 
 def _chunks(observations: int) -> int:
     return min(MAX_CHUNKS, 1 + observations // CHUNK_OBSERVATIONS)
-
-
-@contextmanager
-def _threads(observations: int, limit: int | None) -> Iterator[Callable[..., Any]]:
-    """A `map` over as many threads as there are chunks and cores for; the compiled loops release Python's lock."""
-    count = min(_chunks(observations), limit or os.cpu_count() or 1)
-    if count == 1:
-        yield map
-        return
-    with ThreadPoolExecutor(count) as pool:
-        yield pool.map

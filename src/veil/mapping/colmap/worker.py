@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def main() -> None:
@@ -24,20 +25,20 @@ def main() -> None:
         _say(answer)
 
 
-def _say(answer):
+def _say(answer: dict[str, Any]) -> None:
     try:
         print(json.dumps(answer), flush=True)
     except OSError:  # nobody listens any more
         os._exit(1)
 
 
-def _arm(seconds):
+def _arm(seconds: float) -> None:
     """Start the clock of processor time anew; 0 stops it."""
     if hasattr(signal, "ITIMER_PROF"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _limit_memory(size):
+def _limit_memory(size: int) -> None:
     if size:
         try:
             import resource
@@ -47,7 +48,7 @@ def _limit_memory(size):
             pass  # not on this system; the clock remains
 
 
-def _verify(request):
+def _verify(request: dict[str, Any]) -> dict[str, Any]:
     import pycolmap
 
     _arm(request["stall_s"])
@@ -59,12 +60,12 @@ def _verify(request):
     return {"verified": True}
 
 
-def _map(request):
+def _map(request: dict[str, Any]) -> dict[str, Any]:
     import pycolmap
 
     registered = 0
 
-    def on_image():
+    def on_image() -> None:
         nonlocal registered
         registered += 1
         _arm(request["stall_s"])
@@ -84,7 +85,7 @@ def _map(request):
     return {"models": len(models)}
 
 
-def _set(options, values):
+def _set(options: Any, values: dict[str, Any]) -> None:
     """Assign {"a.b": value} to options.a.b."""
     for name, value in values.items():
         *path, last = name.split(".")
