@@ -13,18 +13,15 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from veil.errors import InputError
-from veil.geometry.ransac import RansacOptions
-from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid
-from veil.localize import P6L, chance_poses, line_agreement
 from veil.mapping.lines.completion import completed, joined
 from veil.mapping.lines.growth import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
+from veil.mapping.lines.registration import registration
 from veil.mapping.lines.seed import NoSeed, QuadTracks, Seed, seed_from_quad
 from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads
 from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, world_of
 
 FINAL_ROUNDS = 4
-MAX_SAMPLES = 3000
 # Once so many quads gave seeds and one of them fits so closely, others are not tried: wrong ones reached 0.9 at most.
 MIN_SEEDS = 3
 SURE_SHARE = 0.93
@@ -167,16 +164,21 @@ def _seeded(world: World, quad: Quad, seed: Seed, options: LineMapOptions) -> Mo
 
 
 def _quad_tracks(world: World, quad: Quad) -> QuadTracks:
+    """Tracks of all four images, and of three of them where all three lines are aligned."""
     table = world.tracks.table(quad.images)
-    rows = table[(table >= 0).all(axis=1)]
     chosen = [world.views[image].lines for image in quad.images]
+    seen = table >= 0
+    aligned = np.stack([view.aligned[table[:, v]] for v, view in enumerate(chosen)], axis=1) & seen
+    rows = np.flatnonzero(seen.all(axis=1) | (aligned.sum(axis=1) == 3))
+    coefficients = [view.coefficients[table[rows, v]].astype(np.float64) for v, view in enumerate(chosen)]
     gravity = []
-    for lines in chosen:
-        assert lines.gravity is not None
-        gravity.append(lines.gravity)
+    for view in chosen:
+        assert view.gravity is not None
+        gravity.append(view.gravity)
     return QuadTracks(
-        lines=np.stack([lines.coefficients[rows[:, v]].astype(np.float64) for v, lines in enumerate(chosen)], axis=1),
-        aligned=np.stack([lines.aligned[rows[:, v]] for v, lines in enumerate(chosen)], axis=1),
+        lines=np.where(seen[rows][..., None], np.stack(coefficients, axis=1), 0.0),
+        aligned=aligned[rows],
+        seen=seen[rows],
         gravity=np.array(gravity),
         focal_px=world.focal_px[list(quad.images)],
     )
@@ -222,12 +224,10 @@ def _register_next(world: World, model: Model, options: LineMapOptions, refusals
     """The image that sees most points and can be registered, and its pose; where points of four lines carry none, those
     of three may.
 
-    Three lines always agree, so such points are half evidence; what chance explains is refused all the same.
+    Three lines always agree, so such points are right only as often as their matches are; what chance explains is refused
+    all the same.
     """
-    unchecked = replace(
-        options, min_lines=3, min_resection_inliers=options.min_unchecked_inliers, min_inlier_share=options.min_unchecked_share
-    )
-    for limits in (options, unchecked):
+    for limits in (options, replace(options, min_lines=3)):
         if model.registered.all():
             break
         source = model if limits is options else triangulate(world, model, options.point_error_px, limits)
@@ -236,40 +236,8 @@ def _register_next(world: World, model: Model, options: LineMapOptions, refusals
         for image in np.argsort(-counts, kind="stable").tolist():
             if counts[image] == 0 or not refusals.worth_trying(image, limits.min_lines, int(counts[image])):
                 continue
-            found = _resect(world, source, image, limits)
+            found = registration(world, source, image, limits)
             if not isinstance(found, str):
                 return image, found
             refusals.add(image, limits.min_lines, int(counts[image]), found)
     return None
-
-
-def _resect(world: World, model: Model, image: int, options: LineMapOptions) -> Rigid | str:
-    """The pose of one image, or why it was refused."""
-    rows = np.flatnonzero((world.tracks.image == image) & mapped_tracks(world, model)[world.tracks.track])
-    if len(rows) < options.min_resection_inliers:
-        return f"sees {len(rows)} points, fewer than the {options.min_resection_inliers} that have to agree"
-    problem = LineResection(
-        lines=world.lines[rows],
-        points=model.points[world.tracks.track[rows]],
-        aligned=world.aligned[rows],
-        focal_px=float(world.focal_px[image]),
-        half_extent=world.half_extent[image],
-    )
-    samples = int(np.ceil(np.log(0.001) / np.log1p(-(options.min_inlier_share**6))))  # enough for the least share
-    ransac = RansacOptions(
-        max_error=options.resection_error_px, max_iterations=int(np.clip(samples, 100, MAX_SAMPLES)), seed=options.seed.seed
-    )
-    found = resect_from_lines(problem, ransac)
-    if found is None:
-        return f"sees {len(rows)} points, but all along gravity"
-    inliers = int(found.inliers.sum())
-    agreement = line_agreement(world.views[image].camera, options.resection_error_px)
-    log10_nfa = chance_poses(inliers, len(rows), agreement, P6L)
-    aligned_share = float(world.aligned[rows][found.inliers].mean()) if inliers else 1.0
-    if inliers < options.min_resection_inliers or log10_nfa > options.max_log10_nfa:
-        return f"{inliers} of {len(rows)} lines agree, which chance also gives"
-    if inliers < options.min_inlier_share * len(rows):
-        return f"only {inliers} of {len(rows)} lines agree, as happens on repeated structure"
-    if aligned_share > options.max_aligned_share:
-        return f"{aligned_share:.0%} of its inliers follow gravity, so its height is not determined"
-    return found.model

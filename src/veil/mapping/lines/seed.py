@@ -8,7 +8,7 @@ leaves all rotations free, so it also refines gravity; its limits shrink from wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -20,28 +20,38 @@ from veil.geometry.solvers.out_of_plane import MINIMAL_TRACKS, determinant_rows,
 from veil.geometry.solvers.triangulate import triangulate_planes
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust, residuals
+from veil.mapping.lines.gravity import upright_of
 from veil.mapping.lines.modes import Mode, PlanarTracks, flat_share, lifted, planar_modes
 
 VIEWS = 4
 MAX_TRACKS = 600  # of a quad, in the spatial step
+ENOUGH_PLANAR = 150  # tracks of the plane
 FLAT_SHARE = 0.9
 SCALES = (1.0, 1 / 4, 1 / 16, 1 / 32)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuadTracks:
-    """Four-view tracks of four images: lines in the normalized plane with unit normals, and which are along gravity."""
+    """Tracks of four images: lines in the normalized plane with unit normals where `seen`, and which are along gravity.
+
+    A track is seen by all four or, aligned, by three of them.
+    """
 
     lines: Float64[np.ndarray, "_ _ _"]
     aligned: Bool[np.ndarray, "_ _"]
+    seen: Bool[np.ndarray, "_ _"]
     gravity: Float64[np.ndarray, "_ 3"]
     focal_px: Float64[np.ndarray, "_"]
 
     def __post_init__(self) -> None:
         count = len(self.lines)
-        shapes = self.lines.shape, self.aligned.shape, self.gravity.shape, self.focal_px.shape
-        if shapes != ((count, VIEWS, 3), (count, VIEWS), (VIEWS, 3), (VIEWS,)):
+        shapes = self.lines.shape, self.aligned.shape, self.seen.shape, self.gravity.shape, self.focal_px.shape
+        if shapes != ((count, VIEWS, 3), (count, VIEWS), (count, VIEWS), (VIEWS, 3), (VIEWS,)):
             raise InputError(f"a seed needs tracks over {VIEWS} views with gravity and focal length, got shapes {shapes}")
+
+    def take(self, rows: np.ndarray) -> QuadTracks:
+        """Some of the tracks."""
+        return replace(self, lines=self.lines[rows], aligned=self.aligned[rows], seen=self.seen[rows])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +68,7 @@ class SeedOptions:
     gravity_sigma_deg: float = 0.5
     min_tracks: int = 20
     samples: int = 300
-    modes: int = 4
+    modes: int = 8
     min_angle_deg: float = 2.0
     min_precise_share: float = 0.5
     min_flat_share: float = 0.75
@@ -110,22 +120,20 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
     options = options or SeedOptions()
     upright = np.array([aligned_from_cam(down) for down in tracks.gravity])
     lines = np.einsum("vij,tvj->tvi", upright, tracks.lines)  # a line is a covector: (A l)^T (A x) = l^T x
-    vertical = tracks.aligned.sum(axis=1)
+    whole = np.flatnonzero(tracks.seen.all(axis=1))
+    planar = _planar_tracks(lines, tracks)
     for name, count in (
-        ("purely gravity-aligned", int((vertical == VIEWS).sum())),
-        ("partly random", int((vertical <= 2).sum())),
+        ("checks of gravity-aligned lines", int((planar.given.sum(axis=0) - 2).sum())),
+        ("partly random four-view tracks", int((tracks.aligned[whole].sum(axis=1) <= 2).sum())),
     ):
         if count < options.min_tracks:
-            return NoSeed(reason=f"{count} {name} four-view tracks, a seed needs {options.min_tracks}; more overlap helps")
+            return NoSeed(reason=f"{count} {name}, a seed needs {options.min_tracks}; more overlap or aligned lines help")
     error_px = options.planar_error_px + gravity_spread_px(options.gravity_sigma_deg, float(tracks.focal_px.mean()))
-    planar = _planar_tracks(lines, tracks)
     modes = planar_modes(planar, error_px=error_px, samples=options.samples, keep=options.modes, seed=options.seed)
     if not modes:
         return NoSeed(reason="no planar poses explain the gravity-aligned tracks; is gravity right, and did the camera move?")
     rows = _some(tracks, options)
-    chosen = QuadTracks(
-        lines=tracks.lines[rows], aligned=tracks.aligned[rows], gravity=tracks.gravity, focal_px=tracks.focal_px
-    )
+    chosen = tracks.take(rows)
     found = [seed for mode in modes if (seed := _upgrade(mode, lines[rows], chosen, upright, error_px, options)) is not None]
     found = [seed for seed in found if seed.median_angle_deg >= options.min_angle_deg]
     best = max(found, key=lambda seed: seed.evidence, default=None)
@@ -144,7 +152,10 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
 
 
 def _planar_tracks(lines: np.ndarray, tracks: QuadTracks) -> PlanarTracks:
-    rows = tracks.aligned.sum(axis=1) >= 3
+    rows = np.flatnonzero(tracks.aligned.sum(axis=1) >= 3)
+    rows = rows[np.argsort(~tracks.seen[rows].all(axis=1), kind="stable")]
+    four = int(tracks.seen[rows].all(axis=1).sum())
+    rows = np.sort(rows[: max(four, ENOUGH_PLANAR)])  # tracks of three views where those of four are few
     given = tracks.aligned[rows].T
     upright = lines[rows].transpose(1, 0, 2)
     steep = np.where(given & (np.abs(upright[..., 0]) > 1e-9), upright[..., 0], 1.0)  # n_x x + c = 0 for a vertical line
@@ -152,8 +163,8 @@ def _planar_tracks(lines: np.ndarray, tracks: QuadTracks) -> PlanarTracks:
 
 
 def _some(tracks: QuadTracks, options: SeedOptions) -> np.ndarray:
-    """At most `MAX_TRACKS` tracks with a random line, drawn at random."""
-    usable = np.flatnonzero((~tracks.aligned).any(axis=1))
+    """At most `MAX_TRACKS` tracks of all four views with a random line, drawn at random."""
+    usable = np.flatnonzero(tracks.seen.all(axis=1) & (~tracks.aligned).any(axis=1))
     return np.sort(np.random.default_rng(options.seed).permutation(usable)[:MAX_TRACKS])
 
 
@@ -170,7 +181,7 @@ def _upgrade(
         Rigid(rotation=up.T @ turn, translation=up.T @ shift)
         for up, turn, shift in zip(upright, rotations, translations, strict=True)
     ]
-    for limit_px in _shrinking(4 * error_px, options.line_error_px):
+    for limit_px in [*_shrinking(4 * error_px, options.line_error_px), *([options.line_error_px] * 2)]:
         moved = _adjusted(cameras, tracks, limit_px, options)
         if moved is None:
             return None
@@ -223,7 +234,8 @@ def _adjusted(cameras: list[Rigid], tracks: QuadTracks, limit_px: float, options
     found = adjust(
         _problem(cameras, points[rows], tracks.lines[rows], tracks.focal_px),
         constant=np.array([True, False, False, False]),
-        options=AdjustOptions(loss_px=limit_px / 4, max_iterations=15, tol=1e-4),
+        upright=upright_of(np.array([camera.rotation for camera in cameras]), tracks.gravity),
+        options=AdjustOptions(loss_px=limit_px / 4, max_iterations=30, tol=1e-5),
     ).problem
     return [Rigid(rotation=r, translation=t) for r, t in zip(found.rotations, found.translations, strict=True)]
 
