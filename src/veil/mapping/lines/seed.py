@@ -20,6 +20,7 @@ from veil.geometry.solvers.out_of_plane import MINIMAL_TRACKS, determinant_rows,
 from veil.geometry.solvers.triangulate import triangulate_planes
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust, residuals
+from veil.localize import Sampling, chance_poses
 from veil.mapping.lines.gravity import upright_of
 from veil.mapping.lines.modes import Mode, PlanarTracks, flat_share, lifted, planar_modes
 
@@ -28,6 +29,9 @@ MAX_TRACKS = 600  # of a quad, in the spatial step
 ENOUGH_PLANAR = 150  # tracks of the plane
 FLAT_SHARE = 0.9
 SCALES = (1.0, 1 / 4, 1 / 16, 1 / 32)
+# Three poses but for the scale; each track is one equation. Exchanged lines are those of the track so many further on.
+UNKNOWNS = Sampling(size=17, poses=1)
+SHIFTS = (7, 31)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,8 +62,9 @@ class QuadTracks:
 class SeedOptions:
     """Thresholds in pixels; the planar one grows with the gravity's standard deviation as f tan(sigma).
 
-    A seed needs `min_precise_share` of the tracks to agree closely, and `min_flat_share` where one vertical plane explains
-    its aligned tracks too: wrong seeds of facades and of cameras that only turned were seen to reach 0.71.
+    Of the tracks that agree, `min_precise_share` have to agree closely, and `min_flat_share` where one vertical plane explains
+    its aligned tracks too. How many tracks agree at all is not asked: where overlap is little most matches are wrong, and a
+    wrong pose that was adjusted to a few of them shows by its loose fit. What chance explains is no seed either.
     Half a degree suits exact gravity and phones alike (docs/results.md): the spatial adjustment decides, not the plane.
     """
 
@@ -72,6 +77,7 @@ class SeedOptions:
     min_angle_deg: float = 2.0
     min_precise_share: float = 0.5
     min_flat_share: float = 0.75
+    max_log10_nfa: float = -6.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -92,7 +98,8 @@ class Seed:
     """Poses of the four views in the frame of the first, and the evidence.
 
     `inlier_share` is that of the tracks whose four lines agree within `line_error_px`, among those that could; `precise_share`
-    is the same at a quarter of it, and `fit` the sum of such shares at `SCALES` of it: bent seeds fall behind at the finest.
+    is the same at a quarter of it. `fit` sums over `SCALES` the share of the inliers that agree within so much of the limit:
+    bent seeds fall behind at the finest. `log10_nfa` weighs the close ones against chance (docs/theory/mapping.md, Eq. 6).
     """
 
     cam_from_world: tuple[Rigid, Rigid, Rigid, Rigid]
@@ -101,6 +108,12 @@ class Seed:
     precise_share: float
     fit: float
     median_angle_deg: float
+    log10_nfa: float = math.inf
+
+    @property
+    def closeness(self) -> float:
+        """Of the tracks that agree, the share that agree closely."""
+        return self.precise_share / self.inlier_share
 
     @property
     def evidence(self) -> float:
@@ -137,9 +150,11 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
     found = [seed for mode in modes if (seed := _upgrade(mode, lines[rows], chosen, upright, error_px, options)) is not None]
     found = [seed for seed in found if seed.median_angle_deg >= options.min_angle_deg]
     best = max(found, key=lambda seed: seed.evidence, default=None)
+    if best is not None:
+        best = replace(best, log10_nfa=_chance(best, chosen, options))
     flat = flat_share(modes[0], planar, error_px) >= FLAT_SHARE
     needed = max(options.min_precise_share, options.min_flat_share if flat else 0.0)
-    if best is not None and best.precise_share >= needed:
+    if best is not None and best.closeness >= needed and best.log10_nfa <= options.max_log10_nfa:
         return best
     if flat:
         return NoSeed(
@@ -148,7 +163,9 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
         )
     if best is None:
         return NoSeed(reason="no heights fit the planar poses, or the views are too close together to triangulate")
-    return NoSeed(reason=f"only {best.precise_share:.0%} of the tracks agree closely; is gravity right, and the camera known?")
+    if best.closeness < needed:
+        return NoSeed(reason=f"only {best.closeness:.0%} of the tracks agree closely; is gravity right, and the camera known?")
+    return NoSeed(reason=f"{best.inliers} of {len(rows)} tracks agree, which chance also gives; more overlap helps")
 
 
 def _planar_tracks(lines: np.ndarray, tracks: QuadTracks) -> PlanarTracks:
@@ -195,9 +212,27 @@ def _upgrade(
         inliers=int(inliers.sum()),
         inlier_share=float(inliers.mean()),
         precise_share=float((worst < options.line_error_px / 4).mean()),
-        fit=sum(float((worst < scale * options.line_error_px).mean()) for scale in SCALES),
+        fit=sum(float((worst[inliers] < scale * options.line_error_px).mean()) for scale in SCALES),
         median_angle_deg=_median_angle(cameras, points[inliers]),
     )
+
+
+def _chance(seed: Seed, tracks: QuadTracks, options: SeedOptions) -> float:
+    """log10 of the expected number of seeds with so many close tracks among wrong matches (docs/theory/mapping.md, Eq. 6).
+
+    A wrong track agrees as often as these do once the lines of one view are exchanged among them: points that gather in the
+    images agree by chance more often than others.
+    """
+    count, close_px = len(tracks.lines), options.line_error_px / 4
+    agreeing, tried = 1, 1
+    for view in range(VIEWS):
+        for shift in SHIFTS:
+            lines = tracks.lines.copy()
+            lines[:, view] = np.roll(lines[:, view], shift % max(count, 1), axis=0)
+            agreeing += int((_triangulated(list(seed.cam_from_world), replace(tracks, lines=lines))[1] < close_px).sum())
+            tried += count
+    close = round(seed.precise_share * count)
+    return math.log10(options.modes) + chance_poses(close, count, agreeing / tried, UNKNOWNS)
 
 
 def _shrinking(widest: float, narrowest: float) -> list[float]:
