@@ -16,15 +16,17 @@ from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.mapping.lines.completion import completed, joined
 from veil.mapping.lines.growth import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
-from veil.mapping.lines.registration import registration
+from veil.mapping.lines.registration import contradicted, registration
 from veil.mapping.lines.seed import NoSeed, QuadTracks, Seed, seed_from_quad
 from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads
-from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, world_of
+from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, without_images, world_of
 
 FINAL_ROUNDS = 4
 # Once so many quads gave seeds and one of them fits so closely, others are not tried: wrong ones reached 0.9 at most.
 MIN_SEEDS = 3
 SURE_SHARE = 0.93
+# Of a seed of so many tracks that fits so well the first one that grows is the map (docs/theory/mapping.md, Which mode).
+SURE_TRACKS, SURE_FIT = 200, 3.2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,13 +84,20 @@ def map_from_lines(
     best: tuple[Model, dict[str, str], Quad] | None = None
     for quad, seed in seeds[: options.attempts]:
         model, refused = _grow(world, _seeded(world, quad, seed, options), options, checkpoint, progress)
-        if best is None or model.registered.sum() > best[0].registered.sum():
+        if best is None or _weight(world, model) > _weight(world, best[0]):
             best = model, refused, quad
-        if model.registered.sum() > len(quad.images) or len(views) == len(quad.images):
-            break  # a wrong seed does not grow; a right one does
+        count = int(model.registered.sum())
+        if count == len(views) or (count > len(quad.images) and seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT):
+            break  # images are taken in on evidence, which a wrong seed does not have for all of them
     assert best is not None
     model, refused, quad = best
     return _finished(world, model, refused, quad, options)
+
+
+def _weight(world: World, model: Model) -> tuple[int, int]:
+    """What maps of different seeds are compared by: images, then lines beyond the three that any point needs."""
+    lines = np.bincount(world.tracks.track[model.observed], minlength=len(world.tracks))
+    return int(model.registered.sum()), int(np.maximum(lines - 3, 0).sum())
 
 
 def extend_map(
@@ -190,17 +199,37 @@ def _grow(
     """Register image after image until none is left that sees enough; the reasons of those refused."""
     refusals = _Refusals()
     last_global = int(model.registered.sum())
-    while (found := _register_next(world, model, options, refusals)) is not None:
-        count = int(model.registered.sum()) + 1
-        everything = count >= options.global_growth * last_global
-        last_global = count if everything else last_global
-        model = with_image(world, model, *found, everything=everything, options=options)
-        if checkpoint is not None:
-            checkpoint(model)
-        if progress is not None:
-            progress(count, len(world.views))
+    start = model.registered.copy()
+    while True:
+        found = _register_next(world, model, options, refusals)
+        if found is not None:
+            count = int(model.registered.sum()) + 1
+            everything = count >= options.global_growth * last_global
+            last_global = count if everything else last_global
+            model = with_image(world, model, *found, everything=everything, options=options)
+            if checkpoint is not None:
+                checkpoint(model)
+            if progress is not None:
+                progress(count, len(world.views))
+        elif (smaller := _withdrawn(world, model, start, options, refusals)) is not None:
+            model = smaller
+        else:
+            break
     left = np.flatnonzero(~model.registered)
     return model, {world.tracks.names[image]: refusals.reasons.get(int(image), "sees no point of the map") for image in left}
+
+
+def _withdrawn(
+    world: World, model: Model, start: Bool[np.ndarray, "images"], options: LineMapOptions, refusals: _Refusals
+) -> Model | None:
+    """The model without the images that contradict it now, settled; None if none does. What it began with stays."""
+    wrong = {image: reason for image, reason in contradicted(world, model, options).items() if not start[image]}
+    if not wrong:
+        return None
+    smaller = without_images(world, model, wrong)
+    for image, reason in wrong.items():
+        refusals.bar(image, reason)
+    return settle(world, smaller, smaller.registered, options)
 
 
 class _Refusals:
@@ -209,15 +238,21 @@ class _Refusals:
     def __init__(self) -> None:
         self.reasons: dict[int, str] = {}
         self._seen: dict[tuple[int, int], int] = {}
+        self._barred: set[int] = set()
 
     def add(self, image: int, lines: int, points: int, reason: str) -> None:
         """`lines` a point had to have."""
         self.reasons[image] = reason
         self._seen[image, lines] = points
 
+    def bar(self, image: int, reason: str) -> None:
+        """For good: it was in the map and did not hold."""
+        self.reasons[image] = reason
+        self._barred.add(image)
+
     def worth_trying(self, image: int, lines: int, points: int) -> bool:
         """Whether the image sees a tenth more points than when it was refused."""
-        return points > 1.1 * self._seen.get((image, lines), -1)
+        return image not in self._barred and points > 1.1 * self._seen.get((image, lines), -1)
 
 
 def _register_next(world: World, model: Model, options: LineMapOptions, refusals: _Refusals) -> tuple[int, Rigid] | None:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float64, Int64
 from veil.geometry.gravity import gravity_spread_px
 from veil.geometry.grouped import grouped
 from veil.geometry.ransac import RansacOptions
-from veil.geometry.resection_lines import LineResection, mirrored, resect_from_lines
+from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid
 from veil.kernels.grouped import search
 from veil.localize import P6L, chance_poses, line_agreement
@@ -184,32 +184,48 @@ def registration(world: World, model: Model, image: int, options: LineMapOptions
     return best.pose
 
 
+def contradicted(world: World, model: Model, options: LineMapOptions) -> dict[int, str]:
+    """Registered images whose evidence no longer holds, and why: of points of three other images, too few agree with them."""
+    tracks = world.tracks
+    length = np.bincount(tracks.track[model.observed], minlength=len(tracks))
+    found = {}
+    for image in np.flatnonzero(model.registered).tolist():
+        rows = np.flatnonzero((tracks.image == image) & (length[tracks.track] - model.observed >= 3))
+        if len(rows) < options.min_registration_inliers:
+            continue  # nothing speaks against it
+        seen = _problem(world, model, image, rows)
+        inliers = seen.problem.residuals(model.pose(image)) < options.resection_error_px
+        held = Candidate(pose=model.pose(image), inliers=inliers, score=float(inliers.sum()))
+        support = evidence(world, seen, neighbors(world, model, image, rows), held, options)
+        if support.log10_nfa > options.max_log10_nfa or support.share < options.min_neighbor_share:
+            found[image] = f"was taken out again: {support.inliers} of {len(rows)} lines agreed in the end"
+    return found
+
+
 def sighting(world: World, model: Model, image: int) -> tuple[Sighting, list[Int64[np.ndarray, "_"]]]:
     """The points that an image sees, and for each of its nearest neighbors which of them that one observes."""
     tracks = world.tracks
     rows = np.flatnonzero((tracks.image == image) & mapped_tracks(world, model)[tracks.track])
     length = np.bincount(tracks.track[model.observed], minlength=len(tracks))
     rows = rows[np.argsort(-length[tracks.track[rows]], kind="stable")]  # points of many lines are most trusted
+    return _problem(world, model, image, rows), neighbors(world, model, image, rows)
+
+
+def _problem(world: World, model: Model, image: int, rows: Int64[np.ndarray, "rows"]) -> Sighting:
+    known = upright(world, model)
     problem = LineResection(
         lines=world.lines[rows],
-        points=model.points[tracks.track[rows]],
+        points=model.points[world.tracks.track[rows]],
         aligned=world.aligned[rows],
         focal_px=float(world.focal_px[image]),
         half_extent=world.half_extent[image],
     )
-    known = upright(world, model)
-    seen = Sighting(
-        image=image,
-        rows=rows,
-        problem=problem,
-        down=(world.gravity[image], known.down_world) if known is not None and np.isfinite(world.gravity[image]).all() else None,
-    )
-    return seen, neighbors(world, model, image, rows)
+    read = known is not None and np.isfinite(world.gravity[image]).all()
+    down = (world.gravity[image], known.down_world) if known is not None and read else None
+    return Sighting(image=image, rows=rows, problem=problem, down=down)
 
 
-def neighbors(
-    world: World, model: Model, image: int, rows: Int64[np.ndarray, "rows"]
-) -> list[Int64[np.ndarray, "_"]]:
+def neighbors(world: World, model: Model, image: int, rows: Int64[np.ndarray, "rows"]) -> list[Int64[np.ndarray, "_"]]:
     """For each registered image that observes most of the rows' points, the indices of those rows."""
     tracks = world.tracks
     place = np.full(len(tracks), -1)
@@ -244,7 +260,7 @@ def evidence(
 
 
 def by_chance(problem: LineResection, pose: Rigid, limit_px: float) -> float:
-    """The share of wrong pairs of a line and a point, of those at hand, that agree with a pose: where points gather it is high."""
+    """The share of wrong pairs of a line and a point at hand that agree with a pose: high where points gather."""
     count = len(problem.lines)
     if count < 2:
         return 1.0

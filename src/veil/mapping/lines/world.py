@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -101,6 +101,15 @@ class Model:
         registered, rotations, translations = self.registered.copy(), self.rotations.copy(), self.translations.copy()
         registered[image], rotations[image], translations[image] = True, pose.rotation, pose.translation
         return replace(self, registered=registered, rotations=rotations, translations=translations)
+
+
+def without_images(world: World, model: Model, images: Iterable[int]) -> Model:
+    """The model with fewer images, and without their observations; points of fewer than four lines go with them."""
+    registered = model.registered.copy()
+    registered[list(images)] = False
+    observed = model.observed & registered[world.tracks.image]
+    enough = np.bincount(world.tracks.track[observed], minlength=len(world.tracks)) >= 4
+    return replace(model, registered=registered, observed=observed & enough[world.tracks.track])
 
 
 def empty_model(world: World) -> Model:
