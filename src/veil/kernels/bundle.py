@@ -95,7 +95,7 @@ class Upright:
         self, rotations: Float64[np.ndarray, "cameras 3 3"], weight_px: float
     ) -> tuple[Float64[np.ndarray, "cameras 3 3"], Float64[np.ndarray, "cameras 3"]]:
         """(normal matrix, negative gradient) of each camera's turn, for R <- exp(omega) R: zero without a reading."""
-        error, squared = self._error(rotations)
+        squared = self._error(rotations)[1]
         known = np.isfinite(squared)
         weight = np.where(known, weight_px**2 / (1 + np.where(known, squared, 0.0) / self._scale2), 0.0)
         down = rotations @ self.down_world
@@ -152,6 +152,31 @@ def adjust(
     with _threads(len(problem.lines), options.threads) as threads:
         work = _Work(problem, constant=constant, held=held, loss=options.loss_px, threads=threads, upright=upright)
         return _descend(problem, work, options, progress)
+
+
+def camera_information(problem: LineProblem, *, loss_px: float) -> Float64[np.ndarray, "cameras 6 cameras 6"]:
+    """What the lines say of (rotation, translation) of all cameras once the points are eliminated, in 1 / px^2 (Eq. 19).
+
+    Its inverse, where seven directions are left out (the map's own frame and scale), is the cameras' covariance for lines
+    of unit variance. Dense: for some hundreds of cameras.
+    """
+    count = len(problem.rotations)
+    with _threads(len(problem.lines), None) as threads:
+        free, held = np.zeros(count, dtype=bool), np.zeros(len(problem.points), dtype=bool)
+        work = _Work(problem, constant=free, held=held, loss=loss_px, threads=threads)
+        state = _State(
+            rotations=_plain(problem.rotations), translations=_plain(problem.translations), points=_plain(problem.points)
+        )
+        work.linearize(state)
+        common = work.rows, work.starts, work.camera, work.held
+        pairs = work.pairs
+        parts = work.spread(schur.reduce, *common, pairs.slots, len(pairs.first), MIN_DAMPING, work.factors)
+    blocks = sum((part[0] for part in parts[1:]), start=parts[0][0])
+    matrix = np.zeros((count, 6, count, 6))
+    matrix[pairs.first, :, pairs.second, :] = blocks
+    lower = pairs.first != pairs.second
+    matrix[pairs.second[lower], :, pairs.first[lower], :] = np.swapaxes(blocks[lower], 1, 2)
+    return matrix
 
 
 def _descend(

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float64
 
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
+from veil.mapping.lines.check import LineMapCheck, checked
 from veil.mapping.lines.completion import completed, joined
 from veil.mapping.lines.growth import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
 from veil.mapping.lines.registration import contradicted, registration
@@ -34,7 +35,7 @@ class LineMap:
     """Poses of the registered images, points of the tracks, and which observations agree with them.
 
     `observed[k]` is True where the line of observation k of `tracks` agrees with `points[tracks.track[k]]`; tracks without
-    a point have none. `quad` is what the map began with, None if it began with another map.
+    a point have none. `quad` is what the map began with, None if it began with another map; `check` says how sure it is.
     """
 
     tracks: Tracks
@@ -43,6 +44,7 @@ class LineMap:
     observed: Bool[np.ndarray, "observations"]
     quad: Quad | None
     refused: Mapping[str, str]
+    check: LineMapCheck
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def map_from_lines(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> LineMap | NoLineMap:
-    """Map as many images as agree.
+    """Map as many images as agree; what cannot be told from a wrong map is none.
 
     `checkpoint` gets the model whenever it has grown; given back as `resume` (with the same views, matches and options) it is
     continued. Raises InputError for fewer than four images or none with gravity.
@@ -77,7 +79,7 @@ def map_from_lines(
         raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
     world = world_of(views, graph)
     if resume is not None:
-        return _finished(world, *_grow(world, resume, options, checkpoint, progress), None, options)
+        return _told(_finished(world, *_grow(world, resume, options, checkpoint, progress), None, options))
     seeds = ranked_seeds(world, options)
     if isinstance(seeds, NoLineMap):
         return seeds
@@ -91,7 +93,15 @@ def map_from_lines(
             break  # images are taken in on evidence, which a wrong seed does not have for all of them
     assert best is not None
     model, refused, quad = best
-    return _finished(world, model, refused, quad, options)
+    return _told(_finished(world, model, refused, quad, options))
+
+
+def _told(found: LineMap) -> LineMap | NoLineMap:
+    """The map, unless its own check speaks against it."""
+    if not found.check.doubts:
+        return found
+    images = len(found.cam_from_world)
+    return NoLineMap(f"a map of {images} images cannot be told from a wrong one: " + "; ".join(found.check.doubts))
 
 
 def _weight(world: World, model: Model) -> tuple[int, int]:
@@ -136,6 +146,7 @@ def _finished(world: World, model: Model, refused: Mapping[str, str], quad: Quad
         observed=model.observed,
         quad=quad,
         refused=refused,
+        check=checked(world, model, limit_px=options.point_error_px, left_out=refused),
     )
 
 

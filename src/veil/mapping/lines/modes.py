@@ -201,16 +201,14 @@ def flat_share(mode: Mode, tracks: PlanarTracks, error_px: float) -> float:
 
     Points on a line of the plane are seen through 1D homographies x' (c x + d) = a x + b, which leave the poses open.
     """
-    base = int(np.argmax(tracks.given.sum(axis=1)))
-    judged = mode.inliers & tracks.given[base]
+    complete = mode.inliers & tracks.given.all(axis=0)
+    judged = complete if complete.sum() >= MANY_COMPLETE else mode.inliers & tracks.given[0]
     agrees = judged.copy()
-    for view in range(len(tracks.x)):
+    for view in range(1, len(tracks.x)):
         rows = np.flatnonzero(judged & tracks.given[view])
-        if view == base:
-            continue
         if len(rows) < SAMPLE:
             return 0.0
-        off = _homography_residuals(tracks.x[base, rows], tracks.x[view, rows]) * tracks.focal_px[view] >= error_px
+        off = _homography_residuals(tracks.x[0, rows], tracks.x[view, rows]) * tracks.focal_px[view] >= error_px
         agrees[rows[off]] = False
     return float(agrees.sum() / judged.sum())
 

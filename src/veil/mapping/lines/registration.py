@@ -185,12 +185,12 @@ def registration(world: World, model: Model, image: int, options: LineMapOptions
 
 
 def contradicted(world: World, model: Model, options: LineMapOptions) -> dict[int, str]:
-    """Registered images whose evidence no longer holds, and why: of points of three other images, too few agree with them."""
+    """Registered images whose evidence no longer holds, and why: too few lines agree with points that four others fix."""
     tracks = world.tracks
     length = np.bincount(tracks.track[model.observed], minlength=len(tracks))
     found = {}
     for image in np.flatnonzero(model.registered).tolist():
-        rows = np.flatnonzero((tracks.image == image) & (length[tracks.track] - model.observed >= 3))
+        rows = np.flatnonzero((tracks.image == image) & (length[tracks.track] - model.observed >= 4))
         if len(rows) < options.min_registration_inliers:
             continue  # nothing speaks against it
         seen = _problem(world, model, image, rows)
