@@ -11,6 +11,11 @@ from veil.extract.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.examples import lund_door, other_place
 from veil.files.pictures import read_picture
+from veil.threads import settle
+
+# One BLAS thread here and, by the environment, in xdist's workers and in programs that tests start: threads of several
+# processes on one core wait for each other in loops, and the suite takes twice the processor time.
+settle()
 
 
 @pytest.fixture(scope="session")

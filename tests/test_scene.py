@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -71,10 +72,26 @@ def test_images_without_lines_or_without_gravity_say_nothing() -> None:
     assert blind.down is None
 
 
-def test_readings_that_contradict_each_other_give_none() -> None:
+def test_opposite_readings_give_none_whatever_rounding_leaves_of_them() -> None:
+    """Of each two images' readings that cancel, the sum is some 1e-17 long, and its direction depends on the BLAS kernel."""
     images = scene_of(PLACE).images
-    readings = {name: PLACE.poses[name].rotation @ (DOWN * sign) for name, sign in (("00", 1.0), ("01", -1.0))}
-    assert mean_down(readings, images) is None
+    for first, second in combinations(PLACE.poses, 2):
+        for rounding in (0.0, 1e-16, -1e-16):
+            readings = {
+                first: PLACE.poses[first].rotation @ DOWN,
+                second: PLACE.poses[second].rotation @ -DOWN * (1 + rounding),
+            }
+            assert mean_down(readings, images) is None
+
+
+@pytest.mark.parametrize("degrees", [(0.0, 25.0), (0.0, 90.0), (0.0, 60.0, 120.0), (0.0, 0.0, 40.0, 40.0)])
+def test_without_a_majority_within_ten_degrees_there_is_no_down(degrees: tuple[float, ...]) -> None:
+    """Which half to believe, nothing tells; the middle of both is what neither measured."""
+    readings = {
+        name: PLACE.poses[name].rotation @ Rotation.from_euler("x", tilt, degrees=True).apply(DOWN)
+        for name, tilt in zip(PLACE.poses, degrees, strict=False)
+    }
+    assert mean_down(readings, scene_of(PLACE).images) is None
 
 
 def test_readings_of_images_that_are_not_in_the_map_do_not_count() -> None:

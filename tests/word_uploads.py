@@ -45,7 +45,7 @@ def word_line_upload(form: Subsets | None = None, *, gravity: bool = True) -> Li
     random = generator(f"lines {len(form)}")
     theta = random.uniform(0, math.pi, len(form))
     lines = Lines(
-        coefficients=np.stack([np.cos(theta), np.sin(theta), random.normal(size=len(form))], axis=1).astype(np.float32),
+        coefficients=np.stack([np.cos(theta), np.sin(theta), random.uniform(-0.4, 0.4, len(form))], axis=1).astype(np.float32),
         aligned=(random.random(len(form)) < 0.5) & gravity,
         gravity=np.array([0.0, 0.8, 0.6]) if gravity else None,
         releasable=True,

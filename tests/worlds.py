@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from veil.codebook import Codebook, Pca, Provenance, fit_pca
 from veil.features import Features
 from veil.forms import Points, Subspaces, canonical
-from veil.geometry.camera import Camera
+from veil.geometry.camera import MODELS, Camera
 from veil.geometry.rigid import Rigid
 from veil.guarantee import NoProof
 from veil.space import Space
@@ -61,6 +62,14 @@ def features(random: np.random.Generator, count: int, *, name: str = "image", wi
 def camera(width: int = 640, height: int = 480) -> Camera:
     """A pinhole camera of known focal length."""
     return Camera(model="PINHOLE", width_px=width, height_px=height, params=(500.0, 500.0, width / 2, height / 2))
+
+
+def lens(model: str) -> Camera:
+    """A camera of each model with a lens that could exist, all parameters different and none a short decimal."""
+    focal = [math.pi * 190.0, math.pi * 191.0][: 1 if "RADIAL" in model or model == "SIMPLE_PINHOLE" else 2]
+    others = [math.pi * value for value in (102.0, 75.0, -0.01, 0.002, 0.0003, -0.0002, 0.0004, 0.0005, -0.0006, 0.0007)]
+    params = (*focal, *others[: MODELS[model] - len(focal)])
+    return Camera(model=model, width_px=641, height_px=479, params=params)
 
 
 def codebook(random: np.random.Generator, words: int = 512, slices: int = 4, *, kind: str = "centroids") -> Codebook:

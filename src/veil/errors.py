@@ -11,6 +11,10 @@ class InputError(VeilError, ValueError):
     """What came in cannot be used: empty, NaN, of the wrong size, or without something that is needed."""
 
 
+class NoFace(InputError):
+    """A photograph shows no face that can be used, or several where there may be one: no fault, and an answer of its own."""
+
+
 class RangeError(InputError):
     """A parameter lies outside the range in which its definition holds."""
 
@@ -29,3 +33,7 @@ class FileFormatError(VeilError):
 
 class ReleaseRefused(VeilError):
     """Releasing would break a promise made to the user, for example a second draw for one image."""
+
+
+class VeilWarning(VeilError, UserWarning):
+    """The answer is right, and something about how it came about should be known; the command line prints it as a note."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -12,6 +13,7 @@ from veil.errors import InputError
 from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
+from veil.geometry.views import MapViews, map_views
 from veil.space import Space
 
 
@@ -76,6 +78,12 @@ class Scene:
             return self.measured_down
         return mean_down({name: image.lines.gravity for name, image in self.images.items() if image.lines}, self.images)
 
+    @cached_property
+    def views(self) -> MapViews:
+        """From where, and how large, the map's images see its points."""
+        images = [(image.camera, image.cam_from_world, image.point_rows) for image in self.images.values()]
+        return map_views(images, self.points)
+
     @property
     def observation_count(self) -> int:
         """Observations of all images together."""
@@ -91,7 +99,10 @@ class Scene:
 def mean_down(
     gravity: Mapping[str, Float64[np.ndarray, "3"] | None], images: Mapping[str, MappedImage]
 ) -> Float64[np.ndarray, "3"] | None:
-    """Mean direction in the world of readings in the cameras' frames, those more than 10 degrees off it left out."""
+    """Mean direction in the world of readings in the cameras' frames, those more than 10 degrees off their median left out.
+
+    None if no reading is left, or if not more than half of them agree so: which of them to believe, nothing tells.
+    """
     readings = [
         images[name].cam_from_world.rotation.T @ down for name, down in gravity.items() if down is not None and name in images
     ]
@@ -99,7 +110,11 @@ def mean_down(
         return None
     down = np.array(readings)
     middle = np.median(down, axis=0)
-    near = down[down @ middle > np.cos(np.radians(10)) * np.linalg.norm(middle)]
-    mean = near.mean(axis=0) if len(near) else middle
-    length = float(np.linalg.norm(mean))
-    return mean / length if length > 0.5 else None
+    length = float(np.linalg.norm(middle))
+    if not length > 0.5:  # of opposite readings a rounding error is left, and its direction is no agreement
+        return None
+    near = down[down @ middle > np.cos(np.radians(10)) * length]
+    if not 2 * len(near) > len(down):
+        return None
+    mean = near.mean(axis=0)
+    return mean / float(np.linalg.norm(mean))

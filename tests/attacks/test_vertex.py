@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from material import hardened_form, lifted, paper_form, photograph, truth
 from scipy.stats import beta
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from veil.attacks.attack import Estimates
 from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_lists, vertex_reach
@@ -17,6 +18,7 @@ from veil.codebook import Pca
 from veil.errors import InputError, RangeError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces, canonical, lifted_guarantee
+from veil.kernels.simplex import minimize
 from veil.privatize.profile import Profile
 from veil.space import Space
 from veil.wire.codec_subspaces import as_sent
@@ -328,3 +330,19 @@ def test_bad_input_is_refused() -> None:
             VertexOptions(spread=spread)
     nothing = form.take(np.arange(0))
     assert len(vertex_attack(nothing, seed=1)) == 0 and len(vertex_lists(nothing, seed=1)) == 0
+
+
+def test_blas_has_one_thread_below_the_attack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defect: matrix products inside the attack's threads had BLAS threads of their own, which wait for each other in
+    loops; beside two busy processes that took several times the processor time."""
+    seen: set[int] = set()
+
+    def spied(*arguments, **options):  # type: ignore[no-untyped-def]
+        seen.update(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+        return minimize(*arguments, **options)
+
+    monkeypatch.setattr("veil.attacks.vertex_search.minimize", spied)
+    form = through("one BLAS thread", sparse("one BLAS thread", 4, 20), 4)
+    with threadpool_limits(2, user_api="blas"):
+        vertex_attack(form, seed=0, options=VertexOptions(restarts=1, steps=1, threads=2))
+    assert seen == {1}

@@ -15,6 +15,7 @@ from veil.audit.policy import Breach, breaches, parse_policy, parse_rule
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
 from veil.audit.verdict import judge
 from veil.errors import InputError
+from worlds import generator
 
 TRUTH = np.eye(6)[:5]
 
@@ -120,7 +121,12 @@ FOUND = [
     ("rule", "broken"),
     [
         ("structural>5%", True),
-        ("structural>7%", False),
+        # 7 of 100 may be up to 13.89 %, 0 of 100 up to 3.62 %.
+        ("structural>7%", True),
+        ("structural>13.8%", True),
+        ("structural>13.9%", False),
+        ("lattice>3.6%", True),
+        ("lattice>3.7%", False),
         ("structural>=7%", True),
         ("structural > 0.05", True),
         ("lattice>0", False),
@@ -144,6 +150,36 @@ def test_rules(rule: str, broken: bool) -> None:
     found = breaches([parse_rule(rule)], FOUND, {"feature": 10.0, "image": 100.0})
     assert bool(found) == broken
     assert all(isinstance(breach, Breach) and breach.why for breach in found)
+
+
+def test_few_features_do_not_pass_a_rule() -> None:
+    """The defect: 1 of 60 passed "> 2 %" while up to 8.9 % may fall. With 1 of 1,000 the same rule is kept."""
+    (breach,) = breaches([parse_rule("lattice>2%")], [finding("lattice", "structural", 1, total=60)], {})
+    assert breach.why == "lattice: 1.7 % (0.0 to 8.9), so it may be 8.9 %; attack more features than 60 to tell"
+    assert not breaches([parse_rule("lattice>2%")], [finding("lattice", "structural", 1, total=1000)], {})
+    (breach,) = breaches([parse_rule("lattice>2%")], [finding("lattice", "structural", 0, total=60)], {})
+    assert breach.why.endswith("so it may be 6.0 %; attack 183 features to tell, not 60")
+
+
+@pytest.mark.parametrize("limit", [0.2, 1, 2, 5, 10, 50])
+def test_the_least_features_are_the_least(limit: float) -> None:
+    """Defining equation: with nothing recovered of so many a rule is kept, with one fewer it is not."""
+    rule = parse_rule(f"lattice>{limit}%")
+    least = rule.least_features
+    assert not rule.breaks(share(0, least))
+    assert rule.breaks(share(0, least - 1))
+
+
+def test_a_rule_that_lies_about_its_share_is_seldom_kept() -> None:
+    """Statistics: a release with exactly the limit's share keeps its rule in at most 2.5 % of audits, of whatever size; the
+    broken twin, which looks at the share alone, keeps it in about half. 4,000 audits would see 3.5 %."""
+    rule, random = parse_rule("lattice>5%"), generator("rules")
+    for total in (60, 400):
+        counts = random.binomial(total, 0.05, 4000)
+        passes = {count: not rule.breaks(share(count, total)) for count in set(counts.tolist())}
+        kept = np.mean([passes[count] for count in counts.tolist()])
+        assert kept <= 0.025 + 4 * np.sqrt(0.025 * 0.975 / 4000)
+        assert np.mean(counts / total <= 0.05) > 0.4
 
 
 def test_an_unjudged_rule_says_why() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from pathlib import Path
 
 import pytest
 
 from veil.cli import main
+from veil.cli.common import notes
+from veil.errors import VeilWarning
 from veil.kernels import BACKENDS
 from veil.kernels.gpu import device
+from veil.kernels.jit import compile as compiler
 from veil.kernels.measure import measure
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs/reference/json.md").read_text().split("## veil doctor")[1]
@@ -38,6 +42,25 @@ def test_a_backend_that_cannot_serve_is_an_error(monkeypatch: pytest.MonkeyPatch
     assert "no: torch finds no CUDA device" in told.out and "cannot serve: torch finds no CUDA device" in told.err
     assert main(["doctor", "--backend", "gpu", "--json", "-"]) == 1
     assert json.loads(capsys.readouterr().out)["serving"] is None
+
+
+def test_it_says_that_the_compiler_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kernel that LLVM refuses: which backend serves in its place, and why; by name it is an error."""
+    for name, value in (("_cache", {}), ("_failure", None), ("_text", lambda shape, output: "no program")):
+        monkeypatch.setattr(compiler, name, value)
+    assert main(["doctor", "--seconds", "0"]) == 0
+    told = capsys.readouterr().out
+    assert re.search("cpu +no: llvmlite .* cannot compile a kernel", told) and "'auto' is served by 'numpy'" in told
+    assert main(["doctor", "--seconds", "0", "--backend", "cpu"]) == 1
+    assert "cannot compile a kernel" in capsys.readouterr().err
+
+
+def test_a_note_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Veil's warnings reach people without a place in the code; others go where they went before."""
+    with pytest.warns(UserWarning, match="something else") as others, notes():
+        warnings.warn("computed by NumPy", VeilWarning, stacklevel=1)
+        warnings.warn("something else", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "veil: note: computed by NumPy\n" and len(others) == 1
 
 
 def test_a_rate_is_a_ratio() -> None:

@@ -31,6 +31,7 @@ def work(tmp_path_factory) -> Path:
         (folder / "home").mkdir()
         # A secret of its own each time would make other lines, name messages otherwise, and leave out another photograph below.
         (folder / "home" / "secret").write_bytes(b"line maps".ljust(32, b"."))
+        (folder / "home" / "secret").chmod(0o600)
         (folder / "photos").mkdir()
         for name in NAMES:
             shutil.copy(example.folder / f"DSC_00{name}.jpg", folder / "photos")

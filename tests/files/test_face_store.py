@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veil.chance import Secret
 from veil.errors import FileFormatError, InputError
 from veil.faces.template import Setup
 from veil.files import face_store
+from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore, Threshold
 from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.space import Space
@@ -40,9 +42,15 @@ def template(name: str) -> Subspaces:
     )
 
 
+def home_of(path: Path) -> FaceHome:
+    """A client's folder beside its store."""
+    return FaceHome(folder=path.parent / "home", secret=Secret(b"s" * 32))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> FaceStore:
-    return FaceStore.create(tmp_path / "door.store", SETUP)
+    path = tmp_path / "door.store"
+    return FaceStore.create(path, SETUP, home_of(path))
 
 
 def test_what_is_stored_comes_back(store: FaceStore) -> None:
@@ -50,7 +58,7 @@ def test_what_is_stored_comes_back(store: FaceStore) -> None:
     store.enroll("alice", "door", 1, template("alice"), renew=False)
     store.enroll("alice", "vault", 1, template("vault"), renew=False)
     store.calibrate(Threshold(distance=0.5, false_accepts=0.01, false_rejects=0.02, pairs=100))
-    again = FaceStore(store.path)
+    again = FaceStore(store.path, home_of(store.path))
     assert again.setup == SETUP and again.threshold == store.threshold
     people, forms = again.templates("door")
     assert people == ["alice", "bob"] and forms is not None
@@ -82,20 +90,20 @@ def test_one_template_is_valid_and_a_revoked_one_is_gone(store: FaceStore) -> No
 def test_damage_and_strangers_are_refused(store: FaceStore, tmp_path: Path) -> None:
     store.enroll("alice", "door", 1, template("alice"), renew=False)
     with pytest.raises(InputError, match="there is no store"):
-        FaceStore(tmp_path / "none")
+        FaceStore(tmp_path / "none", home_of(store.path))
     with pytest.raises(InputError, match="exists"):
-        FaceStore.create(store.path, SETUP)
+        FaceStore.create(store.path, SETUP, home_of(store.path))
     for name, data in (("text", b"not a database" * 100), ("empty", b""), ("half", store.path.read_bytes()[:5000])):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(FileFormatError):
-            FaceStore(tmp_path / name).templates("door")
+            FaceStore(tmp_path / name, home_of(store.path)).templates("door")
     with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("UPDATE templates SET basis = ?", (b"short",))
+        connection.execute("UPDATE numbers SET basis = ?", (b"short",))
     with pytest.raises(FileFormatError, match="wrong size"):
         store.templates("door")
     with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute("UPDATE templates SET basis = NULL")
-    with pytest.raises(FileFormatError, match="wrong size"):
+        connection.execute("DELETE FROM numbers")
+    with pytest.raises(FileFormatError, match="missing"):
         store.templates("door")
     other = template("x")
     with pytest.raises(InputError, match="m = 2"):
@@ -103,7 +111,7 @@ def test_damage_and_strangers_are_refused(store: FaceStore, tmp_path: Path) -> N
 
 
 def test_many_are_read_in_parts(store: FaceStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: what was enrolled. Two wrong sizes that add up to right ones, and a NaN in the last part, are refused."""
+    """Oracle: what was enrolled. Two wrong sizes that add up to right ones are refused, and other numbers in the last part."""
     monkeypatch.setattr(face_store, "ROWS", 4)
     for k in range(11):
         store.enroll(f"{k:02d}", "door", 1, template(str(k)), renew=False)
@@ -115,20 +123,20 @@ def test_many_are_read_in_parts(store: FaceStore, monkeypatch: pytest.MonkeyPatc
 
     def damaged(*changes: tuple[bytes, str]) -> None:
         with closing(sqlite3.connect(store.path)) as connection, connection:
-            connection.executemany("UPDATE templates SET origin = ? WHERE person = ?", changes)
+            connection.executemany("UPDATE numbers SET origin = ? WHERE person = ?", changes)
 
     whole = template("1").origin.tobytes()
     damaged((whole[:-4], "01"), (whole + whole[:4], "02"))
     with pytest.raises(FileFormatError, match="wrong size"):
         store.templates("door")
-    damaged((whole, "01"), (whole, "02"), (np.full(16, np.nan, dtype="<f4").tobytes(), "10"))
-    with pytest.raises(FileFormatError, match="NaN"):
+    damaged((whole, "01"), (template("2").origin.tobytes(), "02"), (np.full(16, np.nan, dtype="<f4").tobytes(), "10"))
+    with pytest.raises(FileFormatError, match="'10' for 'door' is not its own"):
         store.templates("door")
 
 
 def enroll_many(path: str, worker: int) -> None:
     """Ten people of one's own, and one whom all workers want to enroll."""
-    store = FaceStore(Path(path))
+    store = FaceStore(Path(path), home_of(Path(path)))
     for k in range(10):
         store.enroll(f"{worker}-{k}", "door", 1, template(f"{worker} {k}"), renew=False)
         try:
@@ -161,7 +169,7 @@ def test_four_processes_lose_nothing(store: FaceStore) -> None:
 
 def renew_forever(path: str, first: int) -> None:
     """Templates named by number, each in the place of the one before, said once it is stored."""
-    store = FaceStore(Path(path))
+    store = FaceStore(Path(path), home_of(Path(path)))
     for k in range(first, first + 10_000):
         store.enroll("alice", "door", store.next_version("alice", "door"), template(str(k)), renew=k > 0)
         print(k, flush=True)
@@ -179,6 +187,6 @@ def test_a_kill_leaves_a_whole_store(store: FaceStore) -> None:
         lines += process.stdout.read().split()
         process.wait()
         last = int(lines[-1])
-        people, forms = FaceStore(store.path).templates("door")
+        people, forms = FaceStore(store.path, home_of(store.path)).templates("door")
         assert people == ["alice"] and forms is not None
         assert any((forms.origin == template(str(k)).origin).all() for k in (last, last + 1))

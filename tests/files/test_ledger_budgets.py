@@ -18,8 +18,8 @@ import pytest
 from edges import flipped, outcome, truncated
 from veil.budget import Budget, Charge
 from veil.composition import composed_epsilon
-from veil.errors import ReleaseRefused
-from veil.files import client
+from veil.errors import FileFormatError, ReleaseRefused
+from veil.files import client, ledger_file
 from veil.files.client import Entry, Ledger, read_budgets, read_ledger
 from veil.subset import SubsetMechanism
 from worlds import generator
@@ -211,7 +211,7 @@ def test_of_two_at_once_one_fits(tmp_path: Path, kind: type[Ledger], done: int) 
 _KILLED = """
 import json, os, random, signal, sys
 from pathlib import Path
-from veil.errors import ReleaseRefused
+from veil.errors import FileFormatError, ReleaseRefused
 from veil.files.atomic import write_bytes
 from veil.files.client import Entry, Ledger
 from veil.subset import SubsetMechanism
@@ -328,13 +328,13 @@ def test_impossible_lines_are_refused_and_not_skipped(tmp_path: Path, damage: st
     ledger.record(words(1, 20))
     with closing(sqlite3.connect(ledger.path)) as connection, connection:
         connection.execute(damage)
-    with pytest.raises(client.FileFormatError, match="restore it from a backup"):
+    with pytest.raises(FileFormatError, match="restore it from a backup"):
         ledger.record(words(2, 1))
 
 
 def test_a_ledger_that_is_held_is_no_damaged_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(tmp_path)
-    monkeypatch.setattr(client, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(ledger_file, "PATIENCE_S", 0.05)
     with closing(sqlite3.connect(ledger.path)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(ReleaseRefused, match=r"another process holds the ledger.*try again"):

@@ -245,7 +245,7 @@ def test_missing_parts(tmp_path: Path) -> None:
     bare = read_scene(tmp_path)
     assert set(bare.pictures) == set(NAMES) and not bare.cameras and not bare.cam_from_world and bare.down is None
     colmap(tmp_path, planted())
-    (tmp_path / "cameras.txt").write_text("4 PINHOLE 120 80 1 1 60 40\n")
+    (tmp_path / "cameras.txt").write_text("4 PINHOLE 120 80 100 100 60 40\n")
     with pytest.raises(FileFormatError, match=r"image 0001.png names camera 3, which cameras.txt does not have"):
         read_scene(tmp_path)
     (tmp_path / "cameras.txt").unlink()

@@ -8,7 +8,6 @@ certificate has nothing to tune.
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +31,7 @@ from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
 from veil.kernels.lattice import entry_limit, none_beyond, reduce, short_vectors
 from veil.space import Space
+from veil.threads import shared
 
 # Fixed point: the lattice of Eq. 1 is scaled by this before it is rounded to integers.
 FRACTION = 16
@@ -190,11 +190,10 @@ def _search(
         return _search_chunk(spans(form.take(rows), pca), noise, tours, options, words)
 
     found: list[_Found] = []
-    with ThreadPoolExecutor(max_workers=max(1, threads)) as pool:
-        for part in pool.map(work, chunks):
-            found += part
-            if progress is not None:
-                progress(len(found), len(form))
+    for part in shared(work, chunks, threads):
+        found += part
+        if progress is not None:
+            progress(len(found), len(form))
     return found
 
 

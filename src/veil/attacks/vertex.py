@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +18,7 @@ from veil.attacks.vertex_search import U8_STEP, Search, flats
 from veil.codebook import Pca
 from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
+from veil.threads import shared
 
 # Share of COLMAP's SIFT descriptors with more than so many zeros, on photographs of ImageNet.
 ZEROS = (0, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96)
@@ -161,14 +161,11 @@ def _searched(
         )
         return search
 
-    with ThreadPoolExecutor(max_workers=options.threads) as pool:
-        # As many chunks at a time as there are threads: a chunk holds copies of its subspaces.
-        for first in range(0, len(chunks), options.threads):
-            batch = list(enumerate(chunks))[first : first + options.threads]
-            for (_, rows), search in zip(batch, pool.map(run, batch), strict=True):
-                yield rows, search
-                if progress is not None:
-                    progress(int(rows[-1]) + 1, len(form))
+    # Few chunks at a time: a chunk holds copies of its subspaces.
+    for rows, search in zip(chunks, shared(run, enumerate(chunks), options.threads), strict=True):
+        yield rows, search
+        if progress is not None:
+            progress(int(rows[-1]) + 1, len(form))
 
 
 def _check(form: Subspaces, pca: Pca | None, decoys: np.ndarray | None) -> Float64[np.ndarray, "words n"]:

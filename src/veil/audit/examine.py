@@ -9,12 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from veil.attacks.attack import Estimates, undecided
+from veil.attacks.attack import Estimates, joined, undecided
 from veil.attacks.word_pairs import NeighborModel
 from veil.audit import lifted, lined, worded
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress
 from veil.audit.finding import WITHIN, Finding
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
+from veil.audit.time_budget import TimeBudget
 from veil.audit.truth import Truth
 from veil.codebook import Codebook
 from veil.composition import account
@@ -40,11 +41,13 @@ def examine(
     *,
     effort: Effort | None = None,
     model: NeighborModel | None = None,
+    time: TimeBudget | None = None,
     progress: Progress = lambda step: None,
 ) -> list[Examined]:
     """Try every attack on each release; of each an equal part of `effort.features`, and what is cheap on all features.
 
     The other releases count among those that the attacker has seen. `model` is what the attacker knows of neighboring words.
+    `time` is shared out among releases and attacks, and has a turn for each release; without it every attack takes its time.
     Raises InputError if there is no release.
     """
     if not releases:
@@ -57,7 +60,7 @@ def examine(
     for name, message in releases.items():
         others = {other: item for other, item in releases.items() if other != name} | dict(knowledge.others)
         known = replace(knowledge, others=others)
-        tried = _attempts(message, name, known, each, model, partial(_named, progress, name))
+        tried = _attempts(message, name, known, each, model, partial(_named, progress, name), time, tests=len(releases))
         found.append(Examined(name=name, message=message, attempts=tuple(tried), truth=truths.get(name)))
     return found
 
@@ -67,21 +70,29 @@ def _named(progress: Progress, name: str, step: str) -> None:
 
 
 def _attempts(
-    message: Message, name: str, knowledge: Knowledge, effort: Effort, model: NeighborModel | None, progress: Progress
+    message: Message,
+    name: str,
+    knowledge: Knowledge,
+    effort: Effort,
+    model: NeighborModel | None,
+    progress: Progress,
+    time: TimeBudget | None,
+    *,
+    tests: int,
 ) -> Iterable[Attempt]:
     tried = []
     if isinstance(message.form, Subsets):
         tried += list(worded.attempts(message, name, knowledge, model, progress))
     else:
         rows = effort.rows(len(message), name)
-        tried += list(lifted.attempts(message, rows, knowledge, effort, progress))
+        tried += list(lifted.attempts(message, rows, knowledge, effort, progress, time=time))
     if isinstance(message, LineUpload):
         tried += list(
             lined.attempts(
                 message, _best_descriptors(message, tried), lifted.pca_of(message.form, knowledge), knowledge.others, progress
             )
         )
-    return [*tried, lined.order_attempt(message, effort)]
+    return [*tried, lined.order_attempt(message, effort, tests=tests)]
 
 
 def _best_descriptors(message: Message, tried: Sequence[Attempt]) -> Estimates | None:
@@ -111,7 +122,13 @@ def _finding(tried: Sequence[tuple[Examined, Attempt]], examined: Sequence[Exami
     ran = [(item, attempt) for item, attempt in tried if not attempt.skipped]
     first = (ran or list(tried))[0][1]
     if not ran:
-        return Finding(attack=first.attack, family=first.family, assumes=first.assumes, skipped=first.skipped)
+        return Finding(
+            attack=first.attack,
+            family=first.family,
+            assumes=first.assumes,
+            skipped=first.skipped,
+            wanted=sum(attempt.left_out for _, attempt in tried),
+        )
     total = sum(len(attempt.rows) for _, attempt in ran)
     finding = Finding(
         attack=first.attack,
@@ -119,16 +136,17 @@ def _finding(tried: Sequence[tuple[Examined, Attempt]], examined: Sequence[Exami
         assumes=first.assumes,
         hypothetical=first.lists is not None,
         features=total,
+        wanted=total + sum(attempt.left_out for _, attempt in tried),
         seconds=sum(attempt.seconds for _, attempt in ran),
         notes=_notes([attempt for _, attempt in ran]),
         details=_details([attempt for _, attempt in ran]),
     )
     if first.unit == "order":
-        return finding
+        return replace(finding, notes=(lined.order_note([attempt for _, attempt in ran]),))
     truth_is_known = all(item.truth is not None for item, _ in ran)
     if first.lists is not None and not truth_is_known:
         return replace(finding, skipped="an oracle needs the originals (--images)")
-    estimates = _joined([_estimates(item, attempt) for item, attempt in ran])
+    estimates = joined([_estimates(item, attempt) for item, attempt in ran])
     certified = int(estimates.certified.sum())
     finding = replace(finding, undecided=int((~estimates.decided).sum()), certified=share(certified, total))
     if not truth_is_known:
@@ -154,14 +172,6 @@ def _estimates(item: Examined, attempt: Attempt) -> Estimates:
     return oracle_pick(attempt.lists, item.truth.descriptors[attempt.rows])
 
 
-def _joined(parts: Sequence[Estimates]) -> Estimates:
-    return Estimates(
-        points=np.concatenate([part.points for part in parts]),
-        confidence=np.concatenate([part.confidence for part in parts]),
-        certified=np.concatenate([part.certified for part in parts]),
-    )
-
-
 def _notes(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     """Of several releases the first one's notes: they differ in counts only, and the means stand in the details."""
     said = attempts[0].notes
@@ -169,11 +179,14 @@ def _notes(attempts: Sequence[Attempt]) -> tuple[str, ...]:
 
 
 def _details(attempts: Sequence[Attempt]) -> dict[str, float]:
-    """Means over the releases; of p-values the least, times their number (Bonferroni)."""
+    """Means over the releases; of p-values the least, times their number (Bonferroni); of what is seen the largest."""
     found = {}
     for key in attempts[0].details:
         values = [attempt.details[key] for attempt in attempts if key in attempt.details]
-        found[key] = min(1.0, min(values) * len(values)) if key == "p_value" else float(np.mean(values))
+        if key == "p_value":
+            found[key] = min(1.0, min(values) * len(values))
+        else:
+            found[key] = max(values) if key == "detectable" else float(np.mean(values))
     return found
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from scipy.stats import norm
 
 from veil.attacks.attack import Estimates
 from veil.attacks.line_density import density_positions
@@ -21,18 +23,25 @@ from veil.forms import Subspaces
 from veil.wire.message import LineUpload, Message
 
 ORDERS = 2000
-LEAKS = 1e-3  # a p-value that an order without meaning reaches once in a thousand releases
+# The chance that orders without meaning are called a leak in an audit, all of its releases together.
+ORDER_FALSE_ALARMS = 0.01
+# The chance that a correlation of the size that is said to be seen is seen.
+ORDER_POWER = 0.95
 
 
-def order_attempt(message: Message, effort: Effort) -> Attempt:
-    """Whether positions (or lines) have to do with the order in which features were sent (traps S13)."""
+def order_attempt(message: Message, effort: Effort, *, tests: int = 1) -> Attempt:
+    """Whether positions (or lines) have to do with the order in which features were sent (traps S13).
+
+    `tests` is the number of releases whose orders one audit tests: p-values are multiplied by it (Bonferroni)."""
     values = message.lines.coefficients if isinstance(message, LineUpload) else message.keypoints
     with timed() as clock:
         try:
             found = order_test(values, draws=ORDERS, seed=effort.seed)
+            needed = math.ceil(2 * tests / ORDER_FALSE_ALARMS)
+            if not found.exact and found.p_value * found.orders < 1.5 and needed > ORDERS:  # no drawn order was as special
+                found = order_test(values, draws=needed, seed=effort.seed)
         except InputError as error:
             return Attempt(attack="order", family="order", assumes=NOTHING, skipped=str(error))
-    said = "is told from a random one: it leaks" if found.p_value <= LEAKS else "looks random"
     return Attempt(
         attack="order",
         family="order",
@@ -40,8 +49,37 @@ def order_attempt(message: Message, effort: Effort) -> Attempt:
         unit="order",
         rows=np.arange(len(message)),
         seconds=clock.seconds,
-        notes=(f"the order of the features {said} (p = {found.p_value:.2g})",),
-        details={"p_value": found.p_value},
+        details={"p_value": found.p_value, "detectable": detectable_order(*values.shape, tests=tests)},
+    )
+
+
+def detectable_order(features: int, columns: int, *, tests: int) -> float:
+    """The rank correlation, with the row number or of neighboring rows, that the test sees with 95 %; at most 1.
+
+    Both have a standard deviation of about 1 / sqrt(features - 1) in a random order; the larger of them over all columns is
+    compared (docs/theory/audit.md, Eq. 4).
+    """
+    level = ORDER_FALSE_ALARMS / tests / (2 * 2 * columns)
+    return min(1.0, float(norm.isf(level) + norm.isf(1 - ORDER_POWER)) / math.sqrt(max(features - 1, 1)))
+
+
+def order_note(attempts: Sequence[Attempt]) -> str:
+    """What the order tests of all releases of an audit say together, and what they would have seen."""
+    values = np.array([attempt.details["p_value"] for attempt in attempts])
+    corrected = np.minimum(1.0, values * len(values))
+    told = int((corrected <= ORDER_FALSE_ALARMS).sum())
+    after = f" after correction for {len(values)} tests" if len(values) > 1 else ""
+    if told:
+        which = f"in {told} of {len(values)} releases" if len(values) > 1 else ""
+        said = f"the order of the features is told from a random one {which}".strip()
+        return f"{said}: it leaks (p = {corrected.min():.2g}{after})"
+    seen = max(attempt.details["detectable"] for attempt in attempts)
+    if seen >= 1:
+        return f"too few features for the order to be told from a random one (p = {corrected.min():.2g}{after})"
+    return (
+        f"tested: whether positions have a trend along the order of the features, or neighbors in it are alike. Not told from "
+        f"a random order (p = {corrected.min():.2g}{after}; {ORDER_FALSE_ALARMS:g} would tell it); a rank correlation of "
+        f"{seen:.2f} would have been seen with {100 * ORDER_POWER:.0f} %, smaller ones may be there"
     )
 
 

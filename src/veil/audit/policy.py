@@ -1,13 +1,18 @@
-"""Rules that make a build fail: `structural>5%`, `lattice.exact>0`, `words.identified>30%`, `epsilon.image>100`."""
+"""Rules that make a build fail: `structural>5%`, `lattice.exact>0`, `words.identified>30%`, `epsilon.image>100`.
+
+A share is known from the features that were attacked. A rule is kept if the share's whole interval keeps it, so that few
+features cannot pass what many would not (docs/theory/audit.md). Of limit 0 no sample shows that it is kept in general: such a
+rule asks for not one among the features attacked.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from veil.audit.finding import FAMILIES, Finding, Share
+from veil.audit.finding import CONFIDENCE, FAMILIES, Finding, Share
 from veil.errors import InputError
 
 _RULE = re.compile(r"^\s*([a-z][a-z0-9 _-]*?)(?:\.([a-z][a-z0-9_.]*))?\s*(>=|>)\s*([0-9.eE+-]+)\s*(%?)\s*$")
@@ -22,7 +27,7 @@ HELP = (
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Fail if `metric` of any attack called `name` (or of that family) is above `limit` (at least it, if `inclusive`)."""
+    """Fail if `metric` of any attack called `name` (or of that family) may be above `limit` (at least it, if `inclusive`)."""
 
     text: str
     name: str
@@ -33,6 +38,18 @@ class Rule:
     def exceeded(self, value: float) -> bool:
         """Whether a value breaks the rule."""
         return value >= self.limit if self.inclusive else value > self.limit
+
+    def breaks(self, share: Share) -> bool:
+        """Whether a share may break the rule: its interval's upper end does; of limit 0, whether it does itself."""
+        return self.exceeded(share.value) or (self.limit > 0 and self.exceeded(share.high))
+
+    @property
+    def least_features(self) -> int:
+        """Features that must be attacked so that the rule is kept if nothing at all is recovered: Clopper and Pearson 1934."""
+        if self.name == "epsilon" or not 0 < self.limit < 1:
+            return 1
+        # 0 of n have the upper end 1 - ((1 - confidence) / 2)^(1 / n).
+        return math.floor(math.log((1 - CONFIDENCE) / 2) / math.log1p(-self.limit)) + 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +79,11 @@ def parse_rule(text: str) -> Rule:
     return Rule(text=text.strip(), name=name, metric=metric, limit=limit, inclusive=sign == ">=")
 
 
+def least_features(rules: Sequence[Rule], names: Collection[str]) -> int:
+    """How many features attacks of these names or families need for all of `rules` on them to be kept; 1 if there are none."""
+    return max((rule.least_features for rule in rules if rule.name in names), default=1)
+
+
 def parse_policy(text: str) -> list[Rule]:
     """One rule a line; `#` begins a comment."""
     lines = (line.split("#", 1)[0].strip() for line in text.splitlines())
@@ -85,8 +107,25 @@ def _breach(rule: Rule, findings: Sequence[Finding], epsilons: Mapping[str, floa
         known = sorted({finding.attack for finding in findings} | {finding.family for finding in findings})
         reasons = "; ".join(f"{f.attack}: {f.skipped or 'needs the originals (--images)'}" for f in named)
         return Breach(rule=rule.text, why=f"not judged ({reasons or 'there are only ' + ', '.join(known)})")
-    worst, share = max(judged, key=lambda pair: pair[1].value)
-    return Breach(rule=rule.text, why=f"{worst.attack}: {share}") if rule.exceeded(share.value) else None
+    broken = [(finding, share) for finding, share in judged if rule.breaks(share)]
+    if not broken:
+        return None
+    surely = [pair for pair in broken if rule.exceeded(pair[1].value)]
+    if surely:
+        worst, share = max(surely, key=lambda pair: pair[1].value)
+        return Breach(rule=rule.text, why=f"{worst.attack}: {share}")
+    worst, share = max(broken, key=lambda pair: pair[1].high)
+    return Breach(rule=rule.text, why=f"{worst.attack}: {share}, so it may be {_most(share)}; {_enough(rule, share)}")
+
+
+def _most(share: Share) -> str:
+    return f"{100 * share.high:.1f} %"
+
+
+def _enough(rule: Rule, share: Share) -> str:
+    if share.count:
+        return f"attack more features than {share.total} to tell"
+    return f"attack {rule.least_features} features to tell, not {share.total}"
 
 
 def _share(finding: Finding, metric: str) -> Share | None:

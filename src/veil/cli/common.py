@@ -7,12 +7,15 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
+from veil.errors import VeilWarning
 from veil.files.atomic import write_text
 
 Item = TypeVar("Item")
@@ -86,9 +89,30 @@ def quiet_colmap() -> None:
     logging.getLogger("PIL").setLevel(logging.WARNING)
 
 
+@contextmanager
+def notes() -> Iterator[None]:
+    """Print veil's own warnings as one line each on standard error, without the place in the code."""
+    with warnings.catch_warnings():
+        other = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if issubclass(category, VeilWarning):
+                print(f"veil: note: {message}", file=sys.stderr)
+            else:
+                other(message, category, *place)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that a terminal would obey, or could not show: names come from others."""
+    return "".join(char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text)
+
+
 def say(arguments: argparse.Namespace, text: str) -> None:
     """Print for people: on standard output, or on standard error where `--json -` claims that for machines."""
-    print(text, file=sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout)
+    print(printable(text), file=sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout)
 
 
 def report(arguments: argparse.Namespace, path: Path, what: str) -> None:

@@ -16,7 +16,7 @@ from veil.features import Features
 from veil.files.features import read_colmap_database, read_features, write_features
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
-from veil.geometry.camera import parse
+from veil.geometry.intrinsics import parse
 from veil.space import Space
 
 EXAMPLES = """\

@@ -1,31 +1,26 @@
-"""`veil faces create | enroll | verify | identify | revoke | renew | calibrate | list`: the life of face templates."""
+"""`veil faces create | enroll | verify | identify | revoke | renew | calibrate | list | reseal`: the life of face templates."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from veil import kernels
 from veil.cli.common import add_command, add_json, at_least, report, say, write_json
-from veil.cli.face_calibration import PAIRS_HELP, calibrate, client_of
-from veil.cli.face_networks import add_model, chosen_network
+from veil.cli.face_calibration import PAIRS_HELP, calibrate, print_sizes, print_what_is_needed
+from veil.cli.face_decisions import face_vector, identify, opened_store, verify
+from veil.cli.face_networks import add_model
+from veil.cli.face_seal import reseal
 from veil.errors import InputError
-from veil.extract.faces import describe_face
-from veil.faces.template import WAYS, Client, Setup, decoys_digest, scores
-from veil.files.client import home, load_secret
-from veil.files.face_store import FaceStore, Threshold
+from veil.faces.naming import checked_name
+from veil.faces.template import WAYS, Client, Setup, decoys_digest
+from veil.files.face_home import FaceHome
+from veil.files.face_store import FaceStore
 from veil.files.faces import read_faces
-from veil.files.pictures import read_rgb
 from veil.privatize.profile import STRATEGIES
 
-# Faces narrower than this are not enrolled or verified.
-LEAST_PX = 60
-# What `verify` and `identify` return where nobody is accepted.
-EXIT_REJECTED = 3
 FACE_HELP = "a photograph of one face (needs veil[faces]), or descriptors (.npz, HDF5; see --name)"
 EXAMPLES = {
     "create": "  veil faces create door.store --decoys others.npz --lifting hybrid --m 4\n"
@@ -40,8 +35,11 @@ EXAMPLES = {
     "revoke": "  veil faces revoke door.store --person alice --purpose door\n",
     "renew": "  veil faces renew door.store another.jpg --person alice --purpose door --decoys others.npz\n",
     "calibrate": "  veil faces calibrate door.store lfw.npz --pairs lfw/pairs.csv --decoys others.npz\n"
-    "  veil faces calibrate door.store lfw.npz --pairs lfw/pairs.csv --decoys others.npz --far 0.01\n",
+    "  veil faces calibrate door.store lfw.npz --pairs lfw/pairs.csv --decoys others.npz --far 0.01\n"
+    "  veil faces calibrate hall.store lfw.npz --pairs lfw/pairs.csv --decoys others.npz --fpir 0.001\n",
     "list": "  veil faces list door.store --json -\n",
+    "reseal": "  veil faces reseal door.store --decoys others.npz                 a store of veil 0.1\n"
+    "  veil faces reseal door.store --decoys others.npz --restored      a backup that you put back yourself\n",
 }
 
 
@@ -104,16 +102,20 @@ def register(actions: Any) -> None:
         actions,
         "verify",
         "is this the person?",
-        "Compares a face with one template. Exit code 0 if accepted, 3 if not.",
-        _verify,
+        "Compares a face with one template. Exit code 0: accepted. Exit code 3: no, whatever the reason: too far, nobody of\n"
+        "that name, revoked, no face found, several, or one too small; --json says which. 1: the question could not be asked\n"
+        "(no threshold, other decoys, a damaged store, an unreadable photograph).",
+        verify,
     )
     _with_face(parser)
     parser = _action(
         actions,
         "identify",
         "who is this?",
-        "Compares a face with all templates of a purpose. Exit code 3 if none is near.",
-        _identify,
+        "Compares a face with all templates of a purpose, at the threshold that was calibrated for so many: the more there\n"
+        "are, the nearer a face must be, or strangers get in. Exit code 3 where nobody is accepted, whatever the reason, as\n"
+        "for verify. Refused where the calibration had too few people to speak for so many templates.",
+        identify,
     )
     _with_face(parser, person=False)
     parser.add_argument("--top", type=at_least(1), default=1, help="candidates to list (default %(default)s)")
@@ -124,14 +126,42 @@ def register(actions: Any) -> None:
         "calibrate",
         "fit the threshold",
         "On pairs of faces, by this store's lifting, m and distance: with the most right decisions, or the most accepts at a\n"
-        "given share of false ones. Nothing is verified before.",
+        "given share of false ones. Nothing is verified before. Stores that can identify get thresholds by size of the\n"
+        "gallery as well, from all people among the faces, each a stranger to the others: at most --fpir of strangers are\n"
+        "accepted, by the upper end of a 95 % interval.",
         calibrate,
     )
     parser.add_argument("faces", type=Path, help="descriptors of the pairs' faces")
     parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="those of the store")
-    parser.add_argument("--far", type=float, metavar="SHARE", help="false accepts at most, for example 0.001")
+    parser.add_argument("--far", type=float, metavar="SHARE", help="verify: false accepts at most, for example 0.001")
+    parser.add_argument(
+        "--fpir",
+        type=float,
+        default=0.01,
+        metavar="SHARE",
+        help="identify: share of strangers who may be accepted, by a gallery of any size (default %(default)s)",
+    )
     _action(actions, "list", "who is enrolled", "Revoked templates are listed, their numbers are gone.", _list)
+    _register_reseal(actions)
+
+
+def _register_reseal(actions: Any) -> None:
+    parser = _action(
+        actions,
+        "reseal",
+        "seal a store of an older format, or accept a backup",
+        "Since format 2 every template is bound to its person, and the whole store sealed, by the client's secret. This seals\n"
+        "a store of format 1 as it is now, so look at what is printed: its threshold is dropped, as anybody could have\n"
+        "changed it. With --restored it accepts an older copy, or another store, in the place of one that this client saw;\n"
+        "what was revoked since verifies again. A store of format 2 that somebody changed is never sealed.",
+        reseal,
+    )
+    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="those of the store")
+    parser.add_argument("--restored", action="store_true", help="accept an older copy that you put back yourself")
+    parser.add_argument(
+        "--without", nargs="+", default=[], metavar="PERSON", help="people whose templates are erased, as the store spells them"
+    )
 
 
 def _action(
@@ -186,10 +216,12 @@ def _create(arguments: argparse.Namespace) -> int:
         balance=arguments.balance,
         quota=tuple(arguments.quota),
     )
-    Client(setup=setup, decoys=decoys, secret=load_secret(home()))  # refuses what would not work later
-    FaceStore.create(arguments.store, setup)
+    home = FaceHome.for_new_store(on_new=lambda told: print(told, file=sys.stderr))
+    Client(setup=setup, decoys=decoys, secret=home.secret)  # refuses what would not work later
+    FaceStore.create(arguments.store, setup, home)
     write_json(arguments.json, _record(setup))
     report(arguments, arguments.store, "an empty store")
+    print_what_is_needed(arguments, setup)
     return 0
 
 
@@ -199,62 +231,30 @@ def _record(setup: Setup) -> dict[str, object]:
 
 
 def _enroll(arguments: argparse.Namespace) -> int:
-    store, client, vector = _prepared(arguments)
-    version = store.next_version(arguments.person, arguments.purpose)
+    person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
+    store, client = opened_store(arguments)
     if arguments.label is not None and not store.setup.balance:
         raise InputError(f"{arguments.store} balances no label; leave --label away, or create a store with --balance")
-    template = client.template(
-        vector, purpose=arguments.purpose, person=arguments.person, version=version, label=arguments.label
-    )
-    store.enroll(arguments.person, arguments.purpose, version, template, renew=arguments.renew)
-    write_json(arguments.json, {"person": arguments.person, "purpose": arguments.purpose, "version": version})
+    vector = face_vector(arguments, store.setup)
+    version = store.next_version(person, purpose)
+    template = client.template(vector, purpose=purpose, person=person, version=version, label=arguments.label)
+    store.enroll(person, purpose, version, template, renew=arguments.renew)
+    write_json(arguments.json, {"person": person, "purpose": purpose, "version": version})
     done = "renewed" if arguments.renew else "enrolled"
-    say(arguments, f"{done} {arguments.person} for {arguments.purpose}: template {version}. An obfuscation without proof.")
+    say(arguments, f"{done} {person} for {purpose}: template {version}. An obfuscation without proof.")
     return 0
 
 
-def _verify(arguments: argparse.Namespace) -> int:
-    store, client, vector = _prepared(arguments)
-    threshold = _threshold(store)
-    _, templates = store.templates(arguments.purpose, arguments.person)
-    if templates is None:
-        raise InputError(f"{arguments.person!r} has no valid template for {arguments.purpose!r}; enroll first")
-    score = float(scores(client.probe(vector, purpose=arguments.purpose, template=templates), templates)[0])
-    accepted = score <= threshold.distance
-    write_json(arguments.json, {"accepted": accepted, "score": score, "threshold": threshold.distance})
-    say(arguments, f"{'accepted' if accepted else 'rejected'}: distance {score:.3f}, threshold {threshold.distance:.3f}")
-    return 0 if accepted else EXIT_REJECTED
-
-
-def _identify(arguments: argparse.Namespace) -> int:
-    store, client, vector = _prepared(arguments)
-    if store.setup.by == "parallel":
-        raise InputError(f"{arguments.store} compares along one template's directions; to identify, create a store --by p2s")
-    threshold = _threshold(store)
-    people, templates = store.templates(arguments.purpose)
-    if templates is None:
-        raise InputError(f"nobody has a valid template for {arguments.purpose!r}; enroll first")
-    probe = client.probe(vector, purpose=arguments.purpose)
-    found = kernels.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
-    best = [
-        {"person": people[row], "score": float(score), "accepted": bool(score <= threshold.distance)}
-        for row, score in zip(found.index[0].tolist(), found.distance[0].tolist(), strict=True)
-    ]
-    write_json(arguments.json, {"candidates": best, "templates": len(people), "threshold": threshold.distance})
-    for item in best:
-        say(arguments, f"{item['score']:.3f} {'accepted' if item['accepted'] else 'rejected'} {item['person']}")
-    return 0 if best[0]["accepted"] else EXIT_REJECTED
-
-
 def _revoke(arguments: argparse.Namespace) -> int:
-    FaceStore(arguments.store).revoke(arguments.person, arguments.purpose)
-    write_json(arguments.json, {"person": arguments.person, "purpose": arguments.purpose})
-    say(arguments, f"revoked the template of {arguments.person} for {arguments.purpose}; its numbers are erased")
+    person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
+    FaceStore(arguments.store, FaceHome.for_store(arguments.store)).revoke(person, purpose)
+    write_json(arguments.json, {"person": person, "purpose": purpose})
+    say(arguments, f"revoked the template of {person} for {purpose}; its numbers are erased")
     return 0
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    store = FaceStore(arguments.store)
+    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
     lines = store.enrolled()
     setup, threshold = store.setup, store.threshold
     write_json(
@@ -262,7 +262,10 @@ def _list(arguments: argparse.Namespace) -> int:
         {
             "setup": _record(setup),
             "threshold": None if threshold is None else threshold.__dict__,
-            "templates": [line.__dict__ for line in lines],
+            "identification": None if store.open_set is None else store.open_set.as_record(),
+            "templates": [
+                {"person": line.person, "purpose": line.purpose, "version": line.version, "valid": line.valid} for line in lines
+            ],
         },
     )
     fitted = "not calibrated" if threshold is None else f"threshold {threshold.distance:.3f}"
@@ -272,36 +275,8 @@ def _list(arguments: argparse.Namespace) -> int:
         f"{setup.strategy} lifting{balanced}, m = {setup.m}, {setup.by}, {'' if setup.centered else 'not '}centered, "
         f"{'keyed' if setup.keyed else 'no key'}; {fitted}",
     )
+    if store.open_set is not None:
+        print_sizes(arguments, store.open_set, [sum(line.valid for line in lines)])
     for line in lines:
         say(arguments, f"{line.purpose:16} {line.person:24} {line.version:3d} {'valid' if line.valid else 'revoked'}")
     return 0
-
-
-def _prepared(arguments: argparse.Namespace) -> tuple[FaceStore, Client, np.ndarray]:
-    store = FaceStore(arguments.store)
-    return store, client_of(store, arguments.decoys), _vector(arguments, store.setup)
-
-
-def _threshold(store: FaceStore) -> Threshold:
-    if store.threshold is None:
-        raise InputError(f"{store.path} has no threshold; fit one with: veil faces calibrate")
-    return store.threshold
-
-
-def _vector(arguments: argparse.Namespace, setup: Setup) -> np.ndarray:
-    """The one face of a photograph, or of a file of descriptors."""
-    path, name = arguments.face, arguments.name
-    if path.suffix.lower() not in (".npz", ".h5", ".hdf5"):
-        network = chosen_network(arguments, needed=setup.space)
-        return describe_face(read_rgb(path), network, only=True, least_px=LEAST_PX)
-    if arguments.model is not None:
-        raise InputError(f"--model describes photographs; {path} holds descriptors already")
-    faces = read_faces(path)
-    if faces.space != setup.space:
-        raise InputError(f"{path} holds [{faces.space}], the store [{setup.space}]; describe both with one network")
-    if name is None and len(faces) > 1:
-        raise InputError(f"{path} holds {len(faces)} faces; say which with --name")
-    if name is not None and name not in faces.names:
-        raise InputError(f"{path} has no face {name!r}; the first is {faces.names[0]!r}")
-    row: np.ndarray = faces.vectors[faces.names.index(name) if name is not None else 0]
-    return row

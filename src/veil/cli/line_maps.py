@@ -42,8 +42,10 @@ class _Job:
         return [(a, b) for a, b in all_pairs(sorted(self.images)) if not (a in old and b in old)]
 
 
-def map_messages(arguments: argparse.Namespace, new: Mapping[str, LineImage], digests: list[bytes]) -> int:
-    """The whole command, once the messages are read."""
+def map_messages(
+    arguments: argparse.Namespace, new: Mapping[str, LineImage], digests: list[bytes], skipped: Mapping[str, str]
+) -> int:
+    """The whole command, once the messages are read; `skipped` says why others are no part of it."""
     base = read_map(arguments.add_to) if arguments.add_to else None
     job = _Job(new=new, base=base)
     if base and (known := sorted(set(base.images) & set(new))):
@@ -70,7 +72,7 @@ def map_messages(arguments: argparse.Namespace, new: Mapping[str, LineImage], di
     for number, scene in enumerate(scenes[1:], start=2):
         write_map(arguments.output / "models" / str(number), scene)
     checkpoints.remove()
-    _tell(arguments, found, scenes, len(images))
+    _tell(arguments, found, scenes, len(images), skipped)
     return 0
 
 
@@ -129,10 +131,11 @@ def _mapped(job: _Job, graph: MatchGraph, options: LineMapOptions, checkpoints: 
     return found
 
 
-def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], count: int) -> None:
+def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], count: int, skipped: Mapping[str, str]) -> None:
     scene = scenes[0]
     facts = {
         "images": count,
+        "skipped": dict(skipped),
         "registered": len(scene.images),
         "points": len(scene.points),
         "observations": scene.observation_count,

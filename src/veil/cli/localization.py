@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.index import read_dictionary
@@ -29,6 +28,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.geometry.rigid import Rigid
 from veil.report.localization import draw_localization
+from veil.threads import single_blas
 
 EXAMPLES = """\
   veil evaluate localization strecha/fountain-P11 strecha/castle-P19 --json words.json --figure words.png
@@ -176,7 +176,7 @@ def _batches(settings: Sequence[Setting], count: int) -> list[list[Setting]]:
 
 def _examined(job: tuple[Fold, list[Setting], dict[str, Features], Mapping[str, Codebook]]) -> list[Trial]:
     fold, settings, strangers, named = job
-    with threadpool_limits(1):
+    with single_blas():
         examiner = Examiner(fold=fold, codebook=bundled_codebook(), decoys=bundled_decoys(), named=named)
         return list(examine(examiner, settings, strangers))
 

@@ -12,17 +12,18 @@ from typing import Literal
 from veil import chance
 from veil.budget import outward
 from veil.chance import Secret, Secure
+from veil.cli.client import client_files
 from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
 from veil.cli.words import DELTA, SUBSET_SIZE, Words, chosen_words
 from veil.codebook import Codebook
 from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.atomic import write_bytes
-from veil.files.client import Entry, Ledger, home, load_secret
+from veil.files.client import Entry, Ledger
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.features import read_features
 from veil.files.gravity import read_gravity
-from veil.privatize.lines import LineOptions
+from veil.privatize.lines import LineOptions, line_key
 from veil.privatize.profile import STRATEGIES, Profile, hardened, paper
 from veil.privatize.release import HideInLines, Release, privatize, pseudonym
 from veil.subset import SubsetMechanism
@@ -80,6 +81,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--fresh", action="store_true", help="draw afresh instead of repeating the memoized release")
     parser.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
     parser.add_argument(
+        "--new-secret", action="store_true", help="go on with another secret though the ledger's is lost for good"
+    )
+    parser.add_argument(
         "--allow-private-dictionary", action="store_true", help="use a dictionary that was made from your own photographs"
     )
     add_json(parser)
@@ -110,7 +114,7 @@ class _Made:
 
 def _privatize(arguments: argparse.Namespace) -> int:
     _require_consistent(arguments)
-    secret, ledger = load_secret(home()), Ledger(home())
+    secret, ledger = client_files(replace_lost=arguments.new_secret)
     words = chosen_words(arguments, ledger) if arguments.words else None
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     rows: list[dict] = []
@@ -124,7 +128,8 @@ def _privatize(arguments: argparse.Namespace) -> int:
                 lines = HideInLines(gravity=gravity.get(name), options=LineOptions(aligned_share=arguments.aligned_share))
             source = chance.fresh() if arguments.fresh else chance.memoized(secret)
             made = _in_words(name, features, words, source, lines) if words else _lifted(arguments, features, source, lines)
-            rows.append(_release(arguments, name, features, made, lines, secret, ledger))
+            hidden = "positions" if lines is None else line_key(features, chance=source, **vars(lines))
+            rows.append(_release(arguments, name, features, made, hidden, secret, ledger))
             notes |= dict.fromkeys(made.notes)
             if gravity and name not in gravity:
                 notes[f"note: {arguments.gravity} has no gravity for {name}; sent without"] = None
@@ -176,7 +181,7 @@ def _release(
     name: str,
     features: Features,
     made: _Made,
-    lines: HideInLines | None,
+    hidden: str,
     secret: Secret,
     ledger: Ledger,
 ) -> dict:
@@ -188,7 +193,7 @@ def _release(
         image_digest=features.image_digest.hex(),
         released_as=alias,
         name=name,
-        parameters=f"{made.parameters} secret={secret.fingerprint} {_hidden(lines)}",
+        parameters=f"{made.parameters} secret={secret.fingerprint} {hidden}",
         features=len(made.upload),
         message_digest=digest,
         fresh=arguments.fresh,
@@ -243,14 +248,6 @@ def _lifted(arguments: argparse.Namespace, features: Features, source: Secure, l
         facts={},
         notes=_notes(arguments, features, profile, found),
     )
-
-
-def _hidden(lines: HideInLines | None) -> str:
-    """How positions are sent, for the ledger: a position and a line, or two different lines, meet in the keypoint."""
-    if lines is None:
-        return "positions"
-    down = "none" if lines.gravity is None else ",".join(repr(float(value)) for value in lines.gravity)
-    return f"lines aligned={lines.options.aligned_share:g} gravity={down}"
 
 
 def _notes(arguments: argparse.Namespace, features: Features, profile: Profile, made: Release) -> list[str]:

@@ -20,7 +20,7 @@ from veil.features import Features
 from veil.files.gravity import read_gravity
 from veil.files.pictures import read_picture
 from veil.files.scenes import ReferenceScene, read_scene
-from veil.geometry.camera import parse
+from veil.geometry.intrinsics import parse
 from veil.geometry.rigid import Rigid
 from veil.match import match_pairs
 from veil.match.pairs import all_pairs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.cli.line_maps import map_messages
-from veil.cli.uploads import Loaded, load_images
+from veil.cli.uploads import Loaded, add_strict, comparable, load_images, load_uploads, say_skipped
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
 from veil.files.gravity import read_gravity
@@ -57,6 +57,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("input", type=Path, help="folder of .veil messages, or raw features (.h5)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="map to write")
+    add_strict(parser)
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC and mapping (default 0)")
     parser.add_argument("--add-to", type=Path, metavar="MAP", help="a map of lines to add the messages to; it stays as it is")
     parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of lines' gravity (default 0.5)")
@@ -135,9 +136,11 @@ def found_by(left: Loaded, right: Loaded) -> str:
 def _map(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     require_vacant(arguments.output)
-    loaded = load_images(arguments.input)
+    uploads = comparable(load_uploads(arguments.input, strict=arguments.strict), strict=arguments.strict)
+    loaded = uploads.images
+    say_skipped(uploads.skipped)
     if all(isinstance(image.seen, Lines) for image in loaded.values()):
-        return map_messages(arguments, _with_lines(loaded), _digests(arguments.input))
+        return map_messages(arguments, _with_lines(loaded), _digests(arguments.input), uploads.skipped)
     if arguments.add_to:
         raise InputError("--add-to takes messages with lines; a map of positions is built again from all its images")
     images = _with_positions(loaded)
@@ -159,6 +162,7 @@ def _map(arguments: argparse.Namespace) -> int:
     write_map(arguments.output, scene)
     facts = {
         "images": len(images),
+        "skipped": uploads.skipped,
         "registered": len(scene.images),
         "points": len(scene.points),
         "observations": scene.observation_count,

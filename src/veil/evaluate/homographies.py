@@ -8,13 +8,12 @@ pairs of the share of right matches; a pair without matches counts as 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64
-from threadpoolctl import threadpool_limits
 
 from veil.chance import Chance
 from veil.codebook import Codebook
@@ -25,6 +24,7 @@ from veil.match.ratio import best_ratio
 from veil.privatize.profile import STRATEGIES, Profile, Strategy, hardened, paper
 from veil.privatize.public import publish
 from veil.privatize.subspace import lift
+from veil.threads import shared
 
 THRESHOLDS_PX = tuple(range(1, 11))
 RIGHT_PX = 3
@@ -118,17 +118,17 @@ def evaluate(
     rows = [Row(case=case) for case in cases]
     books = codebook, decoys
     total = len(sequences) * len(rows)
-    with threadpool_limits(1), ThreadPoolExecutor(max_workers=workers) as pool:
-        for s, sequence in enumerate(sequences):
-            forms: dict[Profile | None, list[tuple[Form, int | None]]] = {}
-            for r, row in enumerate(rows):
-                profile = row.case.profile
-                for needed in (None, profile):
-                    if needed not in forms:
-                        forms[needed] = list(pool.map(lambda f, p=needed: _form(f, p, books, chance), sequence.features))
-                _run(row, sequence, forms[None], forms[profile], codebook, pool)
-                if progress is not None:
-                    progress(s * len(rows) + r + 1, total)
+    for s, sequence in enumerate(sequences):
+        forms: dict[Profile | None, list[tuple[Form, int | None]]] = {}
+        for r, row in enumerate(rows):
+            profile = row.case.profile
+            for needed in (None, profile):
+                if needed not in forms:
+                    make = partial(_form, profile=needed, books=books, chance=chance)
+                    forms[needed] = list(shared(make, sequence.features, workers))
+            _run(row, sequence, forms[None], forms[profile], codebook, workers)
+            if progress is not None:
+                progress(s * len(rows) + r + 1, total)
     return rows
 
 
@@ -149,14 +149,14 @@ def _run(
     raw: list[tuple[Form, int | None]],
     lifted: list[tuple[Form, int | None]],
     codebook: Codebook,
-    pool: ThreadPoolExecutor,
+    workers: int,
 ) -> None:
     """Reference image raw (point, p2s) or lifted (s2s), every other image as the case says."""
     reference, reference_slice = lifted[0] if row.case.distance == "s2s" else raw[0]
     others = lifted[1:]
     if isinstance(reference, Points):
         reference = codebook.into_space(reference, others[0][0].space)
-    found = list(pool.map(lambda other: match(reference, other[0], MatchOptions()), others))
+    found = list(shared(lambda other: match(reference, other[0], MatchOptions()), others, workers))
     for k, matches in enumerate(found):
         errors = transfer_errors(sequence, k, matches.indices)
         row.accuracy.append(np.array([(errors <= t).mean() if len(errors) else 0.0 for t in THRESHOLDS_PX]))

@@ -8,12 +8,11 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from threadpoolctl import threadpool_limits
-
 from veil.evaluate.queries import SIGHTS, Fold, Protocol, Question, Sight, Verdict, answer, false_questions, true_questions
 from veil.evaluate.strain import Load, Strained, strain
 from veil.features import Features
 from veil.localize import LocalizeOptions
+from veil.threads import single_blas
 
 WAITING = 4  # questions a process that are matched ahead
 
@@ -58,7 +57,7 @@ def examinations(
 
 def examine(examination: Examination) -> Answers:
     """Answer one question in every way that is asked for."""
-    with threadpool_limits(1):
+    with single_blas():
         question, options = examination.question, examination.options
         return Answers(
             verdicts=[answer(question, sight, draw, options) for sight, draw in examination.asked],

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float32
 from numpy.lib.stride_tricks import sliding_window_view
-from threadpoolctl import threadpool_limits
 
 from veil.errors import InputError
+from veil.threads import single_blas
 
 PATCH = 32
 # Layers of the published state dict: outputs, inputs, side of the square kernel.
@@ -74,7 +74,7 @@ class HardTFeat:
             raise InputError(f"patches must be finite and (N, {PATCH}, {PATCH}), got {patches.shape}; sample them again")
         descriptors = np.empty((len(patches), len(self.last.bias)), dtype=np.float32)
         # These products are small: a second BLAS thread saves a quarter, but costs tenfold where another process is busy.
-        with threadpool_limits(1):
+        with single_blas():
             for start in range(0, len(patches), CHUNK):
                 descriptors[start : start + CHUNK] = self._forward(patches[start : start + CHUNK])
         return descriptors

@@ -12,6 +12,7 @@ from jaxtyping import UInt8
 
 from veil.errors import InputError
 from veil.geometry.camera import Camera, guessed
+from veil.geometry.intrinsics import MAX_FOCAL, MIN_FOCAL, checked_camera
 
 # EXIF 2.3 tags of the Exif IFD.
 _FOCAL_LENGTH_MM, _FOCAL_35MM = 0x920A, 0xA405
@@ -46,7 +47,7 @@ def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object]
     digest = hashlib.blake2b(f"{width}x{height}|".encode() + rgb.tobytes(), digest_size=32).digest()
     if camera is None:
         camera = guessed(width, height, focal_px=focal_from_exif(exif, width, height))
-    return Picture(gray=gray, camera=camera, digest=digest)
+    return Picture(gray=gray, camera=checked_camera(camera), digest=digest)
 
 
 def focal_from_exif(exif: Mapping[int, object], width_px: int, height_px: int) -> float | None:
@@ -76,5 +77,5 @@ def _number(value: object) -> float | None:
 
 
 def _plausible(focal_px: float, width_px: int, height_px: int) -> float | None:
-    """COLMAP's range: between a tenth of and ten times the longer side."""
-    return focal_px if 0.1 <= focal_px / max(width_px, height_px) <= 10 else None
+    """The focal length if it is one of such an image."""
+    return focal_px if MIN_FOCAL <= focal_px / max(width_px, height_px) <= MAX_FOCAL else None

@@ -138,6 +138,18 @@ class Client:
         origin, basis = canonical(turned, template.basis.astype(np.float64))
         return origin.astype(np.float32), basis.astype(np.float32)
 
+    def made(self, template: Subspaces, *, purpose: str) -> bool | None:
+        """Whether a template of a purpose can be this client's: its decoys, turned by the secret, lie in it exactly.
+
+        None where lifting draws no decoys (random): such a template shows nothing of its secret.
+        """
+        count = self.setup.profile.decoy_count
+        if not count:
+            return None
+        pool = self._turned(self.decoys.vectors[0::2], purpose), None
+        nearest = kernels.nearest((template.origin, template.basis), pool, count).distance[0]
+        return bool(nearest.max() < 1e-3)
+
     def _lifted(
         self, vector: Float32[np.ndarray, "dim"], purpose: str, *, side: int, chance: Secure, label: str | None
     ) -> Subspaces:

@@ -18,19 +18,21 @@ def _umask() -> int:
 
 
 @contextmanager
-def replacing(path: Path, *, suffix: str | None = None) -> Iterator[Path]:
+def replacing(path: Path, *, suffix: str | None = None, private: bool = False) -> Iterator[Path]:
     """A temporary path beside `path`; moved onto it when the block ends well, removed when it does not.
 
-    It ends like `path`, by which libraries choose a format, or in `suffix`. Raises InputError if nothing can be written there.
+    It ends like `path`, by which libraries choose a format, or in `suffix`. With `private` nobody but its owner can read it
+    (mode 0600), whatever the umask: for what must not leave the device. Raises InputError if nothing can be written there.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=suffix or path.suffix)
         os.close(handle)
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp makes private files; a result should be as readable as any other
         temporary = Path(name)
         try:
             yield temporary
+            # mkstemp makes private files; a result should be as readable as any other. A library may have made the file anew.
+            temporary.chmod(0o600 if private else 0o666 & ~_umask())
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

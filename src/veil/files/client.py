@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 import platformdirs
 
 from veil.budget import UNITS, Budget, Charge, Unit
 from veil.chance import Secret
-from veil.errors import FileFormatError, InputError, ReleaseRefused
-from veil.files.atomic import read_bytes, writing
+from veil.errors import InputError, ReleaseRefused
+from veil.files.ledger_file import connected, has_table, open_or_make
+from veil.files.secret import MadeUnder, read_or_make
 from veil.subset import SubsetMechanism
 
-# How long one process waits for another that is writing to the ledger.
-PATIENCE_S = 30.0
-# `spending` and `budgets` are younger than `releases`: a ledger without them gets them when it is next written.
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS releases (
-    image_digest TEXT NOT NULL, released_as TEXT NOT NULL, name TEXT NOT NULL, parameters TEXT NOT NULL,
-    features INTEGER NOT NULL, message_digest TEXT NOT NULL, fresh INTEGER NOT NULL, released_at REAL NOT NULL
-);
-CREATE INDEX IF NOT EXISTS by_image ON releases (image_digest);
-CREATE TABLE IF NOT EXISTS spending (
-    image_digest TEXT NOT NULL, message_digest TEXT NOT NULL, words INTEGER NOT NULL, epsilon REAL NOT NULL,
-    m INTEGER NOT NULL, features INTEGER NOT NULL, spent_at REAL NOT NULL, UNIQUE (image_digest, message_digest)
-);
-CREATE TABLE IF NOT EXISTS budgets (unit TEXT NOT NULL, epsilon REAL, delta REAL, set_at REAL NOT NULL);
-"""
-_ALONE = "SELECT *, NULL, NULL, NULL, NULL FROM releases ORDER BY released_at, rowid"
-_WITH_SPENDING = """
-SELECT r.*, s.words, s.epsilon, s.m, s.features FROM releases r
+LEDGER, SECRET = "ledger.sqlite", "secret"
+_RELEASES = "image_digest, released_as, name, parameters, features, message_digest, fresh, released_at"
+_ALONE = f"SELECT {_RELEASES}, NULL, NULL, NULL, NULL FROM releases ORDER BY released_at, rowid"
+_WITH_SPENDING = f"""
+SELECT {", ".join(f"r.{column}" for column in _RELEASES.split(", "))}, s.words, s.epsilon, s.m, s.features FROM releases r
 LEFT JOIN spending s ON s.image_digest = r.image_digest AND s.message_digest = r.message_digest
 ORDER BY r.released_at, r.rowid
 """
+# How earlier versions noted the secret, among the parameters of each release.
+_NOTED_SECRET = re.compile(r"\bsecret=([0-9a-f]{8})\b")
+# What a message may be called: a name from the ledger becomes a path.
+_ALIAS = re.compile(r"[0-9a-f][0-9a-f-]*")
 
 
 def home() -> Path:
@@ -50,57 +40,25 @@ def home() -> Path:
     return Path(named) if named else Path(platformdirs.user_data_dir("veil", appauthor=False))
 
 
-def load_secret(folder: Path) -> Secret:
-    """The client's secret, made on first use and readable by its owner only.
+def load_secret(
+    folder: Path,
+    *,
+    needed_by: Sequence[MadeUnder] = (),
+    on_new: Callable[[str], None] | None = None,
+    replace_lost: bool = False,
+) -> Secret:
+    """The client's secret, made on first use and readable by its owner only; `on_new` gets the sentence that says so.
 
-    Raises FileFormatError if it is damaged or cannot be read, ReleaseRefused if there is no randomness to make one, and
-    InputError if `folder` cannot hold one.
+    None is made where the ledger in `folder` holds releases, or where one is `needed_by` what was made under it: under a new
+    one the same photographs would be released a second time, and no template would be recognized. `replace_lost` makes one
+    all the same, and takes one that does not fit.
+    Raises ReleaseRefused in these cases, and if there is no randomness to make one; FileFormatError if the secret is damaged,
+    or if others own it or could have read or replaced it; InputError if `folder` cannot hold one.
     """
-    path = folder / "secret"
-    with writing(path):
-        if path.exists():
-            return _read_secret(path)
-        secret = Secret.generate()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            _create(path, secret.key)
-        except FileExistsError:
-            return _read_secret(path)
-    return secret
-
-
-def _create(path: Path, key: bytes) -> None:
-    """Write a file that was not there, whole or not at all: a kill must not leave half a secret. FileExistsError if it is."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".secret.")  # readable by the owner only
-    try:
-        _write(handle, key)
-        try:
-            os.link(name, path)
-        except FileExistsError:
-            raise
-        except OSError:  # no hard links here; then a kill may leave an empty file, which is refused
-            _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), key)
-    finally:
-        os.unlink(name)
-
-
-def _write(handle: int, key: bytes) -> None:
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(key)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _read_secret(path: Path) -> Secret:
-    for _ in range(50):  # without hard links another process may be between creating and writing the file
-        key = read_bytes(path)
-        if key:
-            break
-        time.sleep(0.02)
-    try:
-        return Secret(key)
-    except InputError as error:
-        raise FileFormatError(f"{path}: {error}; restore it from a backup, or start over with a new VEIL_HOME") from None
+    path, ledger = folder / SECRET, folder / LEDGER
+    lost = not os.path.lexists(path) and ledger.exists()
+    known = [MadeUnder(what=f"what {ledger} lists", fingerprint=found) for found in released_under(ledger)] if lost else []
+    return read_or_make(path, needed_by=[*known, *needed_by], on_new=on_new, replace_lost=replace_lost)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +74,10 @@ class Entry:
     fresh: bool
     released_at: float = 0.0
     mechanism: SubsetMechanism | None = None
+
+    def __post_init__(self) -> None:
+        if not _ALIAS.fullmatch(self.released_as):
+            raise InputError(f"a release is called by digits 0-9, a-f and dashes, got {self.released_as!r}")
 
     @property
     def charge(self) -> Charge | None:
@@ -136,11 +98,28 @@ class Ledger:
     """What was released of what, and what that cost; SQLite, so it survives crashes and serves several processes at once."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "ledger.sqlite"
-        with writing(self.path):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _connected(self.path) as connection:
-            connection.executescript(_SCHEMA)
+        self.path = folder / LEDGER
+        self.is_new = open_or_make(self.path)
+
+    def require_secret(self, secret: Secret, *, replace_lost: bool = False) -> None:
+        """Note that releases are made under `secret` from here on.
+
+        Raises ReleaseRefused if the ledger holds releases and none was made under it, unless `replace_lost` accepts that they
+        cannot be repeated. Releases of earlier versions that do not name their secret are taken for those of the present one.
+        """
+        with connected(self.path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            known = _fingerprints(connection)
+            if secret.fingerprint in known:
+                return
+            if any(known) and not replace_lost:
+                raise ReleaseRefused(
+                    f"what {self.path} lists was released under the client secret {known[-1]}, but the one beside it is "
+                    f"{secret.fingerprint}; restore the right one, or pass --new-secret if it is lost: what the ledger lists "
+                    "can then not be released again"
+                )
+            row = (secret.fingerprint, time.time())
+            connection.execute("INSERT INTO secrets (fingerprint, since) VALUES (?, ?)", row)
 
     def record(self, entry: Entry, *, allow_second: bool = False) -> bool:
         """Enter a release before its message is written; returns False if this very message is entered already, which then
@@ -151,7 +130,7 @@ class Ledger:
         every draw. Memoized releases under equal parameters repeat the same draws, so they are no second one. Raises
         ReleaseRefused too if words would exceed a budget. Checks and entry are one transaction.
         """
-        with _connected(self.path) as connection:
+        with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
             known = _entries(connection)
             same = [other for other in known if other.image_digest == entry.image_digest]
@@ -169,11 +148,12 @@ class Ledger:
 
     def set_budget(self, unit: Unit, budget: Budget | None) -> Budget | None:
         """Put `budget` in force, or none; returns the one before."""
-        with _connected(self.path) as connection:
+        with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
             before = _in_force(_changes(connection)).get(unit)
             epsilon, delta = (None, None) if budget is None else (budget.epsilon, budget.delta)
-            connection.execute("INSERT INTO budgets VALUES (?, ?, ?, ?)", (unit, epsilon, delta, time.time()))
+            row = (unit, epsilon, delta, time.time())
+            connection.execute("INSERT INTO budgets (unit, epsilon, delta, set_at) VALUES (?, ?, ?, ?)", row)
         return before
 
     def entries(self) -> list[Entry]:
@@ -187,18 +167,27 @@ class Ledger:
 
 def read_ledger(path: Path) -> list[Entry]:
     """The lines of a ledger, oldest first, without touching it. Raises FileFormatError if it is none."""
-    with _connected(path, mode="ro") as connection:
+    with connected(path, mode="ro") as connection:
         return _entries(connection)
+
+
+def released_under(path: Path) -> list[str | None]:
+    """Fingerprints of the secrets under which the ledger's releases were made, the last one last; empty if it holds none.
+
+    None stands for releases that do not say. Raises FileFormatError if it is no ledger.
+    """
+    with connected(path, mode="ro") as connection:
+        return _fingerprints(connection)
 
 
 def read_budgets(path: Path) -> list[BudgetChange]:
     """Every change of a budget, oldest first, without touching the ledger. Raises FileFormatError if it is none."""
-    with _connected(path, mode="ro") as connection:
+    with connected(path, mode="ro") as connection:
         return _changes(connection)
 
 
 def _entries(connection: sqlite3.Connection) -> list[Entry]:
-    rows = connection.execute(_WITH_SPENDING if _has(connection, "spending") else _ALONE).fetchall()
+    rows = connection.execute(_WITH_SPENDING if has_table(connection, "spending") else _ALONE).fetchall()
     return [_entry(row) for row in rows]
 
 
@@ -221,6 +210,17 @@ def _entry(row: Sequence) -> Entry:
     )
 
 
+def _fingerprints(connection: sqlite3.Connection) -> list[str | None]:
+    """Those noted, and those that releases of earlier versions name; [None] if none does, nothing if nothing was released."""
+    entries = _entries(connection)
+    if not entries:
+        return []
+    named = [found.group(1) for entry in entries if (found := _NOTED_SECRET.search(entry.parameters))]
+    if has_table(connection, "secrets"):
+        named += [str(row[0]) for row in connection.execute("SELECT fingerprint FROM secrets ORDER BY since, rowid")]
+    return [*dict.fromkeys(named)] or [None]
+
+
 @cache
 def _mechanism(words: int, epsilon: float, m: int) -> SubsetMechanism:
     """One object for all lines with one law: it computes with fractions when it is made."""
@@ -230,27 +230,48 @@ def _mechanism(words: int, epsilon: float, m: int) -> SubsetMechanism:
 def _insert(connection: sqlite3.Connection, entry: Entry) -> None:
     now = time.time()
     release = (entry.image_digest, entry.released_as, entry.name, entry.parameters, entry.features, entry.message_digest)
-    connection.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*release, entry.fresh, now))
+    connection.execute(f"INSERT INTO releases ({_RELEASES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*release, entry.fresh, now))
     if entry.mechanism is not None:
         law = (entry.mechanism.words, float(entry.mechanism.epsilon), entry.mechanism.m)
         row = (entry.image_digest, entry.message_digest, *law, entry.features, now)
-        connection.execute("INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        columns = "image_digest, message_digest, words, epsilon, m, features, spent_at"
+        connection.execute(f"INSERT INTO spending ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def _second_release(entry: Entry, others: Sequence[Entry]) -> str:
     consequence = "two different releases of one image give its descriptors away where they intersect"
+    if any(" lines " in f" {one.parameters} " for one in (entry, *others)):
+        consequence = "two different releases of one image give its keypoints and descriptors away where they intersect"
     if entry.mechanism is not None:
         consequence = "each release of one image tells more about its descriptors, and their epsilons add up"
         if any(other.mechanism is None for other in others):
             consequence = "the earlier release has no epsilon, and what it gives away no epsilon of this one covers"
     return (
-        f"{entry.name} was already released with other choices ({others[0].parameters}); {consequence}. Release it with "
-        "the same choices, or pass --allow-second-release if you accept that"
+        f"{entry.name} was already released with other choices ({others[0].parameters}){_difference(entry, others[0])}; "
+        f"{consequence}. Release it with the same choices, or pass --allow-second-release if you accept that"
     )
 
 
+def _difference(entry: Entry, other: Entry) -> str:
+    """Which of two releases' choices differ, where both name them, as `name=value`."""
+    if entry.fresh or other.fresh:
+        return ", drawn afresh"
+    now, then = (
+        {name: value for name, _, value in (part.partition("=") for part in one.parameters.split())} for one in (entry, other)
+    )
+    if "camera" in now and "aligned" in then and "camera" not in then:
+        return ", by a veil that did not note the camera, so that nothing tells whether the lines are the same"
+    changed = [name for name in now if name in then and now[name] != then[name] and name != "draws"]
+    told = [f"{name} {now[name]} and not {then[name]}" for name in changed if name not in ("keypoints", "secret")]
+    if "keypoints" in changed:
+        told.append("keypoints of another extraction")
+    if "secret" in changed:
+        told.append("another client secret")
+    return f": now {', '.join(told)}" if told else ""
+
+
 def _changes(connection: sqlite3.Connection) -> list[BudgetChange]:
-    if not _has(connection, "budgets"):
+    if not has_table(connection, "budgets"):
         return []
     rows = connection.execute("SELECT unit, epsilon, delta, set_at FROM budgets ORDER BY rowid").fetchall()
     changes = []
@@ -265,29 +286,3 @@ def _changes(connection: sqlite3.Connection) -> list[BudgetChange]:
 def _in_force(changes: Sequence[BudgetChange]) -> dict[Unit, Budget]:
     last = {change.unit: change.budget for change in changes}
     return {unit: budget for unit, budget in last.items() if budget is not None}
-
-
-def _has(connection: sqlite3.Connection, table: str) -> bool:
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
-    return found.fetchone() is not None
-
-
-@contextmanager
-def _connected(path: Path, *, mode: Literal["rwc", "ro"] = "rwc") -> Iterator[sqlite3.Connection]:
-    try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", timeout=PATIENCE_S, uri=True)
-        try:
-            with connection:
-                yield connection
-        finally:
-            connection.close()
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            raise ReleaseRefused(f"another process holds the ledger {path}; nothing was released, try again") from None
-        raise FileFormatError(_unusable(path, error)) from None
-    except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError) as error:  # the last three for values of a wrong type
-        raise FileFormatError(_unusable(path, error)) from None
-
-
-def _unusable(path: Path, error: Exception) -> str:
-    return f"the ledger {path} cannot be used ({error}); restore it from a backup"

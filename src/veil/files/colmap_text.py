@@ -10,6 +10,7 @@ import numpy as np
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import read_bytes
 from veil.geometry.camera import Camera
+from veil.geometry.intrinsics import checked_camera
 from veil.geometry.rigid import Rigid
 
 
@@ -21,9 +22,10 @@ def read_cameras(path: Path) -> dict[int, Camera]:
             continue
         try:
             camera_id, model, width, height, *params = line.split()
-            found[int(camera_id)] = Camera(
+            camera = Camera(
                 model=model, width_px=int(width), height_px=int(height), params=tuple(float(value) for value in params)
             )
+            found[int(camera_id)] = checked_camera(camera)
         except (ValueError, InputError) as error:
             raise FileFormatError(f"{path}, line {number}: not a camera of COLMAP's text format ({error})") from None
     if not found:

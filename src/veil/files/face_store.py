@@ -1,173 +1,163 @@
-"""The store of face templates: one SQLite file, whole after any crash, shared by several processes.
+"""The store of face templates: one SQLite file, whole after any crash, shared by several processes, sealed by its client.
 
-It holds templates and a threshold, no descriptor and no secret. One template of a person and purpose is valid at a time.
+It holds templates and thresholds, no descriptor and no secret. One template of a person and purpose is valid at a time. Nothing
+in it is used before its seal is checked (`veil.faces.seal`), and none that is older than what the client saw last (`FaceHome`).
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, VeilError
+from veil.faces.identification import OpenSet
+from veil.faces.naming import checked_name
+from veil.faces.seal import Line, Sealer, require_equal
 from veil.faces.template import Setup
-from veil.files.atomic import replacing, writing
+from veil.files.atomic import replacing
+from veil.files.face_facts import SCHEMA, Contents, Threshold, opened, read_contents, setup_text, write_facts, write_line
+from veil.files.face_home import FaceHome
 from veil.forms import Subspaces, lifted_guarantee
-from veil.space import Space
 
-FORMAT = 1
-# How long one process waits for another that is writing.
-PATIENCE_S = 30.0
 # Templates that are read at a time.
 ROWS = 256
-_SCHEMA = """
-CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE templates (
-    person TEXT NOT NULL, purpose TEXT NOT NULL, version INTEGER NOT NULL, origin BLOB, basis BLOB,
-    enrolled_at REAL NOT NULL, revoked_at REAL, PRIMARY KEY (person, purpose, version)
-);
-CREATE UNIQUE INDEX one_valid ON templates (person, purpose) WHERE revoked_at IS NULL;
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Threshold:
-    """The largest distance that is accepted, and what it did on the pairs that it was fitted to."""
-
-    distance: float
-    false_accepts: float
-    false_rejects: float
-    pairs: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Enrolled:
-    """A line of the store; a revoked template's numbers are gone."""
-
-    person: str
-    purpose: str
-    version: int
-    valid: bool
+_NUMBERS = "SELECT person, version, origin, basis FROM numbers WHERE purpose = ?"
 
 
 class FaceStore:
-    """A store on disk. Raises FileFormatError where the file is none or is damaged."""
+    """A store on disk as its client sees it.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Raises InputError where there is none, or it was made with another secret; FileFormatError where the file is no store, is of
+    a format without seals, was changed by somebody else, or is older than what `home` saw last.
+    """
+
+    def __init__(self, path: Path, home: FaceHome) -> None:
         if not path.is_file():
             raise InputError(f"there is no store {path}; make one with: veil faces create")
-        with self._opened() as connection:
-            facts = dict(connection.execute("SELECT key, value FROM facts"))
-        try:
-            if json.loads(facts["format"]) != FORMAT:
-                raise FileFormatError(f"{path} has format {facts['format']}; this veil reads {FORMAT}")
-            record = json.loads(facts["setup"])
-            quota = tuple((str(name), int(count)) for name, count in record.get("quota", ()))
-            self.setup = Setup(**{**record, "space": Space(**record["space"]), "quota": quota})
-            found = json.loads(facts.get("threshold", "null"))
-            self.threshold = Threshold(**found) if found else None
-        except (KeyError, TypeError, ValueError, InputError) as error:
-            raise FileFormatError(f"{path} is no store of face templates, or is damaged ({error})") from None
+        self.path, self._home, self._sealer = path, home, Sealer.of(home.secret)
+        self.setup: Setup
+        self.threshold: Threshold | None = None
+        self.open_set: OpenSet | None = None
+        with self._reading():
+            pass  # sets these
 
     @staticmethod
-    def create(path: Path, setup: Setup) -> FaceStore:
-        """A new, empty store. Raises InputError if something is there already."""
+    def create(path: Path, setup: Setup, home: FaceHome) -> FaceStore:
+        """A new, empty store, readable by its owner only. Raises InputError if something is there already."""
         if path.exists():
             raise InputError(f"{path} exists; enroll into it, or choose another name")
-        record = {**setup.__dict__, "space": setup.space.__dict__}
-        with replacing(path) as temporary:
-            temporary.unlink()
+        contents = Contents.new(setup_text(setup), home.secret)
+        with replacing(path, private=True) as temporary:
             connection = sqlite3.connect(temporary)
-            connection.executescript(_SCHEMA)
-            facts = [("format", json.dumps(FORMAT)), ("setup", json.dumps(record))]
-            connection.executemany("INSERT INTO facts VALUES (?, ?)", facts)
+            connection.executescript(SCHEMA)
+            write_facts(connection, contents, Sealer.of(home.secret))
             connection.commit()
             connection.close()
-        return FaceStore(path)
+        home.saw(path, contents)
+        return FaceStore(path, home)
 
-    def calibrate(self, threshold: Threshold) -> None:
-        """Keep a threshold in place of the one before."""
-        with self._opened() as connection:
-            connection.execute("INSERT OR REPLACE INTO facts VALUES ('threshold', ?)", (json.dumps(threshold.__dict__),))
-        self.threshold = threshold
+    def calibrate(self, threshold: Threshold, open_set: OpenSet | None = None) -> None:
+        """Keep thresholds, of single comparisons and of identification, in place of those before."""
+        with self._writing() as (_, contents):
+            contents.set_thresholds(threshold, open_set)
+        self.threshold, self.open_set = threshold, open_set
 
     def next_version(self, person: str, purpose: str) -> int:
         """The version that the next template of this person and purpose gets: 1, and one more after each."""
-        query = "SELECT max(version) FROM templates WHERE person = ? AND purpose = ?"
-        with self._opened() as connection:
-            return int(connection.execute(query, (person, purpose)).fetchone()[0] or 0) + 1
+        whose = _whose(person, purpose)
+        with self._reading() as (_, contents):
+            return 1 + max((version for *who, version in contents.lines if tuple(who) == whose), default=0)
 
     def enroll(self, person: str, purpose: str, version: int, template: Subspaces, *, renew: bool) -> None:
         """Store a template; with `renew` it takes the place of the valid one, at once. Raises InputError where one is valid
         and is not to be renewed, where none is and one is to be, or where another process was first."""
+        purpose, person = _whose(person, purpose)
         self._require_fitting(template)
-        origin, basis = (np.ascontiguousarray(part[0], dtype="<f4").tobytes() for part in (template.origin, template.basis))
-        with self._opened() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            now = time.time()
-            valid = self._valid(connection, person, purpose)
+        numbers = [np.ascontiguousarray(part[0], dtype="<f4").tobytes() for part in (template.origin, template.basis)]
+        with self._writing() as (connection, contents):
+            valid = contents.of(purpose, person)
             if valid and not renew:
                 raise InputError(f"{person!r} is enrolled for {purpose!r}; renew the template, or revoke it first")
             if renew and not valid:
                 raise InputError(f"{person!r} has no valid template for {purpose!r} that could be renewed; enroll first")
-            self._revoke(connection, person, purpose, now)
-            row = (person, purpose, version, origin, basis, now)
-            try:
-                connection.execute("INSERT INTO templates VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
-            except sqlite3.IntegrityError:
-                raise InputError(f"another process enrolled {person!r} for {purpose!r} just now; look, and try again") from None
+            if (purpose, person, version) in contents.lines:
+                raise InputError(f"another process enrolled {person!r} for {purpose!r} just now; look, and try again")
+            now = time.time()
+            self._erase(connection, contents, valid, now)
+            line = Line(
+                person=person,
+                purpose=purpose,
+                version=version,
+                generation=contents.generation + 1,
+                enrolled_at=now,
+                revoked_at=None,
+            )
+            write_line(connection, contents, line, self._sealer, *numbers)
 
     def revoke(self, person: str, purpose: str) -> None:
         """Erase the valid template. Raises InputError if there is none."""
-        with self._opened() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            if not self._valid(connection, person, purpose):
+        purpose, person = _whose(person, purpose)
+        with self._writing() as (connection, contents):
+            valid = contents.of(purpose, person)
+            if not valid:
                 raise InputError(f"{person!r} has no valid template for {purpose!r}")
-            self._revoke(connection, person, purpose, time.time())
+            self._erase(connection, contents, valid, time.time())
 
     def templates(self, purpose: str, person: str | None = None) -> tuple[list[str], Subspaces | None]:
-        """People and their valid templates for a purpose, of one person if named; None where there are none."""
-        which = "FROM templates WHERE purpose = ? AND revoked_at IS NULL"
-        values: tuple[str, ...] = (purpose,)
-        if person is not None:
-            which, values = which + " AND person = ?", (purpose, person)
-        with self._opened() as connection:
-            connection.execute("BEGIN")  # what is counted is what is read
-            count = connection.execute(f"SELECT count(*) {which}", values).fetchone()[0]
-            rows = connection.execute(f"SELECT person, origin, basis {which} ORDER BY person", values)
-            people, origin, basis = self._read(rows, count)
-        return (people, self._form(origin, basis)) if people else ([], None)
+        """People and their valid templates for a purpose, of one person if named; None where there are none.
 
-    def _read(self, rows: sqlite3.Cursor, count: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-        """People, origins (count, dim) and bases (count, m, dim); a few at a time, so that none is held twice."""
-        dim, m = self.setup.space.dim, self.setup.m
-        origin, basis = np.empty((count, dim), dtype=np.float32), np.empty((count, m, dim), dtype=np.float32)
-        people: list[str] = []
+        Raises FileFormatError where a template is not the one that the client stored for this person and purpose.
+        """
+        query, values = _NUMBERS, [checked_name(purpose, "purpose")]
+        if person is not None:
+            query, values = f"{query} AND person = ?", [*values, checked_name(person, "person")]
+        with self._reading() as (connection, contents):
+            lines = contents.of(*values)
+            rows = connection.execute(f"{query} ORDER BY person, version", values)
+            origin, basis = self._read(rows, contents, lines)
+        return ([line.person for line in lines], self._form(origin, basis)) if lines else ([], None)
+
+    def _read(self, rows: sqlite3.Cursor, contents: Contents, lines: list[Line]) -> tuple[np.ndarray, np.ndarray]:
+        """Origins (lines, dim) and bases (lines, m, dim); a few at a time, so that none is held twice."""
+        dim, m, done = self.setup.space.dim, self.setup.m, 0
+        origin, basis = np.empty((len(lines), dim), dtype=np.float32), np.empty((len(lines), m, dim), dtype=np.float32)
         while some := rows.fetchmany(ROWS):
-            names, *parts = zip(*some, strict=True)
-            for part, whole in zip(parts, (origin, basis), strict=True):
-                if not all(isinstance(blob, bytes) and len(blob) == whole[0].nbytes for blob in part):
-                    raise FileFormatError(f"{self.path}: a template has the wrong size; restore it from a backup")
-                place = whole[len(people) : len(people) + len(some)]
-                place[:] = np.frombuffer(b"".join(part), dtype="<f4").reshape(place.shape)
+            expected = lines[done : done + len(some)]
+            if [row[:2] for row in some] != [(line.person, line.version) for line in expected]:
+                raise FileFormatError(f"{self.path}: templates are missing, or too many; restore it from a backup")
+            for line, row in zip(expected, some, strict=True):
+                self._require_own(contents, line, *row[2:])
+            for column, whole in ((2, origin), (3, basis)):
+                place = whole[done : done + len(some)]
+                place[:] = np.frombuffer(b"".join(row[column] for row in some), dtype="<f4").reshape(place.shape)
                 if not np.isfinite(place).all():
                     raise FileFormatError(f"{self.path}: a template holds NaN or infinity; restore it from a backup")
-            people += names
-        return people, origin, basis
+            done += len(some)
+        if done < len(lines):
+            raise FileFormatError(f"{self.path}: templates are missing; restore it from a backup")
+        return origin, basis
 
-    def enrolled(self) -> list[Enrolled]:
+    def _require_own(self, contents: Contents, line: Line, origin: object, basis: object) -> None:
+        """Refuse numbers of a wrong size, and those that the client did not store in this place."""
+        size = 4 * self.setup.space.dim
+        if not (isinstance(origin, bytes) and isinstance(basis, bytes)) or (len(origin), len(basis)) != (
+            size,
+            size * self.setup.m,
+        ):
+            raise FileFormatError(f"{self.path}: a template has the wrong size; restore it from a backup")
+        tag = self._sealer.tag(contents.identity, contents.facts["setup"], line, origin, basis)
+        require_equal(line.tag, tag, f"{self.path}: the template of {line.person!r} for {line.purpose!r} is not its own")
+
+    def enrolled(self) -> list[Line]:
         """All lines, revoked ones as well."""
-        query = "SELECT person, purpose, version, revoked_at IS NULL FROM templates ORDER BY purpose, person, version"
-        with self._opened() as connection:
-            rows = connection.execute(query).fetchall()
-        return [Enrolled(person=a, purpose=b, version=c, valid=bool(d)) for a, b, c, d in rows]
+        with self._reading() as (_, contents):
+            return [contents.lines[key] for key in sorted(contents.lines)]
 
     def _form(self, origin: np.ndarray, basis: np.ndarray) -> Subspaces:
         profile = self.setup.profile.name
@@ -184,31 +174,47 @@ class FaceStore:
         if (len(template), template.m, template.space) != (1, self.setup.m, self.setup.space):
             raise InputError(f"this store holds templates of m = {self.setup.m} in [{self.setup.space}], one at a time")
 
-    @staticmethod
-    def _valid(connection: sqlite3.Connection, person: str, purpose: str) -> bool:
-        query = "SELECT 1 FROM templates WHERE person = ? AND purpose = ? AND revoked_at IS NULL"
-        return connection.execute(query, (person, purpose)).fetchone() is not None
-
-    @staticmethod
-    def _revoke(connection: sqlite3.Connection, person: str, purpose: str, now: float) -> None:
-        erase = "UPDATE templates SET revoked_at = ?, origin = NULL, basis = NULL"
-        connection.execute(erase + " WHERE person = ? AND purpose = ? AND revoked_at IS NULL", (now, person, purpose))
+    def _erase(self, connection: sqlite3.Connection, contents: Contents, lines: list[Line], now: float) -> None:
+        for line in lines:
+            gone = replace(line, revoked_at=now, generation=contents.generation + 1)
+            write_line(connection, contents, gone, self._sealer)
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: all of it happens, or nothing; erased templates are overwritten on disk."""
-        with writing(self.path):
-            try:
-                connection = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=rw", timeout=PATIENCE_S, uri=True)
-                try:
-                    connection.execute("PRAGMA secure_delete = ON")
-                    with connection:
-                        yield connection
-                finally:
-                    connection.close()
-            except sqlite3.OperationalError as error:
-                if "locked" in str(error):
-                    raise InputError(f"another process holds {self.path}; nothing was changed, try again") from None
-                raise FileFormatError(f"{self.path} cannot be used ({error}); restore it from a backup") from None
-            except sqlite3.DatabaseError as error:
-                raise FileFormatError(f"{self.path} is no store of face templates, or is damaged ({error})") from None
+    def _reading(self) -> Iterator[tuple[sqlite3.Connection, Contents]]:
+        """All of one moment, checked."""
+        with opened(self.path) as connection:
+            connection.execute("BEGIN")
+            contents = self._checked(connection)
+            yield connection, contents
+        self._home.saw(self.path, contents)
+
+    @contextmanager
+    def _writing(self) -> Iterator[tuple[sqlite3.Connection, Contents]]:
+        """A transaction: all of it happens, or nothing. The client remembers what is committed: a kill in between leaves a
+        store that is newer than what was seen, which is no fault."""
+        with opened(self.path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            contents = self._checked(connection)
+            yield connection, contents
+            contents.facts["generation"] = str(contents.generation + 1)
+            write_facts(connection, contents, self._sealer)
+        self._home.saw(self.path, contents)
+
+    def _checked(self, connection: sqlite3.Connection) -> Contents:
+        """What the file holds, after its secret, its seal and its age are found right."""
+        try:
+            contents = read_contents(connection, self.path)
+            self._home.require_own_secret(self.path, contents.facts["secret"])
+            seal = self._sealer.seal(contents.facts, contents.lines.values())
+            require_equal(contents.seal, seal, f"{self.path}: its seal does not fit what it holds")
+            self.setup, self.threshold, self.open_set = contents.setup, contents.threshold, contents.open_set
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, VeilError):
+                raise
+            raise FileFormatError(f"{self.path} is no store of face templates, or is damaged ({error})") from None
+        self._home.require_not_older(self.path, contents)
+        return contents
+
+
+def _whose(person: str, purpose: str) -> tuple[str, str]:
+    return checked_name(purpose, "purpose"), checked_name(person, "person")

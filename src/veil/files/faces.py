@@ -28,9 +28,10 @@ VECTORS, NAMES, DESCRIPTOR = "vectors", "names", "descriptor"
 
 
 def write_faces(path: Path, faces: Faces) -> None:
-    """An .npz of `vectors`, `names`, `descriptor` and one array of strings for each label, at once or not at all."""
+    """An .npz of `vectors`, `names`, `descriptor` and one array of strings for each label, at once or not at all; for its
+    owner only, as raw descriptors tell who a person is."""
     arrays = {VECTORS: faces.vectors, NAMES: np.array(faces.names), DESCRIPTOR: np.array(faces.space.descriptor)}
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with replacing(path, private=True) as temporary, temporary.open("wb") as file:
         np.savez(file, **arrays, **{name: np.array(values) for name, values in faces.labels.items()})  # type: ignore[arg-type]
 
 

@@ -17,6 +17,7 @@ from veil.errors import FileFormatError, InputError, VeilError
 from veil.features import U8_STEP, Features
 from veil.files.atomic import replacing
 from veil.geometry.camera import Camera, from_colmap, guessed
+from veil.geometry.intrinsics import checked_camera, require_inside
 from veil.space import NORMALIZATIONS, Space
 
 # hloc puts pixel centers at integers, COLMAP and veil at halves.
@@ -29,9 +30,10 @@ _ATTRIBUTES = ("veil_descriptor", "veil_normalization", "veil_camera_model")
 def write_features(path: Path, features: Sequence[tuple[str, Features]]) -> None:
     """One group an image: keypoints (N, 2), descriptors (dim, N), image_size, as hloc writes; veil's facts beside.
 
-    Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`.
+    Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`. Nobody but
+    the owner can read the file: raw features show what was in the picture.
     """
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(path, private=True) as temporary, h5py.File(temporary, "w") as file:
         for name, item in features:
             group = file.create_group(name)
             group["keypoints"] = item.keypoints - _HLOC_ORIGIN
@@ -110,16 +112,23 @@ def _read_group(name: str, group: h5py.Group, space: Space | None, cameras: dict
     if stored.shape != (len(keypoints), space.dim):
         raise InputError(f"expected descriptors ({space.dim}, {len(keypoints)}), got {stored.T.shape}")
     descriptors = stored if stored.dtype == np.uint8 else _as_stored(stored.astype(np.float32), space)
-    camera = _camera_from_attributes(group) if own else cameras.get(name) or _camera_from_size(group)
-    return Features(
-        keypoints=keypoints,
-        descriptors=descriptors,
-        space=space,
-        camera=camera,
-        image_digest=_stored_digest(group) or features_digest(keypoints, descriptors),
-        scales=np.asarray(group["scales"], dtype=np.float32) if "scales" in group else None,
-        orientations=np.asarray(group["orientations"], dtype=np.float32) if "orientations" in group else None,
+    camera = checked_camera(_camera_from_attributes(group) if own else cameras.get(name) or _camera_from_size(group))
+    return _inside(
+        Features(
+            keypoints=keypoints,
+            descriptors=descriptors,
+            space=space,
+            camera=camera,
+            image_digest=_stored_digest(group) or features_digest(keypoints, descriptors),
+            scales=np.asarray(group["scales"], dtype=np.float32) if "scales" in group else None,
+            orientations=np.asarray(group["orientations"], dtype=np.float32) if "orientations" in group else None,
+        )
     )
+
+
+def _inside(features: Features) -> Features:
+    require_inside(features.camera, features.keypoints)
+    return features
 
 
 def _as_stored(descriptors: np.ndarray, space: Space) -> np.ndarray:
@@ -239,12 +248,14 @@ def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Cam
         scales = 0.5 * (np.hypot(table[:, 2], table[:, 4]) + np.hypot(table[:, 3], table[:, 5]))
         orientations = np.arctan2(table[:, 4], table[:, 2])
     keypoints = np.ascontiguousarray(table[:, :2])
-    return Features(
-        keypoints=keypoints,
-        descriptors=stored,
-        space=space,
-        camera=camera,
-        image_digest=features_digest(keypoints, stored),
-        scales=scales,
-        orientations=orientations,
+    return _inside(
+        Features(
+            keypoints=keypoints,
+            descriptors=stored,
+            space=space,
+            camera=checked_camera(camera),
+            image_digest=features_digest(keypoints, stored),
+            scales=scales,
+            orientations=orientations,
+        )
     )

@@ -21,6 +21,7 @@ from veil.files.gravity import read_gravity
 from veil.files.pictures import find_pictures
 from veil.files.transforms import read_transforms
 from veil.geometry.camera import Camera
+from veil.geometry.intrinsics import checked_camera
 from veil.geometry.rigid import Rigid
 
 
@@ -85,12 +86,13 @@ def _strecha(folder: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Came
             raise FileFormatError(f"{path}: the matrix of its lines 5 to 7 is not a rotation")
         poses[name] = Rigid(rotation=rotation, translation=-rotation @ center)
         try:
-            cameras[name] = Camera(
+            camera = Camera(
                 model="PINHOLE",
                 width_px=int(values[24]),
                 height_px=int(values[25]),
                 params=(intrinsics[0, 0], intrinsics[1, 1], intrinsics[0, 2], intrinsics[1, 2]),
             )
+            cameras[name] = checked_camera(camera)
         except InputError as error:
             raise FileFormatError(f"{folder / 'K.txt'} and {path} give no camera: {error}") from None
     if not poses:

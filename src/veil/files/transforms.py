@@ -15,6 +15,7 @@ import numpy as np
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import read_bytes
 from veil.geometry.camera import Camera
+from veil.geometry.intrinsics import checked_camera
 from veil.geometry.rigid import Rigid
 
 _FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # x right, y up, z backward -> x right, y down, z forward
@@ -44,7 +45,7 @@ def _name(file_path: str) -> str:
 def _camera(of: Mapping[str, Any]) -> Camera:
     values = [of["fl_x"], of.get("fl_y", of["fl_x"]), of["cx"], of["cy"], *(of.get(key, 0) for key in ("k1", "k2", "p1", "p2"))]
     params = tuple(float(value) for value in values)
-    return Camera(model="OPENCV", width_px=int(of["w"]), height_px=int(of["h"]), params=params)
+    return checked_camera(Camera(model="OPENCV", width_px=int(of["w"]), height_px=int(of["h"]), params=params))
 
 
 def _pose(matrix: Any) -> Rigid:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from veil.errors import InputError, RangeError
+from veil.errors import RangeError
 
 # COLMAP's model name -> number of parameters, in COLMAP's order. Models whose focal length veil cannot read are absent.
 MODELS = {
@@ -68,16 +68,6 @@ def guessed(width_px: int, height_px: int, *, focal_px: float | None = None) -> 
         params=(focal, width_px / 2, height_px / 2, 0.0),
         focal_is_known=focal_px is not None,
     )
-
-
-def parse(text: str, width_px: int, height_px: int) -> Camera:
-    """Read `MODEL,p1,p2,...` as the command line writes a camera. Raises InputError with the expected form."""
-    model, *numbers = text.split(",")
-    try:
-        params = tuple(float(number) for number in numbers)
-    except ValueError:
-        raise InputError(f"camera {text!r} is not of the form MODEL,p1,p2,... with COLMAP's model names") from None
-    return Camera(model=model.strip().upper(), width_px=width_px, height_px=height_px, params=params)
 
 
 def as_colmap(camera: Camera) -> Any:

@@ -7,25 +7,29 @@ as `veil.forms.Subspaces` are; the numpy backend does not check what would cost 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from veil.errors import InputError, RangeError, VeilError
+from veil.errors import InputError, RangeError, VeilError, VeilWarning
 from veil.kernels import chunked, few, plain, reference
 from veil.kernels.jit import compile as compiler
-from veil.kernels.jit import serve, stream
+from veil.kernels.jit import ranked, serve, stream
 from veil.kernels.jit.outputs import SQUARE_TRUSTED
-from veil.kernels.pairs import exact, two_best
+from veil.kernels.pairs import exact
 
 Backend = Literal["auto", "reference", "numpy", "cpu", "gpu"]
 # What "auto" takes where it serves.
 PREFERRED = "VEIL_BACKEND"
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "numpy", "cpu", "gpu")
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
+Result = TypeVar("Result")
+# Reasons for which NumPy serves unasked that were told: each is told once.
+_told: set[str] = set()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,6 +59,7 @@ def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> 
     "cpu" is the kernel compiled for this processor, "gpu" sweeps on a graphics processor and decides on this one, "numpy"
     needs nothing but NumPy, "reference" is float64 and slow. "auto" is what the environment variable VEIL_BACKEND names, else
     "cpu", where that serves these dimensions, and "numpy" elsewhere; it never takes a graphics processor unasked.
+    Where the compiler then fails on a kernel, "auto" computes with "numpy" after all and warns once (`VeilWarning`).
     Raises VeilError if the named one cannot serve.
     """
     name, source = (os.environ.get(PREFERRED, "auto"), PREFERRED) if backend == "auto" else (backend, "backend")
@@ -96,13 +101,16 @@ def distances(left: Set, right: Set, *, backend: Backend = "auto", threads: int 
     """All distances. What single precision does not know to about 1e-6 is re-evaluated in float64 (traps D4): pairs nearer
     than 0.1, and pairs that nearly share a direction. `threads` serve "cpu"."""
     _check(left, right)
-    backend = _resolved(backend, left, right)
+    return _served(backend, (left, right), lambda chosen: _distances(left, right, chosen, threads))
+
+
+def _distances(left: Set, right: Set, backend: Backend, threads: int) -> Float64[np.ndarray, "_ _"]:
     if 0 in (len(left[0]), len(right[0])):
         return np.empty((len(left[0]), len(right[0])))
     if backend == "reference":
         return _reference(left, right)
     if backend in ("cpu", "gpu"):
-        both = serve.compared(left, right, plain.center(left, right))
+        both = serve.compared(left, right, plain.center(left, right), threads=threads)
         return serve.matrix(both, threads, _engine(backend, both))
     squared = _squares(left, right, backend, serve.DENSE_REACH).astype(np.float64)
     result = np.sqrt(squared)
@@ -117,19 +125,23 @@ def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: in
     With "cpu" and "gpu" the choice is that of float64 as well, whatever single precision swaps.
     """
     _check(left, right)
-    backend = _resolved(backend, left, right)
+    return _served(backend, (left, right), lambda chosen: _nearest_two(left, right, chosen, threads))
+
+
+def _nearest_two(left: Set, right: Set, backend: Backend, threads: int) -> NearestTwo:
     if 0 in (len(left[0]), len(right[0])):
-        rows, columns = (plain.Best.empty(len(side[0])) for side in (left, right))
-        return _nearest(rows.index, rows.value, columns.index, columns.value)
+        none = [plain.Best.empty(len(side[0])) for side in (left, right)]
+        return _nearest(none[0].index, none[0].value, none[1].index, none[1].value)
     if backend == "reference":
         matrix = _reference(left, right)
         return _nearest(*plain.two_smallest(matrix), *plain.two_smallest(matrix.T))
     if backend in ("cpu", "gpu"):
-        both = serve.compared(left, right, plain.center(left, right))
+        both = serve.compared(left, right, plain.center(left, right), threads=threads)
         pairs = serve.candidates(both, threads, _engine(backend, both))
         if pairs is not None:
             value = serve.distances(both, pairs, threads)
-            return _nearest(*two_best(*pairs, value, len(left[0])), *two_best(*pairs[::-1], value, len(right[0])))
+            rows, columns = ranked.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape)
+            return _nearest(*rows, *columns)
     row_best, column_best = plain.sweep(left, right, threads, by_pairs=backend in ("cpu", "gpu"))
     return _nearest(
         *plain.refined(left, right, row_best, transpose=False), *plain.refined(left, right, column_best, transpose=True)
@@ -155,7 +167,13 @@ def nearest(
     _check_shapes(queries, database)
     if not 1 <= count <= max(1, len(database[0])):
         raise RangeError(f"count must be between 1 and the {len(database[0])} features of the database, got {count!r}")
-    backend = _resolved(backend, queries, database)
+    both = queries, database
+    return _served(backend, both, lambda chosen: _nearest_of(*both, count, chosen, threads, progress))
+
+
+def _nearest_of(
+    queries: Set, database: Set, count: int, backend: Backend, threads: int, progress: Callable[[int, int], None] | None
+) -> Nearest:
     if 0 in (len(queries[0]), len(database[0])):
         _check_finite(queries, database)
         shape = len(queries[0]), count
@@ -200,9 +218,22 @@ def _nearest(rows: np.ndarray, row_values: np.ndarray, columns: np.ndarray, colu
     return NearestTwo(right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values)
 
 
-def _resolved(backend: Backend, left: Set, right: Set) -> Backend:
-    m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
-    return resolve(backend, m, n, left[0].shape[1])
+def _served(backend: Backend, sets: tuple[Set, Set], work: Callable[[Backend], Result]) -> Result:
+    """What the backend returns that serves these sets; with "auto" NumPy's where the compiler fails, which is told once."""
+    m, n = (0 if basis is None else basis.shape[1] for _, basis in sets)
+    chosen = resolve(backend, m, n, sets[0][0].shape[1])
+    free = backend == "auto" and os.environ.get(PREFERRED, "auto") == "auto"
+    if free and chosen == "cpu":
+        try:
+            return work(chosen)
+        except compiler.CompileError:
+            chosen = resolve(backend, m, n, sets[0][0].shape[1])
+    reason = compiler.obstacle() if free else None
+    if reason and reason not in _told:
+        _told.add(reason)
+        text = f"distances are computed by NumPy, several times slower: {reason} (VEIL_BACKEND=numpy: that is meant)"
+        warnings.warn(text, VeilWarning, stacklevel=3)
+    return work(chosen)
 
 
 def _check(left: Set, right: Set) -> None:

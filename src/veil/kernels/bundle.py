@@ -8,12 +8,8 @@ feature is two orthogonal lines through it, so the same code adjusts points. For
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +17,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError, RangeError
 from veil.kernels import reduced, schur
+from veil.threads import cores, shared, single_blas
 
 FIRST_DAMPING = 1e-4
 # Below this damping saves no step, while it still keeps an open gauge (the scale) solvable in double precision.
@@ -149,7 +146,8 @@ def adjust(
     held = np.full(len(problem.points), not options.adjust_points)
     if constant_points is not None:
         held |= constant_points
-    with _threads(len(problem.lines), options.threads) as threads:
+    threads = min(_chunks(len(problem.lines)), options.threads or cores())
+    with single_blas():
         work = _Work(problem, constant=constant, held=held, loss=options.loss_px, threads=threads, upright=upright)
         return _descend(problem, work, options, progress)
 
@@ -161,9 +159,9 @@ def camera_information(problem: LineProblem, *, loss_px: float) -> Float64[np.nd
     of unit variance. Dense: for some hundreds of cameras.
     """
     count = len(problem.rotations)
-    with _threads(len(problem.lines), None) as threads:
+    with single_blas():
         free, held = np.zeros(count, dtype=bool), np.zeros(len(problem.points), dtype=bool)
-        work = _Work(problem, constant=free, held=held, loss=loss_px, threads=threads)
+        work = _Work(problem, constant=free, held=held, loss=loss_px, threads=min(_chunks(len(problem.lines)), cores()))
         state = _State(
             rotations=_plain(problem.rotations), translations=_plain(problem.translations), points=_plain(problem.points)
         )
@@ -241,7 +239,7 @@ class _Work:
         constant: np.ndarray,
         held: np.ndarray,
         loss: float,
-        threads: Callable[..., Any],
+        threads: int,
         upright: Upright | None = None,
     ) -> None:
         self.lines, self.camera_of = _plain(problem.lines), _plain(problem.camera_of, np.int64)
@@ -260,7 +258,7 @@ class _Work:
 
     def spread(self, loop: Callable[..., Any], *arguments: Any) -> list[Any]:
         """The loop's result for each chunk, in order."""
-        return list(self.threads(partial(loop, *arguments), self.begins, self.ends))
+        return list(shared(lambda part: loop(*arguments, *part), zip(self.begins, self.ends, strict=True), self.threads))
 
     def cost(self, state: _State, *, fallback: _State) -> float:
         """Eq. 13; points of `state` behind a camera are moved back toward where they are in `fallback`."""
@@ -311,14 +309,3 @@ def _plain(values: np.ndarray, dtype: type = np.float64) -> np.ndarray:
 
 def _chunks(observations: int) -> int:
     return min(MAX_CHUNKS, 1 + observations // CHUNK_OBSERVATIONS)
-
-
-@contextmanager
-def _threads(observations: int, limit: int | None) -> Iterator[Callable[..., Any]]:
-    """A `map` over as many threads as there are chunks and cores for; the compiled loops release Python's lock."""
-    count = min(_chunks(observations), limit or os.cpu_count() or 1)
-    if count == 1:
-        yield map
-        return
-    with ThreadPoolExecutor(count) as pool:
-        yield pool.map

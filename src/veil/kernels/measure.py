@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from veil import kernels
 from veil.kernels import Backend
 from veil.kernels.gpu import device
-from veil.kernels.jit.compile import adds_pairs, host_lanes, obstacle
+from veil.kernels.jit.compile import adds_pairs, host_lanes, trial
 
 # Descriptors of what is measured: all directions alike, so that nothing is pruned.
 FEATURES, DIM = 600, 128
@@ -44,8 +44,8 @@ class Rate:
 
 
 def offers() -> list[Offer]:
-    """Every backend, the slowest first."""
-    refusal = obstacle() or ""
+    """Every backend, the slowest first; a few kernels are compiled to see whether that works."""
+    refusal = trial() or ""
     lanes = "" if refusal else f"compiled for vectors of {host_lanes()} floats"
     if lanes and adds_pairs(host_lanes()):
         lanes += ", sweeps in 16 bits (VNNI)"

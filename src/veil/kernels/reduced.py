@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from threading import Lock
 
 import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.linalg.lapack import dposv
 from scipy.sparse import coo_matrix
 from scipy.sparse.linalg import splu
-from threadpoolctl import ThreadpoolController
+
+from veil.threads import single_blas
 
 # Beyond this many free cameras the reduced camera system is factored as a sparse matrix.
 DENSE_CAMERAS = 300
-
-# The number of BLAS threads belongs to the process: two solutions at a time could not both put it back.
-_blas_threads = Lock()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,14 +43,9 @@ def solve(
     if cameras == 0:
         return np.zeros((0, 6))
     # Where other work shares the cores, BLAS threads that wait for each other make this a hundred times slower.
-    with _blas_threads, _blas().limit(limits=1):
+    with single_blas():
         step = (_dense if cameras <= DENSE_CAMERAS else _sparse)(which, blocks, right.ravel())
     return step.reshape(-1, 6) if step is not None and np.isfinite(step).all() else None
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
 
 
 def _dense(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | None:

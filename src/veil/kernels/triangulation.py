@@ -9,13 +9,14 @@ counts with enough such lines, one of them not along gravity, and two rays far e
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.kernels.schur import MIN_DEPTH, compiled
+from veil.threads import shared
 
 MAX_TRIPLES = 60
 THREADS = 2
@@ -54,7 +55,8 @@ def triangulate_tracks(
     cameras = tracks.camera_of, tracks.lines, tracks.rotations, tracks.translations, tracks.focal_px, tracks.half_extent
     cosine = math.cos(math.radians(min_angle_deg))
 
-    def part(begin: int, end: int) -> None:
+    def part(edges: tuple[int, int]) -> None:
+        begin, end = edges
         _triangulate(
             tracks.starts,
             tracks.active,
@@ -71,8 +73,7 @@ def triangulate_tracks(
         )
 
     edges = np.linspace(0, len(tracks.starts) - 1, 4 * THREADS + 1).astype(int).tolist()
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(part, edges[:-1], edges[1:]))
+    list(shared(part, pairwise(edges), THREADS))
     return found, observed
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-
-from threadpoolctl import threadpool_limits
 
 from veil.errors import InputError, RangeError
 from veil.forms import Form
 from veil.match.neighbors import Matches, MatchOptions, match
+from veil.threads import shared
 
 Progress = Callable[[int, int], None]
 
@@ -29,18 +27,12 @@ def match_pairs(
     if unknown:
         raise InputError(f"no features for {', '.join(sorted(unknown)[:3])}")
     found: dict[tuple[str, str], Matches] = {}
-    # One BLAS thread a pair: pairs, not matrix products, are shared out.
-    with threadpool_limits(1), ThreadPoolExecutor(max_workers=workers) as pool:
-        jobs = {pool.submit(match, forms[a], forms[b], options): (a, b) for a, b in pairs}
-        try:
-            for done, job in enumerate(as_completed(jobs), start=1):
-                found[jobs[job]] = job.result()
-                if progress is not None:
-                    progress(done, len(pairs))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return {pair: found[pair] for pair in pairs}
+    each = shared(lambda pair: match(forms[pair[0]], forms[pair[1]], options), pairs, workers)
+    for pair, matches in zip(pairs, each, strict=True):
+        found[pair] = matches
+        if progress is not None:
+            progress(len(found), len(pairs))
+    return found
 
 
 def all_pairs(names: Sequence[str]) -> list[tuple[str, str]]:

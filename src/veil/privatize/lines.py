@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, UInt64
 
 from veil.chance import Chance, uniform
 from veil.errors import InputError, RangeError
@@ -46,11 +48,7 @@ def lift_to_lines(
     if len(features) == 0:
         raise InputError("there are no keypoints to lift; the image may be blank")
     xy = normalized_keypoints(features)
-    contexts = [
-        b"line|" + f"{options!r}|{gravity is not None}|".encode() + features.image_digest + point.tobytes()
-        for point in features.keypoints
-    ]
-    words = chance.words(contexts, 2)
+    words = _draws(features, gravity is not None, chance, options)
     theta = np.pi * uniform(words[:, 0])
     normals = np.stack([np.cos(theta), np.sin(theta)], axis=1)
     aligned = np.zeros(len(features), dtype=bool)
@@ -67,6 +65,46 @@ def lift_to_lines(
         gravity=down,
         releasable=chance.releasable,
     )
+
+
+def line_key(
+    features: Features, *, gravity: Float64[np.ndarray, "3"] | None, chance: Chance, options: LineOptions | None = None
+) -> str:
+    """Everything that `lift_to_lines` makes an image's lines of, as text for the ledger: equal texts, equal lines.
+
+    Two different lines through one keypoint meet in it, and so do those of two cameras, as a line is drawn in the normalized
+    plane (traps F5). So the text holds, each as it is and not as code happens to print it, the share of aligned lines, gravity,
+    the camera, the keypoints, and the random words that were drawn, which nothing can change unseen. The focal length's flag
+    and the image's size move no line but go into the message. Raises InputError if gravity is unusable.
+    """
+    options = options or LineOptions()
+    down = "none" if gravity is None else _numbers(checked_gravity(gravity))
+    camera = features.camera
+    words = _draws(features, gravity is not None, chance, options).astype("<u8")
+    points = features.keypoints.astype("<f4")
+    drawn = [point.tobytes() + draw.tobytes() for point, draw in zip(points, words, strict=True)]
+    return (
+        f"lines aligned={float(options.aligned_share)!r} gravity={down} camera={camera.model},{_numbers(camera.params)} "
+        f"size={camera.width_px}x{camera.height_px} focal={'known' if camera.focal_is_known else 'guessed'} "
+        f"keypoints={_digest([point.tobytes() for point in points])} draws={_digest(drawn)}"
+    )
+
+
+def _draws(features: Features, upright: bool, chance: Chance, options: LineOptions) -> UInt64[np.ndarray, "features 2"]:
+    """Two words for each keypoint: one for the angle, one for whether the line follows gravity."""
+    contexts = [
+        b"line|" + f"{options!r}|{upright}|".encode() + features.image_digest + point.tobytes() for point in features.keypoints
+    ]
+    return chance.words(contexts, 2)
+
+
+def _numbers(values: Iterable[float]) -> str:
+    return ",".join(repr(float(value)) for value in values)
+
+
+def _digest(rows: list[bytes]) -> str:
+    """Of a set: order and repeats do not count."""
+    return hashlib.sha256(b"".join(sorted(set(rows)))).hexdigest()[:16]
 
 
 def normalized_keypoints(features: Features) -> Float64[np.ndarray, "features 2"]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from veil.errors import InputError, WireError
 from veil.geometry.camera import MODELS, Camera
+from veil.geometry.intrinsics import checked_camera
 from veil.space import NORMALIZATIONS, Space
 
 MAGIC = b"VEIL"
@@ -141,6 +142,7 @@ def camera_and_space(message: bytes, head: Head) -> tuple[Camera, Space]:
             params=struct.unpack_from(f"<{MODELS[model]}d", message, HEAD_BYTES),
             focal_is_known=bool(head.flags & _FOCAL_KNOWN),
         )
+        checked_camera(camera)
     except InputError as error:
         raise WireError(f"the header holds impossible values: {error}") from None
     return camera, space

@@ -10,6 +10,7 @@ from jaxtyping import Float32
 from veil.errors import InputError
 from veil.forms import Lines, Released
 from veil.geometry.camera import Camera
+from veil.geometry.intrinsics import checked_camera, require_crossing, require_inside
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,6 +26,7 @@ class Upload:
             raise InputError(f"an upload needs one position a feature, got {self.keypoints.shape} for {len(self.form)}")
         if not np.isfinite(self.keypoints).all():
             raise InputError("keypoint positions contain NaN or infinity")
+        require_inside(checked_camera(self.camera), self.keypoints)
 
     def __len__(self) -> int:
         return len(self.form)
@@ -41,6 +43,7 @@ class LineUpload:
     def __post_init__(self) -> None:
         if len(self.lines) != len(self.form):
             raise InputError(f"an upload needs one line a feature, got {len(self.lines)} for {len(self.form)}")
+        require_crossing(checked_camera(self.camera), self.lines.coefficients)
 
     def __len__(self) -> int:
         return len(self.form)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 from veil.errors import VeilError
-from veil.kernels.jit import bounds, exact, listed, outputs, points, rounding
-from veil.kernels.jit.origins import SIZES
+from veil.kernels.jit import bounds, exact, listed, origins, outputs, panels, points, ranking, rounding, selection
 from veil.kernels.jit.shape import Shape
 
+# How rows of double precision's code are stored, and whether their length is a multiple of a vector's.
+STORED = ("float", "float whole", "double", "double whole")
 # Arguments of the compiled functions: pointers, 64-bit integers, floats.
 ARGUMENTS = {
     "dense": (6, 6, 1),
@@ -23,10 +26,13 @@ ARGUMENTS = {
     "bounds": (8, 4, 1),
     "below": (4, 3, 0),
     "listed": (7, 2, 0),
-    "minimal": (6, 4, 0),
+    "minimal": (7, 3, 0),
     "exact": (12, 3, 0),
     "points": (6, 3, 0),
     "rounded": (3, 4, 1),
+    "ranked": (7, 1, 0),
+    "panels": (4, 3, 1),
+    "within": (5, 3, 1),
 }
 # What one compilation yields: an output of the sweep, listed pairs, or these in double precision by how bases are stored.
 FUNCTIONS = {
@@ -34,26 +40,57 @@ FUNCTIONS = {
     "best_two": ("best_two",),
     "bounds": ("bounds", "below"),
     "listed": ("listed",),
-    "float": ("minimal", "exact"),
-    "double": ("minimal", "exact"),
+    **{f"{name} {kind}": (name,) for name in ("minimal", "exact") for kind in STORED},
     "points of float": ("points",),
     "points of double": ("points",),
     "rounded float": ("rounded",),
     "rounded double": ("rounded",),
+    "ranked": ("ranked",),
+    "panels float": ("panels",),
+    "panels double": ("panels",),
+    "within rows": ("within",),
+    "within columns": ("within",),
 }
 Kernel = Callable[..., None]
 
+# What `trial` compiles: pairs of m = 1, every intrinsic that kernels call among them.
+TRIAL = Shape(left=2, right=2, lanes=4)
+
 _cache: dict[tuple[Shape, str], tuple[dict[str, Kernel], Any]] = {}
 _lock = threading.Lock()
+# What the compiler said when it failed: it is not asked again in this process.
+_failure: str | None = None
+
+
+class CompileError(VeilError):
+    """The compiler refused a kernel: what it said, and what serves in its place."""
+
+
+def obstacle() -> str | None:
+    """Why this host cannot compile, as far as it is known, or None."""
+    return _failure or _host_obstacle()
+
+
+def trial() -> str | None:
+    """The same after kernels of a small shape were compiled, which takes some 0.1 s."""
+    if obstacle() is None:
+        shape = replace(TRIAL, lanes=host_lanes())
+        with contextlib.suppress(CompileError):
+            for output in FUNCTIONS:
+                kernels(shape, output)
+            if adds_pairs(shape.lanes):
+                kernels(replace(shape, fixed=True), "best_two")
+    return obstacle()
 
 
 @cache
-def obstacle() -> str | None:
-    """Why this host cannot compile, or None."""
+def _host_obstacle() -> str | None:
     try:
-        _binding()
+        _target(_binding())
     except ImportError as error:
         return f"llvmlite cannot be imported ({error}); install llvmlite"
+    except RuntimeError as error:
+        return f"LLVM does not know this processor ({_in_short(error)})"
     if sys.platform != "win32":
         try:
             mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
@@ -82,14 +119,19 @@ def adds_pairs(lanes: int) -> bool:
 def kernels(shape: Shape, output: str) -> dict[str, Kernel]:
     """The compiled functions of `FUNCTIONS`, from the cache where they are known; they hold no lock while they run.
 
-    Raises VeilError where the host cannot compile.
+    Raises CompileError where the host cannot compile.
     """
+    global _failure
     with _lock:
         if (shape, output) not in _cache:
             reason = obstacle()
+            if reason is None:
+                try:
+                    _cache[shape, output] = _compiled(shape, output)
+                except RuntimeError as error:  # what LLVM refuses, llvmlite raises as this
+                    reason = _failure = f"llvmlite {_version()} cannot compile a kernel ({_in_short(error)}); update llvmlite"
             if reason:
-                raise VeilError(f"backend 'cpu' cannot serve: {reason}, or use backend 'numpy'")
-            _cache[shape, output] = _compiled(shape, output)
+                raise CompileError(f"backend 'cpu' cannot serve: {reason}, or use backend 'numpy'")
         return _cache[shape, output][0]
 
 
@@ -100,13 +142,16 @@ def assembly(shape: Shape, output: str) -> str:
 
 
 def _text(shape: Shape, output: str) -> str:
-    if output in SIZES:
-        return exact.module(shape, output)
+    name, _, stored = output.partition(" ")
+    if name in ("minimal", "exact"):
+        return {"minimal": origins, "exact": exact}[name].module(shape, stored)
     if output.startswith("points of "):
         return points.module(shape, output.removeprefix("points of "))
+    if name in ("panels", "within"):
+        return {"panels": panels, "within": selection}[name].module(shape, stored)
     if output.startswith("rounded "):
         return rounding.module(shape, output.removeprefix("rounded "))
-    others = {"bounds": bounds.module, "listed": listed.module}
+    others = {"bounds": bounds.module, "listed": listed.module, "ranked": ranking.module}
     return others[output](shape) if output in others else outputs.module(shape, output)
 
 
@@ -120,7 +165,10 @@ def _compiled(shape: Shape, output: str) -> tuple[dict[str, Kernel], Any]:
     for name in FUNCTIONS[output]:
         pointers, integers, floats = ARGUMENTS[name]
         types = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * integers + [ctypes.c_float] * floats
-        found[name] = ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(name))
+        address = engine.get_function_address(name)
+        if not address:
+            raise RuntimeError(f"no code for {name}")
+        found[name] = ctypes.CFUNCTYPE(None, *types)(address)
     return found, engine  # the engine owns the code
 
 
@@ -130,6 +178,16 @@ def _target(binding: ModuleType) -> Any:
     features["prefer-256-bit"] = False
     target = binding.Target.from_default_triple()
     return target.create_target_machine(cpu=binding.get_host_cpu_name(), features=features.flatten(), opt=3, jit=True)
+
+
+def _version() -> str:
+    import llvmlite
+
+    return str(llvmlite.__version__)
+
+
+def _in_short(error: Exception) -> str:
+    return " ".join(str(error).split("\n")[:2]).strip() or type(error).__name__
 
 
 def _binding() -> ModuleType:

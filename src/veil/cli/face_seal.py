@@ -1,0 +1,43 @@
+"""`veil faces reseal`: bind the templates of a store of an older format, or accept a backup; on command only."""
+
+from __future__ import annotations
+
+import argparse
+
+from veil.cli.common import say, write_json
+from veil.errors import FileFormatError
+from veil.faces.template import Client
+from veil.files.face_home import FaceHome
+from veil.files.face_migration import Resealed, reseal_store
+from veil.files.faces import read_faces
+
+
+def reseal(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    home = FaceHome.for_store(arguments.store)
+    decoys = read_faces(arguments.decoys)
+
+    def examine(found: Resealed) -> None:
+        client = Client(setup=found.setup, decoys=decoys, secret=home.secret)
+        for (purpose, person, _), template in found.templates.items():
+            if client.made(template, purpose=purpose) is False:
+                raise FileFormatError(
+                    f"{arguments.store}: the template of {person!r} for {purpose!r} was not made with the secret in "
+                    f"{home.folder} and these decoys; put the right secret back, or leave it out (--without)"
+                )
+
+    found = reseal_store(arguments.store, home, restored=arguments.restored, without=arguments.without, examine=examine)
+    record = {
+        "format_before": found.format_before,
+        "threshold_dropped": found.threshold_dropped,
+        "templates": [{"person": person, "purpose": purpose, "version": k} for purpose, person, k in found.templates],
+    }
+    write_json(arguments.json, record)
+    say(arguments, f"sealed {arguments.store} with {len(found.templates)} valid templates:")
+    for purpose, person, version in found.templates:
+        say(arguments, f"  {purpose:16} {person:24} {version:3d}")
+    if found.setup.strategy == "random":
+        say(arguments, "lifted at random, they cannot be told from others' templates: seal only what you trust")
+    if found.threshold_dropped:
+        say(arguments, "its threshold was not sealed, so it is dropped: fit it again with veil faces calibrate")
+    return 0

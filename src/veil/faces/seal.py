@@ -1,0 +1,83 @@
+"""What binds the numbers of a face store to its people: keyed tags of templates, and one seal over all that a store holds.
+
+A template is only a few vectors; nothing in them says whose they are. Whoever can write to a store could put one person's
+vectors into another's row, raise the threshold, or bring an erased template back. The client has a secret, so it can tell:
+each template has a tag over everything that it is used with, and the seal covers the facts of the store and the list of tags.
+It is a MAC, no encryption, and says nothing of an older store that is put back whole: for that a client remembers what it
+saw last (`veil.files.face_counters`, docs/theory/faces.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from veil.chance import Secret
+from veil.errors import FileFormatError
+
+TAG_BYTES = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One template as a store lists it; `tag` covers its numbers, which are gone once `revoked_at` is set."""
+
+    person: str
+    purpose: str
+    version: int
+    generation: int
+    enrolled_at: float
+    revoked_at: float | None
+    tag: bytes = b""
+
+    @property
+    def valid(self) -> bool:
+        """Whether it still verifies anybody."""
+        return self.revoked_at is None
+
+
+@dataclass(frozen=True)
+class Sealer:
+    """Makes and checks tags with a key that serves nothing else, derived from the client's secret."""
+
+    key: bytes = field(repr=False)
+
+    @staticmethod
+    def of(secret: Secret) -> Sealer:
+        """The sealer of a client."""
+        return Sealer(hashlib.blake2b(b"veil face store seal 1", key=secret.key, digest_size=32).digest())
+
+    def tag(self, store: str, setup: str, line: Line, origin: bytes, basis: bytes) -> bytes:
+        """The tag of a template: over the store's identity, its setup (lifting, network, digest of the decoys), whose template
+        it is and what for, version, generation, times, and all its numbers."""
+        return self._mac(b"template", [store, setup, *_words(line), origin, basis])
+
+    def seal(self, facts: Mapping[str, str], lines: Iterable[Line]) -> bytes:
+        """The seal over all facts of a store, by name, and its lines with their tags, in the order of their keys."""
+        ordered = sorted(lines, key=lambda line: (line.purpose, line.person, line.version))
+        listed = _packed(word for line in ordered for word in [*_words(line), line.tag])
+        named = _packed(word for name in sorted(facts) for word in (name, facts[name]))
+        return self._mac(b"store", [named, listed])
+
+    def _mac(self, use: bytes, words: Iterable[str | bytes]) -> bytes:
+        return hashlib.blake2b(_packed(words), key=self.key, digest_size=TAG_BYTES, person=use).digest()
+
+
+def require_equal(found: bytes, expected: bytes, what: str) -> None:
+    """Raises FileFormatError where a tag is not the one expected; takes as long wherever they differ."""
+    if not hmac.compare_digest(found, expected):
+        raise FileFormatError(f"{what}; somebody changed it, or it is damaged: restore it from a backup, or start a new store")
+
+
+def _words(line: Line) -> list[str | bytes]:
+    """Every field as text of one spelling. `repr` of a float is exact."""
+    revoked = "" if line.revoked_at is None else repr(float(line.revoked_at))
+    return [line.purpose, line.person, str(line.version), str(line.generation), repr(float(line.enrolled_at)), revoked]
+
+
+def _packed(words: Iterable[str | bytes]) -> bytes:
+    """Each word after its length, so that no two lists of words have one encoding."""
+    parts = [word.encode() if isinstance(word, str) else word for word in words]
+    return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "big"), part))

@@ -1,0 +1,202 @@
+"""What the file of a face store holds, as it is written: facts, lines and numbers. The format is protocol: 2, sealed."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from veil.chance import Secret
+from veil.errors import FileFormatError, InputError
+from veil.faces.identification import OpenSet
+from veil.faces.seal import Line, Sealer
+from veil.faces.template import Setup
+from veil.files.atomic import writing
+from veil.space import Space
+
+FORMAT = 2
+UNSEALED = 1
+# How long one process waits for another that is writing.
+PATIENCE_S = 30.0
+SCHEMA = """
+CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE templates (
+    person TEXT NOT NULL, purpose TEXT NOT NULL, version INTEGER NOT NULL, generation INTEGER NOT NULL,
+    enrolled_at REAL NOT NULL, revoked_at REAL, tag BLOB NOT NULL, PRIMARY KEY (purpose, person, version)
+);
+CREATE UNIQUE INDEX one_valid ON templates (person, purpose) WHERE revoked_at IS NULL;
+CREATE TABLE numbers (
+    person TEXT NOT NULL, purpose TEXT NOT NULL, version INTEGER NOT NULL, origin BLOB NOT NULL, basis BLOB NOT NULL,
+    PRIMARY KEY (purpose, person, version)
+);
+"""
+_SEAL = "seal"
+_LINES = "SELECT person, purpose, version, generation, enrolled_at, revoked_at, tag FROM templates"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold:
+    """The largest distance that is accepted, and what it did on the pairs that it was fitted to."""
+
+    distance: float
+    false_accepts: float
+    false_rejects: float
+    pairs: int
+
+
+@dataclass(kw_only=True, eq=False)
+class Contents:
+    """A store at one moment: all facts by name but the seal, and a line for every template, valid or revoked.
+
+    `seal` is what the file has; what it holds may be used once that is found right.
+    """
+
+    facts: dict[str, str]
+    lines: dict[tuple[str, str, int], Line] = field(default_factory=dict)
+    seal: bytes = b""
+
+    @staticmethod
+    def new(setup_text: str, secret: Secret) -> Contents:
+        """Of an empty store with an identity of its own."""
+        facts = {"format": str(FORMAT), "id": secrets.token_hex(16), "secret": secret.fingerprint, "setup": setup_text}
+        return Contents(facts=facts | {"generation": "1"})
+
+    @property
+    def identity(self) -> str:
+        """What tells this store from all others."""
+        return self.facts["id"]
+
+    @property
+    def generation(self) -> int:
+        """How often the store was written."""
+        return int(self.facts["generation"])
+
+    @property
+    def setup(self) -> Setup:
+        """How its templates are made."""
+        return setup_of(self.facts["setup"])
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """Of single comparisons, if it was fitted."""
+        found = json.loads(self.facts.get("threshold", "null"))
+        return Threshold(**found) if found else None
+
+    @property
+    def open_set(self) -> OpenSet | None:
+        """Thresholds of identification, if they were fitted."""
+        found = json.loads(self.facts.get("open_set", "null"))
+        return OpenSet.from_record(found) if found else None
+
+    def set_thresholds(self, threshold: Threshold | None, open_set: OpenSet | None) -> None:
+        """Put these in place of those before."""
+        records = {
+            "threshold": None if threshold is None else threshold.__dict__,
+            "open_set": None if open_set is None else open_set.as_record(),
+        }
+        for name, record in records.items():
+            self.facts.pop(name, None)
+            if record is not None:
+                self.facts[name] = json.dumps(record)
+
+    def of(self, purpose: str, person: str | None = None) -> list[Line]:
+        """The valid lines of a purpose, of one person if named, by the names' bytes, as SQLite orders them."""
+        lines = [line for line in self.lines.values() if line.valid and line.purpose == purpose]
+        return sorted((line for line in lines if person in (None, line.person)), key=lambda line: line.person.encode())
+
+
+def setup_text(setup: Setup) -> str:
+    """A setup as it is stored; its tags cover these very characters."""
+    return json.dumps({**setup.__dict__, "space": setup.space.__dict__})
+
+
+def setup_of(text: str) -> Setup:
+    """The inverse of `setup_text`."""
+    record = json.loads(text)
+    quota = tuple((str(name), int(count)) for name, count in record.get("quota", ()))
+    return Setup(**{**record, "space": Space(**record["space"]), "quota": quota})
+
+
+def read_contents(connection: sqlite3.Connection, path: Path) -> Contents:
+    """Facts and lines as they stand in the file, unchecked. Raises FileFormatError where it is of another format."""
+    facts = read_facts(connection)
+    if facts.get("format") == str(UNSEALED):
+        raise FileFormatError(
+            f"{path} has format {UNSEALED}, in which nothing binds a template to its person; look at it and seal it with: "
+            f"veil faces reseal {path} --decoys FILE"
+        )
+    if facts.get("format") != str(FORMAT):
+        raise FileFormatError(f"{path} has format {facts.get('format')}; this veil reads {FORMAT}")
+    if not {"id", "secret", "setup", "generation", _SEAL} <= set(facts):
+        raise FileFormatError(f"{path} is no store of face templates, or is damaged (facts are missing)")
+    seal = bytes.fromhex(facts.pop(_SEAL))
+    lines = [_line(*row) for row in connection.execute(_LINES)]
+    return Contents(facts=facts, lines={(line.purpose, line.person, line.version): line for line in lines}, seal=seal)
+
+
+def read_facts(connection: sqlite3.Connection) -> dict[str, str]:
+    """All facts by name, the seal as well."""
+    return {str(key): str(value) for key, value in connection.execute("SELECT key, value FROM facts")}
+
+
+def _line(person: str, purpose: str, version: int, generation: int, enrolled: float, revoked: float | None, tag: bytes) -> Line:
+    # A value of another type than was written has another tag.
+    return Line(
+        person=str(person),
+        purpose=str(purpose),
+        version=int(version),
+        generation=int(generation),
+        enrolled_at=float(enrolled),
+        revoked_at=None if revoked is None else float(revoked),
+        tag=bytes(tag),
+    )
+
+
+def write_facts(connection: sqlite3.Connection, contents: Contents, sealer: Sealer) -> None:
+    """Write all facts, with a new seal over them and over the lines as they stand now."""
+    contents.seal = sealer.seal(contents.facts, contents.lines.values())
+    connection.execute("DELETE FROM facts")
+    facts = {**contents.facts, _SEAL: contents.seal.hex()}
+    connection.executemany("INSERT INTO facts VALUES (?, ?)", list(facts.items()))
+
+
+def write_line(
+    connection: sqlite3.Connection, contents: Contents, line: Line, sealer: Sealer, origin: bytes = b"", basis: bytes = b""
+) -> None:
+    """Write a template with its tag in the place of the one of its person, purpose and version; without numbers these go."""
+    own = replace(line, tag=sealer.tag(contents.identity, contents.facts["setup"], line, origin, basis))
+    key = (own.person, own.purpose, own.version)
+    row = (*key, own.generation, own.enrolled_at, own.revoked_at, own.tag)
+    connection.execute("INSERT OR REPLACE INTO templates VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute("DELETE FROM numbers WHERE person = ? AND purpose = ? AND version = ?", key)
+    if origin:
+        connection.execute("INSERT INTO numbers VALUES (?, ?, ?, ?, ?)", (*key, origin, basis))
+    contents.lines[own.purpose, own.person, own.version] = own
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection whose transaction is kept whole or dropped; erased numbers are overwritten on disk.
+
+    Raises InputError where another process holds the file, FileFormatError where it is no store or its values are of no use.
+    """
+    with writing(path):
+        try:
+            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", timeout=PATIENCE_S, uri=True)
+            try:
+                connection.execute("PRAGMA trusted_schema = OFF")
+                connection.execute("PRAGMA secure_delete = ON")
+                with connection:
+                    yield connection
+            finally:
+                connection.close()
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise InputError(f"another process holds {path}; nothing was changed, try again") from None
+            raise FileFormatError(f"{path} cannot be used ({error}); restore it from a backup") from None
+        except sqlite3.DatabaseError as error:
+            raise FileFormatError(f"{path} is no store of face templates, or is damaged ({error})") from None

@@ -1,0 +1,149 @@
+"""The file of the ledger: made whole or not at all, for its owner alone, and never taken for one that it is not."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal
+
+from veil.errors import FileFormatError, InputError, ReleaseRefused, VeilError
+from veil.files.atomic import writing
+from veil.files.private import make_private, require_own
+
+# How long one process waits for another that is writing to the ledger.
+PATIENCE_S = 30.0
+# SQLite's user_version. Ledgers of earlier versions have 0 and lack younger tables, which they get when they are next written.
+LAYOUT = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS releases (
+    image_digest TEXT NOT NULL, released_as TEXT NOT NULL, name TEXT NOT NULL, parameters TEXT NOT NULL,
+    features INTEGER NOT NULL, message_digest TEXT NOT NULL, fresh INTEGER NOT NULL, released_at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_image ON releases (image_digest);
+CREATE TABLE IF NOT EXISTS spending (
+    image_digest TEXT NOT NULL, message_digest TEXT NOT NULL, words INTEGER NOT NULL, epsilon REAL NOT NULL,
+    m INTEGER NOT NULL, features INTEGER NOT NULL, spent_at REAL NOT NULL, UNIQUE (image_digest, message_digest)
+);
+CREATE TABLE IF NOT EXISTS budgets (unit TEXT NOT NULL, epsilon REAL, delta REAL, set_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS secrets (fingerprint TEXT NOT NULL, since REAL NOT NULL);
+"""
+
+
+def open_or_make(path: Path) -> bool:
+    """Make a ledger where none is, and bring an older one up to date; returns whether it is new.
+
+    Raises FileFormatError for a file that is no ledger, is empty, of a newer layout or of another user; InputError where none
+    can be written.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = not os.path.lexists(path) and _create(path)
+        if not new:
+            _wait_for_content(path)
+            require_own(path, path.stat(), private=False)
+            make_private(path)
+    if not new:
+        with connected(path) as connection:
+            layout = connection.execute("PRAGMA user_version").fetchone()[0]
+            if layout < LAYOUT:
+                connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+    return new
+
+
+def _create(path: Path) -> bool:
+    """A new ledger, made elsewhere and put in place at once; False if another process was first."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # readable by the owner only
+    os.close(handle)
+    try:
+        _fill(Path(name))
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            return False
+        except OSError:  # no hard links here; then a kill may leave an empty file, which is refused
+            try:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            except FileExistsError:
+                return False
+            _fill(path)
+    finally:
+        os.unlink(name)
+    return True
+
+
+def _fill(path: Path) -> None:
+    try:
+        with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
+            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+    except sqlite3.OperationalError as error:
+        raise _refusal(path, error) from None
+
+
+def _wait_for_content(path: Path) -> None:
+    for _ in range(50):  # without hard links another process may be between creating and filling it
+        if path.stat().st_size:
+            return
+        time.sleep(0.02)
+    raise FileFormatError(
+        f"the ledger {path} is empty: it was cut off, and with it went what was released and spent. Restore it from a backup; "
+        "without one, start over with a new VEIL_HOME, and release none of the photographs again that were released from here"
+    )
+
+
+@contextmanager
+def connected(path: Path, *, mode: Literal["rw", "ro"] = "rw") -> Iterator[sqlite3.Connection]:
+    """A transaction on the ledger; what goes wrong in it becomes one of veil's errors.
+
+    Raises ReleaseRefused if another process holds the ledger, InputError if it cannot be written, FileFormatError if it is
+    none, is damaged, or is of a newer layout.
+    """
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", timeout=PATIENCE_S, uri=True)
+        try:
+            with connection:
+                _require_ledger(path, connection)
+                yield connection
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        raise _refusal(path, error) from None
+    except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError) as error:  # the last three for values of a wrong type
+        raise FileFormatError(_damaged(path, error)) from None
+
+
+def has_table(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether the ledger has it; those of earlier versions lack some."""
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
+    return found.fetchone() is not None
+
+
+def _require_ledger(path: Path, connection: sqlite3.Connection) -> None:
+    layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if layout > LAYOUT:
+        raise FileFormatError(f"the ledger {path} has layout {layout}, and this veil knows layouts up to {LAYOUT}; update veil")
+    if layout < 0 or not has_table(connection, "releases"):
+        raise FileFormatError(_damaged(path, "it has no table of releases"))
+
+
+def _refusal(path: Path, error: sqlite3.OperationalError) -> VeilError:
+    """What to do about what SQLite says of a file that need not be damaged."""
+    said = str(error)
+    if "locked" in said:
+        return ReleaseRefused(f"another process holds the ledger {path}; nothing was released, try again")
+    if "full" in said:
+        return InputError(
+            f"there is no room to write the ledger {path} ({said}), and nothing is released without an entry there; free some "
+            "space on its disk and run the same command again"
+        )
+    if "readonly" in said:
+        return InputError(f"the ledger {path} cannot be written ({said}); see to it that you may write it and its folder")
+    return FileFormatError(_damaged(path, said))
+
+
+def _damaged(path: Path, error: object) -> str:
+    return f"the ledger {path} cannot be used ({error}); restore it from a backup"

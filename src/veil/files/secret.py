@@ -1,0 +1,113 @@
+"""The file of the client's secret, on which every memoized release hangs: made once, kept close, never replaced in silence."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from veil.chance import KEY_BYTES, Secret
+from veil.errors import FileFormatError, InputError, ReleaseRefused
+from veil.files.atomic import writing
+from veil.files.private import require_own
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeUnder:
+    """That something was made under a client's secret: `what` it is, for messages, and the secret's `Secret.fingerprint`.
+
+    `fingerprint` is None where it was not kept, as in files of earlier versions: then any secret fits that is not new.
+    """
+
+    what: str
+    fingerprint: str | None
+
+
+def read_or_make(
+    path: Path, *, needed_by: Sequence[MadeUnder], on_new: Callable[[str], None] | None = None, replace_lost: bool = False
+) -> Secret:
+    """The secret in `path`, made on first use; see `veil.files.client.load_secret`, which says what is raised."""
+    with writing(path):
+        if not os.path.lexists(path):
+            if not replace_lost:
+                _require_nothing_lost(path, needed_by)
+            secret = Secret.generate()
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                _create(path, secret.key)
+            except FileExistsError:  # another process was first
+                return _read(path)
+            if on_new is not None:
+                on_new(_made(path, secret))
+            return secret
+    secret = _read(path)
+    for other in () if replace_lost else needed_by:
+        if other.fingerprint not in (None, secret.fingerprint):
+            raise ReleaseRefused(
+                f"{other.what} was made under the client secret {other.fingerprint}, but {path} holds {secret.fingerprint}; "
+                "restore the right one from a backup, or from the device that has it"
+            )
+    return secret
+
+
+def _require_nothing_lost(path: Path, made: Sequence[MadeUnder]) -> None:
+    if not made:
+        return
+    named = ", ".join(f"{item.what} ({item.fingerprint or 'fingerprint not kept'})" for item in made[:3])
+    raise ReleaseRefused(
+        f"the client secret {path} is gone, and under it was made: {named}. A new one would draw every release anew: the same "
+        "photograph, released again, gives its descriptors and positions away, and templates are not recognized. Restore it "
+        "from a backup; if it is lost for good, `veil privatize --new-secret` makes another one"
+    )
+
+
+def _made(path: Path, secret: Secret) -> str:
+    return (
+        f"note: a new client secret was made: {path} ({secret.fingerprint}). Keep it, and a copy of it: it repeats your "
+        "releases. What was released under another one must not be released again under this one"
+    )
+
+
+def _create(path: Path, key: bytes) -> None:
+    """Write a file that was not there, whole or not at all: a kill must not leave half a secret. FileExistsError if it is."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".secret.")  # readable by the owner only
+    try:
+        _write(handle, key)
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            raise
+        except OSError:  # no hard links here; then a kill may leave an empty file, which is refused
+            _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), key)
+    finally:
+        os.unlink(name)
+
+
+def _write(handle: int, key: bytes) -> None:
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(key)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _read(path: Path) -> Secret:
+    try:
+        for _ in range(50):  # without hard links another process may be between creating and writing the file
+            with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
+                facts, key = os.fstat(stream.fileno()), stream.read(KEY_BYTES + 1)
+            if key:
+                break
+            time.sleep(0.02)
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror or error}") from None
+    try:
+        if len(key) == KEY_BYTES and not any(key):
+            raise InputError("it holds zeros only, as a crash of the file system leaves them")
+        secret = Secret(key)
+    except InputError as error:
+        raise FileFormatError(f"{path}: {error}; restore it from a backup, or start over with a new VEIL_HOME") from None
+    require_own(path, facts)
+    return secret

@@ -1,0 +1,313 @@
+"""What stays on the client's disk: for its owner alone, of its owner, and never replaced or forgotten in silence."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from veil.chance import KEY_BYTES, Secret
+from veil.errors import FileFormatError, InputError, ReleaseRefused
+from veil.files import ledger_file
+from veil.files.atomic import replacing
+from veil.files.client import Entry, Ledger, load_secret, read_ledger, released_under
+from veil.files.codebooks import write_codebook
+from veil.files.features import write_features
+from veil.files.private import require_own
+from veil.files.secret import MadeUnder
+from worlds import codebook, features, generator
+
+posix = pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")
+ENTRY = Entry(
+    image_digest="aa" * 32,
+    released_as="0123456789abcdef",
+    name="x.jpg",
+    parameters="paper m=4",
+    features=7,
+    message_digest="bb" * 32,
+    fresh=False,
+)
+# A ledger as veil 0.1 left it, by its own statements; the parameters name the secret.
+OLD = """
+CREATE TABLE releases (
+    image_digest TEXT NOT NULL, released_as TEXT NOT NULL, name TEXT NOT NULL, parameters TEXT NOT NULL,
+    features INTEGER NOT NULL, message_digest TEXT NOT NULL, fresh INTEGER NOT NULL, released_at REAL NOT NULL
+);
+CREATE INDEX by_image ON releases (image_digest);
+INSERT INTO releases VALUES ('aa', '0123456789abcdef', 'old.jpg', 'paper m=4 secret={0} positions', 7, 'cc', 0, 1.5);
+"""
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def execute(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript("".join(statements))
+
+
+def lost(folder: Path) -> Secret:
+    """A client that released something; its secret, which is then gone."""
+    secret, ledger = load_secret(folder), Ledger(folder)
+    ledger.require_secret(secret)
+    ledger.record(ENTRY)
+    (folder / "secret").unlink()
+    return secret
+
+
+def test_a_new_secret_is_said(tmp_path: Path) -> None:
+    """Who lost the old one must learn it before anything is released under the new one; who had it all along hears nothing."""
+    said: list[str] = []
+    secret = load_secret(tmp_path / "home", on_new=said.append)
+    assert len(said) == 1 and "a new client secret was made" in said[0]
+    assert str(tmp_path / "home" / "secret") in said[0] and secret.fingerprint in said[0]
+    load_secret(tmp_path / "home", on_new=said.append)
+    assert len(said) == 1
+
+
+def test_none_is_made_where_the_ledger_holds_releases(tmp_path: Path) -> None:
+    secret = lost(tmp_path)
+    with pytest.raises(ReleaseRefused, match=rf"is gone.*{secret.fingerprint}.*backup"):
+        load_secret(tmp_path)
+    assert not (tmp_path / "secret").exists()
+    (tmp_path / "secret").write_bytes(secret.key)
+    (tmp_path / "secret").chmod(0o600)
+    assert load_secret(tmp_path) == secret
+
+
+def test_a_ledger_without_releases_needs_no_secret(tmp_path: Path) -> None:
+    """`veil budget set` may come first, and a refused release leaves an empty ledger."""
+    ledger = Ledger(tmp_path)
+    ledger.require_secret(Secret(b"1" * KEY_BYTES))
+    secret = load_secret(tmp_path)
+    ledger.require_secret(secret)
+    ledger.record(ENTRY)
+    assert released_under(ledger.path)[-1] == secret.fingerprint
+
+
+def test_a_lost_secret_can_be_given_up(tmp_path: Path) -> None:
+    """The ledger stays, so that what was released under the lost one is still known."""
+    old = lost(tmp_path)
+    said: list[str] = []
+    new = load_secret(tmp_path, replace_lost=True, on_new=said.append)
+    assert new != old and said
+    with pytest.raises(ReleaseRefused, match=rf"under the client secret {old.fingerprint}.*{new.fingerprint}.*--new-secret"):
+        Ledger(tmp_path).require_secret(new)
+    Ledger(tmp_path).require_secret(new, replace_lost=True)
+    Ledger(tmp_path).require_secret(new)  # once is enough
+    assert released_under(tmp_path / "ledger.sqlite") == [old.fingerprint, new.fingerprint]
+    with pytest.raises(ReleaseRefused, match="already released"):
+        Ledger(tmp_path).record(replace(ENTRY, parameters="paper m=4 under another secret", message_digest="dd" * 32))
+
+
+def test_what_needs_the_secret_keeps_a_new_one_from_being_made(tmp_path: Path) -> None:
+    """Templates of a store, say; files of earlier versions did not keep the fingerprint, and need some secret all the same."""
+    for fingerprint in ("01234567", None):
+        with pytest.raises(ReleaseRefused, match=r"is gone.*the store faces\.db"):
+            load_secret(tmp_path / "home", needed_by=[MadeUnder(what="the store faces.db", fingerprint=fingerprint)])
+        assert not (tmp_path / "home").exists()
+    secret = load_secret(tmp_path / "home")
+    for right in (secret.fingerprint, None):
+        assert load_secret(tmp_path / "home", needed_by=[MadeUnder(what="the store", fingerprint=right)]) == secret
+    with pytest.raises(ReleaseRefused, match=f"01234567.*{secret.fingerprint}"):
+        load_secret(tmp_path / "home", needed_by=[MadeUnder(what="the store", fingerprint="01234567")])
+
+
+def test_ledgers_of_earlier_versions_know_their_secret_too(tmp_path: Path) -> None:
+    secret = load_secret(tmp_path)
+    execute(tmp_path / "ledger.sqlite", OLD.format(secret.fingerprint))
+    ledger = Ledger(tmp_path)
+    ledger.require_secret(secret)
+    with pytest.raises(ReleaseRefused, match=secret.fingerprint):
+        ledger.require_secret(Secret(b"2" * KEY_BYTES))
+    assert [entry.name for entry in ledger.entries()] == ["old.jpg"]
+    (tmp_path / "secret").unlink()
+    with pytest.raises(ReleaseRefused, match=secret.fingerprint):
+        load_secret(tmp_path)
+
+
+@posix
+@pytest.mark.parametrize("rights", [0o666, 0o644, 0o640, 0o602, 0o604])
+def test_a_secret_that_others_could_read_or_write_is_refused(tmp_path: Path, rights: int) -> None:
+    key = load_secret(tmp_path).key
+    (tmp_path / "secret").chmod(rights)
+    with pytest.raises(FileFormatError, match=rf"mode {rights:04o}.*chmod 600"):
+        load_secret(tmp_path)
+    (tmp_path / "secret").chmod(0o600)
+    assert load_secret(tmp_path).key == key
+
+
+@posix
+def test_a_link_is_judged_by_where_it_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One's own file elsewhere serves; another user's does not, nor a device, whoever made the link."""
+    key = load_secret(tmp_path / "vault").key
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "secret").symlink_to(tmp_path / "vault" / "secret")
+    assert load_secret(tmp_path / "home").key == key
+    owner = os.geteuid()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: owner + 1)
+        for read in (lambda: load_secret(tmp_path / "home"), lambda: load_secret(tmp_path / "vault")):
+            with pytest.raises(FileFormatError, match=f"belongs to user {owner}, not to you"):
+                read()
+    (tmp_path / "home" / "secret").unlink()
+    (tmp_path / "home" / "secret").symlink_to("/dev/zero")
+    with pytest.raises(FileFormatError):
+        load_secret(tmp_path / "home")
+
+
+def test_a_file_of_zeros_is_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(bytes(KEY_BYTES))
+    (tmp_path / "secret").chmod(0o600)
+    with pytest.raises(FileFormatError, match=r"zeros only.*restore it from a backup"):
+        load_secret(tmp_path)
+
+
+@posix
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_the_ledger_is_for_its_owner_whatever_the_umask_and_the_folder(tmp_path: Path, mask: int) -> None:
+    """In a VEIL_HOME that others may enter, too: which photograph is which pseudonym is nobody's business."""
+    tmp_path.chmod(0o755)
+    before, seen = os.umask(mask), []
+    try:
+        ledger = Ledger(tmp_path)
+        with closing(sqlite3.connect(ledger.path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO budgets VALUES ('image', 1, 0, 0)")
+            seen = [mode(path) for path in tmp_path.iterdir()]  # the journal is there now
+    finally:
+        os.umask(before)
+    assert seen == [0o600, 0o600]
+
+
+@posix
+def test_an_older_ledger_is_closed_to_others_when_it_is_next_written(tmp_path: Path) -> None:
+    execute(tmp_path / "ledger.sqlite", OLD)
+    (tmp_path / "ledger.sqlite").chmod(0o644)
+    read_ledger(tmp_path / "ledger.sqlite")
+    assert mode(tmp_path / "ledger.sqlite") == 0o644  # a look changes nothing
+    Ledger(tmp_path)
+    assert mode(tmp_path / "ledger.sqlite") == 0o600
+
+
+@posix
+def test_a_ledger_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Ledger(tmp_path)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(FileFormatError, match=f"belongs to user {owner}"):
+        Ledger(tmp_path)
+
+
+@posix
+@pytest.mark.parametrize(("private", "expected"), [(True, 0o600), (False, 0o644)])
+def test_what_must_not_leave_is_written_for_its_owner(tmp_path: Path, private: bool, expected: int) -> None:
+    """Also where a library makes the file anew inside, and over an older file that others could read."""
+    before = os.umask(0o022)
+    try:
+        for make in (lambda path: path.write_text("new"), lambda path: (path.unlink(), path.write_text("new"))):
+            target = tmp_path / "file"
+            target.write_text("old")
+            with replacing(target, private=private) as temporary:
+                make(temporary)
+            assert (target.read_text(), mode(target)) == ("new", expected)
+    finally:
+        os.umask(before)
+
+
+def test_a_ledger_that_was_cut_off_is_not_taken_for_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_file.time, "sleep", lambda seconds: None)
+    ledger = Ledger(tmp_path)
+    ledger.record(ENTRY)
+    assert ledger.is_new and not Ledger(tmp_path).is_new
+    ledger.path.write_bytes(b"")
+    for use in (lambda: Ledger(tmp_path), lambda: read_ledger(ledger.path)):
+        with pytest.raises(FileFormatError, match="backup"):
+            use()
+    assert ledger.path.read_bytes() == b""
+    ledger.path.unlink()
+    execute(ledger.path, "CREATE TABLE t (x); DROP TABLE t;")  # a whole database with nothing in it
+    with pytest.raises(FileFormatError, match=r"no table of releases.*backup"):
+        Ledger(tmp_path)
+
+
+def test_one_ledger_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(source: object, target: object) -> None:
+        raise PermissionError("this file system has no hard links")
+
+    monkeypatch.setattr(os, "link", refused)
+    assert Ledger(tmp_path).record(ENTRY)
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]
+    assert Ledger(tmp_path).entries()[0].name == ENTRY.name
+
+
+def test_the_layout_of_a_ledger_has_a_version(tmp_path: Path) -> None:
+    """A newer one is refused with the right remedy, an older one brought up to date, a column more is no damage."""
+    ledger = Ledger(tmp_path)
+    ledger.record(ENTRY)
+    with closing(sqlite3.connect(ledger.path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (ledger_file.LAYOUT,)
+    execute(ledger.path, "ALTER TABLE releases ADD COLUMN more TEXT; ALTER TABLE spending ADD COLUMN more TEXT;")
+    assert Ledger(tmp_path).record(replace(ENTRY, message_digest="ee" * 32))
+    assert len(Ledger(tmp_path).entries()) == 2
+    execute(ledger.path, "PRAGMA user_version = 99;")
+    for use in (lambda: Ledger(tmp_path), lambda: read_ledger(ledger.path)):
+        with pytest.raises(FileFormatError, match=r"layout 99.*update veil"):
+            use()
+
+
+@pytest.mark.parametrize("when", ["a new ledger", "an entry"])
+def test_a_full_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """SQLite's own error, from a limit of pages that is reached at once; nothing has to be restored."""
+    connect = sqlite3.connect
+
+    def limited(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size where that is more
+        return connection
+
+    if when == "an entry":
+        Ledger(tmp_path)
+    monkeypatch.setattr(sqlite3, "connect", limited)
+    with pytest.raises(InputError, match=r"no room.*free some space"):
+        Ledger(tmp_path).record(replace(ENTRY, name="x" * 100_000))
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    assert Ledger(tmp_path).record(ENTRY)  # with room again, the same command does it
+
+
+@pytest.mark.parametrize("name", ["../../ESCAPE", "/tmp/x", "", "-rf", "..", "a/b", "a\nb", "ABC"])
+def test_a_name_from_the_ledger_is_no_path(tmp_path: Path, name: str) -> None:
+    """It becomes the name of a message: whoever can write the ledger must not choose where."""
+    ledger = Ledger(tmp_path)
+    ledger.record(ENTRY)
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        connection.execute("UPDATE releases SET released_as = ?", (name,))
+    with pytest.raises(FileFormatError, match=r"digits 0-9, a-f.*restore it"):
+        ledger.entries()
+    with pytest.raises(InputError, match="digits 0-9, a-f"):
+        replace(ENTRY, released_as=name)
+
+
+def test_only_regular_files_are_ones_own(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="is no file"):
+        require_own(tmp_path, tmp_path.stat())
+
+
+@posix
+def test_raw_features_and_decoys_are_for_their_owner(tmp_path: Path) -> None:
+    """Both can be inverted into pictures; centroids are public."""
+    random, before = generator("kept close"), os.umask(0)
+    try:
+        write_features(tmp_path / "f.h5", [("a.jpg", features(random, 5))])
+        write_codebook(tmp_path / "pool.npz", codebook(random, kind="descriptors"))
+        write_codebook(tmp_path / "centroids.npz", codebook(random))
+    finally:
+        os.umask(before)
+    modes = {path.name: mode(path) for path in tmp_path.iterdir()}
+    assert modes == {"f.h5": 0o600, "pool.npz": 0o600, "centroids.npz": 0o666}

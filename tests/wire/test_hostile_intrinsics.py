@@ -1,0 +1,106 @@
+"""Messages whose camera no photograph has, or whose positions lie elsewhere: refused when they are decoded, in no time."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import time
+
+import numpy as np
+import pytest
+
+from hostile_cameras import HOSTILE
+from veil.errors import InputError, WireError
+from veil.geometry.camera import MODELS
+from veil.space import Space
+from veil.wire import LineUpload, Message, Upload, decode, encode
+from veil.wire.codec import CHECKSUM_BYTES
+from veil.wire.head import HEAD_BYTES
+from word_uploads import subsets, word_line_upload, word_upload
+from worlds import camera, generator, sift_like, subspaces, unit
+
+
+def upload() -> Upload:
+    """Subspaces with positions."""
+    random = generator("hostile intrinsics")
+    form = subspaces(random, unit(sift_like(random, 5, 8)), 2, Space(descriptor="sift", normalization="L2", dim=8))
+    return Upload(camera=camera(), keypoints=random.uniform(0, 400, (5, 2)).astype(np.float32), form=form)
+
+
+def line_upload() -> LineUpload:
+    """Subspaces with lines."""
+    return LineUpload(camera=camera(), lines=word_line_upload(subsets(5)).lines, form=upload().form)
+
+
+SENT: dict[str, Message] = {
+    "subspaces": upload(),
+    "lines": line_upload(),
+    "words": word_upload(),
+    "words with lines": word_line_upload(),
+}
+_MODEL, _SIZE, _PARAMETERS = 7, 10, HEAD_BYTES  # docs/reference/wire.md: offsets
+
+
+def forged(sent: Message, model: str, params: tuple[float, ...], size: tuple[int, int] = (640, 480)) -> bytes:
+    """The message of `sent` with another camera behind a checksum that fits, as no honest sender can make it."""
+    body = bytearray(encode(sent)[:-CHECKSUM_BYTES])
+    body[_MODEL] = list(MODELS).index(model)
+    body[_SIZE : _SIZE + 4] = struct.pack("<HH", *size)
+    body[_PARAMETERS : _PARAMETERS + 32] = struct.pack(f"<{len(params)}d", *params)
+    return bytes(body) + hashlib.blake2b(body, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest()
+
+
+@pytest.mark.parametrize("kind", SENT)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_intrinsics_are_refused(name: str, kind: str) -> None:
+    """What made mappers hang and poses lie; decoding takes milliseconds."""
+    model, params = HOSTILE[name]
+    message = forged(SENT[kind], model, params)
+    begun = time.process_time()
+    with pytest.raises(WireError, match=r"impossible values: .*; "):
+        decode(message)
+    assert time.process_time() - begun < 1
+
+
+@pytest.mark.parametrize("kind", SENT)
+def test_the_upload_that_collapsed_a_map_is_refused(kind: str) -> None:
+    """f = 1e-3 px on an image of 65535 x 65535 px, whose focal length is said to be known."""
+    for focal in (1e-3, 50_000.0):  # the size alone suffices
+        with pytest.raises(WireError, match="65535x65535 px"):
+            decode(forged(SENT[kind], "PINHOLE", (focal, focal, 32767.0, 32767.0), size=(65535, 65535)))
+
+
+@pytest.mark.parametrize("kind", SENT)
+def test_an_honest_camera_is_still_read(kind: str) -> None:
+    """The broken twin of the tests above: the same forgery with parameters of a real camera passes."""
+    assert decode(forged(SENT[kind], "PINHOLE", (480.0, 482.0, 318.0, 243.0))).camera.params[0] == 480.0
+
+
+def test_positions_outside_the_image_are_refused() -> None:
+    """Each coordinate of each keypoint in turn, up to the largest float; the margin is 2 px."""
+    sent = upload()
+    body = encode(sent)[:-CHECKSUM_BYTES]
+    for index in range(2 * len(sent)):
+        for value in (-2.5, 643.0, 1e38, -3e38):
+            changed = bytearray(body)
+            struct.pack_into("<f", changed, HEAD_BYTES + 32 + 4 * index, value)
+            with pytest.raises(WireError, match="outside the image of 640x480 px"):
+                decode(bytes(changed) + hashlib.blake2b(changed, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest())
+
+
+def test_lines_that_pass_the_image_are_refused() -> None:
+    sent = line_upload()
+    body = encode(sent)[:-CHECKSUM_BYTES]
+    for index in range(len(sent)):
+        for value in (1.0, -1.0, 3e38):
+            changed = bytearray(body)
+            struct.pack_into("<f", changed, HEAD_BYTES + 32 + 24 + 12 * index + 8, value)
+            with pytest.raises(WireError, match=f"line {index} does not meet the image"):
+                decode(bytes(changed) + hashlib.blake2b(changed, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest())
+
+
+def test_the_device_does_not_send_what_the_server_would_refuse() -> None:
+    """An upload cannot even be made with such a camera or such positions."""
+    good = upload()
+    with pytest.raises(InputError, match="outside the image"):
+        type(good)(camera=good.camera, keypoints=good.keypoints + np.float32(1000), form=good.form)
