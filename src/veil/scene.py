@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -12,6 +13,7 @@ from veil.errors import InputError
 from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
+from veil.geometry.views import MapViews, map_views
 from veil.space import Space
 
 
@@ -75,6 +77,12 @@ class Scene:
         if self.measured_down is not None:
             return self.measured_down
         return mean_down({name: image.lines.gravity for name, image in self.images.items() if image.lines}, self.images)
+
+    @cached_property
+    def views(self) -> MapViews:
+        """From where, and how large, the map's images see its points."""
+        images = [(image.camera, image.cam_from_world, image.point_rows) for image in self.images.values()]
+        return map_views(images, self.points)
 
     @property
     def observation_count(self) -> int:

@@ -60,30 +60,6 @@ def test_the_form_is_canonical() -> None:
     assert np.abs(np.einsum("fin,fn->fi", form.basis, form.origin)).max() < 1e-6
 
 
-def test_coordinates_in_the_basis_do_not_point_at_the_descriptor() -> None:
-    """D7: the direction of d in the released basis is uniform on the circle (m = 2); chi-square over 8 sectors.
-
-    Broken twin: the basis (w_1 - d, ...) orthonormalized without a random turn puts d at one angle every time.
-    """
-    many = features(generator("many"), 1200)
-    form = lift(many, profile=paper(2, "adversarial"), codebook=BOOK, decoys=BOOK, chance=STUDY).form
-    offsets = unit(many.descriptors) - form.origin
-    assert _sector_p(np.einsum("fin,fn->fi", form.basis, offsets)) > 1e-4
-    naive = _unturned(many, form)
-    assert _sector_p(np.einsum("fin,fn->fi", naive, offsets)) < 1e-12
-
-
-def _sector_p(coordinates: np.ndarray) -> float:
-    angle = np.arctan2(coordinates[:, 1], coordinates[:, 0]) % (2 * np.pi)
-    return float(stats.chisquare(np.bincount((angle * 8 / (2 * np.pi)).astype(int) % 8, minlength=8)).pvalue)
-
-
-def _unturned(image: Features, form: Subspaces) -> np.ndarray:
-    first = unit(form.origin - unit(image.descriptors))  # a direction of D that knows d
-    second = form.basis[:, 0] - (form.basis[:, 0] * first).sum(axis=1, keepdims=True) * first
-    return np.stack([first, unit(second)], axis=1)
-
-
 def test_random_directions_are_isotropic_unless_the_paper_is_asked_for() -> None:
     """D6: kurtosis of a direction's coordinates: Gaussian 3, uniform on the cube 1.8; both bounded on both sides."""
     draws = []

@@ -104,7 +104,7 @@ def print_sizes(arguments: argparse.Namespace, found: OpenSet, counts: Sequence[
     head = f"identify: an FPIR of {found.asked:.2%} asked, {found.people:,} people, {found.mated:,} of them twice"
     if not found.sizes:
         need = people_needed(1, found.asked)
-        say(arguments, f"{head}: too few for any gallery, {need:,} people are needed; nobody will be identified")
+        say(arguments, f"{head}: too few for any gallery, about {need:,} people are needed; nobody will be identified")
         return
     say(arguments, f"{head}: galleries of up to {found.largest:,} templates")
     own = {found.at(count).templates for count in counts if 1 <= count <= found.largest}
@@ -119,4 +119,4 @@ def print_sizes(arguments: argparse.Namespace, found: OpenSet, counts: Sequence[
     for count in counts:
         if count > found.largest:
             need = people_needed(count, found.asked)
-            say(arguments, f"  {count:9,} templates of this store: refused, {need:,} people are needed")
+            say(arguments, f"  {count:9,} templates of this store: refused, about {need:,} people are needed")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from veil.cli import identification_study
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, report, say, write_json
 from veil.cli.face_calibration import PAIRS_HELP
 from veil.evaluate.faces import DIMENSIONS, FALSE_REJECTS, LIFTINGS, VerificationRow, verification_study
@@ -51,6 +52,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies and error curves (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_faces)
+    identification_study.register(protocols)
     _register_histories(protocols)
     _register_protection(protocols)
 

@@ -2,9 +2,9 @@
 
 Every stranger is compared with all templates of others; of these, any N are a gallery. The share of galleries that accept the
 stranger needs no sampling: if k of G templates are near enough, it is 1 - C(G - k, N) / C(G, N). The mean over strangers is the
-FPIR. Strangers are the trials, one a person: its interval is that of a mean of bounded independent values (Hoeffding 1963,
-Theorem 1, Eq. 2.1), joined with that of a bootstrap which draws people again as strangers and as templates at once, as a few
-templates may be near everybody.
+FPIR. Its interval is that of a bootstrap which draws people again, as strangers and as templates at once: some are near to
+everybody. It is believed only where 30 strangers, and 30 templates, were ever too near (the rule of 30 of ISO/IEC 19795-1):
+with fewer, one template that nobody has seen, near to many, would spoil a large gallery, and nothing at hand could tell.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from jaxtyping import Float64, Int64
 from veil.errors import InputError, RangeError
 from veil.faces.identification import TAIL, GallerySize, OpenSet, gallery_sizes, largest_gallery
 
-RESAMPLES = 200
+RESAMPLES = 400
+# Errors, by different people, from which resampling can be believed.
+ENOUGH = 30
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,36 +56,39 @@ class Impostors:
         parts = max(1, math.ceil(size / self.gallery))
         return parts, math.ceil(size / parts)
 
-    def fpir(self, size: int, threshold: float) -> tuple[float, float, float]:
-        """FPIR of galleries of `size` templates at a threshold, and the ends of its 95 % interval.
+    def fpir(self, size: int, threshold: float) -> tuple[float, float, float, float]:
+        """FPIR of galleries of `size` templates at a threshold, the ends of its 95 % interval, and a bound for any strangers:
+        that for means of independent values in [0, 1] (Hoeffding 1963, Theorem 1, Eq. 2.1), one for each stranger.
 
         A gallery larger than the templates at hand is c parts: a stranger of FPIR p in one is accepted by one of c in
         1 - (1 - p)^c, which is concave in p, so that the mean over strangers is no more than that of the mean (Jensen).
         """
         parts, part = self.parts(size)
-        mean, low, high = self._by_strangers(part, threshold)
-        if mean > 0:
-            again = self._resampled(part, threshold)
-            low, high = min(low, float(np.quantile(again, TAIL))), max(high, float(np.quantile(again, 1 - TAIL)))
-        found = [1 - (1 - value) ** parts for value in (mean, low, high)]
-        return found[0], found[1], found[2]
+        mean = self._mean(part, threshold)
+        again = np.quantile(self._resampled(part, threshold), [TAIL, 1 - TAIL])
+        bound = bounded_mean(mean, len(self.ranked))[1]
+        found = [1 - (1 - float(value)) ** parts for value in (mean, min(again[0], mean), max(again[1], mean), bound)]
+        return found[0], found[1], found[2], found[3]
 
-    def threshold(self, size: int, fpir: float) -> float:
-        """The largest distance at which the upper end of the interval does not exceed `fpir`; below all distances if none is.
+    def threshold(self, size: int, fpir: float) -> float | None:
+        """The largest distance at which the upper end of the interval does not exceed `fpir`; None where fewer than 30
+        different strangers or templates would be too near there, and nothing can be said.
 
-        The upper end grows with the threshold, so bisection finds it, and the bound holds for the threshold that it chooses.
+        The upper end grows with the threshold, so bisection finds it, and it holds for the threshold that is chosen.
         """
         parts, part = self.parts(size)
         allowed = 1 - (1 - fpir) ** (1 / parts) + 1e-12
-        last = self._last(lambda t: self._by_strangers(part, t)[2] <= allowed, len(self._steps) - 1)
-        # Resampling takes longer, and seldom asks for a smaller one.
+        last = self._last(lambda t: self._mean(part, t) <= allowed, len(self._steps) - 1)
         last = self._last(lambda t: float(np.quantile(self._resampled(part, t), 1 - TAIL)) <= allowed, last)
-        return float(self._steps[last]) if last >= 0 else float(np.nextafter(self._steps[0], -np.inf))
+        return float(self._steps[last]) if last >= 0 and self._is_seen_often(float(self._steps[last])) else None
 
-    def _by_strangers(self, part: int, threshold: float) -> tuple[float, float, float]:
-        near = (self.ranked <= threshold).sum(axis=1)
-        mean = float(accepting(near, self.gallery, part).mean())
-        return mean, *bounded_mean(mean, len(near))
+    def _mean(self, part: int, threshold: float) -> float:
+        return float(accepting((self.ranked <= threshold).sum(axis=1), self.gallery, part).mean())
+
+    def _is_seen_often(self, threshold: float) -> bool:
+        """Whether enough different people are involved for resampling them to say something (rule of 30)."""
+        rows, columns = np.nonzero(self.ranked <= threshold)
+        return min(len(np.unique(rows)), len(np.unique(self.others[rows, columns]))) >= ENOUGH
 
     def _last(self, allowed: Callable[[float], bool], high: int) -> int:
         """The last of all distances up to number `high` that is allowed, -1 if none is; what is allowed has no gaps."""
@@ -199,16 +204,18 @@ def calibrate_open_set(
         raise InputError("each person gives one probe and one template; more of one person are no more strangers")
     impostors = Impostors.of(distance, probe_person, template_person)
     people, twice = min(distance.shape), int(np.isfinite(mated).sum())
-    sizes = [
-        _with_fnir(impostors, mated, impostors.threshold(size, fpir), size)
-        for size in gallery_sizes(largest_gallery(people, fpir), wanted)
-    ]
-    return OpenSet(asked=fpir, people=people, mated=twice, sizes=tuple(sizes))
+    found = []
+    for size in gallery_sizes(largest_gallery(people, fpir), wanted):
+        threshold = impostors.threshold(size, fpir)
+        if threshold is None:
+            break
+        found.append(_with_fnir(impostors, mated, threshold, size))
+    return OpenSet(asked=fpir, people=people, mated=twice, sizes=tuple(found))
 
 
 def _with_fnir(impostors: Impostors, mated: Float64[np.ndarray, "probes"], threshold: float, size: int) -> GallerySize:
-    fpir, low, high = impostors.fpir(size, threshold)
-    found = GallerySize(templates=size, threshold=threshold, fpir=fpir, fpir_low=low, fpir_high=high)
+    fpir, low, high, bound = impostors.fpir(size, threshold)
+    found = GallerySize(templates=size, threshold=threshold, fpir=fpir, fpir_low=low, fpir_high=high, fpir_bound=bound)
     twice = np.isfinite(mated)
     if not twice.any():
         return found

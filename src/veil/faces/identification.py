@@ -18,18 +18,22 @@ from veil.errors import InputError
 CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
 # Sizes that get a threshold; between two of them the larger one's holds.
-STEPS = (1, 2, 3, 5, 7)
+STEPS = (1, 1.5, 2, 3, 5, 7)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GallerySize:
-    """One size of a gallery: its threshold, and what this does, with 95 % intervals; FNIR is None where nobody came twice."""
+    """One size of a gallery: its threshold, and what this does, with 95 % intervals; FNIR is None where nobody came twice.
+
+    `fpir_bound` is what FPIR stays below, at 97.5 %, even if a few strangers nobody has seen are near to everybody.
+    """
 
     templates: int
     threshold: float
     fpir: float
     fpir_low: float
     fpir_high: float
+    fpir_bound: float
     fnir: float | None = None
     fnir_low: float | None = None
     fnir_high: float | None = None
@@ -63,7 +67,7 @@ class OpenSet:
             reach = f"at most {self.largest:,} templates" if self.largest else "no gallery"
             raise InputError(
                 f"the calibration by {self.people:,} people speaks for {reach} at an FPIR of {self.asked:.2%}, and there are "
-                f"{templates:,}: calibrate with the faces of {need:,} people or more, or ask for a larger --fpir"
+                f"{templates:,}: calibrate with the faces of about {need:,} people, or ask for a larger --fpir"
             )
         return found
 
@@ -85,25 +89,23 @@ class OpenSet:
 
 
 def people_needed(templates: int, fpir: float) -> int:
-    """The fewest people whose faces can show that a gallery of so many templates keeps to an FPIR, if none is accepted.
+    """About how many people a calibration needs for a gallery of so many templates, each a stranger to all the others.
 
-    Each is a stranger to all the others. With c parts of the gallery (`Impostors.fpir`), P people serve if P >= c n and the
-    others fill a part, n being `strangers_needed`; the best c is taken.
+    So many that, were a share FPIR of strangers near to everybody, one would be among them at 97.5 % (the rule of three); and
+    that 30 different ones are too near some of 30 templates at the threshold: P people make P^2 comparisons, of which about
+    FPIR / templates are. Part of the FPIR goes to the interval, and errors gather at a few people: 200 were enough for LFW.
     """
-    single = strangers_needed(fpir)
-    # The best c is near the root of templates / n.
-    parts = range(1, 2 + math.isqrt(templates))
-    return min(max(math.ceil(part * single), math.ceil(templates / part) + 1) for part in parts)
+    return max(math.ceil(strangers_needed(fpir)), math.ceil(math.sqrt(200 * templates / fpir)))
 
 
 def largest_gallery(people: int, fpir: float) -> int:
-    """The largest gallery that so many people can speak for; 0 if none."""
-    return max(0, math.floor(people / strangers_needed(fpir)) * (people - 1))
+    """No gallery larger than this is tried: it would want 30 errors of fewer comparisons; 0 if people are too few for any."""
+    return math.floor(people**2 * fpir / 30) if people >= strangers_needed(fpir) else 0
 
 
 def gallery_sizes(largest: int, wanted: Sequence[int] = ()) -> list[int]:
     """1, 2, 3, 5, 7, 10, 20, ... up to `largest`, that itself, and those `wanted` that do not exceed it; ascending."""
-    steps = {step * 10**power for power in range(len(str(max(1, largest)))) for step in STEPS}
+    steps = {int(step * 10**power) for power in range(len(str(max(1, largest)))) for step in STEPS}
     return sorted(size for size in {*steps, *wanted, largest} if 1 <= size <= largest)
 
 

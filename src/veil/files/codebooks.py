@@ -47,7 +47,8 @@ def write_codebook(path: Path, book: Codebook) -> None:
     # A pool of decoys holds descriptors of photographs, and who has it can tell decoys from descriptors.
     with replacing(path, private=book.kind == "descriptors") as temporary, temporary.open("wb") as stream:
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        np.savez(stream, allow_pickle=False, **arrays)  # words hardly shrink, and inflating is most of a large book's reading
+        # Without `allow_pickle`, which NumPy 1 would store as one more array.
+        np.savez(stream, **arrays)  # words hardly shrink, and inflating is most of a large book's reading
 
 
 def read_codebook(path: Path) -> Codebook:

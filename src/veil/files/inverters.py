@@ -110,7 +110,7 @@ class Workshop:
 def _save(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, object]) -> None:
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     with replacing(path) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, header=text, **arrays)
+        np.savez(stream, header=text, **arrays)  # NumPy 1 would store `allow_pickle`
 
 
 def _load(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:

@@ -111,7 +111,7 @@ def resect_grouped(
     groups: Groups,
     *,
     limit: float,
-    convinced: Callable[[Int64[np.ndarray, "inliers"]], bool],
+    convinced: Callable[[GroupedConsensus], bool],
     refine: Refine,
     options: GroupedOptions,
     threads: int = 2,
@@ -119,7 +119,7 @@ def resect_grouped(
 ) -> GroupedConsensus | None:
     """The pose with which most groups agree within `limit` (normalized plane), each new best one refined on its inliers.
 
-    The search ends early only for inliers (rows of candidates) of which `convinced` says that chance does not give them.
+    The search ends early only for a pose of which `convinced` says that chance does not give its inliers.
     None if no sample gives a pose.
     """
     if len(groups.list_starts) < 2:
@@ -133,7 +133,7 @@ def resect_grouped(
             pose, first_gain = found
             better = _optimized(groups, pose, limit, refine, done)
             best = better if best is None or better.gain > best.gain else best
-            if convinced(best.rows):
+            if convinced(best):
                 needed = _needed(groups, best.rows, options.confidence)
                 enough = min(max(needed, options.min_iterations), options.max_iterations)
         if progress is not None:
