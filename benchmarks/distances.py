@@ -4,11 +4,12 @@
 
 Real SIFT descriptors of the bundled photographs, left and right of different ones, lifted with half of the decoys from either
 half of the bundled pool. The floor is the float32 Gram matrix of all components, alone and into memory at hand, by the fastest
-BLAS of the same run: NumPy's, and torch's where torch is importable. 100 % means that all distances, with best and second best
-in both directions, take the time of that product; more is faster. `float` sweeps all pairs of packed sets in single precision,
-`fixed` in 16 bits where the processor multiplies pairs of these (VNNI); `search` is what `nearest_two` does before float64
-decides: it tries whether bounds pay, packs, and prunes or sweeps; `whole` is all of `nearest_two`, float64 included, and `MB`
-its memory beyond the inputs. The repeats are short and interleaved, the best of each
+BLAS of the same run: NumPy's, torch's where torch is importable, and every core type that NumPy's OpenBLAS has, each in a
+process of its own (`benchmarks/cores.py`), as the one that it chooses itself may be the wrong one. 100 % means that all
+distances, with best and second best in both directions, take the time of that product; more is faster. `float` sweeps all
+pairs of packed sets in single precision, `fixed` in 16 bits where the processor multiplies pairs of these (VNNI); `search` is
+what `nearest_two` does before float64 decides: it tries whether bounds pay, packs, and prunes or sweeps; `whole` is all of
+`nearest_two`, float64 included, and `MB` its memory beyond the inputs. The repeats are short and interleaved, the best of each
 counts. Times are those of the processor if one thread works (other programs count less), of the clock otherwise. A kernel that
 disagrees with the float64 reference is not timed.
 """
@@ -26,6 +27,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from cores import Core, core_types
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -51,8 +53,10 @@ Set = tuple[np.ndarray, np.ndarray | None]
 CHECKED, TEXTBOOK = 20, 60
 # Floats of the Gram matrix that are held at a time.
 GRAM_FLOATS = 1 << 28
-# Repeats at least.
-LEAST = 2
+# Turns at least; repeats of each work in a turn.
+LEAST, REPEATS = 2, 3
+# Seconds after which threads of a BLAS no longer wait in a loop for more work (MKL: 0.2), which would take a core from others.
+SETTLED = 0.25
 HEADS = ("floor ms", "by", "float", "fixed", "search", "whole ms", "whole", "numpy", "textbook", "pruned to", "MB", "max error")
 
 
@@ -71,13 +75,17 @@ def main() -> int:
         torch.set_num_threads(arguments.threads)
     pools = _pools()
     print(f"{arguments.threads} thread(s); shares of the floor, 100 % is as fast as the matrix product alone, more is faster")
-    print(f"{'':14}" + " ".join(f"{word:>9}" for word in HEADS))
     records, red = [], 0
-    with threadpool_limits(arguments.threads):
+    with threadpool_limits(arguments.threads), core_types(arguments.threads) as cores:
+        print(
+            "floors by",
+            ", ".join([*("OpenBLAS " + core.name for core in cores), "NumPy as it is", *["torch"] * (torch is not None)]),
+        )
+        print(f"{'':14}" + " ".join(f"{word:>9}" for word in HEADS))
         for count in arguments.features:
             for name in arguments.distances:
                 for m in arguments.dims:
-                    record = _line(name, m, count, pools, arguments.seconds, arguments.threads)
+                    record = _line(name, m, count, pools, cores, arguments.seconds, arguments.threads)
                     records.append(record)
                     red += "floor_ms" not in record
     if arguments.json:
@@ -87,7 +95,9 @@ def main() -> int:
     return int(red > 0)
 
 
-def _line(name: str, m: int, count: int, pools: list[np.ndarray], seconds: float, threads: int) -> dict[str, object]:
+def _line(
+    name: str, m: int, count: int, pools: list[np.ndarray], cores: list[Core], seconds: float, threads: int
+) -> dict[str, object]:
     random = generator(f"benchmark {m}")
     left, right = (_set(random, side, count, m if name == "s2s" or k else 0) for k, side in enumerate((pools[:2], pools[2:])))
     record: dict[str, object] = {"distance": name, "m": m, "features": count, "error": _error(left, right)}
@@ -98,16 +108,21 @@ def _line(name: str, m: int, count: int, pools: list[np.ndarray], seconds: float
     a, b = both.first, both.second
     axes = axes_worth_it(a, b, serve.sweeping(both))
     engines = {name: serve.Compiled(a, b, replace(both.shape, fixed=name == "fixed"), threads) for name in _engines(both)}
+    planes = [np.stack(side.components).astype(np.float32) for side in (a, b)]
+    sizes = [part.shape[0] * part.shape[1] for part in planes]
+    floors = {core.name: partial(core.product, *sizes, planes[0].shape[2]) for core in cores}
     works = {
-        **_grams(*(np.stack(side.components).astype(np.float32) for side in (a, b))),
+        **_grams(*planes),
         **{name: partial(engine.best_two, engine.reaches[0] * serve.size(a, b)) for name, engine in engines.items()},
         "search": lambda: serve.candidates(both, threads),
         "whole": lambda: kernels.nearest_two(left, right, backend="cpu", threads=threads),
         "numpy": lambda: kernels.nearest_two(left, right, backend="numpy", threads=threads),
         "textbook": lambda: _textbook(_head(left, TEXTBOOK), _head(right, TEXTBOOK)),
     }
-    best = {key: value[0 if threads == 1 else 1] for key, value in _interleaved(works, seconds).items()}
-    blas = min(("NumPy", "torch"), key=lambda library: best.get(library, np.inf))
+    timed = floors | {key: partial(_timed, work) for key, work in works.items()}
+    loud = {*timed} - {*engines, "search", "whole"} if threads > 1 else set()
+    best = {key: value[0 if threads == 1 else 1] for key, value in _interleaved(timed, seconds, loud).items()}
+    blas = min((*floors, "NumPy", "torch"), key=lambda library: best.get(library, np.inf))
     floor, whole = best[blas], best["whole"]
     record |= {"blas": blas, "floor_ms": 1e3 * floor, "whole_ms": 1e3 * whole, "axes": None if axes is None else len(axes)}
     record |= {f"{key}_share": floor / best[key] for key in (*engines, "search", "whole", "numpy")}
@@ -246,18 +261,26 @@ def _grams(a: np.ndarray, b: np.ndarray) -> dict[str, Callable[[], object]]:
     return works
 
 
-def _interleaved(works: dict[str, Callable[[], object]], seconds: float) -> dict[str, tuple[float, float]]:
-    """Best seconds of the processor and of the clock."""
+def _timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of the processor and of the clock."""
+    start = time.process_time(), time.perf_counter()
+    work()
+    return time.process_time() - start[0], time.perf_counter() - start[1]
+
+
+def _interleaved(
+    works: dict[str, Callable[[], tuple[float, float]]], seconds: float, loud: set[str]
+) -> dict[str, tuple[float, float]]:
+    """Best seconds of the processor and of the clock; what is `loud` leaves threads that are waited for."""
     best = {name: (np.inf, np.inf) for name in works}
     slow = {"numpy"}  # not what is judged; once is enough
     end, turn = time.perf_counter() + seconds, 0
     while turn < LEAST or time.perf_counter() < end:
         for name, work in works.items():
-            if turn < 1 or name not in slow:
-                start = time.process_time(), time.perf_counter()
-                work()
-                spent = time.process_time() - start[0], time.perf_counter() - start[1]
+            for _ in range((turn < 1) if name in slow else REPEATS):
+                spent = work()
                 best[name] = min(best[name][0], spent[0]), min(best[name][1], spent[1])
+            time.sleep(SETTLED if name in loud else 0)
         turn += 1
     return best
 

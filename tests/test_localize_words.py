@@ -14,10 +14,12 @@ from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Lines
 from veil.geometry.grouped import GroupedOptions
 from veil.geometry.rigid import rotation_angle_deg
-from veil.localize import P3P, Localization, NoPose, chance_poses, line_agreement, point_agreement
-from veil.localize_words import UPRIGHT_LINES, WordOptions, _Problem, localize_candidates, localize_words
+from veil.geometry.significance import P3P, UPRIGHT_LINES, chance_poses, line_agreement, point_agreement
+from veil.localize import Localization, NoPose
+from veil.localize_words import WordOptions, localize_candidates, localize_words
 from veil.match.vocabulary import Candidates, index_map, vocabulary_candidates
 from veil.subset import SubsetMechanism
+from veil.word_poses import WordProblem
 from word_uploads import random_ids
 from word_worlds import dictionary_of, lines_of, scene_of, subsets, with_down, words_of
 from worlds import generator, world
@@ -157,11 +159,11 @@ def test_options_out_of_range(bad: dict) -> None:
         WordOptions(**bad)
 
 
-def problem_of(seen: np.ndarray | Lines, candidates: Candidates) -> _Problem:
-    return _Problem(PLACE.camera, seen, candidates, SCENE, list(SCENE.images), WordOptions())
+def problem_of(seen: np.ndarray | Lines, candidates: Candidates) -> WordProblem:
+    return WordProblem(PLACE.camera, seen, candidates, SCENE, list(SCENE.images), WordOptions())
 
 
-def nested(problem: _Problem, rows: np.ndarray) -> dict[tuple[int, int], float]:
+def nested(problem: WordProblem, rows: np.ndarray) -> dict[tuple[int, int], float]:
     """The twin: log10 of the expected number of chance poses for each set of groups and candidates, in plain loops."""
     groups = problem.groups
     count = len(groups.starts) - 1

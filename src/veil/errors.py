@@ -35,5 +35,5 @@ class ReleaseRefused(VeilError):
     """Releasing would break a promise made to the user, for example a second draw for one image."""
 
 
-class VeilWarning(UserWarning):
+class VeilWarning(VeilError, UserWarning):
     """The answer is right, and something about how it came about should be known; the command line prints it as a note."""

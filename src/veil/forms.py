@@ -133,16 +133,19 @@ def canonical(
 ) -> tuple[Float64[np.ndarray, "features dim"], Float64[np.ndarray, "features m dim"]]:
     """Orthonormal basis of the same span and the point of D nearest to zero, in float64 (traps D1, D7).
 
-    The basis is the QR factor of what comes in, so its rotation is whatever chance put into `basis`.
+    The basis is the QR factor of what comes in with a positive diagonal of R, that is Gram-Schmidt of its rows. This factor is
+    unique, so that the result depends on no library's signs; it is Haar distributed in the span if the rows are Gaussian in it
+    (Mezzadri 2007, Sec. 4), and the rows themselves, up to rounding, if they are orthonormal already.
     Raises InputError if a basis is rank deficient.
     """
     if not (np.isfinite(origin).all() and np.isfinite(basis).all()):
         raise InputError("a subspace contains NaN or infinity")
     q, r = np.linalg.qr(np.swapaxes(basis, 1, 2))
-    diagonal = np.abs(np.diagonal(r, axis1=1, axis2=2))
-    if diagonal.size and not (diagonal.min(axis=1) > 1e-9 * np.maximum(diagonal.max(axis=1), 1e-300)).all():
+    diagonal = np.diagonal(r, axis1=1, axis2=2)
+    lengths = np.abs(diagonal)
+    if lengths.size and not (lengths.min(axis=1) > 1e-9 * np.maximum(lengths.max(axis=1), 1e-300)).all():
         raise InputError("a subspace has linearly dependent directions; the feature that made it has duplicate decoys")
-    orthonormal = np.swapaxes(q, 1, 2)
+    orthonormal = np.swapaxes(q * np.sign(diagonal)[:, None, :], 1, 2)  # LAPACK's signs follow from the matrix (traps F1)
     nearest = origin
     for _ in range(2):  # the second pass removes what rounding left of the first
         nearest = nearest - np.einsum("fm,fmn->fn", np.einsum("fmn,fn->fm", orthonormal, nearest), orthonormal)

@@ -7,30 +7,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int64
-from scipy.special import gammaln
+from jaxtyping import Float32, Float64, Int64
 
 from veil.codebook import Codebook
 from veil.errors import RangeError
 from veil.forms import Form, Lines, Points
-from veil.geometry.camera import Camera, as_colmap
-from veil.geometry.ransac import RansacOptions
-from veil.geometry.resection_lines import LineResection, resect_from_lines
-from veil.geometry.rigid import Rigid, rigid_from_colmap
+from veil.geometry.camera import Camera
+from veil.geometry.rigid import Rigid
+from veil.geometry.significance import P3P as P3P
+from veil.geometry.significance import P6L as P6L
+from veil.geometry.significance import Sampling as Sampling
+from veil.geometry.significance import chance_poses as chance_poses
+from veil.geometry.significance import line_agreement as line_agreement
+from veil.geometry.significance import point_agreement as point_agreement
+from veil.geometry.views import MapViews
 from veil.match import MatchOptions, match_pairs
+from veil.matched_features import matched_features
+from veil.pose_evidence import Evidence, pictured, rival, weigh
 from veil.scene import Scene
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """What chance needs to know of a minimal solver: matches in a sample, and poses that one sample may give."""
-
-    size: int
-    poses: int
-
-
-P3P = Sampling(size=3, poses=4)
-P6L = Sampling(size=6, poses=8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +102,7 @@ def localize(
     """
     options = options or LocalizeOptions()
     keypoint_rows, point_rows = correspondences(form, scene, codebook, options, progress)
-    return localize_matches(camera, seen, keypoint_rows, point_rows, scene.points, options=options)
+    return localize_matches(camera, seen, keypoint_rows, point_rows, scene.points, views=scene.views, options=options)
 
 
 def localize_matches(
@@ -118,35 +112,62 @@ def localize_matches(
     point_rows: Int64[np.ndarray, "pairs"],
     points: Float64[np.ndarray, "points 3"],
     *,
+    views: MapViews | None = None,
     options: LocalizeOptions | None = None,
 ) -> Localization | NoPose:
-    """The second half of `localize`: from pairs of a feature and a point, the most trusted first, to a weighed pose."""
+    """The second half of `localize`: from pairs of a feature and a point, the most trusted first, to a weighed pose.
+
+    Without `views` nothing is known of how the map's images saw its points, and no pose is refused for its place.
+    """
     options = options or LocalizeOptions()
     count = len(keypoint_rows)
     if count < options.min_inliers:
         return NoPose(reason=f"only {count} features match the map; is it of this place?", correspondences=count)
-    estimate = _estimate(camera, seen, keypoint_rows, points[point_rows], options)
+    limit = options.line_error_px if isinstance(seen, Lines) else options.max_error_px
+    matched = matched_features(camera, seen, keypoint_rows, point_rows, points, max_error_px=limit, seed=options.seed)
+    estimate = matched.estimate()
     if estimate is None:
         return NoPose(reason=f"no pose explains the {count} matches; is the map of this place?", correspondences=count)
-    inlier = _one_to_one(estimate.mask, keypoint_rows, point_rows)
-    found = int(inlier.sum())
-    log10_nfa = chance_poses(found, len(np.unique(keypoint_rows)), estimate.agreement, estimate.sampling)
-    if found < options.min_inliers or log10_nfa > options.max_log10_nfa:
-        return NoPose(
-            reason=f"the best pose has {found} of {count} matches as inliers, which chance also gives "
-            f"(log10 of expected chance poses {log10_nfa:.1f}); is the map of this place?",
-            correspondences=count,
-            inliers=found,
-            log10_nfa=log10_nfa,
+    evidence = weigh(matched, estimate, views)
+    anyhow = evidence if _beyond_chance(evidence, options) else weigh(matched, estimate, None)
+
+    def refused(reason: str) -> NoPose:
+        return NoPose(reason=reason, correspondences=count, inliers=len(anyhow.rows), log10_nfa=anyhow.log10_nfa)
+
+    if not _beyond_chance(anyhow, options):
+        return refused(
+            f"the best pose has {len(anyhow.rows)} of {count} matches as inliers, which chance also gives "
+            f"(log10 of expected chance poses {anyhow.log10_nfa:.1f}); is the map of this place?"
         )
+    if anyhow is not evidence or pictured(matched, estimate, evidence, views):
+        return refused(IMPOSSIBLE)
+    limits = {"min_inliers": options.min_inliers, "max_log10_nfa": options.max_log10_nfa}
+    other = rival(matched, estimate, evidence, views, **limits)
+    if other is not None:
+        return refused(AMBIGUOUS.format(len(evidence.rows), len(other.rows), count))
     return Localization(
         cam_from_world=estimate.pose,
         covariance=estimate.covariance,
-        keypoint_rows=keypoint_rows[inlier],
-        point_rows=point_rows[inlier],
+        keypoint_rows=keypoint_rows[evidence.rows],
+        point_rows=point_rows[evidence.rows],
         correspondences=count,
-        log10_nfa=log10_nfa,
+        log10_nfa=evidence.log10_nfa,
     )
+
+
+IMPOSSIBLE = (
+    "the best pose sees its points from sides, or at sizes, at which no image of the map saw them; is the query a "
+    "photograph of a photograph, or its focal length wrong?"
+)
+
+AMBIGUOUS = (
+    "two poses explain {} and {} of {} matches, and nothing tells which is right; does the query show one thing several "
+    "times, or several photographs?"
+)
+
+
+def _beyond_chance(evidence: Evidence, options: LocalizeOptions) -> bool:
+    return len(evidence.rows) >= options.min_inliers and evidence.log10_nfa <= options.max_log10_nfa
 
 
 def correspondences(
@@ -181,109 +202,3 @@ def _comparable(map_form: Form, query: Form, codebook: Codebook | None) -> Form:
     if isinstance(map_form, Points) and map_form.space != query.space and codebook is not None:
         return codebook.into_space(map_form, query.space)
     return map_form
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Estimate:
-    """A pose with its inliers, and what weighs it: the chance that a wrong match agrees, and the solver's sampling."""
-
-    pose: Rigid
-    mask: Bool[np.ndarray, "pairs"]
-    covariance: Float64[np.ndarray, "6 6"] | None
-    agreement: float
-    sampling: Sampling
-
-
-def _estimate(
-    camera: Camera, seen: np.ndarray | Lines, rows: np.ndarray, xyz: np.ndarray, options: LocalizeOptions
-) -> _Estimate | None:
-    if isinstance(seen, Lines):
-        return _from_lines(camera, seen.take(rows), xyz, options)
-    return _from_points(camera, seen[rows].astype(np.float64), xyz, options)
-
-
-def _from_points(camera: Camera, xy: np.ndarray, xyz: np.ndarray, options: LocalizeOptions) -> _Estimate | None:
-    import pycolmap
-
-    estimation = pycolmap.AbsolutePoseEstimationOptions()
-    estimation.ransac.max_error = options.max_error_px
-    estimation.estimate_focal_length = not camera.focal_is_known
-    estimation.ransac.random_seed = options.seed
-    refinement = pycolmap.AbsolutePoseRefinementOptions()
-    refinement.refine_focal_length = not camera.focal_is_known
-    found = pycolmap.estimate_and_refine_absolute_pose(
-        xy, xyz, as_colmap(camera), estimation, refinement, return_covariance=True
-    )
-    if found is None:
-        return None
-    covariance = found.get("covariance")
-    return _Estimate(
-        pose=rigid_from_colmap(found["cam_from_world"]),
-        mask=np.asarray(found["inlier_mask"], dtype=bool),
-        covariance=None if covariance is None else np.asarray(covariance, dtype=np.float64),
-        agreement=point_agreement(camera, options.max_error_px),
-        sampling=P3P,
-    )
-
-
-def _from_lines(camera: Camera, lines: Lines, xyz: np.ndarray, options: LocalizeOptions) -> _Estimate | None:
-    corners = np.array([[0.0, 0.0], [camera.width_px, camera.height_px]])
-    problem = LineResection(
-        lines=lines.coefficients.astype(np.float64),
-        points=xyz,
-        aligned=lines.aligned,
-        focal_px=camera.focal_px,
-        half_extent=1.1 * np.abs(np.asarray(as_colmap(camera).cam_from_img(corners))).max(axis=0),
-        best_first=True,
-    )
-    found = resect_from_lines(problem, RansacOptions(max_error=options.line_error_px, seed=options.seed))
-    if found is None:
-        return None
-    return _Estimate(
-        pose=found.model,
-        mask=found.inliers,
-        covariance=None,
-        agreement=line_agreement(camera, options.line_error_px),
-        sampling=P6L,
-    )
-
-
-def _one_to_one(
-    mask: Bool[np.ndarray, "pairs"], keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]
-) -> Bool[np.ndarray, "pairs"]:
-    """Inliers of which no two share a keypoint or a point: repeats are no further evidence."""
-    mask = np.asarray(mask, dtype=bool).copy()
-    for rows in (keypoint_rows, point_rows):
-        inlier = np.flatnonzero(mask)
-        _, first = np.unique(rows[inlier], return_index=True)
-        mask[:] = False
-        mask[inlier[first]] = True
-    return mask
-
-
-def point_agreement(camera: Camera, max_error_px: float) -> float:
-    """Probability that a keypoint at a random place lies within `max_error_px` of a given one: pi t^2 / (w h)."""
-    return min(1.0, math.pi * max_error_px**2 / (camera.width_px * camera.height_px))
-
-
-def line_agreement(camera: Camera, max_error_px: float) -> float:
-    """Probability that a random line passes within `max_error_px` of a given point, at most 2 t diagonal / (w h)."""
-    diagonal = math.hypot(camera.width_px, camera.height_px)
-    return min(1.0, 2 * max_error_px * diagonal / (camera.width_px * camera.height_px))
-
-
-def chance_poses(inliers: int, matches: int, agreement: float, sampling: Sampling = P3P) -> float:
-    """log10 of the expected number of poses as good as this if all matches were uniform noise (NFA).
-
-    Moisan and Stival 2004, Eq. 6: each of the C(n, s) samples gives up to `sampling.poses` poses, and of the other n - s
-    matches a wrong one agrees with probability `agreement` (docs/theory/localization.md, Eq. 2).
-    """
-    if inliers <= sampling.size:
-        return math.inf
-    others, agreeing = matches - sampling.size, inliers - sampling.size
-    samples = math.log(sampling.poses * others) + _log_binomial(matches, sampling.size)
-    return float((samples + _log_binomial(others, agreeing) + agreeing * math.log(agreement)) / math.log(10))
-
-
-def _log_binomial(n: int, k: int) -> float:
-    return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

@@ -13,7 +13,8 @@ from itertools import product
 
 from veil.composition import composed_epsilon
 from veil.errors import RangeError
-from veil.localize import LocalizeOptions, chance_poses
+from veil.geometry.significance import chance_poses
+from veil.localize import LocalizeOptions
 from veil.subset import SubsetMechanism
 
 # Epsilons of features are planned on this grid, so that the one that is printed is the one that was accounted.
@@ -136,7 +137,7 @@ def candidates_by_chance(mechanism: SubsetMechanism, place: Place) -> float:
 
 
 def needed_inliers(features: int, mechanism: SubsetMechanism, candidates: float, place: Place) -> int:
-    """The fewest inliers with which a pose is accepted (docs/theory/localization.md, Eq. 2, with c^3 ways to choose candidates
+    """The fewest inliers with which a pose is accepted (docs/theory/localization.md, Eq. 3, with c^3 ways to choose candidates
     for a sample), or more than there are matches.
 
     A feature is matched if its words call up something, by chance or because its true word was sent; it agrees with a wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -12,6 +13,8 @@ from veil.errors import InputError
 from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
+from veil.geometry.views import MapViews, map_views
+from veil.map_check import MapCheck
 from veil.space import Space
 
 
@@ -45,13 +48,15 @@ class MappedImage:
 class Scene:
     """World coordinates of arbitrary scale unless the images' poses were metric.
 
-    `measured_down` is gravity in the world (unit vector) where it was given apart from the images' lines.
+    `measured_down` is gravity in the world (unit vector) where it was given apart from the images' lines. `check` says how sure
+    a map of positions is, as it was when the map was built.
     """
 
     images: Mapping[str, MappedImage]
     points: Float64[np.ndarray, "points 3"]
     mean_reprojection_error_px: float
     measured_down: Float64[np.ndarray, "3"] | None = None
+    check: MapCheck | None = None
 
     def __post_init__(self) -> None:
         if not self.images or len(self.points) == 0:
@@ -75,6 +80,12 @@ class Scene:
         if self.measured_down is not None:
             return self.measured_down
         return mean_down({name: image.lines.gravity for name, image in self.images.items() if image.lines}, self.images)
+
+    @cached_property
+    def views(self) -> MapViews:
+        """From where, and how large, the map's images see its points."""
+        images = [(image.camera, image.cam_from_world, image.point_rows) for image in self.images.values()]
+        return map_views(images, self.points)
 
     @property
     def observation_count(self) -> int:

@@ -16,11 +16,11 @@ from veil.geometry.rigid import Rigid
 ROUND = 4 * 500
 
 
-def never(rows: np.ndarray) -> bool:
+def never(found: GroupedConsensus) -> bool:
     return False
 
 
-def always(rows: np.ndarray) -> bool:
+def always(found: GroupedConsensus) -> bool:
     return True
 
 
@@ -32,7 +32,7 @@ def resect(
     problem: Planted,
     *,
     options: GroupedOptions | None = None,
-    convinced: Callable[[np.ndarray], bool] = always,
+    convinced: Callable[[GroupedConsensus], bool] = always,
     refine: Callable[[Rigid, np.ndarray], Rigid | None] = unrefined,
     threads: int = 2,
     progress: Callable[[int, int], None] | None = None,
@@ -130,15 +130,15 @@ def test_only_conviction_ends_the_search_early() -> None:
 
 def test_conviction_is_asked_about_the_refined_inliers_of_new_best_poses() -> None:
     problem = planted_groups("asked", features=80, candidates=2, right=0.9)
-    asked: list[np.ndarray] = []
+    asked: list[GroupedConsensus] = []
 
-    def ask(rows: np.ndarray) -> bool:
-        asked.append(rows)
+    def ask(found: GroupedConsensus) -> bool:
+        asked.append(found)
         return True
 
     found = resect(problem, convinced=ask)
     assert found is not None
-    np.testing.assert_array_equal(asked[-1], found.rows)
+    np.testing.assert_array_equal(asked[-1].rows, found.rows)
 
 
 def test_rare_inliers_need_more_samples_before_the_end() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from veil import kernels
 from veil.errors import RangeError, VeilError, VeilWarning
 from veil.kernels import reference
+from veil.kernels.jit import bests, fixed, ranked, serve, sides, sweep
 from veil.kernels.jit import compile as compiler
-from veil.kernels.jit import serve, sweep
 from veil.kernels.jit.outputs import UNTRUSTED
-from veil.kernels.jit.pack import aligned
+from veil.kernels.jit.pack import aligned, pack_right
 from veil.kernels.jit.shape import Shape, even
-from veil.kernels.pairs import exact, two_best
+from veil.kernels.pairs import best, exact
 from worlds import affine_set, generator, sift_like, through, unit
 
 Set = tuple[np.ndarray, np.ndarray | None]
@@ -31,6 +33,13 @@ def numbers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if fixed and not compiler.adds_pairs(LANES[-1]):
         pytest.skip("this processor does not multiply 16-bit numbers in pairs (VNNI)")
     monkeypatch.setattr(serve, "FIXED_MIN", 0 if fixed else np.inf)
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of any size are packed and searched by compiled code."""
+    for module in (sides, bests):
+        monkeypatch.setattr(module, "COMPILED_MIN", 0)
 
 
 def a_set(name: str, count: int, m: int, dim: int = 128, kind: type = np.float32) -> Set:
@@ -60,9 +69,8 @@ def nearest(left: Set, right: Set, lanes: int | None = None, threads: int = 1) -
     pairs = serve.candidates(both, threads)
     assert pairs is not None
     value = serve.distances(both, pairs, threads)
-    rows, row_values = two_best(*pairs, value, len(left[0]))
-    columns, column_values = two_best(*pairs[::-1], value, len(right[0]))
-    return kernels.NearestTwo(right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values)
+    rows, columns = ranked.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape)
+    return kernels.NearestTwo(right_of_left=rows[0], left_distance=rows[1], left_of_right=columns[0], right_distance=columns[1])
 
 
 def check_nearest(found: kernels.NearestTwo, expected: np.ndarray, tol: float = 1e-12) -> None:
@@ -124,7 +132,7 @@ def test_sizes_around_the_tiles_and_poisoned_memory(m: int, monkeypatch: pytest.
         memory.view(np.uint8)[:] = 0xFF  # NaN, or -1
         return memory
 
-    for module in ("sweep", "pack", "double"):
+    for module in ("sweep", "pack", "double", "sides"):
         monkeypatch.setattr(f"veil.kernels.jit.{module}.aligned", poisoned)
     for rows in {1, shape.features - 1, shape.features, shape.features + 1, 70} - {0}:
         for columns in (1, shape.lanes - 1, shape.lanes, shape.lanes + 1):
@@ -132,6 +140,57 @@ def test_sizes_around_the_tiles_and_poisoned_memory(m: int, monkeypatch: pytest.
             expected = everything[:rows, :columns]
             np.testing.assert_allclose(serve.matrix(compared(small, other)), expected, atol=1e-6)
             check_nearest(nearest(small, other), expected)
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_the_two_best_of_listed_pairs_are_those_of_sorting(by_column: bool) -> None:
+    """Second method: `pairs.best`, by sorting; few values, so that most tie, and rows and columns without a pair."""
+    random = generator("ranked")
+    keys = np.sort(random.permutation(40 * 30)[:300])
+    rows, columns = (keys % 40, keys // 40) if by_column else (keys // 30, keys % 30)
+    distance = random.integers(0, 4, size=300).astype(np.float64)
+    found = ranked.two_best(rows, columns, distance, (45, 45), Shape(left=1, right=1, lanes=LANES[-1]))
+    for (index, value), (owner, other) in zip(found, ((rows, columns), (columns, rows)), strict=True):
+        expected = best(owner, other, distance, 45, 2)
+        assert (index == expected[0]).all() and (value == expected[1]).all()
+
+
+@pytest.mark.usefixtures("numbers")
+@pytest.mark.parametrize("lanes", LANES)
+def test_candidates_are_those_that_numpy_finds(lanes: int) -> None:
+    """Second method: the same states by NumPy; repeated features tie, and their copies hide others."""
+    left, right = a_set("left", 45, 2), a_set("right", 61, 2)
+    again = np.arange(61) % 23
+    both = compared(left, (right[0][again], right[1][again]), lanes)  # type: ignore[index]
+    work = serve.Compiled(both.first, both.second, serve.sweeping(both), 1)
+    swept = work.best_two(serve.size(both.first, both.second))
+    memory = np.empty(swept.columns.state.size + 1, dtype=np.float32)  # type: ignore[union-attr]
+    moved = memory[1:].reshape(swept.columns.state.shape)  # type: ignore[union-attr]
+    moved[:] = swept.columns.state  # type: ignore[union-attr]  # at an address of no vector, as where several threads are joined
+    for states in (swept.rows, swept.columns, replace(swept.columns, state=moved)):  # type: ignore[type-var]
+        for slack in (0.0, 0.01, 0.2, 10.0):
+            found, expected = states.within(slack), states.running.within(slack)  # type: ignore[union-attr]
+            assert sorted(zip(*found[:2], strict=True)) == sorted(zip(*expected[:2], strict=True))
+            assert (found[2] == expected[2]).all()
+    assert len(found[0]) > 61 * 2 and found[2].any()
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize(("left", "right"), [(0, 0), (0, 3), (2, 2), (4, 8), (0, 16)])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_compiled_packing_is_that_of_numpy(left: int, right: int, lanes: int, kind: type) -> None:
+    """Second method, to the last bit: components by NumPy, features that fill no panel with zeros behind them."""
+    both = compared(a_set("left", 9, left, 64, kind), a_set("right", 2 * lanes + 3, right, 64, kind), lanes)
+    for shape in (both.shape, replace(both.shape, fixed=True)):
+        if shape.fixed and not compiler.adds_pairs(lanes):
+            continue
+        unit = 1.5 * both.second.longest if shape.fixed else 1.0
+        found, error = sides.pack(both.second, shape, left=False, unit=unit)
+        components, lost = fixed.components(both.second, unit, shape) if shape.fixed else (both.second.components, 0.0)
+        expected = pack_right(components, both.second.squares / unit**2, shape)
+        np.testing.assert_array_equal(found.values.view(np.int32), expected.values.view(np.int32))
+        assert (found.squares == expected.squares).all() and found.group_bytes == expected.group_bytes
+        assert error == pytest.approx(lost, rel=1e-5)
 
 
 def test_nothing_is_written_outside_the_output() -> None:
@@ -283,7 +342,7 @@ def test_a_list_that_is_full_says_so() -> None:
     swept = sweep.best_two(*sweep.packed(both.first, both.second, both.shape), both.shape, 1.0)
     assert len(swept.doubtful) == 400 and not swept.overflowed
     assert {(int(i), int(j)) for i, j in swept.doubtful} == {(i, j) for i in range(20) for j in range(20)}
-    assert (swept.rows.index == -1).all() and np.isinf(swept.columns.value).all()
+    assert (swept.rows.running.index == -1).all() and np.isinf(swept.columns.running.value).all()
 
 
 def test_a_host_without_a_compiler_is_told_and_served_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,6 +193,12 @@ def test_memory_is_bounded_by_the_message() -> None:
         fields_[9], fields_[10], fields_[11] = count, dim, m
         hostile = sealed(HEAD.pack(*fields_) + body[HEAD.size :])
         assert _peak(hostile) < 1 << 20
+    for dim, m in ((4096, 4095), (2048, 1024)):  # each basis of 2^20 numbers and more takes seconds and hundreds of megabytes
+        fields_ = list(HEAD.unpack_from(body))
+        fields_[9], fields_[10], fields_[11] = 1, dim, m
+        hostile = sealed(HEAD.pack(*fields_) + bytes(4 * 8 + 8 + 2 * dim * (m + 1)))
+        with pytest.raises(WireError, match=f"bases of {m} x {dim} numbers"):
+            decode(hostile)
     honest = encode(upload(3000, 64, 4), dtype="float16")
     assert _peak(honest) < 8 * len(honest)
 

@@ -185,7 +185,7 @@ def test_what_does_not_fit_is_refused_on_the_device() -> None:
         (58, struct.pack("<I", 2), "m must be between"),
         (58, struct.pack("<I", 3), "cannot take"),
         (62, struct.pack("<d", math.nan), "epsilon must be >= 0"),
-        (62, struct.pack("<d", -math.nan), "negative epsilon|epsilon must be >= 0"),
+        (62, struct.pack("<d", -math.nan), "epsilon must be >= 0, got nan"),
         (62, struct.pack("<d", -1.0), "negative epsilon"),
         (62, struct.pack("<d", -0.0), "negative epsilon"),
         (62, struct.pack("<d", -math.inf), "negative epsilon"),
@@ -290,10 +290,32 @@ def test_memory_is_bounded_by_the_message() -> None:
         for length in (0, len(message), packed_sizes(count, m, words)[0] % 2**32):
             own = OWN.pack(words, 5.0, length)
             assert _peak(changed(hostile, 58, own)) < 1 << 18
-    for count, m, words in ((20_000, 2, 256_000), (3000, 64, 256_000), (500, 1000, 2000), (4, 60_000, 60_001)):
+    for count, m, words in ((20_000, 2, 256_000), (3000, 64, 256_000), (500, 1000, 2000), (40, 60_000, 60_001)):
         honest = encode(word_upload(subsets(count, m, words=words)))
-        # Of each id four bytes and where it ends; of each bit of the quotients a byte; and a few blocks.
-        assert _peak(honest) < 8 * len(honest) + 16 * count * m + (1 << 22)
+        # Of each id four bytes, and one where their order is checked; of each position eight; and a few blocks.
+        assert _peak(honest) < 5 * count * m + 16 * count + (1 << 21)
+
+
+def test_more_ids_than_any_release_has_are_refused() -> None:
+    """At K = m + 1 an id takes one bit of a message and four bytes of memory: 7.5 MB would become 240 MB and more."""
+    message = encode(word_upload())
+    count, m, words = 1000, 60_000, 60_001
+    length = packed_sizes(count, m, words)[0]
+    body = bytearray(message[: -CHECKSUM_BYTES - len(words_payload(message))])
+    struct.pack_into("<I", body, 14, count)
+    struct.pack_into("<H", body, 20, m)
+    body[58 : 58 + OWN.size] = OWN.pack(words, 5.0, length)
+    body += bytes(8 * (count - 5)) + b"\x0f" * 32 + b"\xff" * length
+    with pytest.raises(WireError, match="at most 4194304 words"):
+        decode(sealed(bytes(body)))
+    assert _peak(sealed(bytes(body))) < 1 << 18
+    with pytest.raises(InputError, match="at most 4194304 words"):
+        encode(word_upload(subsets(70, 60_000, words=60_001)))
+
+
+def words_payload(message: bytes) -> bytes:
+    """The dictionary and the ids of a message with positions of five features and a camera of four parameters."""
+    return message[HEAD_BYTES + 32 + 40 : -CHECKSUM_BYTES]
 
 
 def _peak(message: bytes) -> int:

@@ -7,7 +7,7 @@ told apart: `certified` is set only where a wrong guess would pass the attack's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +70,19 @@ class Lists:
 
     def __len__(self) -> int:
         return len(self.candidates)
+
+    def take(self, rows: np.ndarray) -> Lists:
+        """The lists of `rows` (indices)."""
+        return Lists(candidates=tuple(self.candidates[row] for row in rows), certified=self.certified[rows])
+
+
+def joined(parts: Sequence[Estimates]) -> Estimates:
+    """All estimates of several parts, one after the other."""
+    return Estimates(
+        points=np.concatenate([part.points for part in parts]),
+        confidence=np.concatenate([part.confidence for part in parts]),
+        certified=np.concatenate([part.certified for part in parts]),
+    )
 
 
 def undecided(count: int, dim: int) -> Estimates:

@@ -67,6 +67,7 @@ class Attempt:
     """What an attack claims about the features `rows` of a release: `estimates`, or `lists` for an oracle to pick from.
 
     `unit` says what is estimated; `named` are word ids (-1: none) where it is words. `skipped` says why nothing was tried.
+    `left_out` features were to be attacked too, but time was short. `seconds` are the processor's.
     """
 
     attack: str
@@ -77,6 +78,7 @@ class Attempt:
     estimates: Estimates | None = None
     lists: Lists | None = None
     named: Int64[np.ndarray, "_"] | None = None
+    left_out: int = 0
     seconds: float = 0.0
     skipped: str = ""
     notes: tuple[str, ...] = ()
@@ -84,7 +86,7 @@ class Attempt:
 
 
 class Clock:
-    """Seconds that a block took."""
+    """Processor seconds that a block took."""
 
     seconds: float = 0.0
 
@@ -92,6 +94,6 @@ class Clock:
 @contextmanager
 def timed() -> Iterator[Clock]:
     """`with timed() as clock: ...`, then `clock.seconds`."""
-    clock, start = Clock(), time.perf_counter()
+    clock, start = Clock(), time.process_time()
     yield clock
-    clock.seconds = time.perf_counter() - start
+    clock.seconds = time.process_time() - start

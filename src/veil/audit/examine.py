@@ -9,12 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from veil.attacks.attack import Estimates, undecided
+from veil.attacks.attack import Estimates, joined, undecided
 from veil.attacks.word_pairs import NeighborModel
 from veil.audit import lifted, lined, worded
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress
 from veil.audit.finding import WITHIN, Finding
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
+from veil.audit.time_budget import TimeBudget
 from veil.audit.truth import Truth
 from veil.codebook import Codebook
 from veil.composition import account
@@ -40,11 +41,13 @@ def examine(
     *,
     effort: Effort | None = None,
     model: NeighborModel | None = None,
+    time: TimeBudget | None = None,
     progress: Progress = lambda step: None,
 ) -> list[Examined]:
     """Try every attack on each release; of each an equal part of `effort.features`, and what is cheap on all features.
 
     The other releases count among those that the attacker has seen. `model` is what the attacker knows of neighboring words.
+    `time` is shared out among releases and attacks, and has a turn for each release; without it every attack takes its time.
     Raises InputError if there is no release.
     """
     if not releases:
@@ -57,7 +60,7 @@ def examine(
     for name, message in releases.items():
         others = {other: item for other, item in releases.items() if other != name} | dict(knowledge.others)
         known = replace(knowledge, others=others)
-        tried = _attempts(message, name, known, each, model, partial(_named, progress, name), tests=len(releases))
+        tried = _attempts(message, name, known, each, model, partial(_named, progress, name), time, tests=len(releases))
         found.append(Examined(name=name, message=message, attempts=tuple(tried), truth=truths.get(name)))
     return found
 
@@ -73,6 +76,7 @@ def _attempts(
     effort: Effort,
     model: NeighborModel | None,
     progress: Progress,
+    time: TimeBudget | None,
     *,
     tests: int,
 ) -> Iterable[Attempt]:
@@ -81,7 +85,7 @@ def _attempts(
         tried += list(worded.attempts(message, name, knowledge, model, progress))
     else:
         rows = effort.rows(len(message), name)
-        tried += list(lifted.attempts(message, rows, knowledge, effort, progress))
+        tried += list(lifted.attempts(message, rows, knowledge, effort, progress, time=time))
     if isinstance(message, LineUpload):
         tried += list(
             lined.attempts(
@@ -118,7 +122,13 @@ def _finding(tried: Sequence[tuple[Examined, Attempt]], examined: Sequence[Exami
     ran = [(item, attempt) for item, attempt in tried if not attempt.skipped]
     first = (ran or list(tried))[0][1]
     if not ran:
-        return Finding(attack=first.attack, family=first.family, assumes=first.assumes, skipped=first.skipped)
+        return Finding(
+            attack=first.attack,
+            family=first.family,
+            assumes=first.assumes,
+            skipped=first.skipped,
+            wanted=sum(attempt.left_out for _, attempt in tried),
+        )
     total = sum(len(attempt.rows) for _, attempt in ran)
     finding = Finding(
         attack=first.attack,
@@ -126,6 +136,7 @@ def _finding(tried: Sequence[tuple[Examined, Attempt]], examined: Sequence[Exami
         assumes=first.assumes,
         hypothetical=first.lists is not None,
         features=total,
+        wanted=total + sum(attempt.left_out for _, attempt in tried),
         seconds=sum(attempt.seconds for _, attempt in ran),
         notes=_notes([attempt for _, attempt in ran]),
         details=_details([attempt for _, attempt in ran]),
@@ -135,7 +146,7 @@ def _finding(tried: Sequence[tuple[Examined, Attempt]], examined: Sequence[Exami
     truth_is_known = all(item.truth is not None for item, _ in ran)
     if first.lists is not None and not truth_is_known:
         return replace(finding, skipped="an oracle needs the originals (--images)")
-    estimates = _joined([_estimates(item, attempt) for item, attempt in ran])
+    estimates = joined([_estimates(item, attempt) for item, attempt in ran])
     certified = int(estimates.certified.sum())
     finding = replace(finding, undecided=int((~estimates.decided).sum()), certified=share(certified, total))
     if not truth_is_known:
@@ -159,14 +170,6 @@ def _estimates(item: Examined, attempt: Attempt) -> Estimates:
         return attempt.estimates
     assert attempt.lists is not None and item.truth is not None
     return oracle_pick(attempt.lists, item.truth.descriptors[attempt.rows])
-
-
-def _joined(parts: Sequence[Estimates]) -> Estimates:
-    return Estimates(
-        points=np.concatenate([part.points for part in parts]),
-        confidence=np.concatenate([part.confidence for part in parts]),
-        certified=np.concatenate([part.certified for part in parts]),
-    )
 
 
 def _notes(attempts: Sequence[Attempt]) -> tuple[str, ...]:

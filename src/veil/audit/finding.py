@@ -62,7 +62,8 @@ class Finding:
     """One attack on one release.
 
     `assumes` says what the attacker needs besides the release; `hypothetical` marks an oracle, which nobody has and which
-    counts in no verdict. `skipped` says why the attack was not run, or "". `undecided` features got no estimate; `certified`
+    counts in no verdict. `skipped` says why the attack was not run, or "". Of `wanted` features `features` were attacked: fewer
+    where time was short. `seconds` are the processor's. `undecided` features got no estimate; `certified`
     ones the attacker *knows* to have recovered, without the originals. `score` is None where the originals were not given.
     `notes` are facts for the reader (applicability, noise against its bound).
     """
@@ -72,6 +73,7 @@ class Finding:
     assumes: str
     hypothetical: bool = False
     features: int = 0
+    wanted: int = 0
     undecided: int = 0
     certified: Share | None = None
     score: Score | None = None
@@ -79,6 +81,11 @@ class Finding:
     skipped: str = ""
     notes: tuple[str, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether features were left out for want of time."""
+        return self.features < self.wanted
 
     @property
     def recovered(self) -> Share | None:
@@ -112,6 +119,7 @@ class Finding:
             "family": self.family,
             "assumes": self.assumes,
             "features": self.features,
+            "wanted": self.wanted,
             "undecided": self.undecided,
             "certified": None if self.certified is None else self.certified.value,
             "false_certificates": None if score is None else score.false_certificates,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int64
 
+from veil.attacks.attack import Estimates, Lists, joined
 from veil.attacks.clusters import ClusterOptions, clustering_attack
 from veil.attacks.database import database_attack
 from veil.attacks.grain import effective_dimension, identifiable_noise, release_noise
@@ -19,6 +22,7 @@ from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress, timed
 from veil.audit.finding import Family
 from veil.audit.repeats import repeat_attempts, same_kind
+from veil.audit.time_budget import SHARES, TimeBudget
 from veil.codebook import Pca
 from veil.errors import VeilError
 from veil.forms import Points, Released, Subspaces
@@ -31,6 +35,16 @@ POOL = "the pool that the decoys were drawn from"
 # Two dithered copies of one decoy differ by sqrt(n / 6) a / 512 (docs/theory/hardened.md); some room for the tail.
 DITHER_ROOM = 1.5
 
+Result = TypeVar("Result")
+
+
+class OutOfTime(VeilError):
+    """There was no time for a single one of `features` features."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__("there was no time left for it (--seconds)")
+        self.features = features
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Case:
@@ -40,6 +54,7 @@ class _Case:
     rows: Int64[np.ndarray, "_"]
     knowledge: Knowledge
     effort: Effort
+    time: TimeBudget
 
     @property
     def form(self) -> Subspaces:
@@ -107,10 +122,15 @@ def attempts(
     progress: Progress,
     *,
     only: Collection[str] | None = None,
+    time: TimeBudget | None = None,
 ) -> Iterator[Attempt]:
-    """All attacks (those named in `only`) on the features `rows` of one release; what cannot be tried says why."""
-    case = _Case(message=message, rows=rows, knowledge=knowledge, effort=effort)
+    """All attacks (those named in `only`) on the features `rows` of one release; what cannot be tried says why.
+
+    `time` bounds how many of the features there is time for; without it all of them are attacked.
+    """
+    case = _Case(message=message, rows=rows, knowledge=knowledge, effort=effort, time=time or TimeBudget(math.inf, turns=1))
     form = case.form
+    case.time.begin_turn()
     if form.space.codebook and (knowledge.codebook is None or knowledge.codebook.digest != form.space.codebook):
         why = f"the release names the codebook {form.space.codebook[:12]}, which was not given (--codebook)"
         yield Attempt(attack="all", family="structural", assumes="the public codebook", skipped=why)
@@ -121,9 +141,52 @@ def attempts(
             continue
         progress(name)
         try:
-            yield from attack(case)
+            for attempt in attack(case):
+                if name not in SHARES:
+                    case.time.charge(attempt.seconds)
+                yield attempt
         except VeilError as error:  # an attack that cannot work on this form says so, and the others go on
-            yield Attempt(attack=name, family=_FAMILY[name], assumes=NOTHING, skipped=str(error))
+            left_out = error.features if isinstance(error, OutOfTime) else 0
+            yield Attempt(attack=name, family=_FAMILY[name], assumes=NOTHING, skipped=str(error), left_out=left_out)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Done:
+    """The features that there was time for, in ascending order, the parts of the answer and where each of their rows goes."""
+
+    rows: Int64[np.ndarray, "done"]
+    place: Int64[np.ndarray, "done"]
+    left_out: int
+    seconds: float
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What an attempt says of them."""
+        return {"rows": self.rows, "left_out": self.left_out, "seconds": self.seconds}
+
+    def estimates(self, parts: Iterable[Estimates]) -> Estimates:
+        """Of all parts, in the order of `rows`."""
+        return joined(list(parts)).take(self.place)
+
+    def lists(self, parts: Iterable[Lists]) -> Lists:
+        """Of all parts, in the order of `rows`."""
+        each = list(parts)
+        candidates = tuple(found for part in each for found in part.candidates)
+        return Lists(candidates=candidates, certified=np.concatenate([part.certified for part in each])).take(self.place)
+
+
+def _timely(
+    case: _Case, attack: str, rows: Int64[np.ndarray, "wanted"], work: Callable[[Subspaces], Result]
+) -> tuple[_Done, list[Result]]:
+    """`work` on the subspaces of as many of `rows` as there is time for. Raises OutOfTime if there is none for any."""
+    with timed() as clock:
+        found = case.time.run(attack, rows, lambda piece: work(case.form.take(piece)), case.effort.seed)
+    if not found:
+        raise OutOfTime(len(rows))
+    drawn = np.concatenate([piece for piece, _ in found])
+    place = np.argsort(drawn, kind="stable")
+    done = _Done(rows=drawn[place], place=place, left_out=len(rows) - len(drawn), seconds=clock.seconds)
+    return done, [result for _, result in found]
 
 
 _FAMILY: dict[str, Family] = {
@@ -143,22 +206,22 @@ def _lattice(case: _Case) -> Iterator[Attempt]:
     m_eff, dim = effective_dimension(case.form, case.pca), len(case.pca.mean) if case.pca else case.form.space.dim
     noise = release_noise(case.form) + case.form.space.dither_steps / np.sqrt(12)
     bound = identifiable_noise(m_eff, dim)
-    with timed() as clock:
-        part = case.form.take(case.few)
-        found = lattice_attack(part, pca=case.pca, words=_public_decoys(case), threads=case.effort.threads)
+    words, threads = _public_decoys(case), case.effort.threads
+    done, parts = _timely(
+        case, "lattice", case.few, lambda part: lattice_attack(part, pca=case.pca, words=words, threads=threads)
+    )
     side = "below" if noise < bound else "above"
     yield Attempt(
         attack="lattice",
         family="structural",
         assumes=NOTHING,
-        rows=case.few,
-        estimates=found,
-        seconds=clock.seconds,
+        estimates=done.estimates(parts),
         notes=(
             f"noise of {noise:.2g} steps is {side} the {bound:.2g} up to which an 8-bit descriptor is identifiable"
             + ("" if side == "above" else "; where it failed, a stronger lattice reduction should be expected to succeed"),
         ),
         details={"noise_steps": float(noise), "identifiable_steps": float(bound), "m_eff": float(m_eff)},
+        **done.common,
     )
 
 
@@ -167,71 +230,58 @@ def _vertex(case: _Case) -> Iterator[Attempt]:
     if not reach.applies:
         yield Attempt(attack="vertex", family="structural", assumes=NOTHING, skipped=reach.reason)
         return
-    decoys = case.knowledge.decoys
-    with timed() as clock:
-        found = vertex_attack(
-            case.form.take(case.few),
-            seed=case.effort.seed,
-            pca=case.pca,
-            decoys=None if decoys is None else decoys.words,
-            options=VertexOptions(threads=case.effort.threads),
-        )
+    words, options = _public_decoys(case), VertexOptions(threads=case.effort.threads)
+    done, parts = _timely(
+        case,
+        "vertex",
+        case.few,
+        lambda part: vertex_attack(part, seed=case.effort.seed, pca=case.pca, decoys=words, options=options),
+    )
     yield Attempt(
         attack="vertex",
         family="structural",
         assumes=NOTHING,
-        rows=case.few,
-        estimates=found,
-        seconds=clock.seconds,
+        estimates=done.estimates(parts),
         notes=(reach.reason,),
         details={"reach": reach.share},
+        **done.common,
     )
 
 
 def _nearest(case: _Case) -> Iterator[Attempt]:
-    for projected in (False, True):
-        with timed() as clock:
-            found = nearest_neighbor(case.part, case.database, projected=projected)
-        yield Attempt(
-            attack="nearest, projected" if projected else "nearest",
-            family="distribution",
-            assumes=OWN,
-            rows=case.rows,
-            estimates=found,
-            seconds=clock.seconds,
-        )
+    for name, projected in (("nearest", False), ("nearest, projected", True)):
+        work = partial(nearest_neighbor, database=case.database, projected=projected)
+        done, parts = _timely(case, name, case.rows, work)
+        yield Attempt(attack=name, family="distribution", assumes=OWN, estimates=done.estimates(parts), **done.common)
 
 
 def _oracle(case: _Case) -> Iterator[Attempt]:
     count = min(case.effort.oracle, len(case.database))
-    with timed() as clock:
-        found = nearest_lists(case.part, case.database, count=count)
+    done, parts = _timely(case, "oracle", case.rows, lambda part: nearest_lists(part, case.database, count=count))
     yield Attempt(
         attack=f"oracle of {count}",
         family="distribution",
         assumes=f"{OWN}, and a way to choose the best of {count} candidates, which nobody is known to have",
-        rows=case.rows,
-        lists=found,
-        seconds=clock.seconds,
+        lists=done.lists(parts),
+        **done.common,
     )
 
 
 def _database(case: _Case) -> Iterator[Attempt]:
-    if case.pool is None:
+    pool = case.pool
+    if pool is None:
         yield Attempt(attack="database", family="distribution", assumes=POOL, skipped="the pool is secret (--secret-decoys)")
         return
-    with timed() as clock:
-        found, decoys = database_attack(case.part, case.pool)
-    seen = int((decoys.count > 0).sum())
+    done, parts = _timely(case, "database", case.rows, lambda part: database_attack(part, pool))
+    seen = sum(int((decoys.count > 0).sum()) for _, decoys in parts)
     yield Attempt(
         attack="database",
         family="distribution",
         assumes=POOL,
-        rows=case.rows,
-        estimates=found,
-        seconds=clock.seconds,
-        notes=(f"decoys were told from the descriptor for {seen} of {len(case.rows)} features",),
-        details={"decoys_seen": seen / max(len(case.rows), 1)},
+        estimates=done.estimates(found for found, _ in parts),
+        notes=(f"decoys were told from the descriptor for {seen} of {len(done.rows)} features",),
+        details={"decoys_seen": seen / max(len(done.rows), 1)},
+        **done.common,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -9,12 +10,14 @@ from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding
 from veil.audit.pictured import Reconstruction
 from veil.audit.policy import Breach, Rule
+from veil.audit.time_budget import TimeBudget
 from veil.audit.verdict import NOT_TESTED, Verdict
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """`facts` tell of the release, `epsilons` (by unit, at `delta`) what words carry, `measured` what runs of them show."""
+    """`facts` tell of the release, `epsilons` (by unit, at `delta`) what words carry, `measured` what runs of them show, and
+    `time` what the attacks were allowed and took."""
 
     messages: Sequence[str]
     facts: Mapping[str, object]
@@ -27,6 +30,24 @@ class Outcome:
     rules: Sequence[Rule]
     breaches: Sequence[Breach]
     have_originals: bool
+    time: TimeBudget
+
+    @property
+    def told_time(self) -> tuple[str, ...]:
+        """What was allowed, what was used, and what was cut short, in sentences."""
+        if math.isinf(self.time.seconds):
+            return (f"No time was set; the attacks took {self.time.used_seconds:.0f} s of the processor.",)
+        said = [
+            f"{self.time.seconds:.0f} s of the processor were allowed for the attacks on subspaces, and "
+            f"{self.time.used_seconds:.0f} s were used. Each attack has a share; what one leaves passes on to the next."
+        ]
+        for name, item in self.time.spent.items():
+            if item.cut_short:
+                said.append(
+                    f"Cut short: {name} attacked {item.attacked:,} of {item.wanted:,} features in {item.seconds:.0f} s (its "
+                    f"share is {item.share_seconds:.0f} s); its intervals are those of so few. Allow more with --seconds."
+                )
+        return tuple(said)
 
     def why(self, rule: Rule) -> str | None:
         """Why a rule is broken, None if it is kept."""
@@ -47,4 +68,18 @@ class Outcome:
             },
             "policy": [{"rule": rule.text, "broken": self.why(rule)} for rule in self.rules],
             "not_tested": list(NOT_TESTED),
+            "time": {
+                "allowed_seconds": None if math.isinf(self.time.seconds) else self.time.seconds,
+                "used_seconds": self.time.used_seconds,
+                "attacks": [
+                    {
+                        "attack": name,
+                        "share_seconds": None if math.isinf(item.share_seconds) else item.share_seconds,
+                        "seconds": item.seconds,
+                        "wanted": item.wanted,
+                        "attacked": item.attacked,
+                    }
+                    for name, item in self.time.spent.items()
+                ],
+            },
         }

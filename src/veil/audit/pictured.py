@@ -12,6 +12,7 @@ from veil.attacks.attack import Estimates
 from veil.audit import lifted
 from veil.audit.attempt import Effort, Knowledge, Progress
 from veil.audit.examine import Examined
+from veil.audit.time_budget import TimeBudget
 from veil.features import Features
 from veil.forms import Subsets, Subspaces
 from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
@@ -55,6 +56,7 @@ def reconstructions(
     effort: Effort | None = None,
     features: Features | None = None,
     photograph: UInt8[np.ndarray, "_ _ 3"] | None = None,
+    time: TimeBudget | None = None,
     progress: Progress = lambda step: None,
 ) -> list[Reconstruction]:
     """Pictures of one release, best known first: of what attacks recovered ("raw" in `inverters`), and by direct inversion.
@@ -68,7 +70,7 @@ def reconstructions(
     frame = Frame(width=message.camera.width_px, height=message.camera.height_px)
     original = None if photograph is None else frame.crop(photograph)
     found = []
-    for attack, seen in _maps(item, frame, knowledge, inverters, effort or Effort(), features, progress):
+    for attack, seen in _maps(item, frame, knowledge, inverters, effort or Effort(), features, progress, time):
         progress(f"{item.name} picture")
         rgb = inverters[seen.kind].invert([seen])[0]
         measured = None if original is None else quality(original, rgb)
@@ -84,6 +86,7 @@ def _maps(
     effort: Effort,
     features: Features | None,
     progress: Progress,
+    time: TimeBudget | None,
 ) -> Iterator[tuple[str, SparseMap]]:
     message = item.message
     rows = replace(effort, features=effort.pictured).rows(len(message), item.name)
@@ -92,9 +95,10 @@ def _maps(
             sent = item.truth.rows[rows]
             points = as_sift(publish(features).vectors[sent].astype(np.float64), features.space, knowledge)
             yield UNPROTECTED, points_map(frame, features.keypoints[sent], points)
-        places = _places(item)[rows]
-        placed = np.isfinite(places).all(axis=1)
-        for attack, estimates in _estimates(item, rows, knowledge, effort, progress):
+        everywhere = _places(item)
+        for attack, attacked, estimates in _estimates(item, rows, knowledge, effort, progress, time):
+            places = everywhere[attacked]
+            placed = np.isfinite(places).all(axis=1)
             points = as_sift(estimates.points, message.form.space, knowledge)
             yield attack, points_map(frame, places[placed], points[placed])
     if isinstance(message, Upload):
@@ -104,23 +108,29 @@ def _maps(
 
 
 def _estimates(
-    item: Examined, rows: Int64[np.ndarray, "drawn"], knowledge: Knowledge, effort: Effort, progress: Progress
-) -> Iterator[tuple[str, Estimates]]:
-    """Descriptors of the features `rows`. Those of words are there already, subspaces were attacked in part only."""
+    item: Examined,
+    rows: Int64[np.ndarray, "drawn"],
+    knowledge: Knowledge,
+    effort: Effort,
+    progress: Progress,
+    time: TimeBudget | None,
+) -> Iterator[tuple[str, Int64[np.ndarray, "attacked"], Estimates]]:
+    """Descriptors of the features `rows`, or of those that there is time for. Those of words are there already, subspaces were
+    attacked in part only."""
     form = item.message.form
     if isinstance(form, Subsets):
         for attempt in item.attempts:
             if attempt.unit == "word" and attempt.estimates is not None and len(attempt.rows) == len(form):
-                yield attempt.attack, attempt.estimates.take(rows)
+                yield attempt.attack, rows, attempt.estimates.take(rows)
         return
     attacks = CHEAP if form.space.codebook else ("lattice", *CHEAP)
 
     def told(step: str) -> None:
         progress(f"{item.name} {step}, {len(rows)} features")
 
-    for attempt in lifted.attempts(item.message, rows, knowledge, effort, told, only=attacks):
+    for attempt in lifted.attempts(item.message, rows, knowledge, effort, told, only=attacks, time=time):
         if attempt.estimates is not None and attempt.attack != "nearest":  # the projected one is nearer
-            yield attempt.attack, attempt.estimates
+            yield attempt.attack, attempt.rows, attempt.estimates
 
 
 def _places(item: Examined) -> Float64[np.ndarray, "features 2"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from veil.audit.finding import CONFIDENCE, FAMILIES, Finding, Share
@@ -77,6 +77,11 @@ def parse_rule(text: str) -> Rule:
     if not 0 <= limit < math.inf or (limit > 1 and not is_epsilon):
         raise InputError(f"{text!r}: a share lies between 0 and 1, or 0 % and 100 %; {HELP}")
     return Rule(text=text.strip(), name=name, metric=metric, limit=limit, inclusive=sign == ">=")
+
+
+def least_features(rules: Sequence[Rule], names: Collection[str]) -> int:
+    """How many features attacks of these names or families need for all of `rules` on them to be kept; 1 if there are none."""
+    return max((rule.least_features for rule in rules if rule.name in names), default=1)
 
 
 def parse_policy(text: str) -> list[Rule]:

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tqdm import tqdm
-
 from veil.audit.attempt import Effort, Knowledge, Progress
 from veil.audit.epsilon import EpsilonBound, measured
 from veil.audit.examine import Examined, epsilons, examine, findings
 from veil.audit.outcome import Outcome
 from veil.audit.pictured import Reconstruction, reconstructions
-from veil.audit.policy import HELP, Rule, breaches, parse_policy, parse_rule
+from veil.audit.policy import HELP, Rule, breaches, least_features, parse_policy, parse_rule
+from veil.audit.time_budget import AUDIT_SECONDS, TimeBudget
 from veil.audit.truth import Truth, find_truth
 from veil.audit.verdict import judge
 from veil.budget import total
@@ -25,8 +24,9 @@ from veil.cli.attackers import attackers_knowledge, neighbor_model
 from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, report, write_json
 from veil.cli.inspect import upload_facts
 from veil.cli.originals import Originals, read_originals
+from veil.cli.uploads import add_strict, decoded, say_skipped
 from veil.composition import composed_epsilon
-from veil.errors import InputError, WireError
+from veil.errors import InputError
 from veil.files.atomic import read_bytes, write_text
 from veil.files.client import LEDGER, home, read_ledger
 from veil.files.inverters import bundled_inverter, read_weights
@@ -34,7 +34,6 @@ from veil.forms import Subsets
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
-from veil.wire.codec import decode
 from veil.wire.message import Message
 
 EXAMPLES = """\
@@ -49,9 +48,14 @@ rules of --fail-on and --policy (one a line, # begins a comment):
   lattice.exact>0        one attack; recovered (the default), certified, exact, identified, within_0.02, _0.1, _0.4, _0.6
   positions.within_5px>20%
   epsilon.image>100      of words: feature, object or image
-A rule that no attack could judge counts as broken. Exit code 4 says that a rule is broken.
+A share keeps a rule if its whole 95 % interval does: 0 of 60 features may be up to 6 %. A rule > 0 asks for not one among
+the features attacked. A rule that no attack could judge counts as broken. Exit code 4 says that a rule is broken.
 """
 DELTA = 1e-6
+# Of the time, for the attacks whose answers are drawn as pictures; they also get what the others leave.
+PICTURES_SHARE = 0.2
+STRUCTURAL = ("structural", "lattice", "vertex")
+LIFTED = (*STRUCTURAL, "distribution", "intersection", "nearest", "nearest, projected", "database", "clustering")
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
@@ -77,9 +81,17 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's own descriptors (a codebook)")
     parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
-    parser.add_argument("--features", type=at_least(1), default=400, help="attacked at most, over all (default %(default)s)")
+    parser.add_argument(
+        "--features", type=at_least(1), help="attacked at most, over all (default 400, or as many as the rules need)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=at_least(0),
+        default=AUDIT_SECONDS,
+        help="of the processor, shared out among the attacks: what is cut short is said (default %(default)s; 0: no limit)",
+    )
     parser.add_argument("--seed", type=at_least(0), default=0, help="which features those are (default %(default)s)")
-    parser.add_argument("--threads", type=at_least(1), default=2, help="of the lattice attack (default %(default)s)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="of the structural attacks (default %(default)s)")
     parser.add_argument(
         "--pictures", type=at_least(0), default=2, help="releases of which pictures are reconstructed (default %(default)s)"
     )
@@ -97,37 +109,45 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "--ledger", type=Path, metavar="FOLDER", help="the client's ledger (default: $VEIL_HOME or its usual place)"
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="default audit.html")
+    add_strict(parser)
     add_json(parser)
     parser.set_defaults(run=_audit)
 
 
 def _audit(arguments: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
     quiet_colmap()
     start = time.perf_counter()
     rules = _rules(arguments)
-    releases = _messages([arguments.release])
-    others = _messages(arguments.against)
+    releases, skipped = decoded(arguments.release, strict=arguments.strict)
+    others = _others(arguments.against, strict=arguments.strict, skipped=skipped)
+    say_skipped(skipped)
     knowledge = attackers_knowledge(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
     truths = _truths(releases, originals, knowledge)
     model = neighbor_model(arguments, list(releases.values()), knowledge)
+    effort, seconds = _effort(arguments, rules), arguments.seconds or math.inf
+    allowed = TimeBudget(seconds * (1 - PICTURES_SHARE), turns=len(releases))
     with tqdm(desc="attacking", disable=None, leave=False) as bar:
         examined = examine(
             releases,
             truths,
             knowledge,
-            effort=Effort(features=arguments.features, seed=arguments.seed, threads=arguments.threads),
+            effort=effort,
             model=model,
+            time=allowed,
             progress=lambda step: (bar.set_description(step), bar.update())[0],
         )
     found = findings(examined, knowledge.codebook)
     spent = epsilons(releases.values(), DELTA) | _session(arguments.ledger or home())
     networks = _inverters(arguments)
+    rest = TimeBudget(max(seconds - allowed.used_seconds, PICTURES_SHARE * seconds), turns=max(1, arguments.pictures))
     with tqdm(desc="pictures", disable=None, leave=False) as bar:
         pictures = [
             picture
             for item in examined[: arguments.pictures]
-            for picture in _reconstructed(item, knowledge, networks, originals, lambda step: bar.set_description(step))
+            for picture in _reconstructed(item, knowledge, networks, originals, effort, rest, bar.set_description)
         ]
     outcome = Outcome(
         messages=list(releases),
@@ -141,10 +161,11 @@ def _audit(arguments: argparse.Namespace) -> int:
         rules=rules,
         breaches=breaches(rules, found, spent),
         have_originals=bool(truths),
+        time=allowed,
     )
     html = page(outcome, shown=_shown(examined, originals, pictures), seconds=time.perf_counter() - start)
     write_text(arguments.output, html)
-    write_json(arguments.json, outcome.as_json())
+    write_json(arguments.json, outcome.as_json() | {"skipped": skipped})
     if str(arguments.json) != "-":
         _print(outcome)
     report(arguments, arguments.output, "the report")
@@ -162,17 +183,23 @@ def _rules(arguments: argparse.Namespace) -> list[Rule]:
     return rules
 
 
-def _messages(paths: list[Path]) -> dict[str, Message]:
+def _effort(arguments: argparse.Namespace, rules: list[Rule]) -> Effort:
+    """As many features as are asked for, else as the rules need."""
+    usual = Effort(seed=arguments.seed, threads=arguments.threads)
+    if arguments.features is not None:
+        return replace(usual, features=arguments.features)
+    every, structural = least_features(rules, LIFTED), least_features(rules, STRUCTURAL)
+    return replace(usual, features=max(usual.features, every), structural=max(usual.structural, structural))
+
+
+def _others(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> dict[str, Message]:
+    """Further releases, by a name that is not taken; what cannot be read is added to `skipped`."""
     found: dict[str, Message] = {}
     for path in paths:
-        files = sorted(path.glob("*.veil")) if path.is_dir() else [path]
-        if not files:
-            raise InputError(f"{path} holds no .veil messages; make some with `veil privatize`")
-        for file in files:
-            try:
-                found[file.stem if file.stem not in found else str(file)] = decode(read_bytes(file))
-            except WireError as error:
-                raise WireError(f"{file}: {error}") from None
+        messages, left_out = decoded(path, strict=strict)
+        skipped.update({str(path / name): reason for name, reason in left_out.items()})
+        for name, message in messages.items():
+            found[name if name not in found else str(path / f"{name}.veil")] = message
     return found
 
 
@@ -229,6 +256,8 @@ def _reconstructed(
     knowledge: Knowledge,
     networks: Mapping[Kind, Inverts],
     originals: Originals | None,
+    effort: Effort,
+    time: TimeBudget,
     progress: Progress,
 ) -> list[Reconstruction]:
     """Pictures of one release; a form that no network reads has none."""
@@ -237,7 +266,7 @@ def _reconstructed(
         features = originals.features.get(item.truth.image)
         photograph = originals.read_rgb(item.truth.image) if item.truth.image in originals.paths else None
     return reconstructions(
-        item, knowledge, networks, effort=Effort(), features=features, photograph=photograph, progress=progress
+        item, knowledge, networks, effort=effort, features=features, photograph=photograph, time=time, progress=progress
     )
 
 
@@ -279,6 +308,8 @@ def _print(outcome: Outcome) -> None:
             )
     if outcome.measured is not None:
         print(f"epsilon is at least {outcome.measured.low:.2f} ({outcome.measured.trials:,} trials, 95 %)")
+    for sentence in outcome.told_time[int(not any(finding.cut_short for finding in outcome.findings)) :]:
+        print(sentence)
     for breach in outcome.breaches:
         print(f"broken rule {breach.rule}: {breach.why}")
     print(outcome.verdict)

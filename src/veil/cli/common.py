@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from veil.errors import VeilWarning
 from veil.files.atomic import write_text
 
@@ -61,6 +59,8 @@ def _finite(value: Any) -> Any:
 
 def progress(items: Iterable[Item], what: str, total: int | None = None) -> Iterable[Item]:
     """A progress bar on standard error, silent where that is not a terminal."""
+    from tqdm import tqdm
+
     return tqdm(items, desc=what, total=total, unit="", file=sys.stderr, disable=None, leave=False)
 
 
@@ -68,6 +68,8 @@ class Bar:
     """A progress callback `bar(done, total)` for algorithms that must not print."""
 
     def __init__(self, what: str) -> None:
+        from tqdm import tqdm
+
         self._bar = tqdm(desc=what, file=sys.stderr, disable=None, leave=False)
 
     def __call__(self, done: int, total: int) -> None:
@@ -105,9 +107,14 @@ def notes() -> Iterator[None]:
         yield
 
 
+def printable(text: str) -> str:
+    """The text with everything escaped that a terminal would obey, or could not show: names come from others."""
+    return "".join(char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text)
+
+
 def say(arguments: argparse.Namespace, text: str) -> None:
     """Print for people: on standard output, or on standard error where `--json -` claims that for machines."""
-    print(text, file=sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout)
+    print(printable(text), file=sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout)
 
 
 def report(arguments: argparse.Namespace, path: Path, what: str) -> None:

@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from threadpoolctl import threadpool_info
 
@@ -61,7 +62,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
             measure(serving, m, threads=threads, seconds=each)  # type: ignore[arg-type]
             for m in progress(DIMENSIONS, "measuring")
         ]
-    blas = [f"{item['internal_api']} {item['version']}" for item in threadpool_info() if item["user_api"] == "blas"]
+    blas = [_library(item) for item in threadpool_info() if item["user_api"] == "blas"]
     machine = {
         "veil": version("veil"),
         "python": platform.python_version(),
@@ -111,6 +112,12 @@ def _record(rate: Rate, threads: int) -> dict[str, object]:
         "seconds": rate.seconds,
         "product_seconds": rate.product_seconds,
     }
+
+
+def _library(item: dict[str, Any]) -> str:
+    """With the kernels that it chose: those of an older processor may be twice too slow."""
+    kernels_of = f" ({item['architecture']} kernels)" if item.get("architecture") else ""
+    return f"{item['internal_api']} {item['version']}{kernels_of}"
 
 
 def _version(package: str) -> str | None:

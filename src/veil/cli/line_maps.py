@@ -42,8 +42,10 @@ class _Job:
         return [(a, b) for a, b in all_pairs(sorted(self.images)) if not (a in old and b in old)]
 
 
-def map_messages(arguments: argparse.Namespace, new: Mapping[str, LineImage], digests: list[bytes]) -> int:
-    """The whole command, once the messages are read."""
+def map_messages(
+    arguments: argparse.Namespace, new: Mapping[str, LineImage], digests: list[bytes], skipped: Mapping[str, str]
+) -> int:
+    """The whole command, once the messages are read; `skipped` says why others are no part of it."""
     base = read_map(arguments.add_to) if arguments.add_to else None
     job = _Job(new=new, base=base)
     if base and (known := sorted(set(base.images) & set(new))):
@@ -70,7 +72,7 @@ def map_messages(arguments: argparse.Namespace, new: Mapping[str, LineImage], di
     for number, scene in enumerate(scenes[1:], start=2):
         write_map(arguments.output / "models" / str(number), scene)
     checkpoints.remove()
-    _tell(arguments, found, scenes, len(images))
+    _tell(arguments, found, scenes, len(images), skipped)
     return 0
 
 
@@ -129,10 +131,11 @@ def _mapped(job: _Job, graph: MatchGraph, options: LineMapOptions, checkpoints: 
     return found
 
 
-def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], count: int) -> None:
+def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], count: int, skipped: Mapping[str, str]) -> None:
     scene = scenes[0]
     facts = {
         "images": count,
+        "skipped": dict(skipped),
         "registered": len(scene.images),
         "points": len(scene.points),
         "observations": scene.observation_count,
@@ -141,6 +144,7 @@ def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], co
         "lines": True,
         "models": [sorted(item.images) for item in scenes],
         "refused": dict(found.refused),
+        "check": found.check.as_json(),
     }
     write_json(arguments.json, facts)
     for name, reason in sorted(found.refused.items()):
@@ -150,6 +154,9 @@ def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], co
         f"{facts['registered']} of {facts['images']} images, {facts['points']} points from lines alone, "
         f"{scene.mean_reprojection_error_px:.2f} px mean distance to the lines",
     )
+    say(arguments, found.check.described())
+    for doubt in found.check.doubts:
+        say(arguments, f"do not rely on it: {doubt}")
     for number, item in enumerate(scenes[1:], start=2):
         say(arguments, f"model {number}: {len(item.images)} more images that share too little with the first")
     report(arguments, arguments.output, "the private map")

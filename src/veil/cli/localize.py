@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from veil.cli import EXIT_NO_POSE, EXIT_OK
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, say, write_json
 from veil.cli.index import query_vocabulary
 from veil.cli.server import add_matching, matching_options
-from veil.cli.uploads import Loaded, load_images
+from veil.cli.uploads import Loaded, add_strict, queries, say_skipped
 from veil.codebook import Codebook
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook, read_codebook
@@ -20,6 +21,8 @@ from veil.geometry.grouped import GroupedOptions
 from veil.localize import Localization, LocalizeOptions, NoPose, localize
 from veil.localize_words import WordOptions, localize_words
 from veil.scene import Scene
+
+MAX_SECONDS = 5.0  # of a search by words; ordinary ones take one, and only a longer one depends on the machine
 
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
@@ -44,9 +47,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--dictionary", metavar="FILE", help="of queries in words, if the map has no index for it")
     parser.add_argument("--max-error", type=float, default=8.0, metavar="PX", help="inlier threshold (default 8)")
     parser.add_argument("--iterations", type=at_least(1), default=200_000, help="samples, of words (default %(default)s)")
-    parser.add_argument("--max-seconds", type=float, metavar="S", help="and a limit of time, which makes results vary")
+    parser.add_argument(
+        "--max-seconds", type=float, default=MAX_SECONDS, metavar="S", help="and of time (default %(default)s; 0: none)"
+    )
     parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of words with lines (default 0.5)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
+    add_strict(parser)
     add_matching(parser)
     add_json(parser)
     parser.set_defaults(run=_localize)
@@ -71,19 +77,31 @@ def _localize(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     scene = read_map(arguments.map)
     rows: list[dict] = []
+    skipped: dict[str, str] = {}
     try:
-        for path in arguments.queries:
-            for name, query in load_images(path).items():
-                start = time.perf_counter()
-                if isinstance(query.form, Subsets):
-                    found = _by_words(arguments, query, query.form, scene)
-                else:
-                    found = _by_distance(arguments, query, scene)
-                rows.append(_row(name, found, time.perf_counter() - start))
-                say(arguments, _pose_line(name, found))
-    finally:  # a query that cannot be read takes nothing from those before it
-        write_json(arguments.json, {"queries": rows})
-    return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
+        for name, query in queries(arguments.queries, strict=arguments.strict, skipped=skipped):
+            start = time.perf_counter()
+            try:
+                found = _answer(arguments, query, scene)
+            except InputError as error:  # of another space or dictionary, or lines without gravity
+                if arguments.strict or len(arguments.queries) == 1:
+                    raise
+                skipped[name] = str(error)
+                continue
+            rows.append(_row(name, found, time.perf_counter() - start))
+            say(arguments, _pose_line(name, found))
+    finally:  # a query that cannot be read takes nothing from the others
+        say_skipped(skipped)
+        write_json(arguments.json, {"queries": rows, "skipped": skipped})
+    if not rows:
+        raise InputError(f"none of the {len(skipped)} queries could be used")
+    return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
+
+
+def _answer(arguments: argparse.Namespace, query: Loaded, scene: Scene) -> Localization | NoPose:
+    if isinstance(query.form, Subsets):
+        return _by_words(arguments, query, query.form, scene)
+    return _by_distance(arguments, query, scene)
 
 
 def _by_distance(arguments: argparse.Namespace, query: Loaded, scene: Scene) -> Localization | NoPose:
@@ -104,7 +122,7 @@ def _by_words(arguments: argparse.Namespace, query: Loaded, form: Subsets, scene
     search = GroupedOptions(
         min_iterations=min(GroupedOptions().min_iterations, arguments.iterations),
         max_iterations=arguments.iterations,
-        max_seconds=arguments.max_seconds,
+        max_seconds=arguments.max_seconds or None,
         seed=arguments.seed,
     )
     options = WordOptions(
@@ -113,8 +131,12 @@ def _by_words(arguments: argparse.Namespace, query: Loaded, form: Subsets, scene
         search=search,
         threads=arguments.workers,
     )
+    begun = time.monotonic()
     with Bar("searching") as bar:
-        return localize_words(query.camera, query.seen, form, scene, vocabulary, options=options, progress=bar)
+        found = localize_words(query.camera, query.seen, form, scene, vocabulary, options=options, progress=bar)
+    if isinstance(found, NoPose) and search.max_seconds is not None and time.monotonic() - begun > search.max_seconds:
+        return replace(found, reason=f"{found.reason}; the search ended after {search.max_seconds:g} s (--max-seconds)")
+    return found
 
 
 def _row(name: str, found: Localization | NoPose, seconds: float) -> dict:

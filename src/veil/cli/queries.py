@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.cli.forged import forged_answers, strange_pictures, told_forged
 from veil.errors import InputError
+from veil.evaluate.forged_answers import Answer, counted
 from veil.evaluate.interrogation import Answers, count, examinations, examine_all
 from veil.evaluate.queries import Fold, Place, Protocol, Tally, Verdict, exact_interval, fold_maps, tally
 from veil.evaluate.strain import ALL, Cell, Strained, cells, default_loads
@@ -21,11 +22,13 @@ from veil.extract.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.scenes import ReferenceScene, read_scene
-from veil.report.queries import draw_queries
+from veil.localize import LocalizeOptions
+from veil.report.queries import draw_forged, draw_queries
 
 EXAMPLES = """\
   veil evaluate queries strecha/fountain-P11 strecha/Herz-Jesus-P8 --json queries.json --figure queries.png
   veil evaluate queries strecha/* --same-place entry-P10 castle-P19 --strangers sacre_coeur/
+  veil evaluate queries lund_door fox --forged 3 --only-forged --strangers photos/ --max-features 1500 --json forged.json
 """
 NEEDED_SHARE, NEEDED_FALSE, ALLOWED_RATIO = 0.99, 100, 1.3
 
@@ -40,7 +43,9 @@ def register(protocols: Any) -> None:
         "points; ask the same maps about photographs of the other scenes, of a folder of strangers, and about noise, which\n"
         "must be refused. Then compare the errors of lines and points on the same matches, with planted wrong ones.\n"
         "A scene is a folder with images/ and K.txt + gt_dense_cameras/ or a COLMAP text model. Four scenes of ten\n"
-        "photographs take about ten minutes on two cores.",
+        "photographs take about ten minutes on two cores.\n"
+        "With --forged the first maps are also asked, in five forms, about posters, screens, collages, repeated textures,\n"
+        "text, foliage, and right features in wrong places, and about true crops, zooms, blurred, dark and sparse ones.",
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
@@ -59,6 +64,12 @@ def register(protocols: Any) -> None:
     parser.add_argument("--draws", type=at_least(1), default=3, help="of lines, a true query (default %(default)s)")
     parser.add_argument("--noise", type=at_least(0), default=10, help="noise queries of either kind, a scene (default 10)")
     parser.add_argument("--strain-draws", type=at_least(1), default=5, help="of matches, a load (default %(default)s)")
+    parser.add_argument("--forged", type=at_least(1), metavar="DRAWS", help="ask forgeries too, so many of each kind")
+    parser.add_argument("--only-forged", action="store_true", help="ask nothing but forgeries and their true counterparts")
+    parser.add_argument(
+        "--forged-features", type=at_least(100), default=800, help="of a forged query at most (default %(default)s)"
+    )
+    parser.add_argument("--forged-figure", type=picture, metavar="FILE", help="draw the evidence of forgeries (.png or .svg)")
     parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
@@ -72,7 +83,12 @@ def _queries(arguments: argparse.Namespace) -> int:
     scenes = [read_scene(folder) for folder in arguments.scenes]
     others_of = apart(scenes, arguments.same_place)
     protocol = Protocol(folds=arguments.folds, draws=arguments.draws, noise=arguments.noise, workers=arguments.workers)
+    if arguments.only_forged and not arguments.forged:
+        raise InputError("--only-forged needs --forged DRAWS: how many of each kind are to be asked")
     features = {scene.name: photographs(scene, arguments) for scene in scenes}
+    answers = _forged(scenes, features, arguments) if arguments.forged else []
+    if arguments.only_forged:
+        return 0
     strangers = _strangers(arguments)
     verdicts: list[Verdict] = []
     strained: list[Strained] = []
@@ -81,14 +97,14 @@ def _queries(arguments: argparse.Namespace) -> int:
         for name in others_of[scene.name]:
             others |= {f"{name}/{photo}": item for photo, item in features[name].items()}
         place = place_of(scene, features[scene.name])
-        answers = list(_answers(place, others, protocol, arguments))
-        verdicts += [verdict for found in answers for verdict in found.verdicts]
-        strained += [item for found in answers for item in found.strained]
+        examined = list(_answers(place, others, protocol, arguments))
+        verdicts += [verdict for found in examined for verdict in found.verdicts]
+        strained += [item for found in examined for item in found.strained]
         say(arguments, _line(scene.name, verdicts))
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
-            write_json(arguments.json, _record(verdicts, strained))
+            write_json(arguments.json, _record(verdicts, strained, answers))
     if str(arguments.json) == "-":
-        write_json(arguments.json, _record(verdicts, strained))
+        write_json(arguments.json, _record(verdicts, strained, answers))
     for line in ["", *_told(verdicts, tally(verdicts)), "", *_compared(cells(strained))]:
         say(arguments, line)
     if arguments.figure:
@@ -97,8 +113,41 @@ def _queries(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _record(verdicts: Sequence[Verdict], strained: Sequence[Strained]) -> dict:
+def _forged(
+    scenes: Sequence[ReferenceScene], features: Mapping[str, dict[str, Features]], arguments: argparse.Namespace
+) -> list[Answer]:
+    """Forgeries and their true counterparts, each answer written when it is there."""
+    strangers = strange_pictures(arguments.strangers)
+    answers: list[Answer] = []
+
+    def done(answer: Answer) -> None:
+        answers.append(answer)
+        if str(arguments.json) != "-" and len(answers) % 25 == 0:  # what is done is not lost if the rest is interrupted
+            write_json(arguments.json, _record([], [], answers))
+
+    for scene in scenes:
+        forged_answers(scene, place_of(scene, features[scene.name]), strangers, arguments, done)
+        own = [item for item in answers if item.place == scene.name]
+        false, true = ([item for item in own if item.true == kind] for kind in (False, True))
+        say(
+            arguments,
+            f"{scene.name}: forged queries accepted {sum(item.accepted for item in false)} of {len(false)}, "
+            f"true ones {sum(item.accepted for item in true)} of {len(true)}",
+        )
+    for line in ["", *told_forged(answers)]:
+        say(arguments, line)
+    if arguments.only_forged or str(arguments.json) != "-":
+        write_json(arguments.json, _record([], [], answers))
+    if arguments.forged_figure:
+        draw_forged(arguments.forged_figure, answers, threshold=-LocalizeOptions().max_log10_nfa)
+        report(arguments, arguments.forged_figure, "the figure of forgeries")
+    return answers
+
+
+def _record(verdicts: Sequence[Verdict], strained: Sequence[Strained], answers: Sequence[Answer]) -> dict:
     return {
+        "forged": [answer.as_json() for answer in answers],
+        "forged_counts": [item.as_json() for item in counted(answers)],
         "verdicts": [verdict.as_json() for verdict in verdicts],
         "tallies": [item.as_json() for item in tally(verdicts)],
         "strained": [item.as_json() for item in strained],
@@ -163,6 +212,8 @@ def place_of(scene: ReferenceScene, features: dict[str, Features]) -> Place:
 
 
 def _answers(place: Place, others: dict[str, Features], protocol: Protocol, arguments: argparse.Namespace) -> Iterator[Answers]:
+    from tqdm import tqdm
+
     folds: list[Fold]
     with tempfile.TemporaryDirectory(prefix="veil-queries-") as workdir, Bar(f"{place.name}: mapping") as bar:
         folds = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)

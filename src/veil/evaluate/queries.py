@@ -22,6 +22,7 @@ from veil.features import Features
 from veil.forms import Lines
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_poses, pose_error
+from veil.geometry.views import MapViews
 from veil.localize import Localization, LocalizeOptions, NoPose, correspondences, localize_matches
 from veil.mapping import MapImage, NoMap, build_map
 from veil.match import Matches, match_pairs
@@ -70,6 +71,7 @@ class Question:
     keypoint_rows: Int64[np.ndarray, "pairs"]
     point_rows: Int64[np.ndarray, "pairs"]
     points: Float64[np.ndarray, "points 3"]
+    views: MapViews
     reference: Rigid | None = None
     reference_from_map: Similarity | None = None
 
@@ -139,7 +141,7 @@ def fold_maps(place: Place, protocol: Protocol, *, workdir: Path, progress: Prog
     while waiting:
         held_out = waiting.pop(0)
         workdir_of_one = workdir / "-".join([place.name, *(str(names.index(name)) for name in held_out)])
-        fold = _fold(place, held_out, matches, workdir_of_one)
+        fold = fold_without(place, held_out, matches, workdir_of_one)
         if fold is None or (len(fold.scene.images) + len(held_out) < len(names) and len(held_out) > 1):
             if len(held_out) == 1:
                 raise InputError(f"{place.name}: no map without {held_out[0]}; give photographs with more overlap")
@@ -151,7 +153,10 @@ def fold_maps(place: Place, protocol: Protocol, *, workdir: Path, progress: Prog
     return folds
 
 
-def _fold(place: Place, held_out: tuple[str, ...], matches: Mapping[tuple[str, str], Matches], workdir: Path) -> Fold | None:
+def fold_without(
+    place: Place, held_out: tuple[str, ...], matches: Mapping[tuple[str, str], Matches], workdir: Path
+) -> Fold | None:
+    """A map of all photographs but `held_out`; None where COLMAP gives none."""
     images = {
         name: MapImage(camera=item.camera, keypoints=item.keypoints, form=publish(item))
         for name, item in place.features.items()
@@ -222,6 +227,7 @@ def _matched(
         keypoint_rows=keypoint_rows,
         point_rows=point_rows,
         points=fold.scene.points,
+        views=fold.scene.views,
     )
 
 
@@ -233,6 +239,7 @@ def answer(question: Question, sight: Sight, draw: int, options: LocalizeOptions
         question.keypoint_rows,
         question.point_rows,
         question.points,
+        views=question.views,
         options=options,
     )
     errors = question.errors(found)

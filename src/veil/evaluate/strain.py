@@ -76,6 +76,7 @@ def strain(question: Question, loads: Sequence[Load], options: LocalizeOptions) 
                     keypoint_rows,
                     point_rows,
                     question.points,
+                    views=question.views,
                     options=options,
                 )
                 errors = question.errors(pose)

@@ -15,6 +15,7 @@ import numpy as np
 from veil.codebook import Codebook, Pca, Provenance
 from veil.errors import FileFormatError
 from veil.files.atomic import replacing
+from veil.files.containers import require_filled
 
 FORMAT = 1
 # What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
@@ -46,12 +47,14 @@ def write_codebook(path: Path, book: Codebook) -> None:
     # A pool of decoys holds descriptors of photographs, and who has it can tell decoys from descriptors.
     with replacing(path, private=book.kind == "descriptors") as temporary, temporary.open("wb") as stream:
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        np.savez(stream, allow_pickle=False, **arrays)  # words hardly shrink, and inflating is most of a large book's reading
+        # Without `allow_pickle`, which NumPy 1 would store as one more array.
+        np.savez(stream, **arrays)  # words hardly shrink, and inflating is most of a large book's reading
 
 
 def read_codebook(path: Path) -> Codebook:
     """Read and verify. Raises FileFormatError if the file is damaged, foreign, or its hash does not match."""
     try:
+        require_filled(path)
         with np.load(path, allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())
             book = _assemble(header, archive)

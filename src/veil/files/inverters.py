@@ -16,6 +16,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import replacing, write_text
+from veil.files.containers import require_filled
 from veil.inversion.photos import Example, assembled
 from veil.inversion.weights import Training, Weights
 
@@ -109,11 +110,12 @@ class Workshop:
 def _save(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, object]) -> None:
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     with replacing(path) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, header=text, **arrays)
+        np.savez(stream, header=text, **arrays)  # NumPy 1 would store `allow_pickle`
 
 
 def _load(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
     try:
+        require_filled(path)
         with np.load(path, allow_pickle=False) as stored:
             header = json.loads(stored["header"].tobytes())
             return {name: stored[name] for name in stored.files if name != "header"}, header

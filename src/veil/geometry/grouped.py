@@ -16,11 +16,13 @@ from jaxtyping import Float64, Int64
 
 from veil.errors import RangeError
 from veil.geometry.rigid import Rigid
-from veil.kernels.grouped import SMALLEST_POOL, Groups, best_candidates, search
+from veil.kernels.grouped import FIRST_GROUPS, SMALLEST_POOL, Groups, best_candidates, search
 from veil.threads import shared
 
 # A round is so many searches of so many samples each, shared out among threads; results do not depend on how many those are.
 STREAMS, BATCH = 4, 500
+# Of candidates with poses, for each sample on average: where keypoints have many candidates, fewer samples are drawn.
+COMPARISONS = 10_000
 ROUNDS = 4  # of local optimization after each new best pose
 
 
@@ -109,7 +111,7 @@ def resect_grouped(
     groups: Groups,
     *,
     limit: float,
-    convinced: Callable[[Int64[np.ndarray, "inliers"]], bool],
+    convinced: Callable[[GroupedConsensus], bool],
     refine: Refine,
     options: GroupedOptions,
     threads: int = 2,
@@ -117,7 +119,7 @@ def resect_grouped(
 ) -> GroupedConsensus | None:
     """The pose with which most groups agree within `limit` (normalized plane), each new best one refined on its inliers.
 
-    The search ends early only for inliers (rows of candidates) of which `convinced` says that chance does not give them.
+    The search ends early only for a pose of which `convinced` says that chance does not give its inliers.
     None if no sample gives a pose.
     """
     if len(groups.list_starts) < 2:
@@ -131,7 +133,7 @@ def resect_grouped(
             pose, first_gain = found
             better = _optimized(groups, pose, limit, refine, done)
             best = better if best is None or better.gain > best.gain else best
-            if convinced(best.rows):
+            if convinced(best):
                 needed = _needed(groups, best.rows, options.confidence)
                 enough = min(max(needed, options.min_iterations), options.max_iterations)
         if progress is not None:
@@ -148,10 +150,22 @@ def _round(
 
     def one(stream: int) -> tuple[np.ndarray, np.ndarray, float, float]:
         start = (seed << 40) + done + stream + 1
-        return search(groups, limit=limit, iterations=BATCH, seed=start, floor=floor, first_floor=first_floor)
+        most = BATCH * COMPARISONS
+        return search(
+            groups, limit=limit, iterations=BATCH, seed=start, floor=floor, first_floor=first_floor, max_comparisons=most
+        )
 
     rotation, translation, gain, first_gain = max(shared(one, range(STREAMS), threads), key=lambda found: found[2])
     return (Rigid(rotation=rotation, translation=translation), first_gain) if gain > floor else None
+
+
+def candidates_searched(group: Int64[np.ndarray, "candidates"]) -> int:
+    """Candidates of the most trusted groups, which each pose is compared with; `group` names them in order of trust.
+
+    With more than `COMPARISONS` / 2 of them searches draw fewer samples than their options say, as a sample gives two poses.
+    """
+    _, first, counts = np.unique(group, return_index=True, return_counts=True)
+    return int(counts[np.argsort(first)][:FIRST_GROUPS].sum())
 
 
 def consensus_of(groups: Groups, pose: Rigid, limit: float, iterations: int) -> GroupedConsensus:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.geometry.ransac import Consensus, RansacOptions, ransac
 from veil.geometry.rigid import Rigid
+from veil.geometry.significance import SAME_PX, LineBackground, apart_lines
 from veil.geometry.solvers.p6l import MINIMAL_LINES, pose_from_six_lines
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust
 
@@ -103,6 +104,23 @@ def resect_from_lines(problem: LineResection, options: RansacOptions) -> Consens
         return None
     found = ransac(problem, MINIMAL_LINES, options, clean_share=problem.clean_share)
     return None if found is None else _polished(problem, _not_flipped(problem, found, options.max_error), options.max_error)
+
+
+def weighed(problem: LineResection, pose: Rigid, inliers: Bool[np.ndarray, "pairs"], max_error: float) -> tuple[int, float]:
+    """How many different lines agree with a pose, and how often a wrong one would, by the problem's own lines.
+
+    The second is the mean share of the other lines that pass within `max_error` (pixels) of a projected point; what lines all
+    over the picture would give is less where they crowd (docs/theory/localization.md, Eq. 1).
+    """
+    x, y, depth = pose.rotation @ problem.points.T + pose.translation[:, None]
+    inverse = 1 / np.where(depth > 1e-9, depth, np.nan)
+    xy = np.stack([x * inverse, y * inverse], axis=1)
+    xy[~(np.abs(xy) <= problem.half_extent).all(axis=1)] = np.nan
+    background = LineBackground(lines=problem.lines, limit=max_error / problem.focal_px)
+    agreement = float(background.shares(xy, np.arange(len(xy))).mean())
+    reach = float(np.linalg.norm(problem.half_extent))
+    different = apart_lines(problem.lines[inliers], reach, SAME_PX / problem.focal_px)
+    return int(different.sum()), agreement
 
 
 def _polished(problem: LineResection, found: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:

@@ -18,9 +18,9 @@ from jaxtyping import Float, Float64, Int64
 from veil.errors import InputError, RangeError, VeilError, VeilWarning
 from veil.kernels import chunked, few, plain, reference
 from veil.kernels.jit import compile as compiler
-from veil.kernels.jit import serve, stream
+from veil.kernels.jit import ranked, serve, stream
 from veil.kernels.jit.outputs import SQUARE_TRUSTED
-from veil.kernels.pairs import exact, two_best
+from veil.kernels.pairs import exact
 
 Backend = Literal["auto", "reference", "numpy", "cpu", "gpu"]
 # What "auto" takes where it serves.
@@ -110,7 +110,7 @@ def _distances(left: Set, right: Set, backend: Backend, threads: int) -> Float64
     if backend == "reference":
         return _reference(left, right)
     if backend in ("cpu", "gpu"):
-        both = serve.compared(left, right, plain.center(left, right))
+        both = serve.compared(left, right, plain.center(left, right), threads=threads)
         return serve.matrix(both, threads, _engine(backend, both))
     squared = _squares(left, right, backend, serve.DENSE_REACH).astype(np.float64)
     result = np.sqrt(squared)
@@ -130,17 +130,18 @@ def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: in
 
 def _nearest_two(left: Set, right: Set, backend: Backend, threads: int) -> NearestTwo:
     if 0 in (len(left[0]), len(right[0])):
-        rows, columns = (plain.Best.empty(len(side[0])) for side in (left, right))
-        return _nearest(rows.index, rows.value, columns.index, columns.value)
+        none = [plain.Best.empty(len(side[0])) for side in (left, right)]
+        return _nearest(none[0].index, none[0].value, none[1].index, none[1].value)
     if backend == "reference":
         matrix = _reference(left, right)
         return _nearest(*plain.two_smallest(matrix), *plain.two_smallest(matrix.T))
     if backend in ("cpu", "gpu"):
-        both = serve.compared(left, right, plain.center(left, right))
+        both = serve.compared(left, right, plain.center(left, right), threads=threads)
         pairs = serve.candidates(both, threads, _engine(backend, both))
         if pairs is not None:
             value = serve.distances(both, pairs, threads)
-            return _nearest(*two_best(*pairs, value, len(left[0])), *two_best(*pairs[::-1], value, len(right[0])))
+            rows, columns = ranked.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape)
+            return _nearest(*rows, *columns)
     row_best, column_best = plain.sweep(left, right, threads, by_pairs=backend in ("cpu", "gpu"))
     return _nearest(
         *plain.refined(left, right, row_best, transpose=False), *plain.refined(left, right, column_best, transpose=True)

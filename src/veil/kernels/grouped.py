@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from veil.kernels.compiled import compiled
 from veil.kernels.minimal import MAX_POSES, three_point_poses, upright_line_poses
-from veil.kernels.schur import compiled
 
 # The most trusted groups are scored first. A pose is dropped that gains no more there than chance and this, or less than this
 # share of what the best pose gains there.
@@ -58,12 +58,20 @@ def best_candidates(
 
 
 def search(
-    groups: Groups, *, limit: float, iterations: int, seed: int, floor: float, first_floor: float
+    groups: Groups,
+    *,
+    limit: float,
+    iterations: int,
+    seed: int,
+    floor: float,
+    first_floor: float,
+    max_comparisons: int = 1 << 62,
 ) -> tuple[Float64[np.ndarray, "3 3"], Float64[np.ndarray, "3"], float, float]:
     """The best pose of `iterations` samples whose gain is above `floor`: rotation, translation, gain, that of the first groups.
 
     The gain of a pose is the sum over groups of (1 - (residual / limit)^2) where the best candidate's residual is below `limit`
-    (normalized plane). A gain of `floor` says that none was better.
+    (normalized plane). A gain of `floor` says that none was better. No sample is drawn after `max_comparisons` of a candidate
+    with a pose.
     """
     # A residual that agrees by chance is uniform in a strip of a line or a disk of a point, where 1 - r^2 has these means.
     mean = 2 / 3 if groups.as_lines else 1 / 2
@@ -86,6 +94,7 @@ def search(
         floor,
         first_floor,
         FIRST_OTHERS + by_chance + by_chance**0.5,
+        max_comparisons,
     )
 
 
@@ -187,6 +196,7 @@ def _search(  # type: ignore[no-untyped-def]
     floor,
     first_floor,
     others,
+    max_comparisons,
 ):
     state = np.array([seed], dtype=np.uint64)
     size = 4 if as_lines else 3
@@ -197,7 +207,10 @@ def _search(  # type: ignore[no-untyped-def]
     count = len(starts) - 1
     first = min(FIRST_GROUPS, count)
     best, best_first = floor, first_floor
+    compared = 0
     for _ in range(iterations):
+        if compared > max_comparisons:
+            break
         if not _sample(state, group, point_rows, lists, list_starts, size, rows):
             continue
         for i in range(size):
@@ -215,10 +228,12 @@ def _search(  # type: ignore[no-untyped-def]
         for i in range(size):
             own += group[rows[i]] < first
         for k in range(found):
+            compared += starts[first]
             head = _gain(starts, points, seen, as_lines, half_extent, rotations[k], translations[k], limit, 0, first)
             # Its own sample agrees with any pose; a pose with which nothing else agrees there is not worth the rest.
             if head - own < max(others, FIRST_SHARE * (best_first - size)):
                 continue
+            compared += starts[count] - starts[first]
             gain = head + _gain(starts, points, seen, as_lines, half_extent, rotations[k], translations[k], limit, first, count)
             if gain > best:
                 best, best_first = gain, max(head, best_first)

@@ -1,4 +1,4 @@
-"""Listed pairs in float64: their distances in residual form, and from those the two best of every owner."""
+"""Listed pairs in float64: their distances in residual form, and from those the best of every owner."""
 
 from __future__ import annotations
 
@@ -34,18 +34,12 @@ def _chunk(left: Set, right: Set, rows: np.ndarray, columns: np.ndarray) -> Floa
 
 
 def distinct(
-    rows: Int64[np.ndarray, "given"], columns: Int64[np.ndarray, "given"], count: int
+    rows: Int64[np.ndarray, "given"], columns: Int64[np.ndarray, "given"]
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-    """Each pair once, by rows and then columns, of which there are `count`."""
-    keys = np.sort(rows * count + columns)
-    return np.divmod(keys[np.diff(keys, prepend=-1) > 0], count)
-
-
-def two_best(
-    owner: Int64[np.ndarray, "pairs"], other: Int64[np.ndarray, "pairs"], distance: Float64[np.ndarray, "pairs"], owners: int
-) -> tuple[Int64[np.ndarray, "owners 2"], Float64[np.ndarray, "owners 2"]]:
-    """The two nearest others of every owner among distinct pairs; ties keep the smaller index, (-1, inf) pads."""
-    return best(owner, other, distance, owners, 2)
+    """Each pair once, by rows and then columns."""
+    keys = np.sort(rows << 32 | columns)
+    keys = keys[np.diff(keys, prepend=-1) > 0]
+    return keys >> 32, keys & 0xFFFFFFFF
 
 
 def best(
@@ -55,7 +49,7 @@ def best(
     owners: int,
     count: int,
 ) -> tuple[Int64[np.ndarray, "owners count"], Float64[np.ndarray, "owners count"]]:
-    """The same for any count."""
+    """The `count` nearest others of every owner among distinct pairs; ties keep the smaller index, (-1, inf) pads."""
     order = np.lexsort((other, distance, owner))
     owner, other, distance = owner[order], other[order], distance[order]
     index, value = np.full((owners, count), -1, dtype=np.int64), np.full((owners, count), np.inf)

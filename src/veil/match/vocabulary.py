@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, Int64
-from scipy.sparse import coo_array, csr_array
 
 from veil.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
@@ -24,6 +24,8 @@ from veil.space import require_same
 NEAREST = 3
 # With fewer pairs of views than this the shares below stand in for measured ones.
 MIN_PAIRS = 200
+# A query's words may meet so many entries of the index: 2,000 features of two words meet less in maps of a million points.
+MAX_ENTRIES = 1 << 21
 USUAL_SHARES = (0.4, 0.12, 0.06, 0.04, 0.03)
 
 
@@ -42,7 +44,7 @@ class Vocabulary:
     chance: Float32[np.ndarray, "_"]
     frequency: Float32[np.ndarray, "_"]
     image_names: tuple[str, ...]
-    image_words: csr_array
+    image_words: Any  # scipy.sparse.csr_array, float32
 
     @property
     def words(self) -> int:
@@ -128,6 +130,8 @@ def _assembled(
     chances: Float64[np.ndarray, "observations nearest"],
     points: Int64[np.ndarray, "observations"],
 ) -> Vocabulary:
+    from scipy.sparse import coo_array
+
     views = np.bincount(points, minlength=len(scene.points))
     share = chances / np.maximum(views, 1)[points, None]
     entries = coo_array(
@@ -158,11 +162,13 @@ class Candidates:
     """Pairs of a query feature and a map point, most likely first; a feature may be in many, at most one of which is right.
 
     `log_odds` is the logarithm of how much more likely the feature's words are if it sees the point than if it sees anything.
+    `unread` features were not looked up, as the others had met enough entries of the index.
     """
 
     keypoint_rows: Int64[np.ndarray, "_"]
     point_rows: Int64[np.ndarray, "_"]
     log_odds: Float64[np.ndarray, "_"]
+    unread: int = 0
 
     def __len__(self) -> int:
         return len(self.keypoint_rows)
@@ -170,12 +176,19 @@ class Candidates:
     def take(self, rows: np.ndarray) -> Candidates:
         """The candidates restricted to `rows` (indices or a mask)."""
         return Candidates(
-            keypoint_rows=self.keypoint_rows[rows], point_rows=self.point_rows[rows], log_odds=self.log_odds[rows]
+            keypoint_rows=self.keypoint_rows[rows],
+            point_rows=self.point_rows[rows],
+            log_odds=self.log_odds[rows],
+            unread=self.unread,
         )
 
 
-def vocabulary_candidates(form: Subsets, vocabulary: Vocabulary, *, limit: int = 200_000) -> Candidates:
+def vocabulary_candidates(
+    form: Subsets, vocabulary: Vocabulary, *, limit: int = 200_000, max_entries: int = MAX_ENTRIES
+) -> Candidates:
     """Every point of the map that shares a word with a feature (traps L10), the `limit` most likely of them.
+
+    Features are looked up in their order, which is random, until their words have met `max_entries` entries of the index.
 
     log P(Z | sees the point) / P(Z | sees anything) = log (1 + (e^eps - 1) s_point) / (1 + (e^eps - 1) s_any), where s sums the
     probabilities of the words in Z: the mechanism's law has only these two values (Eq. 1, 10).
@@ -184,6 +197,8 @@ def vocabulary_candidates(form: Subsets, vocabulary: Vocabulary, *, limit: int =
     words = form.words.astype(np.int64).ravel()
     starts, ends = vocabulary.offsets[words], vocabulary.offsets[words + 1]
     counts = ends - starts
+    within = np.cumsum(counts.reshape(form.words.shape).sum(axis=1)) <= max_entries
+    counts = np.where(np.repeat(within, form.m), counts, 0)
     entry = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
     keypoint = np.repeat(np.repeat(np.arange(len(form)), form.m), counts)
     # A point that several words of one feature name is one candidate.
@@ -195,7 +210,8 @@ def vocabulary_candidates(form: Subsets, vocabulary: Vocabulary, *, limit: int =
     keypoint_rows, point_rows = np.divmod(unique, max(points, 1))
     log_odds = log_likelihood_ratio(form.mechanism.epsilon, s_point, s_any[keypoint_rows])
     best = np.argsort(-log_odds, kind="stable")[:limit]
-    return Candidates(keypoint_rows=keypoint_rows, point_rows=point_rows, log_odds=log_odds).take(best)
+    unread = int((~within).sum())
+    return Candidates(keypoint_rows=keypoint_rows, point_rows=point_rows, log_odds=log_odds, unread=unread).take(best)
 
 
 def log_likelihood_ratio(

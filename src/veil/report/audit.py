@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-import jinja2
 import numpy as np
 
 from veil import __version__
@@ -44,6 +43,8 @@ class Shown:
 
 def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
     """One self-contained HTML page; nothing in it is fetched."""
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: (files("veil.report") / "templates" / name).read_text()),
         autoescape=True,
@@ -63,6 +64,7 @@ def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
         delta=f"{outcome.delta:g}",
         have_originals=outcome.have_originals,
         not_tested=NOT_TESTED,
+        time=outcome.told_time,
         seconds=f"{seconds:.0f}",
     )
 
@@ -82,7 +84,7 @@ def _row(finding: Finding) -> dict:
         "attack": finding.attack,
         "assumes": finding.assumes,
         "skipped": finding.skipped,
-        "features": f"{finding.features:,}",
+        "features": f"{finding.features:,}" + (f" (of {finding.wanted:,} wanted)" if finding.cut_short else ""),
         "undecided": _percent(finding.undecided, finding.features),
         "certified": "" if finding.certified is None else f"{100 * finding.certified.value:.1f} %",
         "exact": "" if score is None or score.exact is None else f"{100 * score.exact.value:.1f} %",

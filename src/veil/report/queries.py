@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from veil.evaluate.forged_answers import Answer
 from veil.evaluate.queries import Verdict
 from veil.evaluate.strain import ALL, Strained, cells, points_medians
 from veil.files.atomic import replacing
@@ -27,6 +28,39 @@ def draw_queries(path: Path, verdicts: Sequence[Verdict], strained: Sequence[Str
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 4.6), layout="constrained")
     _errors(left, strained)
     _evidence(right, [item for item in verdicts if item.sight != "points"], threshold)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=130)
+    pyplot.close(figure)
+
+
+def draw_forged(path: Path, answers: Sequence[Answer], *, threshold: float) -> None:
+    """The evidence of each best pose, a row for each kind: refused as chance, refused otherwise, accepted."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    kinds = list(dict.fromkeys((item.true, item.kind) for item in sorted(answers, key=lambda item: (item.true, item.kind))))
+    figure, axis = pyplot.subplots(figsize=(11, 1.2 + 0.24 * len(kinds)), layout="constrained")
+    shown: set[str] = set()
+    random = np.random.default_rng(0)
+    for item in answers:
+        if not np.isfinite(item.log10_nfa):
+            continue
+        beyond = -item.log10_nfa >= threshold
+        word = "accepted" if item.accepted else ("refused: no camera of the map's place" if beyond else "refused: chance")
+        color = {"accepted": _TRUE if item.true else _FALSE, "refused: chance": "#9ca3af"}.get(word, "#d99a2b")
+        label = f"{'true' if item.true else 'forged'}, {word}" if item.accepted else word
+        y = kinds.index((item.true, item.kind)) + random.uniform(-0.3, 0.3)
+        axis.plot(-item.log10_nfa, y, ".", color=color, markersize=4, label=None if label in shown else label)
+        shown.add(label)
+    axis.set_xscale("symlog", linthresh=_LINTHRESH)
+    axis.axvline(threshold, color="black", linewidth=1, linestyle="--")
+    axis.set_yticks(range(len(kinds)), [kind for _, kind in kinds], fontsize=7)
+    axis.set_ylim(len(kinds) - 0.4, -0.6)
+    axis.set_xlabel("-log10 of the expected number of chance poses, of the best pose")
+    axis.legend(fontsize=8, loc="lower left")
+    axis.grid(axis="x", alpha=0.3)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=130)
     pyplot.close(figure)

@@ -12,6 +12,7 @@ from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.space import Space
 from veil.wire.head import OWN_BYTES, Head, text
 
+MAX_NUMBERS = 1 << 20  # of a basis: m n; orthonormal bases of more take seconds and hundreds of megabytes each
 MAX_ORIGIN = 1e3  # descriptors have unit length; float16 ends at 65504
 Dtype = Literal["float16", "float32"]
 ITEM_BYTES: dict[Dtype, int] = {"float16": 2, "float32": 4}
@@ -24,6 +25,8 @@ def own_and_payload(form: Subspaces, dtype: Dtype) -> tuple[bytes, bytes]:
         raise InputError(f"a profile's name must be 1 to {OWN_BYTES} printable ASCII characters, got {form.profile!r}")
     if not ((np.abs(form.origin) < MAX_ORIGIN).all() and (np.abs(form.basis) < MAX_ORIGIN).all()):  # also catches NaN
         raise InputError("a subspace holds NaN, infinity or numbers far from any descriptor; privatize the image again")
+    if form.m * form.space.dim > MAX_NUMBERS:
+        raise InputError(f"subspaces of dimension {form.m} in {form.space.dim}-D are too large to send; use a smaller m")
     item = np.dtype(dtype).newbyteorder("<")
     return form.profile.encode("ascii"), form.origin.astype(item).tobytes() + form.basis.astype(item).tobytes()
 
@@ -32,6 +35,11 @@ def payload_bytes(head: Head) -> int:
     """Length of the payload that the header asks for."""
     if not 1 <= head.m < head.dim:
         raise WireError(f"the header asks for {head.features} subspaces of dimension {head.m} in {head.dim}-D")
+    if head.m * head.dim > MAX_NUMBERS:
+        raise WireError(
+            f"the header asks for bases of {head.m} x {head.dim} numbers; a message holds at most {MAX_NUMBERS} in one: "
+            "release with a smaller m"
+        )
     return head.item_bytes * head.features * head.dim * (head.m + 1)
 
 

@@ -16,6 +16,8 @@ from veil.wire.packing import packed, packed_sizes, unpacked
 _OWN = struct.Struct("<IdI")
 _DICTIONARY_BYTES = 32
 _MAX_UINT32 = (1 << 32) - 1
+# Ids of all features together, 32 words of each of the most features: an id of one bit on the wire takes four bytes here.
+MAX_IDS = 1 << 22
 
 
 def own_and_payload(form: Subsets) -> tuple[bytes, bytes]:
@@ -25,8 +27,11 @@ def own_and_payload(form: Subsets) -> tuple[bytes, bytes]:
         raise InputError(
             f"a message holds at most {MAX_M} words a feature out of {_MAX_UINT32}, got {form.m} out of {mechanism.words}"
         )
-    if packed_sizes(len(form), form.m, mechanism.words)[-1] > _MAX_UINT32:
-        raise InputError(f"{len(form)} features of {form.m} words each make too long a message; extract fewer")
+    if len(form) * form.m > MAX_IDS or packed_sizes(len(form), form.m, mechanism.words)[-1] > _MAX_UINT32:
+        raise InputError(
+            f"{len(form)} features of {form.m} words each make too long a message (at most {MAX_IDS} words); extract fewer, "
+            "or send fewer words of each"
+        )
     ids = packed(form.words, mechanism.words)
     own = _OWN.pack(mechanism.words, abs(mechanism.epsilon), len(ids))  # abs: zero has one sign on the wire
     return own, bytes.fromhex(form.dictionary) + ids
@@ -35,6 +40,11 @@ def own_and_payload(form: Subsets) -> tuple[bytes, bytes]:
 def payload_bytes(head: Head) -> int:
     """Length of the payload that the header asks for; possible for ids of its mechanism."""
     mechanism, length = _read_own(head)
+    if head.features * head.m > MAX_IDS:
+        raise WireError(
+            f"the header asks for {head.features} features of {head.m} words; a message holds at most {MAX_IDS} words: "
+            "release fewer features or fewer words of each"
+        )
     if length not in packed_sizes(head.features, mechanism.m, mechanism.words):
         raise WireError(
             f"{head.features} sets of {mechanism.m} out of {mechanism.words} words cannot take the header's {length} bytes"
@@ -59,7 +69,7 @@ def read_payload(message: bytes, head: Head, space: Space) -> Subsets:
 def _read_own(head: Head) -> tuple[SubsetMechanism, int]:
     """The mechanism, and the number of bytes of packed ids."""
     words, epsilon, length = _OWN.unpack(head.own)
-    if math.copysign(1.0, epsilon) < 0:
+    if math.copysign(1.0, epsilon) < 0 and not math.isnan(epsilon):
         raise WireError(f"the header gives a negative epsilon: {epsilon!r}")
     try:
         return SubsetMechanism(words=words, epsilon=epsilon, m=head.m), length

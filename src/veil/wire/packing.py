@@ -8,7 +8,7 @@ unary after them, so that both are written and read by whole arrays.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Int64, UInt32
+from jaxtyping import UInt32
 
 from veil.errors import WireError
 
@@ -48,24 +48,26 @@ def packed(words: UInt32[np.ndarray, "features m"], dictionary_words: int) -> by
 
 
 def unpacked(data: memoryview, features: int, m: int, dictionary_words: int) -> UInt32[np.ndarray, "features m"]:
-    """The ids that `packed` made `data` of. Raises WireError for bytes that it would not have written."""
+    """The ids that `packed` made `data` of. Raises WireError for bytes that it would not have written.
+
+    Beside `data` and the ids, memory for a few blocks only.
+    """
     width, count = rice_width(dictionary_words, m), features * m
     if len(data) not in packed_sizes(features, m, dictionary_words):
         raise WireError(f"{len(data)} bytes cannot hold {features} sets of {m} out of {dictionary_words} words")
     fixed = _bytes(count * width)
-    words = _remainders(data[:fixed], count, width).reshape(features, m)
-    ends = _ends(data[fixed:], count)
+    words = _remainders(data[:fixed], count, width)
+    _add_quotients(words, data[fixed:], width, dictionary_words)
+    rows = words.reshape(features, m)
     step = max(1, _BLOCK // m)
     for start in range(0, features, step):
-        part = words[start : start + step]
-        before = ends[start * m - 1] if start else -1
-        quotients = np.diff(ends[start * m : start * m + part.size], prepend=before) - 1
-        values = (quotients.reshape(part.shape) << width) + part
-        ids = np.cumsum(values, axis=1) + np.arange(m)
+        part = rows[start : start + step]
+        # Each value is below the dictionary's size, and sums of m of them stay below 2^48.
+        ids = np.cumsum(part, axis=1, dtype=np.int64) + np.arange(m)
         if not (ids[:, -1] < dictionary_words).all():
             raise WireError(f"a word id lies outside the dictionary of {dictionary_words} words")
         part[:] = ids
-    return words
+    return rows
 
 
 def _bytes(bits: int) -> int:
@@ -92,9 +94,20 @@ def _remainders(data: memoryview, count: int, width: int) -> UInt32[np.ndarray, 
     return values
 
 
-def _ends(data: memoryview, count: int) -> Int64[np.ndarray, "count"]:
-    """Where each quotient ends: a quotient is as many zeros, then a one."""
-    ends = np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little").view(bool))
-    if len(ends) != count or ends[-1] // 8 != len(data) - 1:
-        raise WireError(f"the packed words end elsewhere than after {count} ids")
-    return ends
+def _add_quotients(words: UInt32[np.ndarray, "count"], data: memoryview, width: int, dictionary_words: int) -> None:
+    """Add to remainders the quotients' share: a quotient is as many zeros, then a one."""
+    done, last = 0, -1  # values, and the bit where the last one ended
+    for first in range(0, len(data), _BLOCK // 8):
+        bits = np.unpackbits(np.frombuffer(data[first : first + _BLOCK // 8], np.uint8), bitorder="little")
+        ends = np.flatnonzero(bits) + 8 * first
+        if len(ends) > len(words) - done:
+            break
+        values = (np.diff(ends, prepend=last) - 1 << width) + words[done : done + len(ends)]
+        if not (values < dictionary_words).all():
+            raise WireError(f"a word id lies outside the dictionary of {dictionary_words} words")
+        words[done : done + len(ends)] = values
+        done, last = done + len(ends), int(ends[-1]) if len(ends) else last
+    else:
+        if done == len(words) and last // 8 == len(data) - 1:
+            return
+    raise WireError(f"the packed words end elsewhere than after {len(words)} ids")

@@ -14,10 +14,11 @@ from types import ModuleType
 from typing import Any
 
 from veil.errors import VeilError
-from veil.kernels.jit import bounds, exact, listed, outputs, points, rounding
-from veil.kernels.jit.origins import SIZES
+from veil.kernels.jit import bounds, exact, listed, origins, outputs, panels, points, ranking, rounding, selection
 from veil.kernels.jit.shape import Shape
 
+# How rows of double precision's code are stored, and whether their length is a multiple of a vector's.
+STORED = ("float", "float whole", "double", "double whole")
 # Arguments of the compiled functions: pointers, 64-bit integers, floats.
 ARGUMENTS = {
     "dense": (6, 6, 1),
@@ -25,10 +26,13 @@ ARGUMENTS = {
     "bounds": (8, 4, 1),
     "below": (4, 3, 0),
     "listed": (7, 2, 0),
-    "minimal": (6, 4, 0),
+    "minimal": (7, 3, 0),
     "exact": (12, 3, 0),
     "points": (6, 3, 0),
     "rounded": (3, 4, 1),
+    "ranked": (7, 1, 0),
+    "panels": (4, 3, 1),
+    "within": (5, 3, 1),
 }
 # What one compilation yields: an output of the sweep, listed pairs, or these in double precision by how bases are stored.
 FUNCTIONS = {
@@ -36,12 +40,16 @@ FUNCTIONS = {
     "best_two": ("best_two",),
     "bounds": ("bounds", "below"),
     "listed": ("listed",),
-    "float": ("minimal", "exact"),
-    "double": ("minimal", "exact"),
+    **{f"{name} {kind}": (name,) for name in ("minimal", "exact") for kind in STORED},
     "points of float": ("points",),
     "points of double": ("points",),
     "rounded float": ("rounded",),
     "rounded double": ("rounded",),
+    "ranked": ("ranked",),
+    "panels float": ("panels",),
+    "panels double": ("panels",),
+    "within rows": ("within",),
+    "within columns": ("within",),
 }
 Kernel = Callable[..., None]
 
@@ -134,13 +142,16 @@ def assembly(shape: Shape, output: str) -> str:
 
 
 def _text(shape: Shape, output: str) -> str:
-    if output in SIZES:
-        return exact.module(shape, output)
+    name, _, stored = output.partition(" ")
+    if name in ("minimal", "exact"):
+        return {"minimal": origins, "exact": exact}[name].module(shape, stored)
     if output.startswith("points of "):
         return points.module(shape, output.removeprefix("points of "))
+    if name in ("panels", "within"):
+        return {"panels": panels, "within": selection}[name].module(shape, stored)
     if output.startswith("rounded "):
         return rounding.module(shape, output.removeprefix("rounded "))
-    others = {"bounds": bounds.module, "listed": listed.module}
+    others = {"bounds": bounds.module, "listed": listed.module, "ranked": ranking.module}
     return others[output](shape) if output in others else outputs.module(shape, output)
 
 

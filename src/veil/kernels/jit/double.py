@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
@@ -12,8 +14,14 @@ from veil.kernels.jit.compile import kernels
 from veil.kernels.jit.exact import padded, scratch_doubles
 from veil.kernels.jit.pack import Components, aligned
 from veil.kernels.jit.shape import Shape
+from veil.threads import shared
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+# Numbers of origins and bases that a thread prepares at a time, and products that it sums of listed pairs, at least: less takes
+# about as long as waking it.
+PART_NUMBERS, PART_PRODUCTS = 1 << 19, 1 << 21
 # Features by index, or all of them.
 Some = Int64[np.ndarray, "some"] | None
 # Bases with a larger defect D D^T - I are not corrected to first order; their pairs take the slow way.
@@ -26,7 +34,8 @@ SQUARE_TRUSTED = 1e-4
 class Prepared:
     """A set centered on a common point, with minimal origins, in double precision; `factor` is W of each basis.
 
-    `origin` is padded with zeros to whole vectors. `orthonormal` is False where W would not do.
+    `origin` is padded with zeros to whole vectors; so is `factor`, whose first line and column stand for the origin, which no
+    basis touches. `orthonormal` is False where W would not do.
     """
 
     origin: Float64[np.ndarray, "_ _"]
@@ -68,28 +77,56 @@ def stored(*sets: Set) -> str:
     return "float" if all(part is None or part.dtype.itemsize <= 4 for side in sets for part in side) else "double"
 
 
+def each_of(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> list[Result]:
+    """`work` of each item, shared out among threads; compiled code calls no BLAS, so that one thread needs no limit of it."""
+    items = list(items)
+    return list(map(work, items)) if min(threads, len(items)) <= 1 else list(shared(work, items, threads))
+
+
 def prepare(side: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: str) -> Prepared:
     """Center, make minimal, and find how far each basis is from orthonormal."""
+    return prepared([side], center, shape, kind)[0]
+
+
+def prepared(
+    sides: Sequence[Set], center: Float64[np.ndarray, "dim"], shape: Shape, kind: str, threads: int = 1
+) -> list[Prepared]:
+    """The same for several sets, shared out among threads."""
+    begun = [_begun(side, center, shape, kind) for side in sides]
+    each_of(lambda part: part(), [part for parts, _ in begun for part in parts], threads)
+    return [end() for _, end in begun]
+
+
+def _begun(
+    side: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: str
+) -> tuple[list[Callable[[], None]], Callable[[], Prepared]]:
+    """Parts of the work, and what makes the result when all are done."""
     kept = np.float32 if kind == "float" else np.float64
     origin = np.ascontiguousarray(side[0], dtype=kept)
     count, dim = origin.shape
     basis = np.empty((count, 0, dim), dtype=kept) if side[1] is None else np.ascontiguousarray(side[1], dtype=kept)
-    m, wide = basis.shape[1], padded(dim, shape)
+    m, wide, width = basis.shape[1], padded(dim, shape), padded(basis.shape[1] + 1, shape)
     moved, squares = aligned(count * wide, np.float64).reshape(count, wide), np.empty(count)
-    gram = np.empty((count, m, m))
-    if m:
-        middle = np.ascontiguousarray(center, dtype=np.float64)
-        pointers = (part.ctypes.data for part in (origin, basis, middle, moved, squares, gram))
-        kernels(shape, kind)["minimal"](*pointers, count, m, dim, wide)
-    else:
-        moved[:, :dim], moved[:, dim:] = origin - center, 0
-        squares = np.einsum("fn,fn->f", moved, moved)
-    diagonal = np.arange(m)
-    gram[:, diagonal, diagonal] -= 1  # in place, for these are as large as a basis where m is large
-    orthonormal = m == 0 or bool(max(gram.max(), -gram.min()) <= DEFECT_MAX)
-    gram *= -0.5
-    gram[:, diagonal, diagonal] += 1
-    return Prepared(origin=moved, basis=basis, squares=squares, factor=gram, orthonormal=orthonormal)
+    factor, defect = aligned(count * (m + 1) * width, np.float64).reshape(count, m + 1, width), np.empty(count)
+    middle = np.ascontiguousarray(center, dtype=np.float64)
+    function = kernels(Shape(left=1, right=m + 1, lanes=shape.lanes), f"minimal {_stored(kind, dim, shape)}")["minimal"]
+
+    def work(start: int, stop: int) -> None:
+        some = (each[start:stop] for each in (moved, squares, factor, defect))
+        pointers = (part.ctypes.data for part in (origin[start:], basis[start:], middle, *some))
+        function(*pointers, stop - start, dim, wide)
+
+    def end() -> Prepared:
+        orthonormal = bool((defect <= DEFECT_MAX).all())
+        return Prepared(origin=moved, basis=basis, squares=squares, factor=factor, orthonormal=orthonormal)
+
+    size = max(1, PART_NUMBERS // ((m + 1) * dim))
+    return [partial(work, start, min(start + size, count)) for start in range(0, count, size)], end
+
+
+def _stored(kind: str, dim: int, shape: Shape) -> str:
+    """How the compiled code reads rows of this length."""
+    return f"{kind} whole" if dim == padded(dim, shape) else kind
 
 
 def distances(
@@ -98,35 +135,31 @@ def distances(
     """Distances of the listed pairs (left.m <= right.m), and for which of them the residual form is needed instead."""
     if not (left.orthonormal and right.orthonormal):
         return np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
-    function = kernels(shape, "float" if left.basis.dtype == np.float32 else "double")["exact"]
+    kind, dim = "float" if left.basis.dtype == np.float32 else "double", left.basis.shape[2]
+    function = kernels(shape, f"exact {_stored(kind, dim, shape)}")["exact"]
+    order = np.argsort(columns, kind="stable") if right.m > left.m else None  # what is larger is fetched once
+    if order is not None:
+        rows, columns = rows[order], columns[order]
     per_block = shape.lanes // 2
     blocks = -(-len(rows) // per_block)
     padding = blocks * per_block - len(rows)
-    rows, columns = (np.pad(part.astype(np.int64), (0, padding), mode="edge") for part in (rows, columns))
-    factors = _factors(left, shape.left), _factors(right, padded(shape.right, shape))
+    rows, columns = (np.concatenate([part, part[-1:].repeat(padding)]).astype(np.int64) for part in (rows, columns))
     out = aligned(2 * blocks * per_block, np.float64)
 
     def work(part: np.ndarray) -> None:
         first, scratch = int(part[0]), aligned(scratch_doubles(shape), np.float64)
-        sides = (left.origin, right.origin, left.basis, right.basis, left.squares, right.squares, *factors)
+        sides = (left.origin, right.origin, left.basis, right.basis, left.squares, right.squares, left.factor, right.factor)
         pairs = (rows[first * per_block :], columns[first * per_block :])
         pointers = (memory.ctypes.data for memory in (*sides, *pairs, scratch, out[2 * first * per_block :]))
-        function(*pointers, left.basis.shape[2], left.origin.shape[1], len(part))
+        function(*pointers, dim, left.origin.shape[1], len(part))
 
+    threads = max(1, min(threads, len(rows) * shape.left * shape.right * dim // PART_PRODUCTS))
     parts = [part for part in np.array_split(np.arange(blocks), threads) if len(part)]
-    if len(parts) == 1:
-        work(parts[0])
-    elif parts:
-        with ThreadPoolExecutor(max_workers=len(parts)) as pool:
-            list(pool.map(work, parts))
+    each_of(work, parts, threads)
     square, reach = (out.reshape(blocks, 2, per_block)[:, k].reshape(-1)[: blocks * per_block - padding] for k in range(2))
-    return np.sqrt(square), (square < SQUARE_TRUSTED) | ~np.isfinite(reach)
-
-
-def _factors(side: Prepared, width: int) -> Float64[np.ndarray, "_ _ _"]:
-    """W with a one for the origin, which no basis touches, rows padded to `width`."""
-    factors = aligned(len(side.factor) * (side.m + 1) * width, np.float64).reshape(len(side.factor), side.m + 1, width)
-    factors[:] = 0
-    factors[:, 0, 0] = 1
-    factors[:, 1:, 1 : side.m + 1] = side.factor
-    return factors
+    found, unsound = np.sqrt(square), (square < SQUARE_TRUSTED) | ~np.isfinite(reach)
+    if order is None:
+        return found, unsound
+    value, doubt = np.empty_like(found), np.empty_like(unsound)
+    value[order], doubt[order] = found, unsound
+    return value, doubt

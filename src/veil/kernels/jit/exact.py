@@ -8,32 +8,25 @@ from __future__ import annotations
 
 from veil.kernels.jit.eliminate import solve_function, solved
 from veil.kernels.jit.emit import Code
-from veil.kernels.jit.origins import SIZES, dot, inside, minimal, read, summed
-from veil.kernels.jit.shape import Shape, even
+from veil.kernels.jit.products import Rows, along, along_groups, tile
+from veil.kernels.jit.shape import Shape
 
 
 def module(shape: Shape, stored: str) -> str:
-    """LLVM IR with @minimal and @exact; bases are stored as `stored`, float or double."""
-    lanes = shape.lanes // 2
-    double, bits, width = f"<{lanes} x double>", f"<{lanes} x i1>", 64 * lanes
-    loads = [
-        f"declare <{lanes} x {kind}> @llvm.masked.load.v{lanes}{suffix}.p0(ptr, i32, {bits}, <{lanes} x {kind}>)"
-        for kind, (_, suffix) in SIZES.items()
-    ]
-    kinds = sorted({(stored, stored), (stored, "double"), ("double", "double")})
+    """LLVM IR with @exact; bases are `stored` as float or double, "whole" where their length is a multiple of a vector's."""
+    rows = Rows.of(shape, stored)
+    left, right = shape.left - 1, shape.right - 1
+    tiles = {(first, second) for first in rows.groups(left) for second in rows.groups(right)}
     return "\n".join(
         [
-            f"declare {double} @llvm.fma.v{lanes}f64({double}, {double}, {double})",
-            f"declare double @llvm.vector.reduce.fadd.v{lanes}f64(double, {double})",
-            *loads,
-            f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}',
-            *(dot(lanes, *pair) for pair in kinds),
-            minimal(lanes, stored),
-            _tiles(shape, stored),
-            _gram(shape, stored),
+            rows.header(),
+            *(tile(rows, *size, padded(shape.right, shape)) for size in sorted(tiles)),
+            *(along(rows, count) for count in sorted({*along_groups(left), *along_groups(right)[1:]})),
+            along(rows, (along_groups(right) or (0,))[0], origins=True),
+            _gram(shape, rows),
             _orthonormalize(shape),
             "" if shape.straight else solve_function(shape, "double"),
-            _exact(shape, stored),
+            _exact(shape, rows),
         ]
     )
 
@@ -50,66 +43,29 @@ def scratch_doubles(shape: Shape) -> int:
     return lanes * (a * b + a * a + a + 2 + 1) + 2 * a * padded(b, shape)
 
 
-def _tiles(shape: Shape, stored: str) -> str:
-    """One function for each size of register tile: entries of some directions with some others of one pair."""
-    sizes = [(rows, columns) for rows in _groups(shape, shape.left) for columns in _groups(shape, shape.right)]
-    return "\n".join(_tile(shape, stored, *size) for size in sorted(set(sizes)))
-
-
-def _tile(shape: Shape, stored: str, rows: int, columns: int) -> str:
-    code, wide = Code(shape.lanes // 2, "double"), padded(shape.right, shape)
-    row_bytes = code.times("%n", SIZES[stored][0])
-    left, right = (
-        [code.at(f"%{side}", code.times(row_bytes, k)) for k in range(count)]
-        for side, count in (("left", rows), ("right", columns))
-    )
-
-    def turn(k: str, totals: list[str]) -> list[str]:
-        within = inside(code, k)
-        a, b = ([read(code, place, k, within, stored) for place in side] for side in (left, right))
-        return [code.fma(x, y, totals[i * columns + j]) for i, x in enumerate(a) for j, y in enumerate(b)]
-
-    totals = code.loop("%n", [(code.vector, code.splat(0.0))] * (rows * columns), turn, code.lanes)
-    for at, lanes in enumerate(totals):
-        place = code.at("%entries", 8 * (at // columns * wide + at % columns))
-        code.do(f"store double {summed(code, lanes)}, ptr {place}")
-    code.do("ret void")
-    head = f"internal void @directions_{rows}_{columns}(ptr %left, ptr %right, ptr noalias %entries, i64 %n) noinline"
-    return code.function(head)
-
-
-def _groups(shape: Shape, components: int) -> tuple[int, ...]:
-    return even(components - 1, 4 if shape.registers == 32 else 3) if components > 1 else ()
-
-
-def _gram(shape: Shape, stored: str) -> str:
+def _gram(shape: Shape, rows: Rows) -> str:
     """Entries [a][b] of one pair, rows padded to whole vectors."""
-    code, wide = Code(shape.lanes // 2, "double"), padded(shape.right, shape)
-    row_bytes = code.times("%n", SIZES[stored][0])
-
-    def along(components: int, basis: str, origin: str, stride: int) -> None:
-        def turn(k: str, _: list[str]) -> list[str]:
-            row = code.at(basis, code.times(k, row_bytes))
-            value = code.let(f"call double @dot_{stored}_double(ptr {row}, ptr {origin}, i64 %n)")
-            at = code.at("%entries", code.times(code.let(f"add i64 {k}, 1"), 8 * stride))
-            code.do(f"store double {value}, ptr {at}")
-            return []
-
-        if components > 1:
-            code.loop(str(components - 1), [], turn)
-
-    value = code.let("call double @dot_double_double(ptr %left_origin, ptr %right_origin, i64 %n)")
-    code.do(f"store double {value}, ptr %entries")
-    along(shape.left, "%left_basis", "%right_origin", wide)
-    along(shape.right, "%right_basis", "%left_origin", 1)
+    code, wide = rows.code(), padded(shape.right, shape)
+    row_bytes = code.times("%n", rows.size)
+    some, done = "%right_basis", 0
+    for count in along_groups(shape.right - 1) or (0,):
+        place = code.at("%entries", 8 * (done + 1) if done else 0)
+        name, other = (f"@along_{count}", "") if done else (f"@origins_{count}", "ptr %right_origin, ")
+        code.do(f"call void {name}(ptr {some}, ptr %left_origin, {other}ptr {place}, i64 8, i64 %n)")
+        some, done = code.at(some, code.times(row_bytes, count)), done + count
+    some, done = "%left_basis", 0
+    for count in along_groups(shape.left - 1):
+        place = code.at("%entries", 8 * wide * (done + 1))
+        code.do(f"call void @along_{count}(ptr {some}, ptr %right_origin, ptr {place}, i64 {8 * wide}, i64 %n)")
+        some, done = code.at(some, code.times(row_bytes, count)), done + count
     row, left = 1, "%left_basis"
-    for rows in _groups(shape, shape.left):
+    for first in rows.groups(shape.left - 1):
         column, right = 1, "%right_basis"
-        for columns in _groups(shape, shape.right):
+        for second in rows.groups(shape.right - 1):
             place = code.at("%entries", 8 * (row * wide + column))
-            code.do(f"call void @directions_{rows}_{columns}(ptr {left}, ptr {right}, ptr {place}, i64 %n)")
-            column, right = column + columns, code.at(right, code.times(row_bytes, columns))
-        row, left = row + rows, code.at(left, code.times(row_bytes, rows))
+            code.do(f"call void @directions_{first}_{second}(ptr {left}, ptr {right}, ptr {place}, i64 %n)")
+            column, right = column + second, code.at(right, code.times(row_bytes, second))
+        row, left = row + first, code.at(left, code.times(row_bytes, first))
     code.do("ret void")
     sides = "ptr %left_origin, ptr %left_basis, ptr %right_origin, ptr %right_basis"
     return code.function(f"internal void @gram({sides}, ptr noalias %entries, i64 %n) noinline")
@@ -131,11 +87,13 @@ def _orthonormalize(shape: Shape) -> str:
         return code.loop(str(count), [(code.vector, code.splat(0.0))] * len(chunks), turn)
 
     def line(a: str, _: list[str]) -> list[str]:
-        for at, value in zip(
-            chunks, combined(code.at("%left", code.times(a, 8 * shape.left)), 8, "%entries", shape.left), strict=True
-        ):
-            code.store(value, "%between", at)
-        for at, value in zip(chunks, combined("%between", 8, "%right", shape.right), strict=True):
+        own = "%entries"
+        if shape.left > 1:
+            factors = code.at("%left", code.times(a, 8 * padded(shape.left, shape)))
+            for at, value in zip(chunks, combined(factors, 8, "%entries", shape.left), strict=True):
+                code.store(value, "%between", at)
+            own = "%between"
+        for at, value in zip(chunks, combined(own, 8, "%right", shape.right), strict=True):
             code.store(value, "%between", at)
         home = code.at("%out", code.times(a, shape.right * code.bytes))
         for b in range(shape.right):
@@ -148,11 +106,11 @@ def _orthonormalize(shape: Shape) -> str:
     return code.function(f"internal void @orthonormalize({pointers}) noinline")
 
 
-def _exact(shape: Shape, stored: str) -> str:
+def _exact(shape: Shape, rows: Rows) -> str:
     """Blocks of pairs (row, column) -> [block](d^2 across lanes, reach across lanes)."""
     code, lanes = Code(shape.lanes // 2, "double"), shape.lanes // 2
     places = _places(code, shape)
-    wide_bytes, row_bytes = code.times("%wide", 8), code.times("%n", SIZES[stored][0])
+    wide_bytes, row_bytes = code.times("%wide", 8), code.times("%n", rows.size)
 
     def block(index: str, _: list[str]) -> list[str]:
         first = code.times(index, lanes)
@@ -190,13 +148,12 @@ def _places(code: Code, shape: Shape) -> dict[str, str]:
 def _pair(code: Code, shape: Shape, places: dict[str, str], strides: tuple[str, str], pair: str, lane: str) -> None:
     """Gram entries and |d0|^2 + |e0|^2 of one pair into its lane of the block; strides are those of origins and directions."""
     (wide_bytes, row_bytes), squares, factors = strides, [], []
-    components = {"left": (shape.left, shape.left), "right": (shape.right, padded(shape.right, shape))}
     rows = []
-    for (side, (count, width)), name in zip(components.items(), ("rows", "columns"), strict=True):
+    for side, count, name in (("left", shape.left, "rows"), ("right", shape.right, "columns")):
         index = code.scalar(code.at(f"%{name}", code.times(pair, 8)), of="i64")
         rows.append(code.at(f"%{side}_origin", code.times(index, wide_bytes)))
         rows.append(code.at(f"%{side}_basis", code.times(index, code.times(row_bytes, count - 1))))
-        factors.append(code.at(f"%{side}_factor", code.times(index, 8 * count * width)))
+        factors.append(code.at(f"%{side}_factor", code.times(index, 8 * count * padded(count, shape))))
         squares.append(code.scalar(code.at(f"%{side}_squares", code.times(index, 8))))
     arguments = ", ".join(f"ptr {row}" for row in (*rows, places["entries"]))
     code.do(f"call void @gram({arguments}, i64 %n)")

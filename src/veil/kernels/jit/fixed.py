@@ -36,4 +36,9 @@ def words(rows: Float[np.ndarray, "rows _"], dim: int, scale: float, shape: Shap
     out, worst = np.empty((len(rows), even), dtype=np.int16), np.zeros(1, dtype=np.float32)
     pointers = (part.ctypes.data for part in (rows, out, worst))
     kernels(shape, f"rounded {kind}")["rounded"](*pointers, len(rows), dim, even, rows.strides[0], ONE * scale)
-    return out.view(np.int32), HIGHER_ORDERS * float(np.sqrt(worst[0])) / ONE
+    return out.view(np.int32), error_of(float(worst[0]))
+
+
+def error_of(worst: float) -> float:
+    """The largest error of a row, from the largest sum of squares that rounding took of one, in units of the last place."""
+    return HIGHER_ORDERS * float(np.sqrt(worst)) / ONE

@@ -1,105 +1,116 @@
-"""Origins in double precision, centered and minimal, and the small pieces that code in double precision shares."""
+"""Origins in double precision, centered and minimal, and how far each basis is from orthonormal."""
 
 from __future__ import annotations
 
 from veil.kernels.jit.emit import Code
+from veil.kernels.jit.products import Rows, along, along_groups, removed, tile
+from veil.kernels.jit.shape import Shape
 
 # How often D d0 is removed from an origin: each pass multiplies what is left by the defect of the basis.
 PASSES = 3
-# Bytes of a number and LLVM's name for it, by how bases are stored.
-SIZES = {"float": (4, "f32"), "double": (8, "f64")}
 
 
-def inside(code: Code, index: str) -> str:
-    """Lanes that still are coordinates."""
-    return code.before(index, "%n")
+def module(shape: Shape, stored: str) -> str:
+    """LLVM IR with @minimal for bases of m = shape.right - 1 directions."""
+    rows, m = Rows.of(shape, stored), shape.right - 1
+    tiles = {(first, second) for first in rows.groups(m) for second in rows.groups(m)}
+    width = -(-shape.right // rows.lanes) * rows.lanes
+    return "\n".join(
+        [
+            rows.header(),
+            *(tile(rows, *size, width, mirrored=True) for size in sorted(tiles)),
+            *(text for count in sorted(set(along_groups(m))) for text in (along(rows, count), removed(rows, count))),
+            along(rows, 0, origins=True),
+            _minimal(rows, m, width),
+        ]
+    )
 
 
-def read(code: Code, row: str, index: str, within: str, stored: str) -> str:
-    """Coordinates of a row as doubles; zeros beyond its end."""
-    size, suffix = SIZES[stored]
-    kind = f"<{code.lanes} x {stored}>"
-    arguments = f"ptr {code.at(row, code.times(index, size))}, i32 {size}, {code.bits} {within}, {kind} zeroinitializer"
-    value = code.let(f"call {kind} @llvm.masked.load.v{code.lanes}{suffix}.p0({arguments})")
-    return value if stored == "double" else code.let(f"fpext {kind} {value} to {code.vector}")
-
-
-def summed(code: Code, value: str) -> str:
-    return code.let(f"call reassoc double @llvm.vector.reduce.fadd.v{code.lanes}f64(double -0.0, {code.vector} {value})")
-
-
-def dot(lanes: int, first: str, second: str) -> str:
-    code = Code(lanes, "double")
-
-    def turn(k: str, carried: list[str]) -> list[str]:
-        within = inside(code, k)
-        return [code.fma(read(code, "%a", k, within, first), read(code, "%b", k, within, second), carried[0])]
-
-    (total,) = code.loop("%n", [(code.vector, code.splat(0.0))], turn, lanes)
-    code.do(f"ret double {summed(code, total)}")
-    return code.function(f"internal double @dot_{first}_{second}(ptr %a, ptr %b, i64 %n) noinline")
-
-
-def minimal(lanes: int, stored: str) -> str:
-    """Origins minus the center, made minimal (D d0 = 0), their squares, and D D^T; rows of %out are padded to %wide."""
-    code, size = Code(lanes, "double"), SIZES[stored][0]
-    row_bytes, wide_bytes = code.times("%n", size), code.times("%wide", 8)
+def _minimal(rows: Rows, m: int, width: int) -> str:
+    """Origins minus the center, made minimal (D d0 = 0), padded to %wide, their squares; W = I - (D D^T - I) / 2 with a one for
+    the origin, lines padded to `width`; and the largest entry of D D^T - I."""
+    code = rows.code()
+    row_bytes, wide_bytes = code.times("%n", rows.size), code.times("%wide", 8)
 
     def feature(f: str, _: list[str]) -> list[str]:
         origin, own = code.at("%origin", code.times(f, row_bytes)), code.at("%out", code.times(f, wide_bytes))
-        basis = code.at("%basis", code.times(f, code.times("%m", row_bytes)))
-        gram = code.at("%gram", code.times(f, code.times("%m", code.times("%m", 8))))
+        basis = code.at("%basis", code.times(f, code.times(row_bytes, m)))
+        factor = code.at("%factor", code.times(f, 8 * (m + 1) * width))
 
         def center(k: str, _: list[str]) -> list[str]:
-            within = inside(code, k)
-            moved = read(code, origin, k, within, stored), read(code, "%center", k, within, "double")
+            moved = rows.read(code, origin, k), rows.read(code, "%center", k, "double")
             code.store(code.arithmetic("fsub", *moved), code.at(own, code.times(k, 8)))
             return []
 
-        def remove(a: str, _: list[str]) -> list[str]:
-            _remove(code, code.at(basis, code.times(a, row_bytes)), own, stored)
-            return []
-
-        code.loop("%n", [], center, lanes)
-        code.loop(str(PASSES), [], lambda _, __: code.loop("%m", [], remove))
-        _own_gram(code, basis, row_bytes, gram, stored)
-        square = code.let(f"call double @dot_double_double(ptr {own}, ptr {own}, i64 %n)")
-        code.do(f"store double {square}, ptr {code.at('%squares', code.times(f, 8))}")
+        code.loop("%n", [], center, code.lanes)
+        if m:
+            _remove(code, basis, own, factor, row_bytes, m)
+        square = code.at("%squares", code.times(f, 8))
+        code.do(f"call void @origins_0(ptr {own}, ptr {own}, ptr {own}, ptr {square}, i64 8, i64 %n)")
+        largest = _factor(code, rows, basis, factor, row_bytes, m, width)
+        code.do(f"store double {largest}, ptr {code.at('%defect', code.times(f, 8))}")
         return []
 
     code.loop("%features", [], feature)
     code.do("ret void")
-    pointers = "ptr noalias %origin, ptr noalias %basis, ptr noalias %center, ptr noalias %out, ptr %squares, ptr noalias %gram"
-    return code.function(f"void @minimal({pointers}, i64 %features, i64 %m, i64 %n, i64 %wide)")
+    pointers = "ptr noalias %origin, ptr noalias %basis, ptr noalias %center"
+    outputs = "ptr noalias %out, ptr noalias %squares, ptr noalias %factor, ptr noalias %defect"
+    return code.function(f"void @minimal({pointers}, {outputs}, i64 %features, i64 %n, i64 %wide)")
 
 
-def _remove(code: Code, row: str, origin: str, stored: str) -> None:
-    """origin -= (row . origin) row."""
-    factor = code.every(code.let(f"call double @dot_{stored}_double(ptr {row}, ptr {origin}, i64 %n)"))
+def _remove(code: Code, basis: str, own: str, place: str, row_bytes: str, m: int) -> None:
+    """origin -= D^T D origin, some rows at a time; `place` has room for as many numbers."""
 
-    def subtract(k: str, _: list[str]) -> list[str]:
-        place = code.at(origin, code.times(k, 8))
-        code.store(code.fnma(factor, read(code, row, k, inside(code, k), stored), code.load(place)), place)
+    def once(_: str, __: list[str]) -> list[str]:
+        some = basis
+        for count in along_groups(m):
+            code.do(f"call void @along_{count}(ptr {some}, ptr {own}, ptr {place}, i64 8, i64 %n)")
+            code.do(f"call void @removed_{count}(ptr {some}, ptr {place}, ptr {own}, i64 %n)")
+            some = code.at(some, code.times(row_bytes, count))
         return []
 
-    code.loop("%n", [], subtract, code.lanes)
+    code.loop(str(PASSES), [], once)
 
 
-def _own_gram(code: Code, basis: str, row_bytes: str, gram: str, stored: str) -> None:
-    """D D^T of one basis."""
+def _factor(code: Code, rows: Rows, basis: str, factor: str, row_bytes: str, m: int, width: int) -> str:
+    """W of one basis; returns the largest entry of D D^T - I."""
+    vectors, zero = (m + 1) * width // code.lanes, code.splat(0.0)
 
-    def product(a: str, _: list[str]) -> list[str]:
-        row = code.at(basis, code.times(a, row_bytes))
-
-        def entry(b: str, _: list[str]) -> list[str]:
-            other = code.at(basis, code.times(b, row_bytes))
-            value = code.let(f"call double @dot_{stored}_{stored}(ptr {row}, ptr {other}, i64 %n)")
-            for i, j in ((a, b), (b, a)):
-                at = code.let(f"add i64 {code.times(i, '%m')}, {j}")
-                code.do(f"store double {value}, ptr {code.at(gram, code.times(at, 8))}")
-            return []
-
-        code.loop(code.let(f"add i64 {a}, 1"), [], entry)
+    def clear(k: str, _: list[str]) -> list[str]:
+        code.store(zero, code.at(factor, code.times(k, code.bytes)))
         return []
 
-    code.loop("%m", [], product)
+    code.loop(str(vectors), [], clear)
+    starts = [sum(rows.groups(m)[:k]) for k in range(len(rows.groups(m)))]
+    places = list(zip(starts, rows.groups(m), strict=True))
+    for at, (row, first) in enumerate(places):
+        for column, second in places[at:]:
+            left, right = (code.at(basis, code.times(row_bytes, k)) for k in (row, column))
+            entries, mirror = (code.at(factor, 8 * ((i + 1) * width + j + 1)) for i, j in ((row, column), (column, row)))
+            code.do(f"call void @own_{first}_{second}(ptr {left}, ptr {right}, ptr {entries}, ptr {mirror}, i64 %n)")
+    if m:
+        _add_to_diagonal(code, factor, m, width, -1.0)
+
+    def halve(k: str, largest: list[str]) -> list[str]:
+        place = code.at(factor, code.times(k, code.bytes))
+        value = code.load(place)
+        code.store(code.arithmetic("fmul", value, code.splat(-0.5)), place)
+        size = code.let(f"call {code.vector} @llvm.fabs.v{code.lanes}f64({code.vector} {value})")
+        return [code.maximum(size, largest[0])]
+
+    (largest,) = code.loop(str(vectors), [(code.vector, zero)], halve)
+    if m:
+        _add_to_diagonal(code, factor, m, width, 1.0)
+    code.do(f"store double 1.0, ptr {factor}")
+    return code.let(f"call double @llvm.vector.reduce.fmax.v{code.lanes}f64({code.vector} {largest})")
+
+
+def _add_to_diagonal(code: Code, factor: str, m: int, width: int, value: float) -> None:
+    """W_ii += value for the directions."""
+
+    def add(k: str, _: list[str]) -> list[str]:
+        place = code.at(code.at(factor, 8 * (width + 1)), code.times(k, 8 * (width + 1)))
+        code.do(f"store double {code.let(f'fadd double {code.scalar(place)}, {value}')}, ptr {place}")
+        return []
+
+    code.loop(str(m), [], add)

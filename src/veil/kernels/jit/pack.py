@@ -53,7 +53,7 @@ def pack_left(components: Components, squared: Float[np.ndarray, "features"], sh
             tile[: len(own), :, k] = own
             tile[len(own) :, :, k] = 0
         row += size
-    return _packed(values, squared, groups * per_group, dim)
+    return packed(values, squared, groups * per_group, dim)
 
 
 def pack_right(components: Components, squared: Float[np.ndarray, "features"], shape: Shape) -> Packed:
@@ -71,7 +71,7 @@ def pack_right(components: Components, squared: Float[np.ndarray, "features"], s
             tile[whole:, :, k, : len(rest)] = rest.T
             tile[whole:, :, k, len(rest) :] = 0
         column += size
-    return _packed(values, squared, panels * lanes, dim)
+    return packed(values, squared, panels * lanes, dim)
 
 
 def _kind(shape: Shape) -> type:
@@ -84,7 +84,8 @@ def _slice(values: np.ndarray, start: int, size: int, dim: int) -> np.ndarray:
     return values[:, start * dim : (start + size) * dim].reshape(len(values), dim, size)
 
 
-def _packed(values: np.ndarray, squared: np.ndarray, features: int, dim: int) -> Packed:
+def packed(values: np.ndarray, squared: np.ndarray, features: int, dim: int) -> Packed:
+    """Filled memory, [group or panel][...], with |d0|^2 of its features, which are padded to `features`."""
     squares = _infinite(squared, features)
     return Packed(
         values=values.reshape(-1), squares=squares, count=len(squared), coordinates=dim, group_bytes=4 * values.shape[1]

@@ -8,7 +8,7 @@ NaN and infinity in a subspace reach its outputs. Numbers are as the subspaces a
 from __future__ import annotations
 
 from veil.kernels.jit.emit import Code, number
-from veil.kernels.jit.origins import SIZES, inside
+from veil.kernels.jit.products import SIZES
 from veil.kernels.jit.shape import Shape, even
 
 # Rows of a basis whose products are summed together, by the number of registers: with each other, and with offsets.
@@ -85,7 +85,7 @@ def _products(code: Code, rows: list[str], pairs: list[tuple[int, int]], ahead: 
     def turn(k: str, carried: list[str]) -> list[str]:
         for row in ahead:
             code.do(f"call void @llvm.prefetch.p0(ptr {code.at(row, code.times(k, code.size))}, i32 0, i32 2, i32 1)")
-        within = inside(code, k)
+        within = code.before(k, "%n")
         values = {a: _read(code, rows[a], k, within) for a in sorted({a for pair in pairs for a in pair})}
         return [code.fma(values[a], values[b], total) for (a, b), total in zip(pairs, carried, strict=True)]
 
@@ -98,7 +98,7 @@ def _projected(code: Code, own: str, origin: str, rows: list[str], shape: Shape)
     for some in _groups(len(rows), ROWS[shape.registers][1]):
 
         def turn(k: str, carried: list[str], some: list[int] = some) -> list[str]:
-            within = inside(code, k)
+            within = code.before(k, "%n")
             offset = code.arithmetic("fsub", _read(code, own, k, within), _read(code, origin, k, within))
             factors = [offset, *(_read(code, rows[a], k, within) for a in some)]
             return [code.fma(factor, offset, total) for factor, total in zip(factors, carried, strict=True)]

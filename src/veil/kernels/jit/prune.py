@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import itertools
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, Int64
 
-from veil.kernels.jit import fixed, listed
+from veil.kernels.jit import listed, sides
 from veil.kernels.jit.axes import FIXED_REACH, REACH, projected
 from veil.kernels.jit.bounds import SEED
 from veil.kernels.jit.compile import kernels
 from veil.kernels.jit.double import Prepared
-from veil.kernels.jit.pack import Packed, aligned, pack_left, pack_right
+from veil.kernels.jit.pack import Packed, aligned
 from veil.kernels.jit.shape import Shape
 from veil.kernels.pairs import distinct
+from veil.threads import shared
 
 # Bounds of one block of rows, two bytes each, its parts at least (each gives every column one seed), and seeds of each row.
 BLOCK_BOUNDS, PARTS, ROW_SEEDS = 1 << 24, 6, 4
@@ -126,9 +126,7 @@ def packed_in(
     side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, unit: float
 ) -> tuple[Packed, float]:
     """What bounds are computed from, and what rounding took of a row at most."""
-    few = side if axes is None else projected(side, axes)
-    components, error = fixed.components(few, unit, shape) if shape.fixed else (few.components, 0.0)
-    return (pack_left if left else pack_right)(components, few.squares / unit**2, shape), error
+    return sides.pack(side if axes is None else projected(side, axes), shape, left=left, unit=unit)
 
 
 def candidates(
@@ -145,7 +143,7 @@ def candidates(
     if found is None:
         return None
     rows, columns = found[0].T.astype(np.int64)
-    return distinct(rows, columns, len(b))
+    return distinct(rows, columns)
 
 
 class Search:
@@ -187,12 +185,10 @@ class Search:
         blocks = max(-(-groups // most), min(threads, -(-groups // tile)))
         starts = np.linspace(0, groups, blocks + 1).astype(int).tolist()
         parts = []
-        with ThreadPoolExecutor(max_workers=threads) as pool:
-            each = map if threads == 1 else pool.map
-            for part in each(lambda ends: self._block(range(*ends), tile), itertools.pairwise(starts)):
-                if part is None:
-                    return None
-                parts.append(part)
+        for part in shared(lambda ends: self._block(range(*ends), tile), itertools.pairwise(starts), threads):
+            if part is None:
+                return None
+            parts.append(part)
         pairs, lower = (np.concatenate(each) for each in zip(*parts, strict=True))
         kept = lower <= np.maximum(self.left.limits()[pairs[:, 0]], self.right.limits()[pairs[:, 1]])
         return pairs[kept], lower[kept]

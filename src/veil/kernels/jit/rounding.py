@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from veil.kernels.jit.emit import Code
-from veil.kernels.jit.origins import SIZES
+from veil.kernels.jit.products import SIZES
 from veil.kernels.jit.shape import Shape
 
 

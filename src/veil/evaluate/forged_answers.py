@@ -1,0 +1,223 @@
+"""What localization answers to forged queries and their true counterparts, in five forms, and how often it is deceived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import Float32
+
+from veil.chance import seeded
+from veil.codebook import Codebook
+from veil.errors import InputError
+from veil.evaluate.adversaries import Asked, ForgedOptions
+from veil.evaluate.dictionaries import dictionary_of
+from veil.evaluate.queries import LEVEL, RIGHT_DEG, Fold, Place, exact_interval, fold_without
+from veil.forms import Lines
+from veil.geometry.grouped import GroupedOptions
+from veil.geometry.similarity import Similarity, align_poses, pose_error
+from veil.localize import Localization, LocalizeOptions, NoPose, correspondences, localize_matches
+from veil.localize_words import WordOptions, localize_words
+from veil.mapping import MapImage, NoMap, build_map
+from veil.match import match_pairs
+from veil.match.pairs import all_pairs
+from veil.match.vocabulary import Vocabulary, index_map
+from veil.privatize.profile import hardened
+from veil.privatize.public import publish
+from veil.privatize.release import HideInLines, privatize, privatize_words
+from veil.scene import Scene, mean_down
+from veil.subset import SubsetMechanism
+from veil.wire.message import LineUpload, Message, Upload
+
+FormName = Literal["subspaces, public map", "subspaces, private map", "lines+subspaces", "words", "words+lines"]
+FORMS: tuple[FormName, ...] = get_args(FormName)
+EPSILON, M, WORDS = 10.0, 2, 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What localization said to one query in one form; errors in units of the reference and degrees."""
+
+    place: str
+    kind: str
+    name: str
+    true: bool
+    form: FormName
+    accepted: bool
+    matches: int
+    inliers: int
+    log10_nfa: float
+    position_error: float | None
+    rotation_error_deg: float | None
+    reason: str | None
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answerer:
+    """A fold's map, public and private, with what answers queries in every form."""
+
+    fold: Fold
+    public: Scene
+    private: Scene | None
+    reference_from_private: Similarity | None
+    dictionary: Codebook
+    vocabulary: Vocabulary
+    codebook: Codebook
+    decoys: Codebook
+    options: ForgedOptions = field(default_factory=ForgedOptions)
+
+    def answers(self, asked: Asked) -> Iterator[Answer]:
+        """One for each form; the private map's only if there is one."""
+        down = self.fold.place.down.get(asked.shows or "", LEVEL)
+        for form in FORMS:
+            if form == "subspaces, private map" and self.private is None:
+                continue
+            found = self._words(asked, form, down) if form.startswith("words") else self._subspaces(asked, form, down)
+            errors = self._errors(asked, form, found)
+            yield Answer(
+                place=asked.place,
+                kind=asked.kind,
+                name=asked.name,
+                true=asked.shows is not None,
+                form=form,
+                accepted=isinstance(found, Localization),
+                matches=found.correspondences,
+                inliers=found.inliers,
+                log10_nfa=found.log10_nfa,
+                position_error=errors[0] if errors else None,
+                rotation_error_deg=errors[1] if errors else None,
+                reason=found.reason if isinstance(found, NoPose) else None,
+            )
+
+    def _subspaces(self, asked: Asked, form: FormName, down: np.ndarray) -> Localization | NoPose:
+        profile = hardened(quantized=asked.features.is_quantized)
+        lines = HideInLines(gravity=down) if form == "lines+subspaces" else None
+        chance = seeded(f"forged {asked.place} {asked.kind} {asked.name}")
+        upload = privatize(
+            asked.features, profile=profile, codebook=self.codebook, decoys=self.decoys, chance=chance, lines=lines
+        ).upload
+        scene = self.private if form == "subspaces, private map" else self.public
+        assert scene is not None
+        options = LocalizeOptions(workers=1)
+        book = self.codebook if scene.is_public else None
+        keypoint_rows, point_rows = correspondences(upload.form, scene, book, options)
+        seen = _seen(upload)
+        return localize_matches(
+            upload.camera, seen, keypoint_rows, point_rows, scene.points, views=scene.views, options=options
+        )
+
+    def _words(self, asked: Asked, form: FormName, down: np.ndarray) -> Localization | NoPose:
+        mechanism = SubsetMechanism(words=len(self.dictionary), epsilon=EPSILON, m=M)
+        lines = HideInLines(gravity=down) if form == "words+lines" else None
+        chance = seeded(f"forged {asked.place} {asked.kind} {asked.name}")
+        upload = privatize_words(
+            asked.features, mechanism=mechanism, dictionary=self.dictionary, chance=chance, lines=lines
+        ).upload
+        search = GroupedOptions(min_iterations=min(4000, self.options.iterations), max_iterations=self.options.iterations)
+        options = WordOptions(search=search, threads=1)
+        return localize_words(upload.camera, _seen(upload), upload.form, self.public, self.vocabulary, options=options)
+
+    def _errors(self, asked: Asked, form: FormName, found: Localization | NoPose) -> tuple[float, float] | None:
+        aligned = self.reference_from_private if form == "subspaces, private map" else self.fold.reference_from_map
+        if isinstance(found, NoPose) or asked.shows is None or aligned is None:
+            return None
+        return pose_error(found.cam_from_world, self.fold.place.cam_from_world[asked.shows], aligned)
+
+
+def _seen(upload: Message) -> Float32[np.ndarray, "features 2"] | Lines:
+    return upload.lines if isinstance(upload, LineUpload) else upload.keypoints
+
+
+def answerer(place: Place, codebook: Codebook, decoys: Codebook, workdir: Path, options: ForgedOptions) -> Answerer:
+    """The maps that leave every `hold_out`-th photograph out: COLMAP's of raw features, and of their subspaces.
+
+    The dictionary is made from the mapped photographs. Raises InputError where the rest gives no map.
+    """
+    names = sorted(place.features)
+    held_out = tuple(names[1 :: options.hold_out])
+    kept = [name for name in names if name not in held_out]
+    matches = match_pairs({name: publish(place.features[name]) for name in kept}, all_pairs(kept), workers=1)
+    fold = fold_without(place, held_out, matches, workdir / "public")
+    if fold is None:
+        raise InputError(f"{place.name}: no map without {', '.join(held_out)}; give photographs with more overlap")
+    public = replace(fold.scene, measured_down=mean_down(dict(place.down), fold.scene.images))
+    images = {}
+    for name in fold.scene.images:
+        upload = privatize(
+            place.features[name],
+            profile=hardened(quantized=place.features[name].is_quantized),
+            codebook=codebook,
+            decoys=decoys,
+            chance=seeded(f"map {place.name} {name}"),
+        ).upload
+        assert isinstance(upload, Upload)
+        images[name] = MapImage(camera=upload.camera, keypoints=upload.keypoints, form=upload.form)
+    matches = match_pairs({name: image.form for name, image in images.items()}, all_pairs(sorted(images)), workers=1)
+    (workdir / "private").mkdir(parents=True)
+    built = build_map(images, matches, workdir=workdir / "private")
+    private = None if isinstance(built, NoMap) or len(built.images) < 2 else built
+    aligned = None
+    if private is not None:
+        ours = [image.cam_from_world for image in private.images.values()]
+        aligned = align_poses(ours, [place.cam_from_world[name] for name in private.images])
+    raw = [place.features[name] for name in fold.scene.images]
+    words = min(WORDS, max(2, sum(map(len, raw)) // 3))
+    dictionary = dictionary_of(raw, words, source=f"the map of {place.name}", seed=0)
+    return Answerer(
+        fold=fold,
+        public=public,
+        private=private,
+        reference_from_private=aligned,
+        dictionary=dictionary,
+        vocabulary=index_map(public, dictionary),
+        codebook=codebook,
+        decoys=decoys,
+        options=options,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count:
+    """Answers of one group ("all", a form, a place or a kind): how many were accepted, with an exact 95 % interval.
+
+    `astray` counts accepted true queries whose pose is turned by more than `RIGHT_DEG`.
+    """
+
+    true: bool
+    group: str
+    total: int
+    accepted: int
+    low: float
+    high: float
+    astray: int
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        return dict(self.__dict__)
+
+
+def counted(answers: Sequence[Answer]) -> list[Count]:
+    """Forged answers, then true ones: all of them, by form, by place, and by kind."""
+    found = []
+    for true in (False, True):
+        own = [item for item in answers if item.true == true]
+        groups: dict[str, list[Answer]] = {"all": own} if own else {}
+        for item in own:
+            for group in (item.form, item.place, item.kind):
+                groups.setdefault(group, []).append(item)
+        found += [_count(true, group, items) for group, items in groups.items()]
+    return found
+
+
+def _count(true: bool, group: str, items: Sequence[Answer]) -> Count:
+    accepted = sum(item.accepted for item in items)
+    low, high = exact_interval(accepted, len(items))
+    astray = sum(item.rotation_error_deg is not None and item.rotation_error_deg > RIGHT_DEG for item in items)
+    return Count(true=true, group=group, total=len(items), accepted=accepted, low=low, high=high, astray=astray)

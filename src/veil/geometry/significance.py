@@ -1,0 +1,158 @@
+"""How many poses chance gives: the number of false alarms, with a background taken from the query's own features.
+
+If all matches are wrong, who is matched with whom is an accident, and a match agrees with a pose as often as another feature of
+the same query would in its place (docs/theory/localization.md, Eq. 1-2). Where features crowd, that is often.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from veil.geometry.camera import Camera
+
+# Keypoints, or lines, that differ by no more are one observation: SIFT repeats a place with several orientations.
+SAME_PX = 1.0
+# So many lines stand for all of a query where it has more: the standard error of one share of 4 % is a fifth of it, and that of
+# a mean over hundreds of places far less.
+MOST_LINES = 512
+# `line_agreement` is an upper bound; lines all over a picture reach a third of it and more.
+LINE_FLOOR = 1 / 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """What chance needs to know of a minimal solver: matches in a sample, and poses that one sample may give."""
+
+    size: int
+    poses: int
+
+
+P3P = Sampling(size=3, poses=4)
+P4PF = Sampling(size=4, poses=10)  # with the focal length
+P6L = Sampling(size=6, poses=8)
+UPRIGHT_LINES = Sampling(size=4, poses=2)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PointBackground:
+    """Keypoints `xy`, each once, in the unit of `limit`: the law that wrong matches are drawn from."""
+
+    xy: Float64[np.ndarray, "features 2"]
+    limit: float
+
+    def shares(
+        self, projected: Float64[np.ndarray, "pairs 2"], own: Int64[np.ndarray, "pairs"], part: float = 1.0
+    ) -> Float64[np.ndarray, "pairs"]:
+        """For each projection the share of keypoints within `part` of `limit`, but for its own, `own[i]`; 0 for NaN."""
+        found = np.zeros(len(projected))
+        rows = np.flatnonzero(np.isfinite(projected).all(axis=1))
+        if len(self.xy) < 2:
+            return np.where(np.isfinite(projected).all(axis=1), 1.0, 0.0)
+        counts = self._tree.query_ball_point(projected[rows], part * self.limit, return_length=True)
+        itself = np.linalg.norm(self.xy[own[rows]] - projected[rows], axis=1) <= part * self.limit
+        found[rows] = (np.asarray(counts) - itself) / (len(self.xy) - 1)
+        return found
+
+    @cached_property
+    def _tree(self) -> Any:
+        from scipy.spatial import cKDTree
+
+        return cKDTree(self.xy)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LineBackground:
+    """Lines with unit normals, each once, in the unit of `limit`: the law that wrong matches are drawn from.
+
+    Of more than `MOST_LINES` an even choice stands for all.
+    """
+
+    lines: Float64[np.ndarray, "features 3"]
+    limit: float
+
+    def shares(
+        self, projected: Float64[np.ndarray, "pairs 2"], own: Int64[np.ndarray, "pairs"], part: float = 1.0
+    ) -> Float64[np.ndarray, "pairs"]:
+        """For each projection the share of lines within `part` of `limit`, but for its own, `own[i]`; 0 for NaN."""
+        rows = np.flatnonzero(np.isfinite(projected).all(axis=1))
+        found = np.zeros(len(projected))
+        if len(self.lines) < 2:
+            found[rows] = 1.0
+            return found
+        step = -(-len(self.lines) // MOST_LINES)
+        chosen = self.lines[::step]
+        distance = projected[rows] @ chosen[:, :2].T
+        distance += chosen[:, 2]
+        near = np.count_nonzero(np.abs(distance, out=distance) <= part * self.limit, axis=1)
+        among = own[rows] % step == 0
+        mine = self.lines[own[rows]]
+        itself = among & (np.abs((mine[:, :2] * projected[rows]).sum(axis=1) + mine[:, 2]) <= part * self.limit)
+        found[rows] = (near - itself) / (len(chosen) - among)
+        return found
+
+
+Background = PointBackground | LineBackground
+
+
+def apart(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.ndarray, "inliers"]:
+    """The first of each group of rows that lie within `same` of one that is kept: what stands at one place counts once."""
+    from scipy.spatial import cKDTree
+
+    kept = np.ones(len(places), dtype=bool)
+    if len(places) < 2:
+        return kept
+    pairs = cKDTree(places).query_pairs(same, output_type="ndarray")
+    for first, second in pairs[np.lexsort(pairs.T[::-1])].tolist():
+        if kept[first]:
+            kept[second] = False
+    return kept
+
+
+def apart_lines(lines: Float64[np.ndarray, "inliers 3"], reach: float, same: float) -> Bool[np.ndarray, "inliers"]:
+    """The first of each group of lines that differ by at most `same` within `reach` of the origin, all in one unit."""
+    sign = np.where((lines[:, 0] < 0) | ((lines[:, 0] == 0) & (lines[:, 1] < 0)), -1.0, 1.0)
+    turned = lines * sign[:, None] * [reach, reach, 1.0]
+    kept = apart(turned, same)
+    # Directions wrap around: a line just below the vertical is near one just above it with the other sign.
+    edge = kept & (np.abs(turned[:, 0]) <= same)
+    rows = np.flatnonzero(edge)
+    if len(rows) > 1:
+        upright = turned[rows] * np.where(turned[rows, 1] < 0, -1.0, 1.0)[:, None]
+        kept[rows] = apart(upright, same)
+    return kept
+
+
+def point_agreement(camera: Camera, max_error_px: float) -> float:
+    """Probability that a keypoint at a random place lies within `max_error_px` of a given one: pi t^2 / (w h)."""
+    return min(1.0, math.pi * max_error_px**2 / (camera.width_px * camera.height_px))
+
+
+def line_agreement(camera: Camera, max_error_px: float) -> float:
+    """Probability that a random line passes within `max_error_px` of a given point, at most 2 t diagonal / (w h)."""
+    diagonal = math.hypot(camera.width_px, camera.height_px)
+    return min(1.0, 2 * max_error_px * diagonal / (camera.width_px * camera.height_px))
+
+
+def chance_poses(inliers: int, matches: int, agreement: float, sampling: Sampling = P3P) -> float:
+    """log10 of the expected number of poses as good as this if all matches were accidents (NFA).
+
+    Moisan and Stival 2004, Eq. 6: each of the C(n, s) samples gives up to `sampling.poses` poses, and of the other n - s
+    matches a wrong one agrees with probability `agreement`, a mean where it differs (docs/theory/localization.md, Eq. 3).
+    """
+    if inliers <= sampling.size:
+        return math.inf
+    others, agreeing = matches - sampling.size, inliers - sampling.size
+    samples = math.log(sampling.poses * others) + _log_binomial(matches, sampling.size)
+    return float((samples + _log_binomial(others, agreeing) + agreeing * math.log(agreement)) / math.log(10))
+
+
+def _log_binomial(n: int, k: int) -> float:
+    from scipy.special import gammaln
+
+    return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

@@ -1,0 +1,321 @@
+"""Features of a query matched with points of a map: what a pose is estimated from, and how well it fits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+
+from veil.forms import Lines
+from veil.geometry.camera import Camera, as_colmap, from_colmap
+from veil.geometry.ransac import RansacOptions
+from veil.geometry.resection_lines import LineResection, resect_from_lines
+from veil.geometry.rigid import Rigid, rigid_from_colmap
+from veil.geometry.significance import (
+    LINE_FLOOR,
+    P3P,
+    P4PF,
+    P6L,
+    SAME_PX,
+    Background,
+    LineBackground,
+    PointBackground,
+    Sampling,
+    apart,
+    apart_lines,
+    line_agreement,
+    point_agreement,
+)
+
+# Samples that look for another pose among what the best one leaves: as many as find one of the same weight, and no more.
+RIVAL_SAMPLES_POINTS, RIVAL_SAMPLES_LINES, RIVAL_MISSED = 3000, 300, 1e-3
+# Projections so far beyond the picture's border still count as in it.
+FRAME_SLACK = 1.1
+# A focal length may be wrong by this factor (that of EXIF is, by less); other ones that lines are tried with.
+FOCAL_RANGE = 1.25
+OTHER_FOCALS = (0.4, 0.5, 0.6, 0.7, 0.8, 1.25, 1.5)
+# Of a query that ends before its picture does, at most this share of features lies beyond; windows tried along each axis.
+BEYOND, WINDOWS = 0.02, 9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimate:
+    """A pose with the camera that it was estimated with, and its covariance where the solver gives one."""
+
+    pose: Rigid
+    camera: Camera
+    covariance: Float64[np.ndarray, "6 6"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchedPoints:
+    """Keypoints against points: P3P and a least-squares refinement by COLMAP; with an unknown focal length, P4Pf."""
+
+    camera: Camera
+    seen: Float32[np.ndarray, "features 2"]
+    keypoint_rows: Int64[np.ndarray, "pairs"]
+    point_rows: Int64[np.ndarray, "pairs"]
+    points: Float64[np.ndarray, "points 3"]
+    max_error_px: float
+    seed: int
+
+    @property
+    def sampling(self) -> Sampling:
+        """Of the minimal solver."""
+        return P3P if self.camera.focal_is_known else P4PF
+
+    def floor(self, part: float) -> float:
+        """The least probability of an agreement by chance: that of keypoints spread over the picture."""
+        return point_agreement(self.camera, part * self.max_error_px)
+
+    @cached_property
+    def _unique(self) -> tuple[Int64[np.ndarray, "_"], Int64[np.ndarray, "pairs"]]:
+        return np.unique(self.keypoint_rows, return_inverse=True)
+
+    @property
+    def own(self) -> Int64[np.ndarray, "pairs"]:
+        """Each pair's row in the background."""
+        return self._unique[1]
+
+    @cached_property
+    def background(self) -> Background:
+        """All matched keypoints."""
+        return PointBackground(xy=self.seen[self._unique[0]].astype(np.float64), limit=self.max_error_px)
+
+    @cached_property
+    def _xy(self) -> Float64[np.ndarray, "pairs 2"]:
+        return self.seen[self.keypoint_rows].astype(np.float64)
+
+    def estimate(self, rows: Int64[np.ndarray, "_"] | None = None, *, share: float | None = None) -> Estimate | None:
+        """LO-RANSAC and refinement over the inliers."""
+        import pycolmap
+
+        rows = np.arange(len(self.keypoint_rows)) if rows is None else rows
+        estimation = pycolmap.AbsolutePoseEstimationOptions()
+        estimation.ransac.max_error = self.max_error_px
+        estimation.ransac.random_seed = self.seed
+        estimation.estimate_focal_length = not self.camera.focal_is_known
+        if share is not None:
+            estimation.ransac.max_num_trials = samples_for(share, self.sampling.size, RIVAL_SAMPLES_POINTS)
+            estimation.ransac.min_num_trials = min(100, estimation.ransac.max_num_trials)
+        refinement = pycolmap.AbsolutePoseRefinementOptions()
+        refinement.refine_focal_length = not self.camera.focal_is_known
+        camera = as_colmap(self.camera)  # its focal length is refined in place
+        found = pycolmap.estimate_and_refine_absolute_pose(
+            self._xy[rows],
+            self.points[self.point_rows[rows]],
+            camera,
+            estimation,
+            refinement,
+            return_covariance=share is None,
+        )
+        if found is None or not (self.camera.focal_is_known or self._plausible(float(camera.params[0]))):
+            return None
+        covariance = found.get("covariance")
+        return Estimate(
+            pose=rigid_from_colmap(found["cam_from_world"]),
+            camera=self.camera if self.camera.focal_is_known else from_colmap(camera),
+            covariance=None if covariance is None else np.asarray(covariance, dtype=np.float64),
+        )
+
+    def _plausible(self, focal_px: float) -> bool:
+        """COLMAP's range: between a tenth of and ten times the longer side."""
+        return 0.1 <= focal_px / max(self.camera.width_px, self.camera.height_px) <= 10
+
+    def projected(self, found: Estimate) -> Float64[np.ndarray, "pairs 2"]:
+        """Pixels; NaN behind the camera."""
+        in_camera = self.points[self.point_rows] @ found.pose.rotation.T + found.pose.translation
+        ahead = in_camera[:, 2] > 1e-9
+        xy = np.full((len(in_camera), 2), np.nan)
+        if ahead.any():
+            xy[ahead] = np.asarray(as_colmap(found.camera).img_from_cam(in_camera[ahead]), dtype=np.float64).reshape(-1, 2)
+        return xy
+
+    def agrees(self, projected: Float64[np.ndarray, "pairs 2"], factor: float = 1.0) -> Bool[np.ndarray, "pairs"]:
+        """Within `factor` times the threshold."""
+        gap = np.linalg.norm(projected - self._xy, axis=1)
+        return np.nan_to_num(gap, nan=np.inf) <= factor * self.max_error_px
+
+    def misfit(self, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float:
+        """Mean distance in pixels."""
+        gap = np.linalg.norm(self.projected(found)[rows] - self._xy[rows], axis=1)
+        return float(np.nan_to_num(gap, nan=np.inf).mean())
+
+    def with_other_focal(self, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float | None:
+        """Mean distance if the focal length is refined with the pose; None if it stays in its range."""
+        import pycolmap
+
+        start = pycolmap.Rigid3d(np.hstack([found.pose.rotation, found.pose.translation[:, None]]))
+        free = pycolmap.AbsolutePoseRefinementOptions()
+        free.refine_focal_length = True
+        camera = as_colmap(self.camera)  # refined in place
+        xyz, inlier = self.points[self.point_rows[rows]], np.ones(len(rows), dtype=bool)
+        freed = pycolmap.refine_absolute_pose(start, self._xy[rows], xyz, inlier, camera, free)
+        ratio = float(camera.params[0]) / self.camera.focal_px
+        if freed is None or not (ratio > FOCAL_RANGE or 0 < ratio < 1 / FOCAL_RANGE):
+            return None
+        return self.misfit(Estimate(pose=rigid_from_colmap(freed["cam_from_world"]), camera=from_colmap(camera)), rows)
+
+    def fits_in(self, part: float) -> bool:
+        """Whether nearly all keypoints of the query lie in a window of `part` of the picture's width and height."""
+        low, high = np.percentile(self.seen, [50 * BEYOND, 100 - 50 * BEYOND], axis=0)
+        return bool((high - low <= part * np.array([self.camera.width_px, self.camera.height_px])).all())
+
+    def distinct(self, rows: Int64[np.ndarray, "_"]) -> Bool[np.ndarray, "_"]:
+        """One inlier a position."""
+        return apart(self._xy[rows], SAME_PX)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchedLines:
+    """Lines against points: six-line samples, refinement by the line adjustment; everything in the normalized plane."""
+
+    camera: Camera
+    seen: Lines
+    keypoint_rows: Int64[np.ndarray, "pairs"]
+    point_rows: Int64[np.ndarray, "pairs"]
+    points: Float64[np.ndarray, "points 3"]
+    max_error_px: float
+    seed: int
+
+    sampling = P6L
+
+    def floor(self, part: float) -> float:
+        """The least probability of an agreement by chance: what lines through places all over the picture give at least."""
+        return LINE_FLOOR * line_agreement(self.camera, part * self.max_error_px)
+
+    @property
+    def _limit(self) -> float:
+        return self.max_error_px / self.camera.focal_px
+
+    @cached_property
+    def _unique(self) -> tuple[Int64[np.ndarray, "_"], Int64[np.ndarray, "pairs"]]:
+        return np.unique(self.keypoint_rows, return_inverse=True)
+
+    @property
+    def own(self) -> Int64[np.ndarray, "pairs"]:
+        """Each pair's row in the background."""
+        return self._unique[1]
+
+    @cached_property
+    def background(self) -> Background:
+        """All matched lines."""
+        return LineBackground(lines=self.seen.coefficients[self._unique[0]].astype(np.float64), limit=self._limit)
+
+    @cached_property
+    def _lines(self) -> Float64[np.ndarray, "pairs 3"]:
+        return self.seen.coefficients[self.keypoint_rows].astype(np.float64)
+
+    @cached_property
+    def _half_extent(self) -> Float64[np.ndarray, "2"]:
+        corners = np.array([[0.0, 0.0], [self.camera.width_px, self.camera.height_px]])
+        return FRAME_SLACK * np.abs(np.asarray(as_colmap(self.camera).cam_from_img(corners))).max(axis=0)
+
+    def estimate(self, rows: Int64[np.ndarray, "_"] | None = None, *, share: float | None = None) -> Estimate | None:
+        """LO-MSAC with six-line samples, the most trusted first."""
+        rows = np.arange(len(self.keypoint_rows)) if rows is None else rows
+        options = RansacOptions(max_error=self.max_error_px, seed=self.seed)
+        if share is not None:
+            most = samples_for(share, self.sampling.size, RIVAL_SAMPLES_LINES)
+            options = RansacOptions(
+                max_error=self.max_error_px, seed=self.seed, min_iterations=min(100, most), max_iterations=most
+            )
+        found = resect_from_lines(self._problem(rows), options)
+        return None if found is None else Estimate(pose=found.model, camera=self.camera)
+
+    def projected(self, found: Estimate) -> Float64[np.ndarray, "pairs 2"]:
+        """In the normalized plane; NaN behind the camera and outside the picture (traps S6)."""
+        x, y, depth = found.pose.rotation @ self.points[self.point_rows].T + found.pose.translation[:, None]
+        inverse = 1 / np.where(depth > 1e-9, depth, np.nan)
+        xy = np.stack([x * inverse, y * inverse], axis=1)
+        xy[~(np.abs(xy) <= self._half_extent).all(axis=1)] = np.nan
+        return xy
+
+    def agrees(self, projected: Float64[np.ndarray, "pairs 2"], factor: float = 1.0) -> Bool[np.ndarray, "pairs"]:
+        """Within `factor` times the threshold."""
+        gap = np.abs((self._lines[:, :2] * projected).sum(axis=1) + self._lines[:, 2])
+        return np.nan_to_num(gap, nan=np.inf) <= factor * self._limit
+
+    def misfit(self, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float:
+        """Mean distance in pixels."""
+        return float(self._problem(rows).residuals(found.pose).clip(max=1e6).mean())
+
+    def with_other_focal(self, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float | None:
+        """Mean distance with the best of some focal lengths out of range, the pose refined with each; None if none can be."""
+        middle = np.median(self.points[self.point_rows[rows]], axis=0)
+        fits = []
+        for ratio in OTHER_FOCALS:
+            problem = self._problem(rows, ratio)
+            # The points stay as large as they are if the camera comes nearer as its focal length falls.
+            center = middle + ratio * (found.pose.center - middle)
+            start = Rigid(rotation=found.pose.rotation, translation=-found.pose.rotation @ center)
+            pose = problem.refine(start, np.ones(len(rows), dtype=bool))
+            if pose is not None:
+                fits.append(float(problem.residuals(pose).clip(max=1e6).mean()))
+        return min(fits, default=None)
+
+    def _problem(self, rows: Int64[np.ndarray, "_"], ratio: float = 1.0) -> LineResection:
+        """The pairs `rows` as they were seen by a camera of `ratio` times the focal length."""
+        lines = self._lines[rows] * [1.0, 1.0, 1 / ratio]
+        return LineResection(
+            lines=lines,
+            points=self.points[self.point_rows[rows]],
+            aligned=self.seen.aligned[self.keypoint_rows[rows]],
+            focal_px=self.camera.focal_px * ratio,
+            half_extent=self._half_extent / ratio,
+            best_first=True,
+        )
+
+    def fits_in(self, part: float) -> bool:
+        """Whether nearly all lines of the query pass through one window of `part` of the picture's width and height.
+
+        Lines through the picture's corners miss every smaller window; those of keypoints in it do not.
+        """
+        frame = self._half_extent / FRAME_SLACK
+        places = np.linspace(-1, 1, WINDOWS) * (1 - part)
+        middle = np.stack(np.meshgrid(places * frame[0], places * frame[1]), axis=-1).reshape(-1, 2)
+        lines = self.seen.coefficients.astype(np.float64)
+        gap = np.abs(lines[:, :2] @ middle.T + lines[:, 2:]) - (np.abs(lines[:, :2]) @ (part * frame))[:, None]
+        return bool((gap > 0).mean(axis=0).min() <= BEYOND)
+
+    def distinct(self, rows: Int64[np.ndarray, "_"]) -> Bool[np.ndarray, "_"]:
+        """One inlier a line."""
+        reach = float(np.linalg.norm(self._half_extent))
+        return apart_lines(self._lines[rows], reach, SAME_PX / self.camera.focal_px)
+
+
+Matched = MatchedPoints | MatchedLines
+
+
+def matched_features(
+    camera: Camera,
+    seen: Float32[np.ndarray, "features 2"] | Lines,
+    keypoint_rows: Int64[np.ndarray, "pairs"],
+    point_rows: Int64[np.ndarray, "pairs"],
+    points: Float64[np.ndarray, "points 3"],
+    *,
+    max_error_px: float,
+    seed: int,
+) -> Matched:
+    """The pairs of a query that sent keypoints, or lines."""
+    kind = MatchedLines if isinstance(seen, Lines) else MatchedPoints
+    return kind(
+        camera=camera,
+        seen=seen,
+        keypoint_rows=keypoint_rows,
+        point_rows=point_rows,
+        points=points,
+        max_error_px=max_error_px,
+        seed=seed,
+    )
+
+
+def samples_for(share: float, size: int, most: int) -> int:
+    """Samples after which one holds inliers only, if they are `share` of all; at most `most`."""
+    clean = min(share, 1.0) ** size
+    if clean >= 1:
+        return 1
+    return most if clean < 1e-12 else min(most, math.ceil(math.log(RIVAL_MISSED) / math.log1p(-clean)))
