@@ -15,6 +15,7 @@ from veil.geometry.ransac import RansacOptions
 from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.significance import (
+    LINE_FLOOR,
     P3P,
     P4PF,
     P6L,
@@ -183,8 +184,8 @@ class MatchedLines:
     sampling = P6L
 
     def floor(self, part: float) -> float:
-        """The least probability of an agreement by chance: that of lines through places all over the picture."""
-        return line_agreement(self.camera, part * self.max_error_px)
+        """The least probability of an agreement by chance: what lines through places all over the picture give at least."""
+        return LINE_FLOOR * line_agreement(self.camera, part * self.max_error_px)
 
     @property
     def _limit(self) -> float:

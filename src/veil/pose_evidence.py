@@ -38,10 +38,9 @@ def weigh(matched: Matched, found: Estimate, views: MapViews | None) -> Evidence
     (Moisan, Moulon and Monasse 2012). The rows are those of the widest.
     """
     projected = matched.projected(found)
-    rows = np.flatnonzero(matched.agrees(projected))
-    if views is not None and len(rows):
-        rows = rows[views.possible(found.camera, found.pose, matched.points, matched.point_rows[rows])]
-    rows = one_to_one(rows, matched)
+    if views is not None:  # what the camera could not have seen agrees with it neither rightly nor by chance
+        projected[~views.possible(found.camera, found.pose, matched.points, matched.point_rows)] = np.nan
+    rows = one_to_one(np.flatnonzero(matched.agrees(projected)), matched)
     count = len(np.unique(matched.own))
     ways = matched.sampling.size * math.log10(len(matched.own) / count) + math.log10(len(THRESHOLDS))
     tried = []

@@ -38,7 +38,7 @@ class Outcome:
         if math.isinf(self.time.seconds):
             return (f"No time was set; the attacks took {self.time.used_seconds:.0f} s of the processor.",)
         said = [
-            f"{self.time.seconds:.0f} s of the processor were allowed for the attacks that search or look up, and "
+            f"{self.time.seconds:.0f} s of the processor were allowed for the attacks on subspaces, and "
             f"{self.time.used_seconds:.0f} s were used. Each attack has a share; what one leaves passes on to the next."
         ]
         for name, item in self.time.spent.items():
@@ -71,10 +71,15 @@ class Outcome:
             "time": {
                 "allowed_seconds": None if math.isinf(self.time.seconds) else self.time.seconds,
                 "used_seconds": self.time.used_seconds,
-                "attacks": {
-                    name: {"share_seconds": None if math.isinf(item.share_seconds) else item.share_seconds}
-                    | {"seconds": item.seconds, "wanted": item.wanted, "attacked": item.attacked}
+                "attacks": [
+                    {
+                        "attack": name,
+                        "share_seconds": None if math.isinf(item.share_seconds) else item.share_seconds,
+                        "seconds": item.seconds,
+                        "wanted": item.wanted,
+                        "attacked": item.attacked,
+                    }
                     for name, item in self.time.spent.items()
-                },
+                ],
             },
         }

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tqdm import tqdm
-
 from veil.audit.attempt import Effort, Knowledge, Progress
 from veil.audit.epsilon import EpsilonBound, measured
 from veil.audit.examine import Examined, epsilons, examine, findings
@@ -117,6 +115,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _audit(arguments: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
     quiet_colmap()
     start = time.perf_counter()
     rules = _rules(arguments)

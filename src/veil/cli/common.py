@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from veil.errors import VeilWarning
 from veil.files.atomic import write_text
 
@@ -61,6 +59,8 @@ def _finite(value: Any) -> Any:
 
 def progress(items: Iterable[Item], what: str, total: int | None = None) -> Iterable[Item]:
     """A progress bar on standard error, silent where that is not a terminal."""
+    from tqdm import tqdm
+
     return tqdm(items, desc=what, total=total, unit="", file=sys.stderr, disable=None, leave=False)
 
 
@@ -68,6 +68,8 @@ class Bar:
     """A progress callback `bar(done, total)` for algorithms that must not print."""
 
     def __init__(self, what: str) -> None:
+        from tqdm import tqdm
+
         self._bar = tqdm(desc=what, file=sys.stderr, disable=None, leave=False)
 
     def __call__(self, done: int, total: int) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from veil import chance
 from veil.attacks.repeat import intersect
@@ -148,6 +147,8 @@ def _material(arguments: argparse.Namespace) -> Iterator[_Material]:
 
 
 def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Outcome]]:
+    from tqdm import tqdm
+
     queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
     others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
     variants = demo_variants(len(study.codebook))

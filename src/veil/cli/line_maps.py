@@ -144,6 +144,7 @@ def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], co
         "lines": True,
         "models": [sorted(item.images) for item in scenes],
         "refused": dict(found.refused),
+        "check": found.check.as_json(),
     }
     write_json(arguments.json, facts)
     for name, reason in sorted(found.refused.items()):
@@ -153,6 +154,9 @@ def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], co
         f"{facts['registered']} of {facts['images']} images, {facts['points']} points from lines alone, "
         f"{scene.mean_reprojection_error_px:.2f} px mean distance to the lines",
     )
+    say(arguments, found.check.described())
+    for doubt in found.check.doubts:
+        say(arguments, f"do not rely on it: {doubt}")
     for number, item in enumerate(scenes[1:], start=2):
         say(arguments, f"model {number}: {len(item.images)} more images that share too little with the first")
     report(arguments, arguments.output, "the private map")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.forged import forged_answers, strange_pictures, told_forged
@@ -213,6 +212,8 @@ def place_of(scene: ReferenceScene, features: dict[str, Features]) -> Place:
 
 
 def _answers(place: Place, others: dict[str, Features], protocol: Protocol, arguments: argparse.Namespace) -> Iterator[Answers]:
+    from tqdm import tqdm
+
     folds: list[Fold]
     with tempfile.TemporaryDirectory(prefix="veil-queries-") as workdir, Bar(f"{place.name}: mapping") as bar:
         folds = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
