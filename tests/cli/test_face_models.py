@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,7 +49,7 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     face = SimpleNamespace(width=lambda: 80, height=lambda: 80)
     finder = FaceFinder(detector=lambda pixels, times: [face], predictor=lambda pixels, face: shape)
 
-    def network(model: OnnxModel) -> OnnxNetwork:
+    def network(model: OnnxModel, *, second_try: bool) -> OnnxNetwork:
         return OnnxNetwork(finder=finder, model=model)
 
     monkeypatch.setattr(face_networks, "load_onnx_network", network)
@@ -61,7 +62,7 @@ def test_a_model_describes_and_verifies(photos: Path, capsys: pytest.CaptureFixt
     named = f"onnx-{hashlib.sha256((photos / 'm.onnx').read_bytes()).hexdigest()[:12]}"
     assert run("faces", "describe", photos / "others", "-o", photos / "o.npz", *model, "--json", "-") == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == {"photographs": 60, "faces": 60, "refused": {}, "space": f"{named} L2 {DIM}-D"}
+    assert told == {"photographs": 60, "faces": 60, "refused": {}, "second_try": {}, "space": f"{named} L2 {DIM}-D"}
     others = read_faces(photos / "o.npz")
     assert others.space.descriptor == named and others.vectors.shape == (60, DIM)
     assert run("faces", "describe", photos / "people", "-o", photos / "p.npz", *model) == 0
@@ -76,6 +77,54 @@ def test_a_model_describes_and_verifies(photos: Path, capsys: pytest.CaptureFixt
     assert run("faces", "verify", store, photos / "people/001.png", *alice, *model) == 0
     assert run("faces", "verify", store, photos / "p.npz", "--name", "001.png", *alice) == 0
     assert run("faces", "verify", store, photos / "people/002.png", *alice, *model) == 3
+
+
+def test_every_kind_of_no_is_one_exit_code(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0 yes, 3 no, 1 where the question could not be asked: scripts need no list of reasons, and none tells who is enrolled."""
+    model, photo = ("--model", photos / "m.onnx"), photos / "people/001.png"
+    store, decoys = photos / "door.store", ("--decoys", photos / "o.npz")
+    assert run("faces", "describe", photos / "others", "-o", photos / "o.npz", *model) == 0
+    assert run("faces", "describe", photos / "people", "-o", photos / "p.npz", *model) == 0
+    people = read_faces(photos / "p.npz").names
+    (photos / "pairs.csv").write_text(
+        "\n".join(["image_a,image_b,same", *[f"{a},{b},{int(a == b)}" for a in people for b in people]])
+    )
+    assert run("faces", "create", store, *decoys, "--m", 2) == 0
+    assert run("faces", "enroll", store, photo, "--person", "alice", *decoys, *model) == 0
+    assert run("faces", "verify", store, photo, "--person", "alice", *decoys, *model) == 1, "no threshold"
+    assert run("faces", "calibrate", store, photos / "p.npz", "--pairs", photos / "pairs.csv", *decoys) == 0
+
+    def reason(person: str, shown: Path) -> str:
+        capsys.readouterr()
+        assert run("faces", "verify", store, shown, "--person", person, *decoys, *model, "--json", "-") == 3
+        told = json.loads(capsys.readouterr().out)
+        assert told["accepted"] is False
+        return str(told["reason"])
+
+    assert reason("alice", photos / "people/002.png") == "distance"
+    assert reason("nobody", photo) == "no template"
+    network = face_networks.load_onnx_network
+
+    def finding(count: int, width: int) -> None:
+        """From now on every photograph shows so many faces, so wide."""
+        box = SimpleNamespace(width=lambda: width, height=lambda: width)
+
+        def load(model: OnnxModel, *, second_try: bool) -> OnnxNetwork:
+            found = network(model, second_try=second_try)
+            return replace(found, finder=replace(found.finder, detector=lambda pixels, times: [box] * count))
+
+        monkeypatch.setattr(face_networks, "load_onnx_network", load)
+
+    for count, width in ((0, 80), (2, 80), (1, 59)):
+        finding(count, width)
+        assert reason("alice", photo) == "no face"
+    finding(1, 60)
+    assert run("faces", "verify", store, photo, "--person", "alice", *decoys, *model) == 0
+    assert run("faces", "verify", store, photos / "none.png", "--person", "alice", *decoys, *model) == 1, "no photograph"
+    assert run("faces", "revoke", store, "--person", "alice") == 0
+    assert reason("alice", photo) == "no template"
 
 
 def test_what_does_not_fit_the_store_is_refused(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from veil.errors import InputError
-from veil.extract.face_finder import FaceFinder
+from veil.errors import InputError, NoFace
+from veil.extract.face_finder import FIRST_TRY, SECOND_TRY, FaceFinder
 from veil.extract.faces import FACE_SPACE, DlibNetwork, describe_face, describe_faces, load_face_network
 from veil.faces.collection import as_features
 from veil.features import unit_length
@@ -94,6 +94,56 @@ def test_quality_is_refused_with_a_reason() -> None:
     for useless in (0, math.nan, math.inf):
         with pytest.raises(InputError, match="give a network that serves"):
             describe_face(picture, stub(80, factor=useless))
+
+
+class Sure:
+    """What dlib's detection network gives for a face, in the picture that it is shown."""
+
+    def __init__(self, confidence: float, *sides: int) -> None:
+        self.confidence = confidence
+        left, top, right, bottom = sides
+        self.rect = Box(left, top, right, bottom)
+
+
+class Box:
+    """dlib's rectangle."""
+
+    def __init__(self, left: int, top: int, right: int, bottom: int) -> None:
+        self.left, self.top, self.right, self.bottom = (lambda side=side: side for side in (left, top, right, bottom))
+        self.width, self.height = (lambda: right - left), (lambda: bottom - top)
+
+
+def test_a_second_try_looks_where_the_first_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a network that sees a face in the frame of edge pixels only, or in a large photograph that is shrunk for it. The
+    rectangle is that of the photograph; doubtful finds are none, and what found a face is said.
+    """
+    monkeypatch.setitem(sys.modules, "dlib", SimpleNamespace(rectangle=Box))
+    shown: list[tuple[int, ...]] = []
+
+    def network(pixels: np.ndarray, times: int) -> list[Sure]:
+        shown.append(pixels.shape)
+        return [Sure(0.9, 110, 60, 210, 160), Sure(0.49, 0, 0, 300, 300)] if pixels.shape[0] in (300, 750) else []
+
+    places: list[tuple[int, ...]] = []
+
+    def predictor(pixels: np.ndarray, box: Box) -> str:
+        places.append((box.left(), box.top(), box.right(), box.bottom()))
+        return "landmarks"
+
+    def nobody(pixels: np.ndarray, times: int) -> list[Box]:
+        return []
+
+    finder = FaceFinder(detector=nobody, predictor=predictor, network=network)
+    found = finder.find(np.zeros((200, 200, 3), dtype=np.uint8), only=True, least_px=60)
+    assert (found.landmarks, found.found_by, found.confidence) == ("landmarks", SECOND_TRY, 0.9)
+    assert shown == [(200, 200, 3), (300, 300, 3)] and places == [(60, 10, 160, 110)]
+    finder.find(np.zeros((1501, 1000, 3), dtype=np.uint8))
+    assert shown[2:] == [(750, 500, 3)] and places[1] == (220, 120, 420, 320)
+    with pytest.raises(NoFace, match=r"tried: dlib's frontal detector .* its detection network"):
+        finder.find(np.zeros((100, 100, 3), dtype=np.uint8))
+    shown.clear()
+    first = FaceFinder(detector=lambda pixels, times: [Box(0, 0, 80, 80)], predictor=predictor, network=network)
+    assert first.find(np.zeros((200, 200, 3), dtype=np.uint8)).found_by == FIRST_TRY and not shown
 
 
 def test_a_face_and_its_mirror_image_are_one_person_and_two_people_are_two(veil_data: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 
 from veil import __version__
 from veil.cli.common import notes, printable
@@ -35,12 +37,34 @@ exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no 
 4 an audit broke a rule
 """
 
+# What `veil --help` says of each command, and where it is when it is not the module of that name.
+COMMANDS = {
+    "extract": "photographs -> raw features (stay on the device)",
+    "privatize": "raw features -> uploads that may leave the device",
+    "budget": "what was spent of epsilon, and what may be",
+    "gravity": "photographs -> where down is in each (stays on the device)",
+    "codebook": "build, describe or measure a codebook",
+    "match": "match two uploads",
+    "map": "uploads or raw features -> a map",
+    "index": "a public map + a dictionary -> an index for queries in words",
+    "localize": "upload + map -> a pose, or a reason why there is none",
+    "inspect": "what a file contains and does not protect",
+    "audit": "what the server can see: every known attack on your own upload",
+    "faces": "face templates",
+    "inversion": "pictures from features: invert, train networks",
+    "evaluate": "run a public protocol",
+    "demo": "the whole path on bundled photographs",
+    "doctor": "what this machine offers",
+}
+MODULES = {name: name for name in COMMANDS} | {"match": "server", "map": "server"}
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     settle()
-    parser = _parser()
-    arguments = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    parser = _parser(words)
+    arguments = parser.parse_args(words)
     if not hasattr(arguments, "run"):
         parser.print_help()
         return EXIT_USAGE
@@ -60,32 +84,22 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    from veil.cli import (
-        audit,
-        budget,
-        codebook,
-        demo,
-        doctor,
-        evaluate,
-        extract,
-        faces,
-        gravity,
-        index,
-        inspect,
-        inversion,
-        localize,
-        privatize,
-        server,
-    )
+def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of a command line: of all commands, or in full only of the one that `words` name.
 
+    What a command imports takes a second or more, so the others are known by name and summary alone.
+    """
     parser = argparse.ArgumentParser(
         prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"veil {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (extract, privatize, budget, gravity, codebook, server, index, localize, inspect, audit):
-        module.register(commands)
-    for module in (faces, inversion, evaluate, demo, doctor):
-        module.register(commands)
+    asked = next((word for word in words or () if not word.startswith("-")), None)
+    wanted = set(MODULES.values()) if words is None else {MODULES[asked]} if asked in MODULES else set()
+    for name, summary in COMMANDS.items():
+        module = MODULES[name]
+        if module not in wanted:
+            commands.add_parser(name, help=summary)
+        elif name not in commands.choices:  # a module may bring several
+            import_module(f"veil.cli.{module}").register(commands)
     return parser

@@ -86,7 +86,7 @@ def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
         raise InputError("photographs need --labels; descriptors with labels come from: veil faces describe --labels")
     people = read_labels(arguments.labels, arguments.attributes)
     pictures = (read_rgb(arguments.folder / person["file"]) for person in progress(people, "describing faces"))
-    vectors, refused = describe_faces(pictures, load_face_network())
+    vectors, refused = describe_faces(pictures, load_face_network(second_try=False))
     described = [person for row, person in enumerate(people) if row not in refused]
     if not described:
         raise InputError(f"no face was found in the photographs of {arguments.folder}; give photographs of faces")

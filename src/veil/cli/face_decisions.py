@@ -101,10 +101,15 @@ def face_vector(arguments: argparse.Namespace, setup: Setup) -> np.ndarray:
     """The one face of a photograph, or of a file of descriptors. Raises NoFace where the photograph shows none to be used."""
     path, name = arguments.face, arguments.name
     if path.suffix.lower() not in (".npz", ".h5", ".hdf5"):
+        from veil.extract.face_finder import SECOND_TRY, FoundFace
         from veil.extract.faces import describe_face
 
+        def tell(found: FoundFace) -> None:
+            if found.found_by == SECOND_TRY:
+                say(arguments, f"{path}: no face at the first try; found by dlib's {found}: look whether it is one")
+
         network = chosen_network(arguments, needed=setup.space)
-        return describe_face(read_rgb(path), network, only=True, least_px=LEAST_PX)
+        return describe_face(read_rgb(path), network, only=True, least_px=LEAST_PX, on_found=tell)
     if arguments.model is not None:
         raise InputError(f"--model describes photographs; {path} holds descriptors already")
     faces = read_faces(path)

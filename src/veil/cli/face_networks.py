@@ -23,6 +23,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--mean", type=float, default=DEFAULT.mean, help="it takes (x - mean) / scale, x in 0..255 (default %(default)s)"
     )
     group.add_argument("--scale", type=float, default=DEFAULT.scale, help="as above (default %(default)s)")
+    parser.add_argument(
+        "--frontal-only",
+        action="store_true",
+        help="no second try by dlib's detection network where its frontal detector finds no face",
+    )
 
 
 def chosen_network(arguments: argparse.Namespace, *, needed: Space | None = None) -> FaceNetwork:
@@ -32,14 +37,14 @@ def chosen_network(arguments: argparse.Namespace, *, needed: Space | None = None
         if preparation != DEFAULT:
             raise InputError("--bgr, --mean and --scale tell what a --model takes; dlib's network knows it")
         _require(FACE_SPACE, needed)
-        return load_face_network()
+        return load_face_network(second_try=not arguments.frontal_only)
     content = read_model(arguments.model)
     try:
         model = load_onnx_model(content, preparation)
     except InputError as error:
         raise type(error)(f"{arguments.model}: {error}") from None
     _require(model.space, needed)
-    return load_onnx_network(model)
+    return load_onnx_network(model, second_try=not arguments.frontal_only)
 
 
 def _require(space: Space, needed: Space | None) -> None:

@@ -10,6 +10,7 @@ from veil.cli import face_templates
 from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
 from veil.cli.face_networks import add_model, chosen_network
 from veil.errors import InputError
+from veil.extract.face_finder import SECOND_TRY, FoundFace
 from veil.extract.faces import describe_faces
 from veil.faces.collection import Faces
 from veil.files.faces import read_labels, write_faces
@@ -53,7 +54,11 @@ def _describe(arguments: argparse.Namespace) -> int:
     table = {row.pop("file"): row for row in read_labels(arguments.labels)} if arguments.labels else {}
     network = chosen_network(arguments)
     shown = (read_rgb(path) for _, path in progress(pictures, "describing"))
-    vectors, refused = describe_faces(shown, network, only=arguments.only, least_px=arguments.least_px)
+    found: dict[int, FoundFace] = {}
+    vectors, refused = describe_faces(
+        shown, network, only=arguments.only, least_px=arguments.least_px, on_found=found.__setitem__
+    )
+    doubtful = {pictures[row][0]: item.confidence for row, item in found.items() if item.found_by == SECOND_TRY}
     names = tuple(name for row, (name, _) in enumerate(pictures) if row not in refused)
     write_json(
         arguments.json,
@@ -61,16 +66,23 @@ def _describe(arguments: argparse.Namespace) -> int:
             "photographs": len(pictures),
             "faces": len(names),
             "refused": {pictures[row][0]: why for row, why in refused.items()},
+            "second_try": doubtful,
             "space": str(network.space),
         },
     )
     for row, why in refused.items():
         say(arguments, f"{pictures[row][0]}: {why}")
+    for name, confidence in doubtful.items():
+        say(arguments, f"{name}: found at the second try only, by dlib's {SECOND_TRY}, confidence {confidence:.2f}")
     if not names:
         raise InputError("no photograph shows a usable face; see the reasons above")
     faces = Faces(vectors=vectors, names=names, space=network.space, labels=_labels(names, table))
     write_faces(arguments.out, faces)
-    say(arguments, f"{len(names)} of {len(pictures)} photographs have a face that can be used; descriptors are {network.space}")
+    say(
+        arguments,
+        f"{len(names)} of {len(pictures)} photographs have a face that can be used, {len(doubtful)} of them at the second try: "
+        f"look at these; descriptors are {network.space}",
+    )
     report(arguments, arguments.out, "the descriptors")
     return 0
 

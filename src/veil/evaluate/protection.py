@@ -69,7 +69,7 @@ class Protection:
 def linkability(mated: Float64[np.ndarray, "mated"], others: Float64[np.ndarray, "others"]) -> float:
     """D_sys: the mean over mated scores of p(mated | s) - p(other | s) where that is positive, both kinds being as likely.
 
-    Gomez-Barrero et al. 2018 with omega = 1 (docs/theory/faces.md, Eq. 4); densities are histograms between quantiles of either
+    Gomez-Barrero et al. 2018 with omega = 1 (docs/theory/faces.md, Eq. 6); densities are histograms between quantiles of either
     kind, n^0.4 each.
     Raises InputError for too few scores.
     """

@@ -11,33 +11,100 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from veil.errors import InputError
+from veil.errors import InputError, NoFace
 
 FIVE_LANDMARKS, SIXTY_EIGHT_LANDMARKS = "shape_predictor_5_face_landmarks.dat", "shape_predictor_68_face_landmarks.dat"
+DETECTION_NETWORK = "mmod_human_face_detector.dat"
+# What the network must say of a face to be believed, and the longest side that it is shown: its time grows with the pixels.
+LEAST_CONFIDENCE, LONGEST_PX = 0.5, 800
+FIRST_TRY = "frontal detector"
+SECOND_TRY = "detection network"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FoundFace:
+    """dlib's landmarks of a face, what found it, and for the second try how sure that was (about 1 for a clear face)."""
+
+    landmarks: Any
+    found_by: str
+    confidence: float | None = None
+
+    def __str__(self) -> str:
+        sure = "" if self.confidence is None else f", confidence {self.confidence:.2f}"
+        return f"{self.found_by}{sure}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FaceFinder:
-    """dlib's detector of frontal faces, and a predictor of their landmarks."""
+    """dlib's detector of frontal faces with a predictor of their landmarks; `network` finds others where that finds none.
+
+    The detector of gradients misses faces that are turned, dark, covered or cut off by the edge of the photograph. dlib's
+    network (King 2015, max-margin object detection) finds most of them, and takes some fifty times as long. Its finds are
+    said to be that, as it may take something else for a face.
+    """
 
     detector: Any
     predictor: Any
+    network: Any = None
 
-    def find(self, pixels: UInt8[np.ndarray, "height width 3"], *, only: bool = False, least_px: int = 0) -> Any:
-        """dlib's landmarks of the largest face in contiguous RGB pixels.
+    def find(self, pixels: UInt8[np.ndarray, "height width 3"], *, only: bool = False, least_px: int = 0) -> FoundFace:
+        """The largest face in contiguous RGB pixels, and which try found it.
 
-        Raises InputError if the detector finds no face, several where there may be `only` one, or one narrower than `least_px`.
+        Raises NoFace if no try finds a face, one finds several where there may be `only` one, or one narrower than `least_px`.
         """
         # The detector finds faces of 80 px; small ones are looked for in the picture at twice its size.
         faces = self.detector(pixels, 0) or self.detector(pixels, 1)
+        sure: list[float] | None = None
+        if not len(faces) and self.network is not None:
+            faces, sure = self._by_network(pixels)
         if not len(faces):
-            raise InputError("no face was found; give a photograph that shows one from the front")
+            raise NoFace(f"no face was found ({self.tried}); give a photograph that shows one from the front")
         if only and len(faces) > 1:
-            raise InputError(f"{len(faces)} faces were found; crop the photograph to one of them")
-        largest = max(faces, key=lambda face: int(face.width() * face.height()))
-        if largest.width() < least_px:
-            raise InputError(f"the face is {largest.width()} px wide, {least_px} are needed; give a larger photograph of it")
-        return self.predictor(pixels, largest)
+            raise NoFace(f"{len(faces)} faces were found; crop the photograph to one of them")
+        at = max(range(len(faces)), key=lambda k: int(faces[k].width() * faces[k].height()))
+        if faces[at].width() < least_px:
+            raise NoFace(f"the face is {faces[at].width()} px wide, {least_px} are needed; give a larger photograph of it")
+        shape = self.predictor(pixels, faces[at])
+        if sure is None:
+            return FoundFace(landmarks=shape, found_by=FIRST_TRY)
+        return FoundFace(landmarks=shape, found_by=SECOND_TRY, confidence=sure[at])
+
+    @property
+    def tried(self) -> str:
+        """What looks for faces, for messages."""
+        first = f"tried: dlib's {FIRST_TRY} at one and two times the size"
+        return (
+            first
+            if self.network is None
+            else f"{first}, its {SECOND_TRY} with a confidence of {LEAST_CONFIDENCE:g}, also beyond the edges"
+        )
+
+    def _by_network(self, pixels: UInt8[np.ndarray, "height width 3"]) -> tuple[list[Any], list[float]]:
+        """Rectangles in these pixels, and how sure the network is of each: of the photograph, else of it in a frame of its own
+        edge pixels, without which faces that are cut off are missed."""
+        for frame in (0, -(-max(pixels.shape[:2]) // 4)):
+            shown = np.pad(pixels, [(frame, frame), (frame, frame), (0, 0)], mode="edge") if frame else pixels
+            step = -(-max(shown.shape[:2]) // LONGEST_PX)
+            small = shown if step == 1 else _shrunk(shown, step)
+            found = [item for item in self.network(small, 0) if item.confidence >= LEAST_CONFIDENCE]
+            if found:
+                return [_moved(item.rect, step, frame) for item in found], [float(item.confidence) for item in found]
+        return [], []
+
+
+def _shrunk(pixels: UInt8[np.ndarray, "height width 3"], step: int) -> UInt8[np.ndarray, "_ _ 3"]:
+    """Means of squares of `step` pixels; what is left at the right and at the bottom is cut off."""
+    height, width = pixels.shape[0] // step, pixels.shape[1] // step
+    squares = pixels[: height * step, : width * step].reshape(height, step, width, step, 3)
+    return np.ascontiguousarray(squares.mean(axis=(1, 3), dtype=np.float32).astype(np.uint8))
+
+
+def _moved(box: Any, step: int, frame: int) -> Any:
+    """A rectangle of the picture that the network saw, in pixels of the photograph."""
+    if step == 1 and frame == 0:
+        return box
+    sides = (box.left(), box.top(), box.right(), box.bottom())
+    return import_dlib().rectangle(*(step * side - frame for side in sides))
 
 
 def import_dlib() -> Any:
@@ -61,7 +128,12 @@ def shipped_network(name: str) -> str:
     return str(folder / name)
 
 
-def load_face_finder(landmarks: str) -> FaceFinder:
-    """The detector with one of the two predictors of landmarks. Raises InputError if it or dlib are not installed."""
+def load_face_finder(landmarks: str, *, second_try: bool = True) -> FaceFinder:
+    """The detector with one of the two predictors of landmarks, and the network for a second try.
+
+    Raises InputError if dlib or its files are not installed.
+    """
     dlib = import_dlib()
-    return FaceFinder(detector=dlib.get_frontal_face_detector(), predictor=dlib.shape_predictor(shipped_network(landmarks)))
+    network = dlib.cnn_face_detection_model_v1(shipped_network(DETECTION_NETWORK)) if second_try else None
+    predictor = dlib.shape_predictor(shipped_network(landmarks))
+    return FaceFinder(detector=dlib.get_frontal_face_detector(), predictor=predictor, network=network)

@@ -93,9 +93,9 @@ class OnnxNetwork:
         return self.model.describe(aligned_face(pixels, five_points(landmarks), self.model.size_px))
 
 
-def load_onnx_network(model: OnnxModel) -> OnnxNetwork:
+def load_onnx_network(model: OnnxModel, *, second_try: bool = True) -> OnnxNetwork:
     """The model with what finds faces. Raises InputError if dlib or its predictor of 68 landmarks are not installed."""
-    return OnnxNetwork(finder=load_face_finder(SIXTY_EIGHT_LANDMARKS), model=model)
+    return OnnxNetwork(finder=load_face_finder(SIXTY_EIGHT_LANDMARKS, second_try=second_try), model=model)
 
 
 def load_onnx_model(content: bytes, preparation: Preparation) -> OnnxModel:

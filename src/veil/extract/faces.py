@@ -7,15 +7,16 @@ vectors are not of unit length (about 1.4); veil scales them to it, and the spac
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Float64, UInt8
 
 from veil.errors import InputError
-from veil.extract.face_finder import FIVE_LANDMARKS, FaceFinder, import_dlib, load_face_finder, shipped_network
+from veil.extract.face_finder import FIVE_LANDMARKS, FaceFinder, FoundFace, import_dlib, load_face_finder, shipped_network
 from veil.features import unit_length
 from veil.space import Space
 
@@ -54,22 +55,31 @@ class DlibNetwork:
         return np.array(self.encoder.compute_face_descriptor(chip), dtype=np.float64)
 
 
-def load_face_network() -> DlibNetwork:
+def load_face_network(*, second_try: bool = True) -> DlibNetwork:
     """dlib's network as `face-recognition-models` ships it. Raises InputError if it or dlib are not installed."""
     dlib = import_dlib()
     encoder = shipped_network(ENCODER)
-    return DlibNetwork(finder=load_face_finder(FIVE_LANDMARKS), dlib=dlib, encoder=dlib.face_recognition_model_v1(encoder))
+    finder = load_face_finder(FIVE_LANDMARKS, second_try=second_try)
+    return DlibNetwork(finder=finder, dlib=dlib, encoder=dlib.face_recognition_model_v1(encoder))
 
 
 def describe_face(
-    rgb: UInt8[np.ndarray, "height width 3"], network: FaceNetwork, *, only: bool = False, least_px: int = 0
+    rgb: UInt8[np.ndarray, "height width 3"],
+    network: FaceNetwork,
+    *,
+    only: bool = False,
+    least_px: int = 0,
+    on_found: Callable[[FoundFace], None] | None = None,
 ) -> Float32[np.ndarray, "dim"]:
-    """The unit-length descriptor of the largest face, aligned by its landmarks.
+    """The unit-length descriptor of the largest face, aligned by its landmarks; `on_found` is told what found it.
 
-    Raises InputError if the finder refuses the picture, or the network returns NaN, infinity or nothing but zeros.
+    Raises NoFace if the finder refuses the picture, InputError if the network returns NaN, infinity or nothing but zeros.
     """
     pixels = np.ascontiguousarray(rgb)
-    vector = network.describe(pixels, network.finder.find(pixels, only=only, least_px=least_px))
+    found = network.finder.find(pixels, only=only, least_px=least_px)
+    if on_found is not None:
+        on_found(found)
+    vector = network.describe(pixels, found.landmarks)
     length = float(np.linalg.norm(vector))
     if not 0 < length < math.inf:
         raise InputError(f"the network's descriptor of this face has length {length:g}; give a network that serves")
@@ -77,13 +87,20 @@ def describe_face(
 
 
 def describe_faces(
-    pictures: Iterable[UInt8[np.ndarray, "_ _ 3"]], network: FaceNetwork, *, only: bool = False, least_px: int = 0
+    pictures: Iterable[UInt8[np.ndarray, "_ _ 3"]],
+    network: FaceNetwork,
+    *,
+    only: bool = False,
+    least_px: int = 0,
+    on_found: Callable[[int, FoundFace], None] | None = None,
 ) -> tuple[Float32[np.ndarray, "faces dim"], dict[int, str]]:
-    """Descriptors of all pictures with a face, and for those that were refused, by number, why."""
+    """Descriptors of all pictures with a face, and for those that were refused, by number, why; `on_found` is told, by number,
+    what found each."""
     found, refused = [], {}
     for row, rgb in enumerate(pictures):
+        tell = None if on_found is None else partial(on_found, row)
         try:
-            found.append(describe_face(rgb, network, only=only, least_px=least_px))
+            found.append(describe_face(rgb, network, only=only, least_px=least_px, on_found=tell))
         except InputError as error:
             refused[row] = str(error)
     return np.array(found, dtype=np.float32).reshape(len(found), network.space.dim), refused

@@ -116,7 +116,7 @@ def centered(vectors: Float32[np.ndarray, "faces dim"], middle: Float[np.ndarray
     """Descriptors less the public mean of a crowd, of unit length again.
 
     A translation changes no distance of lifted descriptors. That all are as far from the mean then does: faces near it are
-    near everybody's subspaces otherwise (docs/theory/faces.md, Eq. 3). Raises InputError where nothing is left of a descriptor.
+    near everybody's subspaces otherwise (docs/theory/faces.md, Eq. 5). Raises InputError where nothing is left of a descriptor.
     """
     offset = vectors.astype(np.float64) - middle
     if not (np.linalg.norm(offset, axis=1) > 1e-6).all():

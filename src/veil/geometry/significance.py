@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.spatial import cKDTree
-from scipy.special import gammaln
 
 from veil.geometry.camera import Camera
 
@@ -61,7 +60,9 @@ class PointBackground:
         return found
 
     @cached_property
-    def _tree(self) -> cKDTree:
+    def _tree(self) -> Any:
+        from scipy.spatial import cKDTree
+
         return cKDTree(self.xy)
 
 
@@ -101,9 +102,12 @@ Background = PointBackground | LineBackground
 
 def apart(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.ndarray, "inliers"]:
     """The first of each group of rows that lie within `same` of one that is kept: what stands at one place counts once."""
+    from scipy.spatial import cKDTree
+
     kept = np.ones(len(places), dtype=bool)
     if len(places) < 2:
         return kept
+
     pairs = cKDTree(places).query_pairs(same, output_type="ndarray")
     for first, second in pairs[np.lexsort(pairs.T[::-1])].tolist():
         if kept[first]:
@@ -150,4 +154,6 @@ def chance_poses(inliers: int, matches: int, agreement: float, sampling: Samplin
 
 
 def _log_binomial(n: int, k: int) -> float:
+    from scipy.special import gammaln
+
     return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

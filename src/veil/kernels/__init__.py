@@ -110,7 +110,7 @@ def _distances(left: Set, right: Set, backend: Backend, threads: int) -> Float64
     if backend == "reference":
         return _reference(left, right)
     if backend in ("cpu", "gpu"):
-        both = serve.compared(left, right, plain.center(left, right))
+        both = serve.compared(left, right, plain.center(left, right), threads=threads)
         return serve.matrix(both, threads, _engine(backend, both))
     squared = _squares(left, right, backend, serve.DENSE_REACH).astype(np.float64)
     result = np.sqrt(squared)
@@ -136,7 +136,7 @@ def _nearest_two(left: Set, right: Set, backend: Backend, threads: int) -> Neare
         matrix = _reference(left, right)
         return _nearest(*plain.two_smallest(matrix), *plain.two_smallest(matrix.T))
     if backend in ("cpu", "gpu"):
-        both = serve.compared(left, right, plain.center(left, right))
+        both = serve.compared(left, right, plain.center(left, right), threads=threads)
         pairs = serve.candidates(both, threads, _engine(backend, both))
         if pairs is not None:
             value = serve.distances(both, pairs, threads)

@@ -7,7 +7,6 @@ The pass knows d^2 up to a bound that holds for any order of summation and any b
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
@@ -17,6 +16,7 @@ from veil.kernels.jit.compile import host_lanes, kernels
 from veil.kernels.jit.double import DEFECT_MAX, stored
 from veil.kernels.jit.shape import Shape
 from veil.kernels.pairs import best, exact
+from veil.threads import shared
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 # Points, and their neighbors asked for, up to which this is faster than comparing many (measured in benchmarks/identify.py).
@@ -63,14 +63,12 @@ def nearest(
         return rows, entries + start, lower[rows, entries], upper[rows, entries]
 
     found = []
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        each = map if threads == 1 else pool.map
-        for k, part in enumerate(each(chunk, range(0, total, CHUNK))):
-            if part is None:
-                return None
-            found.append(part)
-            if progress is not None:
-                progress(min((k + 1) * CHUNK, total), total)
+    for k, part in enumerate(shared(chunk, range(0, total, CHUNK), threads)):
+        if part is None:
+            return None
+        found.append(part)
+        if progress is not None:
+            progress(min((k + 1) * CHUNK, total), total)
     rows, entries, lower, upper = (np.concatenate(each) for each in zip(*found, strict=True))
     limits = np.array([_limits(upper[rows == row][None], count)[0, 0] for row in range(len(points))])
     near = lower <= limits[rows]

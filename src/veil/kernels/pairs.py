@@ -34,11 +34,12 @@ def _chunk(left: Set, right: Set, rows: np.ndarray, columns: np.ndarray) -> Floa
 
 
 def distinct(
-    rows: Int64[np.ndarray, "given"], columns: Int64[np.ndarray, "given"], count: int
+    rows: Int64[np.ndarray, "given"], columns: Int64[np.ndarray, "given"]
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-    """Each pair once, by rows and then columns, of which there are `count`."""
-    keys = np.sort(rows * count + columns)
-    return np.divmod(keys[np.diff(keys, prepend=-1) > 0], count)
+    """Each pair once, by rows and then columns."""
+    keys = np.sort(rows << 32 | columns)
+    keys = keys[np.diff(keys, prepend=-1) > 0]
+    return keys >> 32, keys & 0xFFFFFFFF
 
 
 def best(

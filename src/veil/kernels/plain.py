@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 from jaxtyping import Float, Float64
 
 from veil.kernels import cpu
 from veil.kernels.pairs import exact
+from veil.threads import shared
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 
@@ -68,9 +67,8 @@ def _pairwise_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
 def sweep(left: Set, right: Set, threads: int, by_pairs: bool = False) -> tuple[Best, Best]:
     """Row and column bests over all tiles; row blocks are shared out among threads."""
     blocks = np.array_split(np.arange(len(left[0])), max(1, min(threads, len(left[0]) // 64)))
-    with ThreadPoolExecutor(max_workers=len(blocks)) as pool:
-        middle = center(left, right)  # of everything, so that results do not depend on the number of threads
-        parts = list(pool.map(lambda block: _sweep_block(left, right, block, middle, by_pairs), blocks))
+    middle = center(left, right)  # of everything, so that results do not depend on the number of threads
+    parts = list(shared(lambda block: _sweep_block(left, right, block, middle, by_pairs), blocks, len(blocks)))
     rows = Best(np.concatenate([p[0].value for p in parts]), np.concatenate([p[0].index for p in parts]))
     columns = parts[0][1]
     for _, part in parts[1:]:

@@ -36,7 +36,7 @@ def draw_identification(path: Path, rows: Sequence[IdentificationRow], asked: fl
     axes[0].set_yscale("symlog", linthresh=100 * asked / 2)
     axes[0].set_ylim(0, 110)
     axes[0].set_ylabel("strangers accepted (FPIR), %")
-    axes[0].set_title("held-out strangers", fontsize=10)
+    axes[0].set_title("held-out strangers (shaded: 95 % intervals)", fontsize=10)
     axes[1].set_ylim(0, 100)
     axes[1].set_ylabel("not named first below the threshold (FNIR), %")
     axes[1].set_title("held-out people who are enrolled", fontsize=10)
@@ -47,7 +47,8 @@ def draw_identification(path: Path, rows: Sequence[IdentificationRow], asked: fl
         axis.grid(alpha=0.3)
     ticks = [0, 100 * asked / 2, 100 * asked, *[tick for tick in (5, 10, 20, 50, 100) if tick > 150 * asked]]
     axes[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes[0].legend(fontsize=8, loc="upper left")
+    axes[0].yaxis.minorticks_off()
+    axes[0].legend(fontsize=8, loc="lower right")
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=120)
     pyplot.close(figure)

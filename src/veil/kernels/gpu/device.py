@@ -18,10 +18,11 @@ import numpy as np
 from jaxtyping import Float32
 
 from veil.kernels.gpu.source import COLUMNS, ROWS, WARPS, fused, source
+from veil.kernels.jit.bests import Running
 from veil.kernels.jit.double import Prepared, Some
 from veil.kernels.jit.outputs import SQUARE_TRUSTED, UNTRUSTED
 from veil.kernels.jit.serve import REACHES
-from veil.kernels.jit.sweep import Running, Swept, list_capacity
+from veil.kernels.jit.sweep import Swept, list_capacity
 
 # The larger side of subspaces: beyond, the entries of the smallest tile exceed all registers.
 M_MAX = 16

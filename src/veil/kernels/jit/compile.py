@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from veil.errors import VeilError
-from veil.kernels.jit import bounds, exact, listed, origins, outputs, panels, points, ranking, rounding
+from veil.kernels.jit import bounds, exact, listed, origins, outputs, panels, points, ranking, rounding, selection
 from veil.kernels.jit.shape import Shape
 
 # How rows of double precision's code are stored, and whether their length is a multiple of a vector's.
@@ -32,6 +32,7 @@ ARGUMENTS = {
     "rounded": (3, 4, 1),
     "ranked": (7, 1, 0),
     "panels": (4, 3, 1),
+    "within": (5, 3, 1),
 }
 # What one compilation yields: an output of the sweep, listed pairs, or these in double precision by how bases are stored.
 FUNCTIONS = {
@@ -47,6 +48,8 @@ FUNCTIONS = {
     "ranked": ("ranked",),
     "panels float": ("panels",),
     "panels double": ("panels",),
+    "within rows": ("within",),
+    "within columns": ("within",),
 }
 Kernel = Callable[..., None]
 
@@ -144,8 +147,8 @@ def _text(shape: Shape, output: str) -> str:
         return {"minimal": origins, "exact": exact}[name].module(shape, stored)
     if output.startswith("points of "):
         return points.module(shape, output.removeprefix("points of "))
-    if name == "panels":
-        return panels.module(shape, stored)
+    if name in ("panels", "within"):
+        return {"panels": panels, "within": selection}[name].module(shape, stored)
     if output.startswith("rounded "):
         return rounding.module(shape, output.removeprefix("rounded "))
     others = {"bounds": bounds.module, "listed": listed.module, "ranked": ranking.module}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
@@ -12,8 +14,14 @@ from veil.kernels.jit.compile import kernels
 from veil.kernels.jit.exact import padded, scratch_doubles
 from veil.kernels.jit.pack import Components, aligned
 from veil.kernels.jit.shape import Shape
+from veil.threads import shared
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+# Numbers of origins and bases that a thread prepares at a time, and products that it sums of listed pairs, at least: less takes
+# about as long as waking it.
+PART_NUMBERS, PART_PRODUCTS = 1 << 19, 1 << 21
 # Features by index, or all of them.
 Some = Int64[np.ndarray, "some"] | None
 # Bases with a larger defect D D^T - I are not corrected to first order; their pairs take the slow way.
@@ -69,8 +77,30 @@ def stored(*sets: Set) -> str:
     return "float" if all(part is None or part.dtype.itemsize <= 4 for side in sets for part in side) else "double"
 
 
+def each_of(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> list[Result]:
+    """`work` of each item, shared out among threads; compiled code calls no BLAS, so that one thread needs no limit of it."""
+    items = list(items)
+    return list(map(work, items)) if min(threads, len(items)) <= 1 else list(shared(work, items, threads))
+
+
 def prepare(side: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: str) -> Prepared:
     """Center, make minimal, and find how far each basis is from orthonormal."""
+    return prepared([side], center, shape, kind)[0]
+
+
+def prepared(
+    sides: Sequence[Set], center: Float64[np.ndarray, "dim"], shape: Shape, kind: str, threads: int = 1
+) -> list[Prepared]:
+    """The same for several sets, shared out among threads."""
+    begun = [_begun(side, center, shape, kind) for side in sides]
+    each_of(lambda part: part(), [part for parts, _ in begun for part in parts], threads)
+    return [end() for _, end in begun]
+
+
+def _begun(
+    side: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: str
+) -> tuple[list[Callable[[], None]], Callable[[], Prepared]]:
+    """Parts of the work, and what makes the result when all are done."""
     kept = np.float32 if kind == "float" else np.float64
     origin = np.ascontiguousarray(side[0], dtype=kept)
     count, dim = origin.shape
@@ -80,11 +110,18 @@ def prepare(side: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: s
     factor, defect = aligned(count * (m + 1) * width, np.float64).reshape(count, m + 1, width), np.empty(count)
     middle = np.ascontiguousarray(center, dtype=np.float64)
     function = kernels(Shape(left=1, right=m + 1, lanes=shape.lanes), f"minimal {_stored(kind, dim, shape)}")["minimal"]
-    pointers = (part.ctypes.data for part in (origin, basis, middle, moved, squares, factor, defect))
-    if count:
-        function(*pointers, count, dim, wide)
-    orthonormal = bool((defect <= DEFECT_MAX).all())
-    return Prepared(origin=moved, basis=basis, squares=squares, factor=factor, orthonormal=orthonormal)
+
+    def work(start: int, stop: int) -> None:
+        some = (each[start:stop] for each in (moved, squares, factor, defect))
+        pointers = (part.ctypes.data for part in (origin[start:], basis[start:], middle, *some))
+        function(*pointers, stop - start, dim, wide)
+
+    def end() -> Prepared:
+        orthonormal = bool((defect <= DEFECT_MAX).all())
+        return Prepared(origin=moved, basis=basis, squares=squares, factor=factor, orthonormal=orthonormal)
+
+    size = max(1, PART_NUMBERS // ((m + 1) * dim))
+    return [partial(work, start, min(start + size, count)) for start in range(0, count, size)], end
 
 
 def _stored(kind: str, dim: int, shape: Shape) -> str:
@@ -116,12 +153,9 @@ def distances(
         pointers = (memory.ctypes.data for memory in (*sides, *pairs, scratch, out[2 * first * per_block :]))
         function(*pointers, dim, left.origin.shape[1], len(part))
 
+    threads = max(1, min(threads, len(rows) * shape.left * shape.right * dim // PART_PRODUCTS))
     parts = [part for part in np.array_split(np.arange(blocks), threads) if len(part)]
-    if len(parts) == 1:
-        work(parts[0])
-    elif parts:
-        with ThreadPoolExecutor(max_workers=len(parts)) as pool:
-            list(pool.map(work, parts))
+    each_of(work, parts, threads)
     square, reach = (out.reshape(blocks, 2, per_block)[:, k].reshape(-1)[: blocks * per_block - padding] for k in range(2))
     found, unsound = np.sqrt(square), (square < SQUARE_TRUSTED) | ~np.isfinite(reach)
     if order is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -24,6 +23,7 @@ from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.pack import Packed, aligned
 from veil.kernels.jit.shape import Shape
 from veil.kernels.pairs import distinct
+from veil.threads import shared
 
 # Bounds of one block of rows, two bytes each, its parts at least (each gives every column one seed), and seeds of each row.
 BLOCK_BOUNDS, PARTS, ROW_SEEDS = 1 << 24, 6, 4
@@ -143,7 +143,7 @@ def candidates(
     if found is None:
         return None
     rows, columns = found[0].T.astype(np.int64)
-    return distinct(rows, columns, len(b))
+    return distinct(rows, columns)
 
 
 class Search:
@@ -185,12 +185,10 @@ class Search:
         blocks = max(-(-groups // most), min(threads, -(-groups // tile)))
         starts = np.linspace(0, groups, blocks + 1).astype(int).tolist()
         parts = []
-        with ThreadPoolExecutor(max_workers=threads) as pool:
-            each = map if threads == 1 else pool.map
-            for part in each(lambda ends: self._block(range(*ends), tile), itertools.pairwise(starts)):
-                if part is None:
-                    return None
-                parts.append(part)
+        for part in shared(lambda ends: self._block(range(*ends), tile), itertools.pairwise(starts), threads):
+            if part is None:
+                return None
+            parts.append(part)
         pairs, lower = (np.concatenate(each) for each in zip(*parts, strict=True))
         kept = lower <= np.maximum(self.left.limits()[pairs[:, 0]], self.right.limits()[pairs[:, 1]])
         return pairs[kept], lower[kept]

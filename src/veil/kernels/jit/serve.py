@@ -15,12 +15,13 @@ from jaxtyping import Float, Float32, Float64, Int64
 
 from veil.kernels.jit import double, prune, sides
 from veil.kernels.jit.axes import axes_worth_it
+from veil.kernels.jit.bests import Running, States
 from veil.kernels.jit.compile import adds_pairs, host_lanes
 from veil.kernels.jit.double import Prepared, Some
 from veil.kernels.jit.outputs import UNTRUSTED
 from veil.kernels.jit.pack import Packed
 from veil.kernels.jit.shape import Shape
-from veil.kernels.jit.sweep import Running, Swept, best_two, dense, select
+from veil.kernels.jit.sweep import Swept, best_two, dense
 from veil.kernels.pairs import distinct, exact
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
@@ -118,7 +119,7 @@ class Compiled:
         return Compiled(self.a, self.b, replace(self.shape, fixed=False), self.threads) if self.shape.fixed else None
 
     def _packed(self, side: Prepared, *, left: bool) -> tuple[Packed, float]:
-        return sides.pack(side, self.shape, left=left, unit=self.unit)
+        return sides.pack(side, self.shape, left=left, unit=self.unit, threads=self.threads)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,12 +133,14 @@ class Compared:
     sets: tuple[Set, Set]
 
 
-def compared(left: Set, right: Set, center: Float[np.ndarray, "dim"], lanes: int | None = None) -> Compared:
+def compared(
+    left: Set, right: Set, center: Float[np.ndarray, "dim"], lanes: int | None = None, *, threads: int = 1
+) -> Compared:
     """Center and prepare both sides."""
     m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
     shape = Shape(left=min(m, n) + 1, right=max(m, n) + 1, lanes=lanes or host_lanes())
     kind = double.stored(left, right)
-    a, b = (double.prepare(side, center, shape, kind) for side in ((right, left) if m > n else (left, right)))
+    a, b = double.prepared((right, left) if m > n else (left, right), center, shape, kind, threads)
     return Compared(first=a, second=b, shape=shape, swapped=m > n, sets=(left, right))
 
 
@@ -205,7 +208,7 @@ def swept(a: Prepared, b: Prepared, engine: Engine) -> Pairs | None:
     columns = _complete(running.columns, looks, "columns")
     doubtful = running.doubtful.astype(np.int64)
     row, column = (np.concatenate([x, y, z]) for x, y, z in zip(rows, columns[::-1], doubtful.T, strict=True))
-    return distinct(row, column, len(b))
+    return distinct(row, column)
 
 
 def size(a: Prepared, b: Prepared) -> float:
@@ -231,12 +234,12 @@ class Look:
         return dense(self.reach, rows=some) if by == "rows" else dense(self.reach, columns=some).T
 
 
-def _complete(running: Running, looks: list[Look], by: str) -> Pairs:
+def _complete(running: Running | States, looks: list[Look], by: str) -> Pairs:
     """(owner, other) candidates, with the owners looked at in full whose running bests may hide one.
 
     Where more others are near than can be told apart, the next, finer look takes over; the last one takes the nearest.
     """
-    owner, other, uncertain = select(running, looks[0].slack)
+    owner, other, uncertain = running.within(looks[0].slack)
     known = ~uncertain[owner]
     parts, doubtful = [(owner[known], other[known])], np.flatnonzero(uncertain)
     for look in looks:

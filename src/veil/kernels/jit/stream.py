@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +14,7 @@ from veil.kernels.jit.axes import axes_worth_it
 from veil.kernels.jit.double import Prepared
 from veil.kernels.jit.shape import Shape
 from veil.kernels.pairs import best
+from veil.threads import shared
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 Axes = Float64[np.ndarray, "k dim"] | None
@@ -59,11 +59,10 @@ def nearest(
         return pairs, found[1]
 
     parts = []
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        for k, part in enumerate(pool.map(chunk, starts)):
-            parts.append(part)
-            if progress is not None:
-                progress(min((k + 1) * size, len(database[0])), len(database[0]))
+    for k, part in enumerate(shared(chunk, starts, threads)):
+        parts.append(part)
+        if progress is not None:
+            progress(min((k + 1) * size, len(database[0])), len(database[0]))
     pairs, lower = (np.concatenate(each) for each in zip(*parts, strict=True))
     pairs = pairs[lower <= ours.operand(plain, 1.0).limits()[pairs[:, 0]]]
     pairs = pairs[np.argsort(pairs[:, 1], kind="stable")]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int32, Int64
+from jaxtyping import Float32, Int32
 
+from veil.kernels.jit.bests import Running, States
 from veil.kernels.jit.compile import Kernel, kernels
-from veil.kernels.jit.double import Prepared
+from veil.kernels.jit.double import Prepared, each_of
 from veil.kernels.jit.outputs import STATE
 from veil.kernels.jit.pack import Packed, aligned, pack_left, pack_right
 from veil.kernels.jit.shape import Shape
@@ -20,32 +21,16 @@ from veil.kernels.jit.shape import Shape
 CHUNK_BYTES = 1 << 20
 # Chunks for each thread at least, so that none waits long for the last; chunks at least, which share out the columns' bests.
 CHUNKS_PER_THREAD, CHUNKS = 4, 16
-# Multiplications of packed numbers for each thread at least: fewer take about as long as starting it.
-THREAD_WORK = 1 << 27
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Running:
-    """For each feature some of its best: candidate values and indices (-1: none), and values that hide others behind them.
-
-    Every feature of the other side whose value lies below all `hidden` of a row is among its candidates.
-    """
-
-    value: Float32[np.ndarray, "_ _"]
-    index: Int32[np.ndarray, "_ _"]
-    hidden: Float32[np.ndarray, "_"]
-
-    def times(self, factor: float) -> Running:
-        """The same in other units."""
-        return replace(self, value=self.value * np.float32(factor), hidden=self.hidden * np.float32(factor))
+# Multiplications of packed numbers for each thread at least: fewer take about as long as waking it.
+THREAD_WORK = 1 << 25
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Swept:
     """Running bests of rows and columns, and the pairs (row, column) that were too amplified to take part."""
 
-    rows: Running
-    columns: Running
+    rows: Running | States
+    columns: Running | States
     doubtful: Int32[np.ndarray, "_ 2"]
     overflowed: bool
 
@@ -111,28 +96,29 @@ class _Fused:
     def run(self, threads: int) -> Swept:
         """All chunks; the bests of columns are kept by thread and by some of its chunks, and merged."""
         self.sets = max(1, CHUNKS // threads)
-        parts = _share(self.work, self.a, self.shape, threads)
-        sets = np.concatenate([state for state, _ in parts])
-        columns = sets.transpose(1, 3, 2, 0).reshape(-1, STATE, len(sets))  # [column][state][set]
+        parts = [part for part in _share(self.work, self.a, self.shape, threads) if part is not None]
+        sets = parts[0][0] if len(parts) == 1 else np.concatenate([state for state, _ in parts])
         lists = [pairs for _, pairs in parts]
         counts = [_listed(pairs) for pairs in lists]
         kept = [pairs[4:].reshape(-1, 2)[:found] for pairs, found in zip(lists, counts, strict=True)]
         return Swept(
-            rows=_running(self.rows[: self.a.count]),
-            columns=_running(columns[: self.b.count]),
+            rows=States(state=self.rows[None], count=self.a.count, shape=self.shape, by_lanes=False),
+            columns=States(state=sets, count=self.b.count, shape=self.shape, by_lanes=True),
             doubtful=np.concatenate(kept),
             overflowed=max(counts) > self.capacity,
         )
 
-    def work(self, chunks: Iterator[range]) -> tuple[np.ndarray, np.ndarray]:
-        """One thread's chunks, in ascending order of rows, so that ties keep the smaller index."""
+    def work(self, chunks: Iterator[range]) -> tuple[np.ndarray, np.ndarray] | None:
+        """One thread's chunks, in ascending order of rows, so that ties keep the smaller index; None if it came too late."""
+        if (begun := next(chunks, None)) is None:
+            return None
         shape, lanes = self.shape, self.shape.lanes
         scratch = aligned(shape.scratch_floats)
         panels = len(self.b.squares) // lanes
         columns = _fresh_state(self.sets * panels, lanes).reshape(self.sets, panels, STATE, lanes)
         pairs = np.empty(2 * self.capacity + 4, dtype=np.int32)
         pairs[:4].view(np.int64)[:] = self.capacity, 0
-        for turn, groups in enumerate(chunks):
+        for turn, groups in enumerate(chain([begun], chunks)):
             first = groups.start * shape.features
             own = columns[turn % self.sets]
             self.function(
@@ -159,24 +145,6 @@ def _fresh_state(count: int, lanes: int) -> np.ndarray:
     return state
 
 
-def _running(state: Float32[np.ndarray, "count state several"]) -> Running:
-    """Several bests of each feature, side by side."""
-    count = len(state)
-    return Running(
-        value=state[:, :2].reshape(count, -1),
-        index=state.view(np.int32)[:, 3:].reshape(count, -1),
-        hidden=_least(state[:, 2]),
-    )
-
-
-def _least(values: Float32[np.ndarray, "count several"]) -> Float32[np.ndarray, "count"]:
-    """The least of each row, by halves: NumPy is slow along so few columns."""
-    while values.shape[1] > 1:
-        half = -(-values.shape[1] // 2)
-        values = np.minimum(values[:, :half], values[:, -half:])
-    return values[:, 0]
-
-
 def _sides(a: Packed, b: Packed, shape: Shape, group: int) -> tuple[int, int, int, int]:
     left = a.values.ctypes.data + group * a.group_bytes
     return left, a.squares.ctypes.data + 4 * group * shape.features, b.values.ctypes.data, b.squares.ctypes.data
@@ -201,22 +169,5 @@ def _share(work, a: Packed, shape: Shape, threads: int) -> list:  # type: ignore
                 return
             yield chunk
 
-    helpers = min(threads, len(chunks)) - 1
-    if helpers < 1:
-        return [work(draw())]
-    with ThreadPoolExecutor(max_workers=helpers) as pool:
-        others = [pool.submit(work, draw()) for _ in range(helpers)]
-        own = work(draw())  # the caller's thread works as well: starting one takes as long as a small sweep
-        return [own, *(other.result() for other in others)]
-
-
-def select(
-    running: Running, slack: float
-) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"], Bool[np.ndarray, "_"]]:
-    """(owner, other) of every candidate within `slack` of the second best, and the owners that may have more than are known."""
-    present = running.index >= 0
-    second = np.partition(running.value, 1, axis=1)[:, 1]
-    limit = second + np.float32(slack)
-    found = np.flatnonzero(present & (running.value <= limit[:, None]))
-    incomplete = np.isfinite(running.hidden) & (running.hidden <= limit)
-    return found // present.shape[1], running.index.reshape(-1)[found].astype(np.int64), incomplete
+    threads = min(threads, len(chunks))
+    return each_of(lambda _: work(draw()), range(threads), threads)
