@@ -302,8 +302,17 @@ def matched_features(
     seed: int,
 ) -> Matched:
     """The pairs of a query that sent keypoints, or lines."""
-    kind = MatchedLines if isinstance(seen, Lines) else MatchedPoints
-    return kind(
+    if isinstance(seen, Lines):
+        return MatchedLines(
+            camera=camera,
+            seen=seen,
+            keypoint_rows=keypoint_rows,
+            point_rows=point_rows,
+            points=points,
+            max_error_px=max_error_px,
+            seed=seed,
+        )
+    return MatchedPoints(
         camera=camera,
         seen=seen,
         keypoint_rows=keypoint_rows,

@@ -136,7 +136,7 @@ def _true_pictures(random: np.random.Generator, item: Picture, most: int) -> Ite
     gray, camera = item.gray, item.camera
     yield "true", gray, camera, most
     for count in (100, 200, 400):
-        yield f"true, {count} features", gray, camera, count
+        yield f"true, {count} features", gray, camera, min(count, most)
     for share in (0.4, 0.6):
         yield f"true crop {share}", *cropped(random, gray, camera, share), most
     part, seen_by = cropped(random, gray, camera, 0.5)
