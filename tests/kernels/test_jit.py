@@ -167,7 +167,7 @@ def test_candidates_are_those_that_numpy_finds(lanes: int) -> None:
     memory = np.empty(swept.columns.state.size + 1, dtype=np.float32)  # type: ignore[union-attr]
     moved = memory[1:].reshape(swept.columns.state.shape)  # type: ignore[union-attr]
     moved[:] = swept.columns.state  # type: ignore[union-attr]  # at an address of no vector, as where several threads are joined
-    for states in (swept.rows, swept.columns, replace(swept.columns, state=moved)):  # type: ignore[type-var]
+    for states in (swept.rows, swept.columns, replace(swept.columns, state=moved)):  # type: ignore[arg-type]
         for slack in (0.0, 0.01, 0.2, 10.0):
             found, expected = states.within(slack), states.running.within(slack)  # type: ignore[union-attr]
             assert sorted(zip(*found[:2], strict=True)) == sorted(zip(*expected[:2], strict=True))
@@ -342,6 +342,7 @@ def test_a_list_that_is_full_says_so() -> None:
     swept = sweep.best_two(*sweep.packed(both.first, both.second, both.shape), both.shape, 1.0)
     assert len(swept.doubtful) == 400 and not swept.overflowed
     assert {(int(i), int(j)) for i, j in swept.doubtful} == {(i, j) for i in range(20) for j in range(20)}
+    assert isinstance(swept.rows, bests.States) and isinstance(swept.columns, bests.States)
     assert (swept.rows.running.index == -1).all() and np.isinf(swept.columns.running.value).all()
 
 
