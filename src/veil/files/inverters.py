@@ -109,7 +109,8 @@ class Workshop:
 def _save(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, object]) -> None:
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     with replacing(path) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, header=text, **arrays)  # NumPy 1 would store `allow_pickle`
+        # Without `allow_pickle`, which NumPy 1 would store as one more array.
+        np.savez(stream, header=text, **arrays)  # type: ignore[arg-type]
 
 
 def _load(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
