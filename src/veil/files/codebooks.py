@@ -49,7 +49,8 @@ def write_codebook(path: Path, book: Codebook) -> None:
     with replacing(path, private=book.kind == "descriptors") as temporary, temporary.open("wb") as stream:
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         # Without `allow_pickle`, which NumPy 1 would store as one more array.
-        np.savez(stream, **arrays)  # words hardly shrink, and inflating is most of a large book's reading
+        # Words hardly shrink, and inflating is most of a large book's reading.
+        np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
 def read_codebook(path: Path) -> Codebook:

@@ -111,7 +111,8 @@ class Workshop:
 def _save(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, object]) -> None:
     every: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays}
     with replacing(path) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, **every)  # NumPy 1 would store `allow_pickle`
+        # Without `allow_pickle`, which NumPy 1 would store as one more array.
+        np.savez(stream, **every)
 
 
 def _load(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
