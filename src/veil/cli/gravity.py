@@ -12,7 +12,7 @@ from veil.cli.common import add_command, add_json, picture, progress, quiet_colm
 from veil.cli.extract import with_camera
 from veil.cli.gravity_answers import Answer, edges_of, told_by_table, weighed
 from veil.errors import InputError, VeilError
-from veil.files.gravity import write_gravity
+from veil.files.gravity import require_names, write_gravity
 from veil.files.maker_notes import gravity_from_exif
 from veil.files.pictures import named_pictures, read_picture, read_rgb
 from veil.files.priors import read_colmap_gravity
@@ -84,6 +84,7 @@ def _from_database(arguments: argparse.Namespace) -> Iterator[Answer]:
 
 def _from_photographs(arguments: argparse.Namespace) -> Iterator[Answer]:
     pictures = named_pictures(arguments.input)
+    require_names(name for name, _ in pictures)
     if arguments.figure and len(pictures) != 1:
         raise InputError(f"--figure draws one photograph, got {len(pictures)}; run `veil gravity` on that one")
     if (arguments.readings or arguments.axes) and arguments.source not in ("auto", "readings"):

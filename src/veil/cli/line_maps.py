@@ -162,6 +162,7 @@ def _tell(
             "wrong": dict(check.wrong_deg),
             "reason": check.reason,
         },
+        "check": found.check.as_json(),
     }
     write_json(arguments.json, facts)
     for name, degrees in sorted(check.wrong_deg.items()):
@@ -175,6 +176,9 @@ def _tell(
         f"{facts['registered']} of {facts['images']} images, {facts['points']} points from lines alone, "
         f"{scene.mean_reprojection_error_px:.2f} px mean distance to the lines",
     )
+    say(arguments, found.check.described())
+    for doubt in found.check.doubts:
+        say(arguments, f"do not rely on it: {doubt}")
     for number, item in enumerate(scenes[1:], start=2):
         say(arguments, f"model {number}: {len(item.images)} more images that share too little with the first")
     report(arguments, arguments.output, "the private map")

@@ -15,6 +15,7 @@ import numpy as np
 from veil.codebook import Codebook, Pca, Provenance
 from veil.errors import FileFormatError
 from veil.files.atomic import replacing
+from veil.files.containers import require_filled
 
 FORMAT = 1
 # What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
@@ -53,6 +54,7 @@ def write_codebook(path: Path, book: Codebook) -> None:
 def read_codebook(path: Path) -> Codebook:
     """Read and verify. Raises FileFormatError if the file is damaged, foreign, or its hash does not match."""
     try:
+        require_filled(path)
         with np.load(path, allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())
             book = _assemble(header, archive)

@@ -16,6 +16,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import replacing, write_text
+from veil.files.containers import require_filled
 from veil.inversion.photos import Example, assembled
 from veil.inversion.weights import Training, Weights
 
@@ -114,6 +115,7 @@ def _save(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, obj
 
 def _load(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
     try:
+        require_filled(path)
         with np.load(path, allow_pickle=False) as stored:
             header = json.loads(stored["header"].tobytes())
             return {name: stored[name] for name in stored.files if name != "header"}, header

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.stats import binom
 
 from veil.errors import InputError, RangeError
 from veil.geometry.gravity import Gravity, NoGravity
@@ -290,6 +289,8 @@ def _distinct(segments: np.ndarray, pixel: float) -> np.ndarray:
 
 def _chance_agreements(lines: int, problem: VerticalProblem, shown: np.ndarray, options: VerticalOptions) -> float:
     """log10 of the expected number of pairs of lines with whose direction as many others agree by chance (Eq. 9 and 10)."""
+    from scipy.stats import binom
+
     angles = np.arcsin(np.minimum(1.0, options.max_error * problem.sigma / problem.half))[shown]
     mean = float(np.minimum(1.0, angles / math.radians(options.max_roll_deg)).mean())
     others = int(shown.sum()) - SAMPLE
