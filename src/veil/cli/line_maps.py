@@ -163,8 +163,8 @@ def _tell(
             "wrong": dict(check.wrong_deg),
             "reason": check.reason,
         },
+        "check": found.check.as_json(),
     }
-    write_json(arguments.json, facts)
     for name, degrees in sorted(check.wrong_deg.items()):
         say(arguments, f"the gravity of {name} is wrong by {degrees:.0f} degrees, by the map and {check.agreeing} others")
     if check.readings > 1 and check.down is None:
