@@ -24,6 +24,8 @@ from veil.match.pairs import all_pairs
 from veil.match.ratio import calibrated
 from veil.scene import mean_down
 
+MAP_HELP = "weak matches: more features help, `veil extract --first-octave -1 --max-features 8000`"
+
 MATCH_EXAMPLES = """\
   veil match upload/1a....veil upload/9c....veil
   veil match a.veil b.veil --ratio auto --json matches.json
@@ -154,7 +156,7 @@ def _map(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, Bar("mapping") as bar:
         scene = build_map(images, matches, workdir=Path(workdir), options=MapOptions(seed=arguments.seed), progress=bar)
     if isinstance(scene, NoMap):
-        raise InputError(f"no map: {scene.reason}")
+        raise InputError(f"no map: {scene.reason}; {MAP_HELP}")
     if arguments.gravity:
         scene = replace(scene, measured_down=mean_down(read_gravity(arguments.gravity), scene.images))
         if scene.measured_down is None:
