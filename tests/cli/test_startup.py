@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from veil.cli import COMMANDS, _parser
+from crowd import crowd, pairs_of
+from veil.cli import COMMANDS, _parser, main
+from veil.files.faces import write_faces
 
 HEAVY = (
     "numba",
@@ -64,6 +66,24 @@ def test_a_command_that_reads_a_message_loads_no_heavy_library(tmp_path: Path) -
 
     (tmp_path / "a.veil").write_bytes(encode(word_upload()))
     assert set(loaded(HEAVY, "inspect", str(tmp_path / "a.veil"))) <= {"scipy"}  # which composes epsilon
+
+
+def test_a_descriptor_verifies_without_what_looks_at_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Distances are compiled, so the compiler may be loaded; detectors, networks and solvers of geometry must not be."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
+    faces = crowd("victims", 6, 2)
+    write_faces(tmp_path / "f.npz", faces)
+    write_faces(tmp_path / "o.npz", crowd("decoys", 80, 1))
+    pairs = pairs_of(faces, 5)
+    lines = [f"{faces.names[a]},{faces.names[b]},{int(c)}" for a, b, c in zip(pairs.left, pairs.right, pairs.same, strict=True)]
+    (tmp_path / "p.csv").write_text("\n".join(["image_a,image_b,same", *lines]))
+    who = ("--name", faces.names[0], "--person", "a", "--decoys", "o.npz")
+    assert main(["faces", "create", "s", "--decoys", "o.npz"]) == 0
+    assert main(["faces", "calibrate", "s", "f.npz", "--pairs", "p.csv", "--decoys", "o.npz"]) == 0
+    assert main(["faces", "enroll", "s", "f.npz", *who]) == 0
+    looking = ("cv2", "dlib", "faiss", "matplotlib", "onnxruntime", "poselib", "pycolmap", "torch")
+    assert loaded(looking, "faces", "verify", "s", "f.npz", *who) == []
 
 
 def test_the_table_of_commands_is_what_the_commands_say_of_themselves() -> None:

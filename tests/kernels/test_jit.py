@@ -10,8 +10,8 @@ import pytest
 from veil import kernels
 from veil.errors import RangeError, VeilError, VeilWarning
 from veil.kernels import reference
+from veil.kernels.jit import bests, fixed, ranked, serve, sides, sweep
 from veil.kernels.jit import compile as compiler
-from veil.kernels.jit import fixed, ranked, serve, sides, sweep
 from veil.kernels.jit.outputs import UNTRUSTED
 from veil.kernels.jit.pack import aligned, pack_right
 from veil.kernels.jit.shape import Shape, even
@@ -33,6 +33,13 @@ def numbers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if fixed and not compiler.adds_pairs(LANES[-1]):
         pytest.skip("this processor does not multiply 16-bit numbers in pairs (VNNI)")
     monkeypatch.setattr(serve, "FIXED_MIN", 0 if fixed else np.inf)
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of any size are packed and searched by compiled code."""
+    for module in (sides, bests):
+        monkeypatch.setattr(module, "COMPILED_MIN", 0)
 
 
 def a_set(name: str, count: int, m: int, dim: int = 128, kind: type = np.float32) -> Set:
@@ -157,7 +164,10 @@ def test_candidates_are_those_that_numpy_finds(lanes: int) -> None:
     both = compared(left, (right[0][again], right[1][again]), lanes)  # type: ignore[index]
     work = serve.Compiled(both.first, both.second, serve.sweeping(both), 1)
     swept = work.best_two(serve.size(both.first, both.second))
-    for states in (swept.rows, swept.columns):
+    memory = np.empty(swept.columns.state.size + 1, dtype=np.float32)  # type: ignore[union-attr]
+    moved = memory[1:].reshape(swept.columns.state.shape)  # type: ignore[union-attr]
+    moved[:] = swept.columns.state  # type: ignore[union-attr]  # at an address of no vector, as where several threads are joined
+    for states in (swept.rows, swept.columns, replace(swept.columns, state=moved)):  # type: ignore[type-var]
         for slack in (0.0, 0.01, 0.2, 10.0):
             found, expected = states.within(slack), states.running.within(slack)  # type: ignore[union-attr]
             assert sorted(zip(*found[:2], strict=True)) == sorted(zip(*expected[:2], strict=True))

@@ -58,7 +58,11 @@ def quad(
         aligned.append(vertical)
         gravity.append(down)
     tracks = QuadTracks(
-        lines=np.stack(lines, axis=1), aligned=np.stack(aligned, axis=1), gravity=np.array(gravity), focal_px=np.full(4, fx)
+        lines=np.stack(lines, axis=1),
+        aligned=np.stack(aligned, axis=1),
+        seen=np.ones((len(shared), 4), dtype=bool),
+        gravity=np.array(gravity),
+        focal_px=np.full(4, fx),
     )
     return tracks, [place.poses[n] for n in names], place
 
@@ -103,14 +107,13 @@ def test_wrong_matches_give_no_seed() -> None:
 
 def test_reasons_say_what_is_missing() -> None:
     tracks, _, _ = quad("reasons")
-    few = QuadTracks(lines=tracks.lines[:30], aligned=tracks.aligned[:30], gravity=tracks.gravity, focal_px=tracks.focal_px)
-    result = seed_from_quad(few)
-    assert isinstance(result, NoSeed) and "gravity-aligned four-view tracks" in result.reason
+    result = seed_from_quad(tracks.take(np.arange(30)))
+    assert isinstance(result, NoSeed) and "checks of gravity-aligned lines" in result.reason
     all_vertical = replace(tracks, aligned=np.ones_like(tracks.aligned))
     result = seed_from_quad(all_vertical)
     assert isinstance(result, NoSeed) and "partly random" in result.reason
     with pytest.raises(InputError, match="over 4 views"):
-        seed_from_quad(replace(tracks, lines=tracks.lines[:, :3]))
+        replace(tracks, lines=tracks.lines[:, :3])
     for bad in ({"planar_error_px": 0.0}, {"gravity_sigma_deg": float("nan")}, {"min_tracks": 3}):
         with pytest.raises(RangeError):
             SeedOptions(**bad)
@@ -131,6 +134,22 @@ def test_noisy_gravity_is_refined(index: int) -> None:
     assert max(position for position, _ in errors) < 0.04
 
 
+@pytest.mark.parametrize("index", range(4))
+def test_a_hundred_tracks_are_enough(index: int) -> None:
+    """Planted truth: 100 four-view tracks, a third with a wrong line; on average 6 are purely aligned, far fewer than the
+    20 that a tensor of all four views would be sampled from, and 31 have three aligned lines."""
+    tracks, truth, _ = quad(f"hundred {index}", wrong=0.33)
+    rows = generator(f"hundred rows {index}").permutation(len(tracks.lines))[:100]
+    few = tracks.take(rows)
+    assert few.aligned.all(axis=1).sum() < 20
+    found = seed_from_quad(few)
+    assert isinstance(found, Seed)
+    alignment = align_poses(list(found.cam_from_world), truth)
+    errors = [pose_error(pose, expected, alignment) for pose, expected in zip(found.cam_from_world, truth, strict=True)]
+    assert max(position for position, _ in errors) < 0.15
+    assert max(rotation for _, rotation in errors) < 1.5
+
+
 def place_of(kind: str, name: str, noise_px: float) -> World:
     """A deep scene, a flat facade, or a camera that only turns before a deep scene."""
     random = generator(f"{kind} {name}")
@@ -149,7 +168,7 @@ def test_a_flat_facade_is_called_by_its_name(index: int) -> None:
     reasons = {}
     for kind in ("deep", "facade"):
         tracks, _, _ = quad(f"noisy {index}", place=place_of(kind, f"noisy {index}", 1.0))
-        result = seed_from_quad(tracks, SeedOptions(samples=60, min_precise_share=0.9))
+        result = seed_from_quad(tracks, SeedOptions(samples=60, min_precise_share=0.99, min_flat_share=0.99))
         assert isinstance(result, NoSeed)
         reasons[kind] = result.reason
     assert "flat facade" in reasons["facade"]

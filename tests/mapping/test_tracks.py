@@ -107,11 +107,12 @@ def test_quads_are_counted_and_ordered() -> None:
     for quad in combinations(range(7), 4):
         complete = seen[:, quad].all(axis=1)
         counts[quad] = (
-            int((complete & vertical[:, quad].all(axis=1)).sum()),
+            int(complete.sum()),
+            int((complete & (vertical[:, quad].sum(axis=1) >= 3)).sum()),
             int((complete & ((~vertical[:, quad]).sum(axis=1) >= 2)).sum()),
         )
-    assert [(q.aligned_tracks, q.random_tracks) for q in found] == [counts[q.images] for q in found]
-    assert [q.aligned_tracks for q in found] == sorted((c for c, _ in counts.values()), reverse=True)[:5]
+    assert [(q.shared_tracks, q.aligned_tracks, q.random_tracks) for q in found] == [counts[q.images] for q in found]
+    assert [q.shared_tracks for q in found] == sorted((c[0] for c in counts.values()), reverse=True)[:5]
     images = found[0].images
     expected = np.where(seen[:, images], np.arange(400)[:, None], -1)
     np.testing.assert_array_equal(tracks.table(images), expected)

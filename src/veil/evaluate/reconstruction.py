@@ -19,16 +19,28 @@ from jaxtyping import Float64
 from veil.chance import seeded
 from veil.errors import InputError
 from veil.evaluate.leak import Leak, leak_of_lines, leak_of_points
+from veil.evaluate.plain import plain_map
 from veil.features import Features
+from veil.forms import Form
 from veil.geometry.camera import as_colmap
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_centers, pairwise_rotation_deg, pose_error
-from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
+from veil.map_check import MapCheck
+from veil.mapping import MapImage, MapOptions, NoMap, build_map
+from veil.mapping.lines import (
+    LineMap,
+    LineMapCheck,
+    LineMapOptions,
+    LineView,
+    MatchGraph,
+    NoLineMap,
+    map_from_lines,
+    match_graph,
+)
 from veil.mapping.lines.world import Model, World, line_distances, world_of
-from veil.mapping.points import MapImage, MapOptions, NoMap, reconstruct, verify
 from veil.match import Matches
-from veil.privatize.lines import lift_to_lines
+from veil.privatize.lines import LineOptions, lift_to_lines
 from veil.privatize.public import publish
 from veil.scene import Scene
 
@@ -96,6 +108,8 @@ class Run:
     point_reprojection_px: float | None = None
     leak: Leak | None = None
     gravity_is_measured: bool = False
+    aligned_share: float | None = None
+    check: MapCheck | LineMapCheck | None = None
     extent: float | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -129,29 +143,61 @@ class Run:
             "line_reprojection_px": self.line_reprojection_px,
             "point_reprojection_px": self.point_reprojection_px,
             "leak": self.leak and self.leak.as_json(),
+            "aligned_share": self.aligned_share,
             "images": {
                 name: {"position": position, "rotation_deg": rotation} for name, (position, rotation) in self.errors.items()
             },
             "refused": dict(self.refused),
             "reason": self.reason,
+            "check": self.check and self.check.as_json(),
             "seconds": dict(self.seconds),
         }
 
 
 def map_points(subject: Subject, *, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Run:
-    """COLMAP on the raw keypoints. Verification counts as matching; `seconds["map"]` is incremental mapping alone."""
+    """Plain COLMAP on the raw keypoints. Verification counts as matching; `seconds["map"]` is incremental mapping alone."""
     images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=publish(f)) for n, f in subject.features.items()}
-    options = MapOptions(seed=seed)
     with tempfile.TemporaryDirectory(prefix="veil-") as folder:
-        start = time.perf_counter()
-        verify(images, _distinctive(subject.matches), workdir=Path(folder), options=options)
-        verified = time.perf_counter()
-        scene = reconstruct(images, workdir=Path(folder), options=options, progress=progress)
-        done = time.perf_counter()
-    seconds = {**subject.seconds, "match": subject.seconds.get("match", 0.0) + verified - start, "map": done - verified}
-    base = Run(scene=subject.name, method="points", seed=seed, gravity_noise_deg=0.0, total=len(images), seconds=seconds)
+        scene, verifying, mapping = plain_map(
+            images, _distinctive(subject.matches), workdir=Path(folder), seed=seed, progress=progress
+        )
+    seconds = {**subject.seconds, "match": subject.seconds.get("match", 0.0) + verifying, "map": mapping}
+    return _of_points(subject, scene, method="points", seed=seed, seconds=seconds)
+
+
+def map_checked(
+    subject: Subject,
+    *,
+    forms: Mapping[str, Form] | None = None,
+    matches: Mapping[tuple[str, str], Matches] | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Run:
+    """The map that `veil map` makes of the positions: verified by evidence, checked, refused where it contradicts itself.
+
+    Of other forms of the same features if `forms` and their `matches` are given. `seconds["map"]` holds verification too.
+    """
+    forms = forms or {name: publish(item) for name, item in subject.features.items()}
+    images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=forms[n]) for n, f in subject.features.items()}
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="veil-") as folder:
+        scene = build_map(
+            images,
+            subject.matches if matches is None else matches,
+            workdir=Path(folder),
+            options=MapOptions(seed=seed),
+            gravity=subject.gravity if subject.gravity_is_measured else None,
+            progress=progress,
+        )
+    seconds = {**subject.seconds, "map": time.perf_counter() - start}
+    return _of_points(subject, scene, method="checked", seed=seed, seconds=seconds)
+
+
+def _of_points(subject: Subject, scene: Scene | NoMap, *, method: str, seed: int, seconds: Mapping[str, float]) -> Run:
+    total = len(subject.features)
+    base = Run(scene=subject.name, method=method, seed=seed, gravity_noise_deg=0.0, total=total, seconds=seconds)
     if isinstance(scene, NoMap):
-        return replace(base, reason=scene.reason)
+        return replace(base, reason=scene.reason, refused=scene.left_out, check=scene.check)
     poses = {name: image.cam_from_world for name, image in scene.images.items()}
     errors = np.concatenate([_reprojection(scene, name) for name in scene.images])
     run = replace(
@@ -159,6 +205,8 @@ def map_points(subject: Subject, *, seed: int = 0, progress: Callable[[int, int]
         observations=scene.observation_count,
         point_reprojection_px=float(np.median(errors)),
         leak=leak_of_points(),
+        refused={} if scene.check is None else scene.check.left_out,
+        check=scene.check,
     )
     return _judged(run, subject.reference or poses, poses, scene.points)
 
@@ -168,11 +216,12 @@ def map_lines(
     *,
     seed: int,
     gravity_noise_deg: float = 0.0,
+    aligned_share: float = LineOptions().aligned_share,
     options: LineMapOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """The map of lines that stand for the keypoints, drawn (and gravity disturbed) by `seed`."""
-    views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg)
+    views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg, aligned_share=aligned_share)
     start = time.perf_counter()
     graph = subject_graph(subject)
     found = map_from_lines(views, graph, options=options, progress=progress)
@@ -184,6 +233,7 @@ def map_lines(
         gravity_noise_deg=gravity_noise_deg,
         total=len(views),
         gravity_is_measured=subject.gravity_is_measured,
+        aligned_share=float(np.mean([view.lines.aligned.mean() for view in views.values()])),
         seconds=seconds,
     )
     if isinstance(found, NoLineMap):
@@ -197,6 +247,7 @@ def map_lines(
     run = replace(
         base,
         refused=found.refused,
+        check=found.check,
         observations=len(rows),
         line_reprojection_px=float(np.median(distance)),
         point_reprojection_px=leak.median_px,
@@ -217,12 +268,19 @@ def subject_graph(subject: Subject) -> MatchGraph:
     )
 
 
-def line_views(subject: Subject, *, seed: int, gravity_noise_deg: float = 0.0) -> dict[str, LineView]:
+def line_views(
+    subject: Subject,
+    *,
+    seed: int,
+    gravity_noise_deg: float = 0.0,
+    aligned_share: float = LineOptions().aligned_share,
+) -> dict[str, LineView]:
     """The lines that stand for the keypoints in the run of `seed`."""
+    options = LineOptions(aligned_share=aligned_share)
     gravity = disturbed(subject.gravity, gravity_noise_deg, name=f"{subject.name} {seed}")
     chance = seeded(f"reconstruction {subject.name} {seed}")
     return {
-        name: LineView(camera=item.camera, lines=lift_to_lines(item, gravity=gravity.get(name), chance=chance))
+        name: LineView(camera=item.camera, lines=lift_to_lines(item, gravity=gravity.get(name), chance=chance, options=options))
         for name, item in subject.features.items()
     }
 

@@ -36,8 +36,8 @@ def read_gravity_readings(path: Path) -> dict[str, Gravity]:
     named = [header.index(column) for column in _NAMED] if set(_NAMED) <= set(header) else None
     if not named and any(cell.startswith("acc") for cell in header):
         raise FileFormatError(
-            f"{path} holds accelerometer readings, which depend on how the phone was held; run `veil gravity`, or name "
-            f"columns of gravity {','.join(_NAMED)}"
+            f"{path} holds accelerometer readings, which depend on how the phone was held; run `veil gravity PHOTOS -o "
+            f"gravity.csv --readings {path.name}`, or name columns of gravity {','.join(_NAMED)}"
         )
     # Words in place of the first numbers are a header, whatever they are.
     titled = bool(header[1:4]) and not any(character.isdigit() for cell in header[1:4] for character in cell)
@@ -69,6 +69,13 @@ def require_names(names: Iterable[str]) -> None:
     for name in names:
         if name != name.strip() or name.splitlines() != [name]:
             raise InputError(f"the name {name!r} begins or ends with a space or spans lines; rename the photograph")
+
+
+def holds_gravity(path: Path) -> bool:
+    """Whether a table gives down in camera frames, by its first line; accelerometer readings alone are not that."""
+    lines = read_bytes(path)[:10_000].decode("utf-8", errors="replace").splitlines()
+    header = [cell.strip().lower() for cell in lines[0].split(",")] if lines else []
+    return set(_NAMED) <= set(header) or (header[:4] == ["image", "x", "y", "z"])
 
 
 def write_gravity(path: Path, readings: Mapping[str, Gravity]) -> None:

@@ -8,10 +8,12 @@ are projections), and `vocabularies/` if it was indexed by words (`veil.files.vo
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from veil.files.atomic import writing
 from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import as_colmap, from_colmap
 from veil.geometry.rigid import Rigid, rigid_from_colmap
+from veil.map_check import MapCheck
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 from veil.subset import SubsetMechanism
@@ -44,6 +47,8 @@ def write_map(folder: Path, scene: Scene) -> None:
             _write_space(file, scene.space)
             if scene.measured_down is not None:
                 file.attrs["down"] = scene.measured_down
+            if scene.check is not None:
+                file.attrs["check"] = json.dumps(scene.check.as_json())
             for name, image in scene.images.items():
                 _write_form(file.create_group(name), image.form)
                 if image.lines is not None:
@@ -112,7 +117,8 @@ def read_map(folder: Path) -> Scene:
             if file.attrs.get("veil_map_format") != FORMAT:
                 raise FileFormatError(f"map format {file.attrs.get('veil_map_format')} is not supported; build it again")
             _require_untouched(folder / "sparse", file.attrs.get("sparse_sha256"))
-            return _assemble(pycolmap.Reconstruction(folder / "sparse"), file, _read_space(file), _read_down(file))
+            scene = _assemble(pycolmap.Reconstruction(folder / "sparse"), file, _read_space(file), _read_down(file))
+            return replace(scene, check=_read_check(file))
     except VeilError as error:
         raise FileFormatError(f"{folder}: {error}") from None
     except (OSError, LookupError, ValueError, RuntimeError, TypeError, MemoryError) as error:
@@ -151,6 +157,16 @@ def _read_down(file: Any) -> np.ndarray | None:
     if down.shape != (3,) or not abs(float(np.linalg.norm(down)) - 1) < 1e-6:
         raise FileFormatError("the map's gravity is no unit vector")
     return down
+
+
+def _read_check(file: Any) -> MapCheck | None:
+    """How sure the map was when it was built; None for maps from lines and of older versions."""
+    if "check" not in file.attrs:
+        return None
+    try:
+        return MapCheck.from_json(json.loads(str(file.attrs["check"])))
+    except (ValueError, TypeError) as error:
+        raise FileFormatError(f"the record of the map's check is damaged ({error})") from None
 
 
 def _assemble(model: Any, file: Any, space: Space, down: np.ndarray | None) -> Scene:

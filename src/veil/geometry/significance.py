@@ -18,8 +18,11 @@ from veil.geometry.camera import Camera
 
 # Keypoints, or lines, that differ by no more are one observation: SIFT repeats a place with several orientations.
 SAME_PX = 1.0
-# So many lines stand for all of a query where it has more: the standard error of a share of 4 % is a quarter of it.
-MOST_LINES = 384
+# So many lines stand for all of a query where it has more: the standard error of one share of 4 % is a fifth of it, and that of
+# a mean over hundreds of places far less.
+MOST_LINES = 512
+# `line_agreement` is an upper bound; lines all over a picture reach a third of it and more.
+LINE_FLOOR = 1 / 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +102,11 @@ Background = PointBackground | LineBackground
 
 def apart(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.ndarray, "inliers"]:
     """The first of each group of rows that lie within `same` of one that is kept: what stands at one place counts once."""
+    from scipy.spatial import cKDTree
+
     kept = np.ones(len(places), dtype=bool)
     if len(places) < 2:
         return kept
-    from scipy.spatial import cKDTree
 
     pairs = cKDTree(places).query_pairs(same, output_type="ndarray")
     for first, second in pairs[np.lexsort(pairs.T[::-1])].tolist():

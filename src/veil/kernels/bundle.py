@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError, RangeError
 from veil.kernels import reduced, schur
+from veil.kernels.upright import Upright
 from veil.threads import cores, shared, single_blas
 
 FIRST_DAMPING = 1e-4
@@ -94,10 +95,13 @@ def adjust(
     *,
     constant: Bool[np.ndarray, "cameras"],
     constant_points: Bool[np.ndarray, "points"] | None = None,
+    upright: Upright | None = None,
     options: AdjustOptions | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Adjusted:
     """Minimize the robust cost over all cameras that are not `constant` and, unless told otherwise, all points.
+
+    `upright` adds what is known of gravity to the cost.
 
     With one constant camera the scale is left to the damping, which keeps it near where it was (no gauge is fixed by
     force). Raises InputError if a point starts behind a camera that sees it.
@@ -108,8 +112,33 @@ def adjust(
         held |= constant_points
     threads = min(_chunks(len(problem.lines)), options.threads or cores())
     with single_blas():
-        work = _Work(problem, constant=constant, held=held, loss=options.loss_px, threads=threads)
+        work = _Work(problem, constant=constant, held=held, loss=options.loss_px, threads=threads, upright=upright)
         return _descend(problem, work, options, progress)
+
+
+def camera_information(problem: LineProblem, *, loss_px: float) -> Float64[np.ndarray, "cameras 6 cameras 6"]:
+    """What the lines say of (rotation, translation) of all cameras once the points are eliminated, in 1 / px^2 (Eq. 19).
+
+    Its inverse, where seven directions are left out (the map's own frame and scale), is the cameras' covariance for lines
+    of unit variance. Dense: for some hundreds of cameras.
+    """
+    count = len(problem.rotations)
+    with single_blas():
+        free, held = np.zeros(count, dtype=bool), np.zeros(len(problem.points), dtype=bool)
+        work = _Work(problem, constant=free, held=held, loss=loss_px, threads=min(_chunks(len(problem.lines)), cores()))
+        state = _State(
+            rotations=_plain(problem.rotations), translations=_plain(problem.translations), points=_plain(problem.points)
+        )
+        work.linearize(state)
+        common = work.rows, work.starts, work.camera, work.held
+        pairs = work.pairs
+        parts = work.spread(schur.reduce, *common, pairs.slots, len(pairs.first), MIN_DAMPING, work.factors)
+    blocks = sum((part[0] for part in parts[1:]), start=parts[0][0])
+    matrix = np.zeros((count, 6, count, 6))
+    matrix[pairs.first, :, pairs.second, :] = blocks
+    lower = pairs.first != pairs.second
+    matrix[pairs.second[lower], :, pairs.first[lower], :] = np.swapaxes(blocks[lower], 1, 2)
+    return matrix
 
 
 def _descend(
@@ -167,7 +196,16 @@ class _Step:
 class _Work:
     """One problem's constant arrays and buffers; each method spreads a compiled loop over chunks of points."""
 
-    def __init__(self, problem: LineProblem, *, constant: np.ndarray, held: np.ndarray, loss: float, threads: int) -> None:
+    def __init__(
+        self,
+        problem: LineProblem,
+        *,
+        constant: np.ndarray,
+        held: np.ndarray,
+        loss: float,
+        threads: int,
+        upright: Upright | None = None,
+    ) -> None:
         self.lines, self.camera_of = _plain(problem.lines), _plain(problem.camera_of, np.int64)
         self.starts = np.searchsorted(problem.point_of, np.arange(len(problem.points) + 1)).astype(np.int64)
         self.free = np.flatnonzero(~constant)
@@ -179,6 +217,8 @@ class _Work:
         chunks = _chunks(len(self.lines))
         cuts = np.searchsorted(self.starts, np.arange(1, chunks) * (len(self.lines) // chunks)).tolist()
         self.begins, self.ends, self.threads = [0, *cuts], [*cuts, len(held)], threads
+        self.upright = upright
+        self.upright_px = 0.0 if upright is None else self.loss / 2 / upright.sigma_rad
 
     def spread(self, loop: Callable[..., Any], *arguments: Any) -> list[Any]:
         """The loop's result for each chunk, in order."""
@@ -187,12 +227,16 @@ class _Work:
     def cost(self, state: _State, *, fallback: _State) -> float:
         """Eq. 13; points of `state` behind a camera are moved back toward where they are in `fallback`."""
         where = state.rotations, state.translations, state.points, fallback.points
-        return sum(self.spread(schur.cost, *where, self.lines, self.camera_of, self.starts, self.loss))
+        own = 0.0 if self.upright is None else self.upright.cost(state.rotations, self.upright_px)
+        return own + sum(self.spread(schur.cost, *where, self.lines, self.camera_of, self.starts, self.loss))
 
     def linearize(self, state: _State) -> None:
         """Fill the rows at this state."""
         where = state.rotations, state.translations, state.points
         self.spread(schur.fill_rows, *where, self.lines, self.camera_of, self.starts, self.loss, self.rows)
+        if self.upright is not None:
+            normal, descent = self.upright.linear(state.rotations, self.upright_px)
+            self.turns, self.descent = normal[self.free], descent[self.free]
 
     def step(self, damping: float) -> _Step:
         """Damped step from the last linearization; none, with a prediction that fails, where there is no solution."""
@@ -201,12 +245,19 @@ class _Work:
         parts = self.spread(schur.reduce, *common, pairs.slots, len(pairs.first), damping, self.factors)
         blocks, right, diagonal = (sum(part[1:], start=part[0]) for part in zip(*parts, strict=True))
         own = np.diagonal(pairs.slots)
+        if self.upright is not None:
+            blocks[own, :3, :3] += self.turns
+            right[:, :3] += self.descent
+            diagonal[:, :3] += np.diagonal(self.turns, axis1=1, axis2=2)
         blocks[own[:, None], range(6), range(6)] += damping * diagonal + 1e-12
         cameras = reduced.solve(pairs, blocks, right)
         points = np.zeros((len(self.held), 3))
         if cameras is None:
             return _Step(cameras=np.zeros((len(self.free), 6)), points=points, predicted=np.inf)
         predicted = sum(self.spread(schur.point_steps, *common, self.factors, cameras, points))
+        if self.upright is not None:
+            turn = cameras[:, :3]
+            predicted += float((turn * (self.descent - 0.5 * np.einsum("cij,cj->ci", self.turns, turn))).sum())
         return _Step(cameras=cameras, points=points, predicted=predicted)
 
     def moved(self, state: _State, step: _Step) -> _State:

@@ -41,7 +41,7 @@ class PlanarViews:
 def triangulate_planar(
     views: PlanarViews,
     x: Float64[np.ndarray, "*batch views points"],
-    given: Bool[np.ndarray, "views points"] | None = None,
+    given: Bool[np.ndarray, "... views points"] | None = None,
 ) -> Float64[np.ndarray, "... points 2"]:
     """Least-squares (X, Z) of each point from its image coordinates x in two or more views (those `given`; default all).
 

@@ -1,5 +1,6 @@
 """Structure-from-motion from lines alone (Geppert et al. 2020): tracks, seed, incremental mapping."""
 
+from veil.mapping.lines.check import LineMapCheck
 from veil.mapping.lines.growth import LineMapOptions
 from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks, match_graph
@@ -7,6 +8,7 @@ from veil.mapping.lines.world import LineView
 
 __all__ = [
     "LineMap",
+    "LineMapCheck",
     "LineMapOptions",
     "LineView",
     "MatchGraph",

@@ -39,10 +39,9 @@ class LineMapOptions:
     point_error_px: float = 4.0
     min_angle_deg: float = 1.5
     min_lines: int = 4
-    min_resection_inliers: int = 30
-    min_inlier_share: float = 0.4
-    min_unchecked_inliers: int = 100
-    min_unchecked_share: float = 0.25
+    min_registration_inliers: int = 15
+    min_neighbor_share: float = 0.25
+    max_rival_share: float = 0.6
     max_aligned_share: float = 0.9
     max_log10_nfa: float = -6.0
     global_growth: float = 1.1

@@ -13,21 +13,20 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from veil.errors import InputError
-from veil.geometry.ransac import RansacOptions
-from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid
-from veil.localize import P6L, chance_poses, line_agreement
+from veil.mapping.lines.check import LineMapCheck, checked
 from veil.mapping.lines.completion import completed, joined
 from veil.mapping.lines.growth import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
+from veil.mapping.lines.registration import contradicted, registration
 from veil.mapping.lines.seed import NoSeed, QuadTracks, Seed, seed_from_quad
 from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads
-from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, world_of
+from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, without_images, world_of
 
 FINAL_ROUNDS = 4
-MAX_SAMPLES = 3000
-# Once so many quads gave seeds and one of them fits so closely, others are not tried: wrong ones reached 0.9 at most.
+# A seed of so many tracks that fits so well is not doubted (wrong ones reached a fit of 3.4): once so many quads gave seeds and
+# one is such, others are not tried, and the first such one that grows is the map.
 MIN_SEEDS = 3
-SURE_SHARE = 0.93
+SURE_TRACKS, SURE_FIT = 200, 3.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,7 +34,7 @@ class LineMap:
     """Poses of the registered images, points of the tracks, and which observations agree with them.
 
     `observed[k]` is True where the line of observation k of `tracks` agrees with `points[tracks.track[k]]`; tracks without
-    a point have none. `quad` is what the map began with, None if it began with another map.
+    a point have none. `quad` is what the map began with, None if it began with another map; `check` says how sure it is.
     """
 
     tracks: Tracks
@@ -44,6 +43,7 @@ class LineMap:
     observed: Bool[np.ndarray, "observations"]
     quad: Quad | None
     refused: Mapping[str, str]
+    check: LineMapCheck
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def map_from_lines(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> LineMap | NoLineMap:
-    """Map as many images as agree.
+    """Map as many images as agree; what cannot be told from a wrong map is none.
 
     `checkpoint` gets the model whenever it has grown; given back as `resume` (with the same views, matches and options) it is
     continued. Raises InputError for fewer than four images or none with gravity.
@@ -78,20 +78,35 @@ def map_from_lines(
         raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
     world = world_of(views, graph)
     if resume is not None:
-        return _finished(world, *_grow(world, resume, options, checkpoint, progress), None, options)
+        return _told(_finished(world, *_grow(world, resume, options, checkpoint, progress), None, options))
     seeds = ranked_seeds(world, options)
     if isinstance(seeds, NoLineMap):
         return seeds
     best: tuple[Model, dict[str, str], Quad] | None = None
     for quad, seed in seeds[: options.attempts]:
         model, refused = _grow(world, _seeded(world, quad, seed, options), options, checkpoint, progress)
-        if best is None or model.registered.sum() > best[0].registered.sum():
+        if best is None or _weight(world, model) > _weight(world, best[0]):
             best = model, refused, quad
-        if model.registered.sum() > len(quad.images) or len(views) == len(quad.images):
-            break  # a wrong seed does not grow; a right one does
+        count = int(model.registered.sum())
+        if count == len(views) or (count > len(quad.images) and _sure(seed)):
+            break  # images are taken in on evidence, which a wrong seed does not have for all of them
     assert best is not None
     model, refused, quad = best
-    return _finished(world, model, refused, quad, options)
+    return _told(_finished(world, model, refused, quad, options))
+
+
+def _told(found: LineMap) -> LineMap | NoLineMap:
+    """The map, unless its own check speaks against it."""
+    if not found.check.doubts:
+        return found
+    images = len(found.cam_from_world)
+    return NoLineMap(f"a map of {images} images cannot be told from a wrong one: " + "; ".join(found.check.doubts))
+
+
+def _weight(world: World, model: Model) -> tuple[int, int]:
+    """What maps of different seeds are compared by: images, then lines beyond the three that any point needs."""
+    lines = np.bincount(world.tracks.track[model.observed], minlength=len(world.tracks))
+    return int(model.registered.sum()), int(np.maximum(lines - 3, 0).sum())
 
 
 def extend_map(
@@ -130,6 +145,7 @@ def _finished(world: World, model: Model, refused: Mapping[str, str], quad: Quad
         observed=model.observed,
         quad=quad,
         refused=refused,
+        check=checked(world, model, limit_px=options.point_error_px, left_out=refused),
     )
 
 
@@ -152,11 +168,15 @@ def ranked_seeds(world: World, options: LineMapOptions) -> list[tuple[Quad, Seed
             reason = seed.reason
         else:
             found.append((quad, seed))
-        if len(found) >= MIN_SEEDS and max(item.precise_share for _, item in found) >= SURE_SHARE:
+        if len(found) >= MIN_SEEDS and any(_sure(item) for _, item in found):
             break
     if not found:
         return NoLineMap(f"none of {len(quads)} image quads gave a seed; the last said: {reason}")
     return sorted(found, key=lambda item: -item[1].evidence)
+
+
+def _sure(seed: Seed) -> bool:
+    return seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT
 
 
 def _seeded(world: World, quad: Quad, seed: Seed, options: LineMapOptions) -> Model:
@@ -167,16 +187,21 @@ def _seeded(world: World, quad: Quad, seed: Seed, options: LineMapOptions) -> Mo
 
 
 def _quad_tracks(world: World, quad: Quad) -> QuadTracks:
+    """Tracks of all four images, and of three of them where all three lines are aligned."""
     table = world.tracks.table(quad.images)
-    rows = table[(table >= 0).all(axis=1)]
     chosen = [world.views[image].lines for image in quad.images]
+    seen = table >= 0
+    aligned = np.stack([view.aligned[table[:, v]] for v, view in enumerate(chosen)], axis=1) & seen
+    rows = np.flatnonzero(seen.all(axis=1) | (aligned.sum(axis=1) == 3))
+    coefficients = [view.coefficients[table[rows, v]].astype(np.float64) for v, view in enumerate(chosen)]
     gravity = []
-    for lines in chosen:
-        assert lines.gravity is not None
-        gravity.append(lines.gravity)
+    for view in chosen:
+        assert view.gravity is not None
+        gravity.append(view.gravity)
     return QuadTracks(
-        lines=np.stack([lines.coefficients[rows[:, v]].astype(np.float64) for v, lines in enumerate(chosen)], axis=1),
-        aligned=np.stack([lines.aligned[rows[:, v]] for v, lines in enumerate(chosen)], axis=1),
+        lines=np.where(seen[rows][..., None], np.stack(coefficients, axis=1), 0.0),
+        aligned=aligned[rows],
+        seen=seen[rows],
         gravity=np.array(gravity),
         focal_px=world.focal_px[list(quad.images)],
     )
@@ -188,17 +213,37 @@ def _grow(
     """Register image after image until none is left that sees enough; the reasons of those refused."""
     refusals = _Refusals()
     last_global = int(model.registered.sum())
-    while (found := _register_next(world, model, options, refusals)) is not None:
-        count = int(model.registered.sum()) + 1
-        everything = count >= options.global_growth * last_global
-        last_global = count if everything else last_global
-        model = with_image(world, model, *found, everything=everything, options=options)
-        if checkpoint is not None:
-            checkpoint(model)
-        if progress is not None:
-            progress(count, len(world.views))
+    start = model.registered.copy()
+    while True:
+        found = _register_next(world, model, options, refusals)
+        if found is not None:
+            count = int(model.registered.sum()) + 1
+            everything = count >= options.global_growth * last_global
+            last_global = count if everything else last_global
+            model = with_image(world, model, *found, everything=everything, options=options)
+            if checkpoint is not None:
+                checkpoint(model)
+            if progress is not None:
+                progress(count, len(world.views))
+        elif (smaller := _withdrawn(world, model, start, options, refusals)) is not None:
+            model = smaller
+        else:
+            break
     left = np.flatnonzero(~model.registered)
     return model, {world.tracks.names[image]: refusals.reasons.get(int(image), "sees no point of the map") for image in left}
+
+
+def _withdrawn(
+    world: World, model: Model, start: Bool[np.ndarray, "images"], options: LineMapOptions, refusals: _Refusals
+) -> Model | None:
+    """The model without the images that contradict it now, settled; None if none does. What it began with stays."""
+    wrong = {image: reason for image, reason in contradicted(world, model, options).items() if not start[image]}
+    if not wrong:
+        return None
+    smaller = without_images(world, model, wrong)
+    for image, reason in wrong.items():
+        refusals.bar(image, reason)
+    return settle(world, smaller, smaller.registered, options)
 
 
 class _Refusals:
@@ -207,27 +252,31 @@ class _Refusals:
     def __init__(self) -> None:
         self.reasons: dict[int, str] = {}
         self._seen: dict[tuple[int, int], int] = {}
+        self._barred: set[int] = set()
 
     def add(self, image: int, lines: int, points: int, reason: str) -> None:
         """`lines` a point had to have."""
         self.reasons[image] = reason
         self._seen[image, lines] = points
 
+    def bar(self, image: int, reason: str) -> None:
+        """For good: it was in the map and did not hold."""
+        self.reasons[image] = reason
+        self._barred.add(image)
+
     def worth_trying(self, image: int, lines: int, points: int) -> bool:
         """Whether the image sees a tenth more points than when it was refused."""
-        return points > 1.1 * self._seen.get((image, lines), -1)
+        return image not in self._barred and points > 1.1 * self._seen.get((image, lines), -1)
 
 
 def _register_next(world: World, model: Model, options: LineMapOptions, refusals: _Refusals) -> tuple[int, Rigid] | None:
     """The image that sees most points and can be registered, and its pose; where points of four lines carry none, those
     of three may.
 
-    Three lines always agree, so such points are half evidence; what chance explains is refused all the same.
+    Three lines always agree, so such points are right only as often as their matches are; what chance explains is refused
+    all the same.
     """
-    unchecked = replace(
-        options, min_lines=3, min_resection_inliers=options.min_unchecked_inliers, min_inlier_share=options.min_unchecked_share
-    )
-    for limits in (options, unchecked):
+    for limits in (options, replace(options, min_lines=3)):
         if model.registered.all():
             break
         source = model if limits is options else triangulate(world, model, options.point_error_px, limits)
@@ -236,40 +285,8 @@ def _register_next(world: World, model: Model, options: LineMapOptions, refusals
         for image in np.argsort(-counts, kind="stable").tolist():
             if counts[image] == 0 or not refusals.worth_trying(image, limits.min_lines, int(counts[image])):
                 continue
-            found = _resect(world, source, image, limits)
+            found = registration(world, source, image, limits)
             if not isinstance(found, str):
                 return image, found
             refusals.add(image, limits.min_lines, int(counts[image]), found)
     return None
-
-
-def _resect(world: World, model: Model, image: int, options: LineMapOptions) -> Rigid | str:
-    """The pose of one image, or why it was refused."""
-    rows = np.flatnonzero((world.tracks.image == image) & mapped_tracks(world, model)[world.tracks.track])
-    if len(rows) < options.min_resection_inliers:
-        return f"sees {len(rows)} points, fewer than the {options.min_resection_inliers} that have to agree"
-    problem = LineResection(
-        lines=world.lines[rows],
-        points=model.points[world.tracks.track[rows]],
-        aligned=world.aligned[rows],
-        focal_px=float(world.focal_px[image]),
-        half_extent=world.half_extent[image],
-    )
-    samples = int(np.ceil(np.log(0.001) / np.log1p(-(options.min_inlier_share**6))))  # enough for the least share
-    ransac = RansacOptions(
-        max_error=options.resection_error_px, max_iterations=int(np.clip(samples, 100, MAX_SAMPLES)), seed=options.seed.seed
-    )
-    found = resect_from_lines(problem, ransac)
-    if found is None:
-        return f"sees {len(rows)} points, but all along gravity"
-    inliers = int(found.inliers.sum())
-    agreement = line_agreement(world.views[image].camera, options.resection_error_px)
-    log10_nfa = chance_poses(inliers, len(rows), agreement, P6L)
-    aligned_share = float(world.aligned[rows][found.inliers].mean()) if inliers else 1.0
-    if inliers < options.min_resection_inliers or log10_nfa > options.max_log10_nfa:
-        return f"{inliers} of {len(rows)} lines agree, which chance also gives"
-    if inliers < options.min_inlier_share * len(rows):
-        return f"only {inliers} of {len(rows)} lines agree, as happens on repeated structure"
-    if aligned_share > options.max_aligned_share:
-        return f"{aligned_share:.0%} of its inliers follow gravity, so its height is not determined"
-    return found.model

@@ -20,6 +20,9 @@ from veil.kernels.bundle import AdjustOptions, LineProblem, adjust
 
 SAMPLE = MINIMAL_POINTS + 2  # two more than minimal steady the tensor against half a pixel of noise
 MAX_TRACKS = 400  # more say nothing new of eight unknowns
+MANY_COMPLETE = 20  # purely aligned tracks; with fewer, samples come from three views
+FOURTH_SAMPLE = 4  # one more than minimal
+SCALES = (1.0, 1 / 4, 1 / 16)  # of the limit: where gravity is exact the finest tells modes apart that all fit the widest
 MERGE_DEG = 2.0
 BATCH = 96
 HOMOGRAPHY_SAMPLES = 60  # of three points, half of which may stand out of the plane
@@ -46,13 +49,17 @@ class Mode:
 def planar_modes(tracks: PlanarTracks, *, error_px: float, samples: int, keep: int, seed: int) -> list[Mode]:
     """Up to `keep` distinct modes, best first; deterministic in `seed`."""
     random = np.random.default_rng(seed)
-    complete = np.flatnonzero(tracks.given.all(axis=0))
-    if len(complete) < SAMPLE:
+    draws = _draws(tracks.given, samples, random)
+    if not draws:
         return []
-    rows = np.stack([random.choice(complete, SAMPLE, replace=False) for _ in range(samples)])
     some = random.permutation(tracks.x.shape[1])[:MAX_TRACKS]
     scored = PlanarTracks(x=tracks.x[:, some], given=tracks.given[:, some], focal_px=tracks.focal_px)
-    trials, scores = _sampled(tracks.x, rows, scored, error_px)
+    found = [_sampled(tracks, draw, scored, error_px) for draw in draws]
+    trials = PlanarViews(
+        angle=np.concatenate([views.angle for views, _ in found]),
+        translation=np.concatenate([views.translation for views, _ in found]),
+    )
+    scores = np.concatenate([score for _, score in found])
     modes: list[Mode] = []
     for index in _distinct(trials, scores, 2 * keep):
         mode = adjusted_mode(trials.take(index), tracks, error_px)
@@ -61,31 +68,75 @@ def planar_modes(tracks: PlanarTracks, *, error_px: float, samples: int, keep: i
     return sorted(modes, key=lambda mode: -mode.score)[:keep]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Draw:
+    """Samples: tracks that give the poses of three views, and tracks that then give that of the view left out."""
+
+    left_out: int
+    three: Int64[np.ndarray, "samples _"]
+    fourth: Int64[np.ndarray, "samples _"]
+
+
+def _draws(given: Bool[np.ndarray, "4 tracks"], samples: int, random: np.random.Generator) -> list[_Draw]:
+    """Samples of purely aligned tracks if there are many, else of any three views, each of which may be left out.
+
+    A track is aligned in three given views twice as often as in all four, it may be seen by those three only, and the view
+    left out needs no more than points of the plane, which two aligned lines give (docs/theory/mapping.md, Eq. 5).
+    """
+    complete = np.flatnonzero(given.all(axis=0))
+    if len(complete) >= MANY_COMPLETE:
+        rows = np.stack([random.choice(complete, SAMPLE, replace=False) for _ in range(samples)])
+        return [_Draw(left_out=3, three=rows, fourth=rows)]
+    draws = []
+    for left_out in range(len(given)):
+        others = np.delete(given, left_out, axis=0)
+        mine = np.flatnonzero(others.all(axis=0))
+        fourth = np.flatnonzero(given[left_out] & (others.sum(axis=0) >= 2))
+        if len(mine) >= MINIMAL_POINTS and len(fourth) >= FOURTH_SAMPLE:
+            size = int(np.clip(len(mine) // 2, MINIMAL_POINTS, SAMPLE))
+            three = np.stack([random.choice(mine, size, replace=False) for _ in range(samples)])
+            rest = np.stack([random.choice(fourth, FOURTH_SAMPLE, replace=False) for _ in range(samples)])
+            draws.append(_Draw(left_out=left_out, three=three, fourth=rest))
+    return draws
+
+
 def _sampled(
-    x: np.ndarray, rows: Int64[np.ndarray, "samples 7"], scored: PlanarTracks, error_px: float
+    tracks: PlanarTracks, draw: _Draw, scored: PlanarTracks, error_px: float
 ) -> tuple[PlanarViews, Float64[np.ndarray, "candidates"]]:
     """All four-view poses that the samples allow, with their scores."""
-    of_sample = np.moveaxis(x[:, rows], 0, 1)
-    three, problem = three_planar_views(of_sample[:, :3], min_in_front=0.99)
-    points = triangulate_planar(three, of_sample[problem, :3])
-    fourth = resect_planar(points, of_sample[problem, 3])
-    views = PlanarViews(
-        angle=np.concatenate([three.angle, fourth.angle], axis=-1),
-        translation=np.concatenate([three.translation, fourth.translation], axis=-2),
+    three = [view for view in range(len(tracks.x)) if view != draw.left_out]
+    found, problem = three_planar_views(np.moveaxis(tracks.x[three][:, draw.three], 0, 1), min_in_front=0.99)
+    rows = draw.fourth[problem]
+    given = np.moveaxis(tracks.given[three][:, rows], 0, 1)
+    points = triangulate_planar(found, np.moveaxis(tracks.x[three][:, rows], 0, 1), given)
+    fourth = resect_planar(points, tracks.x[draw.left_out][rows])
+    views = first_fixed(
+        PlanarViews(
+            angle=np.insert(found.angle, draw.left_out, fourth.angle[..., 0], axis=-1),
+            translation=np.insert(found.translation, draw.left_out, fourth.translation[..., 0, :], axis=-2),
+        )
     )
     parts = [score_views(views.take(slice(i, i + BATCH)), scored, error_px)[0] for i in range(0, len(problem), BATCH)]
     return views, np.concatenate(parts) if parts else np.empty(0)
 
 
+def first_fixed(views: PlanarViews) -> PlanarViews:
+    """The same poses in the frame of the first view: R_i R_1^T and t_i - R_i R_1^T t_1."""
+    turned = PlanarViews(angle=views.angle - views.angle[..., :1], translation=views.translation)
+    moved = np.einsum("...vij,...j->...vi", turned.rotation, views.translation[..., 0, :])
+    return PlanarViews(angle=turned.angle, translation=views.translation - moved)
+
+
 def score_views(
     views: PlanarViews, tracks: PlanarTracks, error_px: float
 ) -> tuple[Float64[np.ndarray, "..."], Bool[np.ndarray, "... tracks"]]:
-    """(score, which tracks agree): each counts by its redundant lines, less the more of the limit it uses."""
+    """(score, which tracks agree): each counts by its redundant lines, less the more of the limit it uses, at every scale."""
     points = triangulate_planar(views, np.broadcast_to(tracks.x, (*views.angle.shape, tracks.x.shape[1])), tracks.given)
     residual = np.abs(planar_residuals(views, points, tracks.x)) * (tracks.focal_px / error_px)[:, None]
     worst = np.where(tracks.given, residual, 0.0).max(axis=-2)
     redundant = tracks.given.sum(axis=0) - 2
-    return np.asarray((np.maximum(1 - np.minimum(worst, 1.0) ** 2, 0) * redundant).sum(axis=-1)), worst < 1
+    value = sum(np.maximum(1 - np.minimum(worst / scale, 1.0) ** 2, 0) for scale in SCALES)
+    return np.asarray((value * redundant).sum(axis=-1)), worst < 1
 
 
 def _distinct(views: PlanarViews, scores: np.ndarray, count: int) -> list[int]:
@@ -110,7 +161,7 @@ def adjusted_mode(views: PlanarViews, tracks: PlanarTracks, error_px: float) -> 
     The spatial line adjustment does it: with vertical lines (1, 0, -x), heights and tilts have neither gradient nor
     curvature, and stay zero.
     """
-    for _ in range(2):
+    for scale in (1.0, *SCALES):
         inliers = score_views(views, tracks, error_px)[1]
         if inliers.sum() < SAMPLE:
             return None
@@ -128,7 +179,7 @@ def adjusted_mode(views: PlanarViews, tracks: PlanarTracks, error_px: float) -> 
                 point_of=track,
             ),
             constant=np.array([True, False, False, False]),
-            options=AdjustOptions(loss_px=error_px / 2, max_iterations=15, tol=1e-4),
+            options=AdjustOptions(loss_px=scale * error_px / 2, max_iterations=15, tol=1e-4),
         ).problem
         views = PlanarViews(
             angle=np.arctan2(found.rotations[:, 0, 2], found.rotations[:, 0, 0]), translation=found.translations[:, [0, 2]]
@@ -150,12 +201,16 @@ def flat_share(mode: Mode, tracks: PlanarTracks, error_px: float) -> float:
 
     Points on a line of the plane are seen through 1D homographies x' (c x + d) = a x + b, which leave the poses open.
     """
-    rows = np.flatnonzero(mode.inliers & tracks.given.all(axis=0))
-    if len(rows) < SAMPLE:
-        return 0.0
-    x = tracks.x[:, rows]
-    agree = [_homography_residuals(x[0], x[view]) * tracks.focal_px[view] < error_px for view in (1, 2, 3)]
-    return float(np.all(agree, axis=0).mean())
+    complete = mode.inliers & tracks.given.all(axis=0)
+    judged = complete if complete.sum() >= MANY_COMPLETE else mode.inliers & tracks.given[0]
+    agrees = judged.copy()
+    for view in range(1, len(tracks.x)):
+        rows = np.flatnonzero(judged & tracks.given[view])
+        if len(rows) < SAMPLE:
+            return 0.0
+        off = _homography_residuals(tracks.x[0, rows], tracks.x[view, rows]) * tracks.focal_px[view] >= error_px
+        agrees[rows[off]] = False
+    return float(agrees.sum() / judged.sum())
 
 
 def _homography_residuals(x: np.ndarray, y: np.ndarray) -> Float64[np.ndarray, "points"]:

@@ -8,7 +8,7 @@ leaves all rotations free, so it also refines gravity; its limits shrink from wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -20,36 +20,52 @@ from veil.geometry.solvers.out_of_plane import MINIMAL_TRACKS, determinant_rows,
 from veil.geometry.solvers.triangulate import triangulate_planes
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust, residuals
-from veil.mapping.lines.modes import Mode, PlanarTracks, flat_share, lifted, planar_modes
+from veil.localize import Sampling, chance_poses
+from veil.mapping.lines.gravity import upright_of
+from veil.mapping.lines.modes import MANY_COMPLETE, Mode, PlanarTracks, flat_share, lifted, planar_modes
 
 VIEWS = 4
 MAX_TRACKS = 600  # of a quad, in the spatial step
+ENOUGH_PLANAR = 150  # tracks of the plane
+FEW_TRACKS = 250  # they are adjusted for longer
 FLAT_SHARE = 0.9
 SCALES = (1.0, 1 / 4, 1 / 16, 1 / 32)
+# Three poses but for the scale; each track is one equation. Exchanged lines are those of the track so many further on.
+UNKNOWNS = Sampling(size=17, poses=1)
+SHIFTS = (7, 31)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuadTracks:
-    """Four-view tracks of four images: lines in the normalized plane with unit normals, and which are along gravity."""
+    """Tracks of four images: lines in the normalized plane with unit normals where `seen`, and which are along gravity.
+
+    A track is seen by all four or, aligned, by three of them.
+    """
 
     lines: Float64[np.ndarray, "_ _ _"]
     aligned: Bool[np.ndarray, "_ _"]
+    seen: Bool[np.ndarray, "_ _"]
     gravity: Float64[np.ndarray, "_ 3"]
     focal_px: Float64[np.ndarray, "_"]
 
     def __post_init__(self) -> None:
         count = len(self.lines)
-        shapes = self.lines.shape, self.aligned.shape, self.gravity.shape, self.focal_px.shape
-        if shapes != ((count, VIEWS, 3), (count, VIEWS), (VIEWS, 3), (VIEWS,)):
+        shapes = self.lines.shape, self.aligned.shape, self.seen.shape, self.gravity.shape, self.focal_px.shape
+        if shapes != ((count, VIEWS, 3), (count, VIEWS), (count, VIEWS), (VIEWS, 3), (VIEWS,)):
             raise InputError(f"a seed needs tracks over {VIEWS} views with gravity and focal length, got shapes {shapes}")
+
+    def take(self, rows: np.ndarray) -> QuadTracks:
+        """Some of the tracks."""
+        return replace(self, lines=self.lines[rows], aligned=self.aligned[rows], seen=self.seen[rows])
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions:
     """Thresholds in pixels; the planar one grows with the gravity's standard deviation as f tan(sigma).
 
-    A seed needs `min_precise_share` of the tracks to agree closely, and `min_flat_share` where one vertical plane explains
-    its aligned tracks too: wrong seeds of facades and of cameras that only turned were seen to reach 0.71.
+    Of the tracks that agree, `min_precise_share` have to agree closely, and `min_flat_share` where one vertical plane explains
+    its aligned tracks too. How many tracks agree at all is not asked: where overlap is little most matches are wrong, and a
+    wrong pose that was adjusted to a few of them shows by its loose fit. What chance explains is no seed either.
     Half a degree suits exact gravity and phones alike (docs/results.md): the spatial adjustment decides, not the plane.
     """
 
@@ -62,6 +78,7 @@ class SeedOptions:
     min_angle_deg: float = 2.0
     min_precise_share: float = 0.5
     min_flat_share: float = 0.75
+    max_log10_nfa: float = -6.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -82,7 +99,8 @@ class Seed:
     """Poses of the four views in the frame of the first, and the evidence.
 
     `inlier_share` is that of the tracks whose four lines agree within `line_error_px`, among those that could; `precise_share`
-    is the same at a quarter of it, and `fit` the sum of such shares at `SCALES` of it: bent seeds fall behind at the finest.
+    is the same at a quarter of it. `fit` sums over `SCALES` the share of the inliers that agree within so much of the limit:
+    bent seeds fall behind at the finest. `log10_nfa` weighs the close ones against chance (docs/theory/mapping.md, Eq. 6).
     """
 
     cam_from_world: tuple[Rigid, Rigid, Rigid, Rigid]
@@ -91,6 +109,12 @@ class Seed:
     precise_share: float
     fit: float
     median_angle_deg: float
+    log10_nfa: float = math.inf
+
+    @property
+    def closeness(self) -> float:
+        """Of the tracks that agree, the share that agree closely."""
+        return self.precise_share / self.inlier_share
 
     @property
     def evidence(self) -> float:
@@ -110,28 +134,30 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
     options = options or SeedOptions()
     upright = np.array([aligned_from_cam(down) for down in tracks.gravity])
     lines = np.einsum("vij,tvj->tvi", upright, tracks.lines)  # a line is a covector: (A l)^T (A x) = l^T x
-    vertical = tracks.aligned.sum(axis=1)
+    whole = np.flatnonzero(tracks.seen.all(axis=1))
+    planar = _planar_tracks(lines, tracks)
     for name, count in (
-        ("purely gravity-aligned", int((vertical == VIEWS).sum())),
-        ("partly random", int((vertical <= 2).sum())),
+        ("checks of gravity-aligned lines", int((planar.given.sum(axis=0) - 2).sum())),
+        ("partly random four-view tracks", int((tracks.aligned[whole].sum(axis=1) <= 2).sum())),
     ):
         if count < options.min_tracks:
-            return NoSeed(reason=f"{count} {name} four-view tracks, a seed needs {options.min_tracks}; more overlap helps")
+            return NoSeed(reason=f"{count} {name}, a seed needs {options.min_tracks}; more overlap or aligned lines help")
     error_px = options.planar_error_px + gravity_spread_px(options.gravity_sigma_deg, float(tracks.focal_px.mean()))
-    planar = _planar_tracks(lines, tracks)
+    if planar.given.all(axis=0).sum() < MANY_COMPLETE:
+        options = replace(options, modes=2 * options.modes)  # with few tracks the right mode is more seldom among the first
     modes = planar_modes(planar, error_px=error_px, samples=options.samples, keep=options.modes, seed=options.seed)
     if not modes:
         return NoSeed(reason="no planar poses explain the gravity-aligned tracks; is gravity right, and did the camera move?")
     rows = _some(tracks, options)
-    chosen = QuadTracks(
-        lines=tracks.lines[rows], aligned=tracks.aligned[rows], gravity=tracks.gravity, focal_px=tracks.focal_px
-    )
+    chosen = tracks.take(rows)
     found = [seed for mode in modes if (seed := _upgrade(mode, lines[rows], chosen, upright, error_px, options)) is not None]
     found = [seed for seed in found if seed.median_angle_deg >= options.min_angle_deg]
     best = max(found, key=lambda seed: seed.evidence, default=None)
+    if best is not None:
+        best = replace(best, log10_nfa=_chance(best, chosen, options))
     flat = flat_share(modes[0], planar, error_px) >= FLAT_SHARE
     needed = max(options.min_precise_share, options.min_flat_share if flat else 0.0)
-    if best is not None and best.precise_share >= needed:
+    if best is not None and best.closeness >= needed and best.log10_nfa <= options.max_log10_nfa:
         return best
     if flat:
         return NoSeed(
@@ -140,11 +166,16 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
         )
     if best is None:
         return NoSeed(reason="no heights fit the planar poses, or the views are too close together to triangulate")
-    return NoSeed(reason=f"only {best.precise_share:.0%} of the tracks agree closely; is gravity right, and the camera known?")
+    if best.closeness < needed:
+        return NoSeed(reason=f"only {best.closeness:.0%} of the tracks agree closely; is gravity right, and the camera known?")
+    return NoSeed(reason=f"{best.inliers} of {len(rows)} tracks agree, which chance also gives; more overlap helps")
 
 
 def _planar_tracks(lines: np.ndarray, tracks: QuadTracks) -> PlanarTracks:
-    rows = tracks.aligned.sum(axis=1) >= 3
+    rows = np.flatnonzero(tracks.aligned.sum(axis=1) >= 3)
+    rows = rows[np.argsort(~tracks.seen[rows].all(axis=1), kind="stable")]
+    four = int(tracks.seen[rows].all(axis=1).sum())
+    rows = np.sort(rows[: max(four, ENOUGH_PLANAR)])  # tracks of three views where those of four are few
     given = tracks.aligned[rows].T
     upright = lines[rows].transpose(1, 0, 2)
     steep = np.where(given & (np.abs(upright[..., 0]) > 1e-9), upright[..., 0], 1.0)  # n_x x + c = 0 for a vertical line
@@ -152,8 +183,8 @@ def _planar_tracks(lines: np.ndarray, tracks: QuadTracks) -> PlanarTracks:
 
 
 def _some(tracks: QuadTracks, options: SeedOptions) -> np.ndarray:
-    """At most `MAX_TRACKS` tracks with a random line, drawn at random."""
-    usable = np.flatnonzero((~tracks.aligned).any(axis=1))
+    """At most `MAX_TRACKS` tracks of all four views with a random line, drawn at random."""
+    usable = np.flatnonzero(tracks.seen.all(axis=1) & (~tracks.aligned).any(axis=1))
     return np.sort(np.random.default_rng(options.seed).permutation(usable)[:MAX_TRACKS])
 
 
@@ -170,7 +201,8 @@ def _upgrade(
         Rigid(rotation=up.T @ turn, translation=up.T @ shift)
         for up, turn, shift in zip(upright, rotations, translations, strict=True)
     ]
-    for limit_px in _shrinking(4 * error_px, options.line_error_px):
+    few = len(tracks.lines) < FEW_TRACKS
+    for limit_px in [*_shrinking(4 * error_px, options.line_error_px), *([options.line_error_px] * 2 if few else [])]:
         moved = _adjusted(cameras, tracks, limit_px, options)
         if moved is None:
             return None
@@ -184,9 +216,27 @@ def _upgrade(
         inliers=int(inliers.sum()),
         inlier_share=float(inliers.mean()),
         precise_share=float((worst < options.line_error_px / 4).mean()),
-        fit=sum(float((worst < scale * options.line_error_px).mean()) for scale in SCALES),
+        fit=sum(float((worst[inliers] < scale * options.line_error_px).mean()) for scale in SCALES),
         median_angle_deg=_median_angle(cameras, points[inliers]),
     )
+
+
+def _chance(seed: Seed, tracks: QuadTracks, options: SeedOptions) -> float:
+    """log10 of the expected number of seeds with so many close tracks among wrong matches (docs/theory/mapping.md, Eq. 6).
+
+    A wrong track agrees as often as these do once the lines of one view are exchanged among them: points that gather in the
+    images agree by chance more often than others.
+    """
+    count, close_px = len(tracks.lines), options.line_error_px / 4
+    agreeing, tried = 1, 1
+    for view in range(VIEWS):
+        for shift in SHIFTS:
+            lines = tracks.lines.copy()
+            lines[:, view] = np.roll(lines[:, view], shift % max(count, 1), axis=0)
+            agreeing += int((_triangulated(list(seed.cam_from_world), replace(tracks, lines=lines))[1] < close_px).sum())
+            tried += count
+    close = round(seed.precise_share * count)
+    return math.log10(options.modes) + chance_poses(close, count, agreeing / tried, UNKNOWNS)
 
 
 def _shrinking(widest: float, narrowest: float) -> list[float]:
@@ -216,6 +266,7 @@ def _heights(
 
 def _adjusted(cameras: list[Rigid], tracks: QuadTracks, limit_px: float, options: SeedOptions) -> list[Rigid] | None:
     """Triangulate, and adjust cameras and points over the tracks that agree within `limit_px` in all four views."""
+    few = len(tracks.lines) < FEW_TRACKS  # they leave a long valley
     points, worst = _triangulated(cameras, tracks)
     rows = np.flatnonzero(worst < limit_px)
     if len(rows) < options.min_tracks:
@@ -223,7 +274,8 @@ def _adjusted(cameras: list[Rigid], tracks: QuadTracks, limit_px: float, options
     found = adjust(
         _problem(cameras, points[rows], tracks.lines[rows], tracks.focal_px),
         constant=np.array([True, False, False, False]),
-        options=AdjustOptions(loss_px=limit_px / 4, max_iterations=15, tol=1e-4),
+        upright=upright_of(np.array([camera.rotation for camera in cameras]), tracks.gravity),
+        options=AdjustOptions(loss_px=limit_px / 4, max_iterations=30 if few else 15, tol=1e-5 if few else 1e-4),
     ).problem
     return [Rigid(rotation=r, translation=t) for r, t in zip(found.rotations, found.translations, strict=True)]
 

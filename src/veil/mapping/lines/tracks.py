@@ -130,9 +130,11 @@ def join(graph: MatchGraph, first: Int64[np.ndarray, "matches"], second: Int64[n
 
 @dataclass(frozen=True, kw_only=True)
 class Quad:
-    """Four images by index, with the tracks over all four that are purely aligned, and those with two or more random lines."""
+    """Four images by index, with the tracks that all four share, and those with three or more aligned lines, and with two or
+    more random ones."""
 
     images: tuple[int, int, int, int]
+    shared_tracks: int
     aligned_tracks: int
     random_tracks: int
 
@@ -145,7 +147,7 @@ def candidate_quads(
     limit: int = 10,
     min_tracks: int = 20,
 ) -> list[Quad]:
-    """The `limit` quads with most purely aligned tracks among images with gravity, enough random ones given.
+    """The `limit` quads that share most tracks among images with gravity, enough random ones given.
 
     `aligned[k]` flags the line of observation k. Ties are broken by image order, so the result does not depend on chance.
     """
@@ -157,21 +159,23 @@ def candidate_quads(
     vertical[tracks.track, tracks.image] = aligned
     seen &= np.array(with_gravity, dtype=bool)
     found: list[Quad] = []
-    for images, count in _ranked(seen & vertical, min_tracks):
+    for images, count in _ranked(seen, min_tracks):
         columns = list(images)
         complete = seen[:, columns].all(axis=1)
-        random = int((complete & ((~vertical[:, columns]).sum(axis=1) >= 2)).sum())
+        vertical_lines = vertical[np.ix_(complete, columns)].sum(axis=1)
+        random = int((vertical_lines <= 2).sum())
         if random >= min_tracks:
-            found.append(Quad(images=images, aligned_tracks=count, random_tracks=random))
+            steep = int((vertical_lines >= 3).sum())
+            found.append(Quad(images=images, shared_tracks=count, aligned_tracks=steep, random_tracks=random))
             if len(found) == limit:
                 break
     return found
 
 
-def _ranked(vertical: np.ndarray, min_tracks: int) -> list[tuple[tuple[int, int, int, int], int]]:
-    """Quads with `min_tracks` or more purely aligned tracks, most first: products of the pairs with most of them."""
-    pairs = np.array(list(combinations(range(vertical.shape[1]), 2)), dtype=np.int64).reshape(-1, 2)
-    rows = vertical[vertical.sum(axis=1) >= 4]
+def _ranked(seen: np.ndarray, min_tracks: int) -> list[tuple[tuple[int, int, int, int], int]]:
+    """Quads with `min_tracks` or more tracks, most first: products of the pairs with most of them."""
+    pairs = np.array(list(combinations(range(seen.shape[1]), 2)), dtype=np.int64).reshape(-1, 2)
+    rows = seen[seen.sum(axis=1) >= 4]
     shared = np.array([(rows[:, a] & rows[:, b]).sum() for a, b in pairs])
     pairs = pairs[np.argsort(-shared, kind="stable")[:MAX_PAIRS]]
     both = (rows[:, pairs[:, 0]] & rows[:, pairs[:, 1]]).astype(np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,8 @@ from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust
 from veil.kernels.triangulation import TrackLines, triangulate_tracks
+from veil.kernels.upright import Upright
+from veil.mapping.lines.gravity import upright_of
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
 
 # Projections up to this factor beyond the farthest corner count as inside the image (traps S6).
@@ -30,7 +32,10 @@ class LineView:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class World:
-    """The lines of every observation of `tracks`, in their order, what each camera needs, and the matches behind it."""
+    """The lines of every observation of `tracks`, in their order, what each camera needs, and the matches behind it.
+
+    `gravity` is NaN for images without a reading.
+    """
 
     views: tuple[LineView, ...]
     graph: MatchGraph
@@ -39,6 +44,7 @@ class World:
     aligned: Bool[np.ndarray, "_"]
     focal_px: Float64[np.ndarray, "_"]
     half_extent: Float64[np.ndarray, "_ 2"]
+    gravity: Float64[np.ndarray, "_ 3"]
 
 
 def world_of(views: Mapping[str, LineView], graph: MatchGraph, tracks: Tracks | None = None) -> World:
@@ -64,6 +70,7 @@ def world_of(views: Mapping[str, LineView], graph: MatchGraph, tracks: Tracks | 
         aligned=aligned,
         focal_px=np.array([view.camera.focal_px for view in ordered]),
         half_extent=np.array([MARGIN * half_extent(view.camera) for view in ordered]),
+        gravity=np.array([np.full(3, np.nan) if view.lines.gravity is None else view.lines.gravity for view in ordered]),
     )
 
 
@@ -97,6 +104,15 @@ class Model:
         return replace(self, registered=registered, rotations=rotations, translations=translations)
 
 
+def without_images(world: World, model: Model, images: Iterable[int]) -> Model:
+    """The model with fewer images, and without their observations; points of fewer than four lines go with them."""
+    registered = model.registered.copy()
+    registered[list(images)] = False
+    observed = model.observed & registered[world.tracks.image]
+    enough = np.bincount(world.tracks.track[observed], minlength=len(world.tracks)) >= 4
+    return replace(model, registered=registered, observed=observed & enough[world.tracks.track])
+
+
 def empty_model(world: World) -> Model:
     """No image, no point."""
     images, count = len(world.views), len(world.tracks)
@@ -107,6 +123,11 @@ def empty_model(world: World) -> Model:
         points=np.zeros((count, 3)),
         observed=np.zeros(len(world.lines), dtype=bool),
     )
+
+
+def upright(world: World, model: Model) -> Upright | None:
+    """What the registered images' readings of gravity say of the map; None if no registered image has one."""
+    return upright_of(model.rotations, np.where(model.registered[:, None], world.gravity, np.nan))
 
 
 def mapped_tracks(world: World, model: Model) -> Bool[np.ndarray, "tracks"]:
@@ -166,6 +187,7 @@ def adjusted(world: World, model: Model, free: Bool[np.ndarray, "images"], optio
     constant = ~free[cameras]
     if not constant.any():
         constant[0] = True
+    known = upright(world, model)
     found = adjust(
         LineProblem(
             rotations=model.rotations[cameras],
@@ -176,6 +198,7 @@ def adjusted(world: World, model: Model, free: Bool[np.ndarray, "images"], optio
             point_of=point_of.astype(np.int64),
         ),
         constant=constant,
+        upright=None if known is None else replace(known, down_cam=known.down_cam[cameras]),
         options=options,
     ).problem
     rotations, translations, points = model.rotations.copy(), model.translations.copy(), model.points.copy()

@@ -1,0 +1,153 @@
+"""What a map from lines says of itself: what speaks for it and against it, and when it is not told as good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from veil.kernels.bundle import LineProblem, camera_information
+from veil.mapping.lines.world import Model, World, line_distances, mapped_tracks, upright
+
+# Readings of gravity that disagree with the others by more, and the share that must not.
+GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
+# Noise alone may move the cameras by this part of their extent.
+MAX_UNCERTAINTY = 0.02
+# A map has seven unknowns a camera and point less than it has lines; a wrong one is bent to fit little more than them.
+MIN_CHECKS = 30
+MIN_CLOSE = 0.5
+MAX_CAMERAS = 300
+SMALLEST_NOISE_PX = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineMapCheck:
+    """What speaks for and against a map from lines (docs/theory/mapping.md, How sure a map is).
+
+    `checks` counts the lines beyond those that any cameras and points would fit; `close` is the share of agreeing lines within
+    a quarter of the limit of growth; `explained_tracks` is the share of tracks over four or more of the map's images that
+    have a point. `uncertainty` is the median standard deviation of camera centers as a share of their extent. `gravity_deg` is
+    the median angle between readings of gravity and their mean in the map, `gravity_agreeing` the share within 15 degrees.
+    None: not known. `left_out` says why images are not in the map, by name.
+    """
+
+    checks: int
+    close: float
+    explained_tracks: float
+    uncertainty: float | None
+    gravity_deg: float | None
+    gravity_agreeing: float | None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The record of docs/reference/json.md."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**values, "left_out": dict(self.left_out)}
+
+    def described(self) -> str:
+        """One line for people."""
+        parts = [
+            f"{self.checks} lines check it, {self.close:.0%} of all agree closely, {self.explained_tracks:.0%} of long tracks"
+        ]
+        if self.uncertainty is not None:
+            parts.append(f"noise moves its cameras by {self.uncertainty:.2%} of their extent")
+        if self.gravity_deg is not None and self.gravity_agreeing is not None:
+            parts.append(f"gravity agrees to {self.gravity_deg:.1f} deg in {self.gravity_agreeing:.0%} of its readings")
+        return "; ".join(parts)
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why the map is not told as good; empty if nothing speaks against it."""
+        found = []
+        if self.checks < MIN_CHECKS:
+            found.append(f"only {self.checks} lines check it, fewer than {MIN_CHECKS}")
+        if self.close < MIN_CLOSE:
+            found.append(f"only {self.close:.0%} of its lines agree closely, as in a map that is bent")
+        if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY:
+            found.append(f"noise alone moves its cameras by {self.uncertainty:.1%} of their extent")
+        if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
+            found.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
+        return found
+
+
+def checked(world: World, model: Model, *, limit_px: float, left_out: Mapping[str, str]) -> LineMapCheck:
+    """The check of a finished map whose lines agree within `limit_px` at growth."""
+    tracks = world.tracks
+    rows = np.flatnonzero(model.observed)
+    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], model.points[tracks.track[rows]])
+    mapped = mapped_tracks(world, model)
+    length = np.bincount(tracks.track[model.registered[tracks.image]], minlength=len(tracks))
+    checks = len(rows) - 3 * int(mapped.sum()) - (6 * int(model.registered.sum()) - 7)
+    angle, agreeing = _gravity(world, model)
+    noise_px = max(1.4826 * float(np.median(distance)) if len(rows) else math.inf, SMALLEST_NOISE_PX)
+    return LineMapCheck(
+        checks=checks,
+        close=float((distance < limit_px / 4).mean()) if len(rows) else 0.0,
+        explained_tracks=float(mapped[length >= 4].mean()) if (length >= 4).any() else 0.0,
+        uncertainty=_uncertainty(world, model, rows, noise_px) if len(rows) else None,
+        gravity_deg=angle,
+        gravity_agreeing=agreeing,
+        left_out=left_out,
+    )
+
+
+def _gravity(world: World, model: Model) -> tuple[float | None, float | None]:
+    """(median angle in degrees, share within 15 degrees) of readings and their mean in the map; None for fewer than three."""
+    known = upright(world, model)
+    read: Bool[np.ndarray, "images"] = model.registered & np.isfinite(world.gravity).all(axis=1)
+    if known is None or read.sum() < 3:
+        return None, None
+    cosine = np.einsum("cij,j,ci->c", model.rotations[read], known.down_world, world.gravity[read])
+    angles = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+    return float(np.median(angles)), float((angles <= GRAVITY_DEG).mean())
+
+
+def _uncertainty(world: World, model: Model, rows: np.ndarray, noise_px: float) -> float | None:
+    """Median over cameras of the standard deviation of their centers, over the extent of the centers.
+
+    The seven directions that no line sees, of the map's own frame and scale, are left out. With C = -R^T t, R <- exp(w) R and
+    t <- t + d: dC = -R^T (d + t x w).
+    """
+    cameras, camera_of = np.unique(world.tracks.image[rows], return_inverse=True)
+    points, point_of = np.unique(world.tracks.track[rows], return_inverse=True)
+    if not 3 <= len(cameras) <= MAX_CAMERAS:
+        return None
+    rotations, translations = model.rotations[cameras], model.translations[cameras]
+    centers = -np.einsum("cji,cj->ci", rotations, translations)
+    extent = float(np.linalg.norm(np.ptp(centers, axis=0)))
+    if not extent > 0:
+        return math.inf
+    information = camera_information(
+        LineProblem(
+            rotations=rotations,
+            translations=(translations + rotations @ centers.mean(axis=0)) / extent,
+            points=(model.points[points] - centers.mean(axis=0)) / extent,
+            lines=world.lines[rows] * world.focal_px[world.tracks.image[rows], None],
+            camera_of=camera_of.astype(np.int64),
+            point_of=point_of.astype(np.int64),
+        ),
+        loss_px=math.inf,
+    )
+    moved = (translations + rotations @ centers.mean(axis=0)) / extent
+    jacobian = np.zeros((len(cameras), 3, 6))
+    for camera, (rotation, shift) in enumerate(zip(rotations, moved, strict=True)):
+        cross = np.array([[0, -shift[2], shift[1]], [shift[2], 0, -shift[0]], [-shift[1], shift[0], 0]])
+        jacobian[camera] = -rotation.T @ np.concatenate([cross, np.eye(3)], axis=1)
+    return noise_px * float(np.median(_spreads(information, jacobian)))
+
+
+def _spreads(
+    information: Float64[np.ndarray, "cameras 6 cameras 6"], jacobian: Float64[np.ndarray, "cameras 3 6"]
+) -> Float64[np.ndarray, "cameras"]:
+    """Root of the trace of each center's covariance, for lines of unit variance."""
+    count = len(jacobian)
+    values, vectors = np.linalg.eigh(information.reshape(6 * count, 6 * count))
+    values, vectors = values[7:], vectors[:, 7:].reshape(count, 6, -1)
+    if not values[0] > 0:
+        return np.full(count, np.inf)
+    moves = np.einsum("cij,cjk->cik", jacobian, vectors)
+    return np.sqrt((moves**2 / values).sum(axis=(1, 2)))
