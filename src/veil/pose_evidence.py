@@ -18,6 +18,8 @@ THRESHOLDS = (1.0, 0.5, 0.25)
 COIN = 1e-3
 # Sizes of points in the picture, beside the image of the map that shows them most alike.
 LEAST_SIZE, SMALLER = 0.5, 0.8
+# A photograph shown at this size fills no more of the picture, but for what photographs of one place differ in distance.
+ROOM = 1.1
 # Past this quantile of chi-square (one degree of freedom, 1e-6) the pose is of a camera with another focal length.
 FOCAL_DOUBT, LEAST_FOR_FOCAL = 24.0, 8
 
@@ -62,7 +64,7 @@ def pictured(matched: Matched, found: Estimate, evidence: Evidence, views: MapVi
     """
     rows = evidence.rows
     size = 1.0 if views is None else views.magnification(found.camera, found.pose, matched.points, matched.point_rows[rows])
-    if size < LEAST_SIZE or (size < SMALLER and matched.fits_in((1 + size) / 2)):
+    if size < LEAST_SIZE or (size < SMALLER and matched.fits_in(ROOM * size)):
         return True
     if not matched.camera.focal_is_known or len(rows) < LEAST_FOR_FOCAL:
         return False
@@ -78,7 +80,9 @@ def contradicts_focal(matched: Matched, found: Estimate, rows: Int64[np.ndarray,
     The likelihood ratio of one more parameter (Wilks 1938), with Laplace's law for the distances.
     """
     before, after = matched.misfit(found, rows), matched.with_other_focal(found, rows)
-    return after is not None and 2 * len(rows) * math.log(max(before, 1e-12) / max(after, 1e-12)) > FOCAL_DOUBT
+    return (
+        after is not None and after < before and 2 * len(rows) * math.log(max(before, 1e-12) / max(after, 1e-12)) > FOCAL_DOUBT
+    )
 
 
 def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarray, "_"]:
