@@ -161,6 +161,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         breaches=breaches(rules, found, spent),
         have_originals=bool(truths),
         time=allowed,
+        picture_time=rest,
     )
     html = page(outcome, shown=_shown(examined, originals, pictures), seconds=time.perf_counter() - start)
     write_text(arguments.output, html)

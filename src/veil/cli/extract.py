@@ -45,13 +45,29 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--descriptor", choices=EXTRACTORS, default="sift", help="default sift")
     parser.add_argument("--normalization", choices=("L2", "L1_ROOT"), default=None, help="of SIFT (default L2)")
     parser.add_argument("--max-features", type=int, default=MAX_FEATURES, help="per image (default %(default)s)")
-    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default 0)")
+    parser.add_argument(
+        "--first-octave",
+        type=_octave,
+        default=None,
+        metavar="N",
+        help="0, -1 to double the image first, or auto: -1 where 0 gives less than half of --max-features (default auto)",
+    )
     parser.add_argument(
         "--camera", metavar="MODEL,P1,...", help="of all photographs, COLMAP's models (default: K.txt beside them)"
     )
     parser.add_argument("--imported", metavar="NAME[:DIM]", help="what the descriptors of an .h5 of another tool are")
     add_json(parser)
     parser.set_defaults(run=_extract)
+
+
+def _octave(text: str) -> int | None:
+    """An argparse type: an octave, or None for auto."""
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be auto, -1, 0 or 1, got {text!r}") from None
 
 
 def _extract(arguments: argparse.Namespace) -> int:

@@ -107,7 +107,6 @@ def apart(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.nd
     kept = np.ones(len(places), dtype=bool)
     if len(places) < 2:
         return kept
-    from scipy.spatial import cKDTree
 
     pairs = cKDTree(places).query_pairs(same, output_type="ndarray")
     for first, second in pairs[np.lexsort(pairs.T[::-1])].tolist():

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.forms import Flat
-from veil.kernels.pairs import exact, two_best
+from veil.kernels.pairs import exact
 from veil.mapping.two_view import TwoView
 from veil.match.neighbors import as_set
 
@@ -21,7 +21,7 @@ BAND_PX = 2.0
 # Distances of listed pairs cost more each than those of all pairs: beyond so many the pair is strong without them.
 MAX_PAIRS = 200_000
 # Quantile of the distances of verified matches that a further match must not exceed.
-NEAR_ENOUGH = 0.75
+NEAR_ENOUGH = 0.9
 # Left features whose bands are looked at together.
 BLOCK = 512
 
@@ -89,14 +89,27 @@ def _mutual(
     rows: np.ndarray, columns: np.ndarray, distance: np.ndarray, left: int, right: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mutual nearest neighbors among the listed pairs, and the worse of their two ratios; no rival is a ratio of 0."""
-    nearest_right, right_distance = two_best(rows, columns, distance, left)
-    nearest_left, left_distance = two_best(columns, rows, distance, right)
-    owners = np.flatnonzero(nearest_right[:, 0] >= 0)
-    others = nearest_right[owners, 0]
-    kept = nearest_left[others, 0] == owners
+    nearest_right, right_distance = _two_nearest(rows, columns, distance, left)
+    nearest_left, left_distance = _two_nearest(columns, rows, distance, right)
+    owners = np.flatnonzero(nearest_right >= 0)
+    others = nearest_right[owners]
+    kept = nearest_left[others] == owners
     owners, others = owners[kept], others[kept]
     ratio = np.maximum(_ratio(right_distance[owners]), _ratio(left_distance[others]))
     return np.stack([owners, others], axis=1), ratio
+
+
+def _two_nearest(owner: np.ndarray, other: np.ndarray, distance: np.ndarray, owners: int) -> tuple[np.ndarray, np.ndarray]:
+    """The nearest other of every owner among listed pairs, -1 for none, and the two least distances, infinite for none."""
+    order = np.lexsort((other, distance, owner))
+    owner, other, distance = owner[order], other[order], distance[order]
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    nearest, two = np.full(owners, -1), np.full((owners, 2), np.inf)
+    nearest[owner[starts]] = other[starts]
+    two[owner[starts], 0] = distance[starts]
+    rivals = starts[np.diff(starts, append=len(owner)) > 1]
+    two[owner[rivals], 1] = distance[rivals + 1]
+    return nearest, two
 
 
 def _ratio(two: np.ndarray) -> np.ndarray:

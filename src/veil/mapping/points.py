@@ -162,8 +162,10 @@ class _Build:
                 names = set(groups[0]) | (names - set(scene.images))
                 refused = NoMap("the images contradict each other", self.left_out, self._check(scene, shares))
                 continue
-            scene = self._without_hangers_on(scene)
-            check = self._check(scene, explained_shares(scene, self.images, self.pairs))
+            kept = self._without_hangers_on(scene)
+            if kept is not scene:
+                scene, shares = kept, explained_shares(kept, self.images, self.pairs)
+            check = self._check(scene, shares)
             if check.doubts:
                 return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
             return replace(scene, check=check)

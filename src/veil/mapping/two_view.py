@@ -24,7 +24,7 @@ from scipy.special import gammaln
 
 THRESHOLDS_PX = (1.0, 2.0, 4.0)
 # Wrong pairs that are looked at to count how often a wrong match agrees.
-BACKGROUND_PAIRS = 20_000
+BACKGROUND_PAIRS = 8_000
 # A sample this large fixes a model up to so many solutions: five-point, seven-point, four-point.
 ESSENTIAL, FUNDAMENTAL, HOMOGRAPHY = (5, 10), (7, 3), (4, 1)
 

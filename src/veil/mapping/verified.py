@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +19,8 @@ from veil.match.neighbors import Matches
 
 # Expected number of wrong pairs among all that were tried.
 WRONG_PAIRS = 0.01
-# A pair this strong gains nothing from a second matching.
-ENOUGH_INLIERS = 100
+# A pair this strong gains nothing from a second matching, nor do images with so many verified matches in all.
+ENOUGH_INLIERS, ENOUGH_SUPPORT = 100, 500
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,29 +40,43 @@ def verified_pairs(
     *,
     max_ratio: float | None,
 ) -> dict[tuple[str, str], VerifiedPair]:
-    """The pairs that evidence verifies, each matched a second time along its geometry. What that adds goes into COLMAP's
-    objects alone: a map is not judged by it.
+    """The pairs that evidence verifies; weak ones are matched a second time along their geometry. What that adds goes into
+    COLMAP's objects alone: a map is not judged by it.
 
     A pair passes if fewer than `WRONG_PAIRS` pairs as good are expected among all pairs of wrong matches. `max_ratio` is that
     of the second matching; None for none. Geometries that fail are left out.
     """
-    positions = {name: undistorted_pixels(images[name].camera, images[name].keypoints) for pair in geometries for name in pair}
+    names = {name for pair in geometries for name in pair}
+    positions = {name: undistorted_pixels(images[name].camera, images[name].keypoints) for name in names}
     limit = math.log10(WRONG_PAIRS) - math.log10(max(1, len(matches)))
-    found = {}
+    found: dict[tuple[str, str], VerifiedPair] = {}
     for (a, b), geometry in geometries.items():
         tried = matches[a, b].indices if (a, b) in matches else matches[b, a].indices[:, ::-1]
-        two_view = _two_view(geometry, images[a], images[b])
-        chance = log10_chance(positions[a][tried[:, 0]], positions[b][tried[:, 1]], two_view)
-        if chance > limit:
-            continue
-        inliers = np.asarray(geometry.inlier_matches, dtype=np.int64)
-        if max_ratio is not None and len(inliers) < ENOUGH_INLIERS:
-            matched = _again(images, positions, (a, b), two_view, inliers, max_ratio)
-            geometry.inlier_matches = matched.astype(np.uint32)
-        pose = geometry.cam2_from_cam1
-        rotation = None if pose is None else np.asarray(pose.rotation.matrix(), dtype=np.float64)
-        found[a, b] = VerifiedPair(inliers=inliers, log10_chance=chance, rotation=rotation)
+        chance = log10_chance(positions[a][tried[:, 0]], positions[b][tried[:, 1]], _two_view(geometry, images[a], images[b]))
+        if chance <= limit:
+            pose = geometry.cam2_from_cam1
+            rotation = None if pose is None else np.asarray(pose.rotation.matrix(), dtype=np.float64)
+            inliers = np.asarray(geometry.inlier_matches, dtype=np.int64)
+            found[a, b] = VerifiedPair(inliers=inliers, log10_chance=chance, rotation=rotation)
+    for pair in _weak(found) if max_ratio is not None else ():
+        geometry = geometries[pair]
+        two_view = _two_view(geometry, images[pair[0]], images[pair[1]])
+        matched = _again(images, positions, pair, two_view, found[pair].inliers, max_ratio or 1.0)
+        geometry.inlier_matches = matched.astype(np.uint32)
     return found
+
+
+def _weak(pairs: Mapping[tuple[str, str], VerifiedPair]) -> list[tuple[str, str]]:
+    """The pairs of few inliers that have an image of few inliers in all its pairs together."""
+    support: Counter[str] = Counter()
+    for names, pair in pairs.items():
+        for name in names:
+            support[name] += len(pair.inliers)
+    return [
+        names
+        for names, pair in pairs.items()
+        if len(pair.inliers) < ENOUGH_INLIERS and min(support[name] for name in names) < ENOUGH_SUPPORT
+    ]
 
 
 def _again(
