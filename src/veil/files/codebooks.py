@@ -50,7 +50,7 @@ def write_codebook(path: Path, book: Codebook) -> None:
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         # Without `allow_pickle`, which NumPy 1 would store as one more array.
         # Words hardly shrink, and inflating is most of a large book's reading.
-        np.savez(stream, **arrays)  # type: ignore[arg-type]
+        np.savez(stream, **arrays)
 
 
 def read_codebook(path: Path) -> Codebook:
