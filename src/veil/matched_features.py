@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -302,25 +303,15 @@ def matched_features(
     seed: int,
 ) -> Matched:
     """The pairs of a query that sent keypoints, or lines."""
-    if isinstance(seen, Lines):
-        return MatchedLines(
-            camera=camera,
-            seen=seen,
-            keypoint_rows=keypoint_rows,
-            point_rows=point_rows,
-            points=points,
-            max_error_px=max_error_px,
-            seed=seed,
-        )
-    return MatchedPoints(
-        camera=camera,
-        seen=seen,
-        keypoint_rows=keypoint_rows,
-        point_rows=point_rows,
-        points=points,
-        max_error_px=max_error_px,
-        seed=seed,
-    )
+    common: dict[str, Any] = {
+        "camera": camera,
+        "keypoint_rows": keypoint_rows,
+        "point_rows": point_rows,
+        "points": points,
+        "max_error_px": max_error_px,
+        "seed": seed,
+    }
+    return MatchedLines(seen=seen, **common) if isinstance(seen, Lines) else MatchedPoints(seen=seen, **common)
 
 
 def samples_for(share: float, size: int, most: int) -> int:

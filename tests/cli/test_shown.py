@@ -35,7 +35,9 @@ def test_long_work_says_what_it_does() -> None:
 
 
 def test_short_work_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
-    assert isinstance(tracker("anything"), LogLines) and list(progress([1, 2, 3], "three")) == [1, 2, 3]
+    with tracker("anything") as shown:
+        assert isinstance(shown, LogLines)
+    assert list(progress([1, 2, 3], "three")) == [1, 2, 3]
     with Bar("matching") as bar:
         bar(3, 4)
     assert capsys.readouterr().err == ""

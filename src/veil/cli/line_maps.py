@@ -21,6 +21,7 @@ from veil.match.pairs import all_pairs
 from veil.match.ratio import calibrated
 from veil.scene import Scene
 
+LINES_HELP = "weak scenes: a larger `--aligned-share` where gravity is good, more features (`veil extract --first-octave -1`)"
 # Pairs that are matched between two checkpoints.
 BATCH = 24
 
@@ -128,7 +129,7 @@ def _mapped(job: _Job, graph: MatchGraph, options: LineMapOptions, checkpoints: 
             views, graph, options=options, resume=checkpoints.model(), checkpoint=checkpoints.save_model, progress=bar
         )
     if isinstance(found, NoLineMap):
-        raise InputError(f"no map: {found.reason}")
+        raise InputError(f"no map: {found.reason}; {LINES_HELP}")
     return found
 
 

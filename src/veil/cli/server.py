@@ -164,7 +164,7 @@ def _map(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, Bar("mapping") as bar:
         scene = build_map(images, matches, workdir=Path(workdir), options=options, gravity=gravity, progress=bar)
     if isinstance(scene, NoMap):
-        write_json(arguments.json, _no_map_facts(len(images), scene))
+        write_json(arguments.json, {**_no_map_facts(len(images), scene), "skipped": uploads.skipped})
         _say_left_out(arguments, scene.left_out)
         raise InputError(f"no map: {scene.reason}")
     if gravity is not None:

@@ -35,6 +35,8 @@ LEAST_INLIERS = 8
 WORD_TRIALS = 30_000
 # How often mapping is tried anew without the images that stopped it or contradicted it.
 ATTEMPTS = 5
+# Verifying more pairs, or mapping more images, may take longer before it counts as hanging.
+PAIRS_AT_ONCE, IMAGES_AT_ONCE = 50, 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +133,8 @@ class _Build:
             # Shared words are mostly coincidences: fewer of them are right than COLMAP expects of matches.
             settings |= {"ransac.min_inlier_ratio": 0.05, "ransac.max_num_trials": WORD_TRIALS}
         request = {"do": "verify", "database": str(database), "seed": self.options.seed, "options": settings}
-        answer = self.colmap.run(request)
+        # All pairs are verified in one stage without a sign of progress.
+        answer = self.colmap.run(request, work=max(1.0, len(tried) / PAIRS_AT_ONCE))
         if isinstance(answer, Stopped):
             return f"COLMAP's verification was stopped: {answer.reason}"
         geometries = read_geometries(database, self.image_ids)
@@ -184,7 +187,9 @@ class _Build:
         }
         total = len(names)
         answer = self.colmap.run(
-            request, lambda count: self.progress(min(count + 1, total), total) if self.progress is not None else None
+            request,
+            lambda count: self.progress(min(count + 1, total), total) if self.progress is not None else None,
+            work=max(1.0, total / IMAGES_AT_ONCE),  # adjusting all images takes longer the more there are
         )
         if isinstance(answer, Stopped):
             return answer

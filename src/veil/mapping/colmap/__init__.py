@@ -26,8 +26,11 @@ REGISTERING = re.compile(r"Registering image #(\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What the mapper may use: `stall_s` of processor time between two signs of progress, `max_seconds` of wall time for one
-    stage (None: no limit) and `memory_bytes` of data (None: three quarters of this machine's memory)."""
+    """What the mapper may use, for each of its stages.
+
+    `stall_s` of processor time between two signs of progress (more for many images), `max_seconds` of wall time (None: no
+    limit) and `memory_bytes` of data (None: three quarters of this machine's memory).
+    """
 
     stall_s: float = 120.0
     max_seconds: float | None = None
@@ -50,6 +53,7 @@ class Colmap:
         self._process: subprocess.Popen[str] | None = None
         self._log: deque[str] = deque(maxlen=20)
         self._at_image: int | None = None
+        self._stall_s = limits.stall_s
 
     def __enter__(self) -> Colmap:
         self._start()
@@ -58,8 +62,10 @@ class Colmap:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._kill()
 
-    def run(self, request: dict[str, Any], progress: Callable[[int], None] | None = None) -> dict[str, Any] | Stopped:
-        """The answer to one request. `progress` gets the count of registered images.
+    def run(
+        self, request: dict[str, Any], progress: Callable[[int], None] | None = None, *, work: float = 1.0
+    ) -> dict[str, Any] | Stopped:
+        """The answer to one request. `progress` gets the count of registered images; `work` multiplies the time to stall.
 
         Raises VeilError if COLMAP itself refused the request or the process cannot be started.
         """
@@ -72,7 +78,8 @@ class Colmap:
             clock.daemon = True
             clock.start()
         try:
-            return self._answer(process, {**request, "stall_s": self._limits.stall_s, "memory_bytes": memory}, progress)
+            self._stall_s = self._limits.stall_s * work
+            return self._answer(process, {**request, "stall_s": self._stall_s, "memory_bytes": memory}, progress)
         except BaseException:
             self._kill()
             raise
@@ -104,7 +111,7 @@ class Colmap:
         code = process.wait()
         self._reader.join(timeout=1)
         if code == -getattr(signal, "SIGPROF", 0) and code:
-            reason = f"it made no progress in {self._limits.stall_s:.0f} s of processor time"
+            reason = f"it made no progress in {self._stall_s:.0f} s of processor time"
         elif code == -signal.SIGKILL and self._limits.max_seconds is not None:
             reason = f"it was not done after {self._limits.max_seconds:.0f} s"
         else:
