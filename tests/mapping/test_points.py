@@ -183,7 +183,7 @@ def test_the_mapper_ends_with_the_process_that_started_it() -> None:
         pytest.skip("only Linux ends a process with its parent")
     script = (
         "import time\nfrom veil.errors import VeilError\nfrom veil.mapping.colmap import Colmap, Limits\n"
-        "with Colmap(Limits()) as colmap:\n    try:\n        colmap.run({'do': 'no such work'})\n"
+        "with Colmap(Limits()) as colmap:\n    try:\n        colmap._answer(colmap._process, {'do': 'no such work'}, None)\n"
         "    except VeilError:\n        print(colmap._process.pid, flush=True)\n    time.sleep(600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
