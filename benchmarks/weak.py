@@ -3,6 +3,7 @@
     python benchmarks/weak.py fox strecha/castle-P19 strecha/fountain-P11 --shared 200 100 50 --seeds 2
     python benchmarks/weak.py smartphone_monstree --camera SIMPLE_RADIAL,1254.6,567,756,0.0027
     python benchmarks/weak.py strecha/entry-P10 --methods raw subspaces words --shared 0 200 100 50 --first-octave 0
+    python benchmarks/weak.py strecha/entry-P10 --methods lines lines-noise lines-aligned
 
 Scenes are folders as `veil evaluate reconstruction` takes them. For every scene, number of shared tracks and seed, the
 features that are left are matched anew. Plain pycolmap (ratio test at 0.8, known intrinsics held) maps them, and so does each
@@ -92,6 +93,8 @@ METHODS: dict[str, Callable[[Subject, int], Run]] = {
     "raw": lambda subject, seed: map_checked(subject, seed=seed),
     "subspaces": lambda subject, seed: _lifted(subject, seed),
     "words": lambda subject, seed: _worded(subject, seed),
+    "lines-noise": lambda subject, seed: map_lines(subject, seed=seed, gravity_noise_deg=1.0),
+    "lines-aligned": lambda subject, seed: map_lines(subject, seed=seed, aligned_share=0.75),
 }
 
 
@@ -172,7 +175,7 @@ def _row(run: Run, method: str) -> dict:
 def _line(row: dict) -> str:
     error = "      -" if row["median_share"] is None else f"{row['median_share']:7.2%}"
     return (
-        f"{row['scene']:16} {row['shared']:4} shared ({row['kept']:4.0%} kept)  seed {row['seed']}  {row['method']:9} "
+        f"{row['scene']:16} {row['shared']:4} shared ({row['kept']:4.0%} kept)  seed {row['seed']}  {row['method']:13} "
         f"{row['registered']:2}/{row['total']:<2}  {row['wrong']:2} wrong  median {error}  {row['seconds']:6.1f} s "
         f"({row['processor_s']:.1f} s processor)" + (f"  {row['reason']}" if row["reason"] else "")
     )

@@ -171,6 +171,7 @@ def test_lines_localize_where_points_do(share: float, query_m: int) -> None:
     assert rotation_angle_deg(found.cam_from_world.rotation @ WORLD.poses["02"].rotation.T) < 0.3
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_noise_is_refused_from_lines_too() -> None:
     """S6: lines agree by chance far more often than points, and the criterion knows."""
     scene = scene_of(WORLD, without="02")

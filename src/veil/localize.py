@@ -141,8 +141,7 @@ def localize_matches(
         )
     if anyhow is not evidence or pictured(matched, estimate, evidence, views):
         return refused(IMPOSSIBLE)
-    limits = {"min_inliers": options.min_inliers, "max_log10_nfa": options.max_log10_nfa}
-    other = rival(matched, estimate, evidence, views, **limits)
+    other = rival(matched, estimate, evidence, views, min_inliers=options.min_inliers, max_log10_nfa=options.max_log10_nfa)
     if other is not None:
         return refused(AMBIGUOUS.format(len(evidence.rows), len(other.rows), count))
     return Localization(

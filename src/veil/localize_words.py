@@ -94,12 +94,12 @@ def localize_candidates(
     found, rows, log10_nfa = _searched(problem, options.search, progress)
     if found is None:
         return NoPose(reason=f"no pose explains the {count} features with words of the map", correspondences=count)
-    tried = math.log10(len(cameras))
-    log10_nfa += tried
+    cameras_tried = math.log10(len(cameras))
+    log10_nfa += cameras_tried
     sure = _beyond_chance(rows, log10_nfa, options)
     # Weighed as found, to tell what chance gives from what no camera could have seen.
     anyhow = rows if sure else problem.apart(found.rows)
-    weight = log10_nfa if sure else problem.weighed(anyhow, found.pose, anyhow=True) + tried
+    weight = log10_nfa if sure else problem.weighed(anyhow, found.pose, anyhow=True) + cameras_tried
 
     def refused(reason: str) -> NoPose:
         return NoPose(reason=reason, correspondences=count, inliers=len(anyhow), log10_nfa=weight)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -192,10 +193,18 @@ class WordProblem:
         """Rows of which no two share a point or a place: repeats are no further evidence."""
         _, first = np.unique(self.groups.point_rows[rows], return_index=True)
         rows = rows[np.sort(first)]
-        seen, same = self.groups.seen[self.groups.group[rows]], SAME_PX / self.camera.focal_px
+        return rows[self._distinct(self.groups.seen[self.groups.group[rows]])]
+
+    def _distinct(self, seen: Float64[np.ndarray, "_ 3"]) -> Bool[np.ndarray, "_"]:
+        """Which keypoints, or lines, stay if those at one place count once."""
+        same = SAME_PX / self.camera.focal_px
         if self.as_lines:
-            return rows[apart_lines(seen, float(np.linalg.norm(self.groups.half_extent)), same)]
-        return rows[apart(seen[:, :2], same)]
+            return apart_lines(seen, float(np.linalg.norm(self.groups.half_extent)), same)
+        return apart(seen[:, :2], same)
+
+    @cached_property
+    def _apart(self) -> Bool[np.ndarray, "groups"]:
+        return self._distinct(self.groups.seen)
 
     def counted(self, found: GroupedConsensus) -> Int64[np.ndarray, "inliers"]:
         """Inliers that the camera could have seen, each with a point and a place of its own."""
@@ -237,14 +246,15 @@ class WordProblem:
             for most in NESTED_CANDIDATES:
                 sizes = np.minimum(np.diff(starts[: groups + 1]), most)
                 agreement = float(np.minimum(1.0, sizes * single).mean())
+                inliers, places = int(((group < groups) & (rank < most)).sum()), groups
                 if total is not None:
+                    places = max(int(self._apart[:groups].sum()), inliers)
                     crowded = total[starts[:groups] + sizes] - total[starts[:groups]]
-                    left_out = groups / max(groups - sampling.size, 1)  # of the mean: the sample's own groups
-                    least = agreement * (LINE_FLOOR if self.as_lines else 1.0)
-                    agreement = min(1.0, max(least, left_out * float(np.minimum(1.0, crowded).mean())))
-                inliers = int(((group < groups) & (rank < most)).sum())
+                    # The sample's own groups are left out of the mean.
+                    mean = float(np.minimum(1.0, crowded).sum()) / max(places - sampling.size, 1)
+                    agreement = min(1.0, max(agreement * (LINE_FLOOR if self.as_lines else 1.0), mean))
                 samples = sampling.size * math.log10(float(sizes.mean()))
-                tried.append(chance_poses(inliers, groups, agreement, sampling) + samples)
+                tried.append(chance_poses(inliers, places, agreement, sampling) + samples)
         return min(tried) + math.log10(len(tried))
 
     def weighed(self, rows: Int64[np.ndarray, "inliers"], pose: Rigid, *, anyhow: bool = False) -> float:

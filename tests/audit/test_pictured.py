@@ -68,6 +68,7 @@ def few(door: dict[str, Features]) -> Features:
     return taken(features, np.sort(first[count == 1])[:40])
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_a_broken_release_shows_what_raw_features_show(door: dict[str, Features]) -> None:
     """The lattice attack recovers all: its map is that of the raw features to rounding; the nearest neighbor's is not."""
     features = few(door)
@@ -109,6 +110,7 @@ def test_direct_inversion_needs_a_network_for_the_form(door: dict[str, Features]
     assert drawn(examined(message, features), features, HARDENED, {"subspaces": Shows("subspaces")})[0] == []
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("profile", [paper(4), hardened(quantized=True), None], ids=["paper", "hardened", "words"])
 def test_lines_are_drawn_where_attacks_put_them(door: dict[str, Features], profile: Profile | None) -> None:
     """Broken twin: pictures at the true keypoints, which nobody knows."""

@@ -14,6 +14,8 @@ from veil.cli import main
 from veil.evaluate.defenses import Row, study
 from veil.files.examples import lund_door
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 STUDY = ("--features", 20, "--per-image", 20, "--m", 2, "--words", 64, "--public", 512, "--line-photographs", 1, "--threads", 1)
 
 

@@ -59,6 +59,7 @@ def work(tmp_path: Path, door: dict[str, Features]) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_the_paper_profile_is_broken(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 4)
     with lund_door() as example:
@@ -98,6 +99,7 @@ def test_the_paper_profile_is_broken(work: Path, capsys: pytest.CaptureFixture[s
     assert html.escape(record["verdict"]["headline"]) in page
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_without_originals_only_certificates_count(work: Path) -> None:
     run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 2)
     code, record, page = audit(work, "up", "--features", 40)
@@ -110,6 +112,7 @@ def test_without_originals_only_certificates_count(work: Path) -> None:
     assert "photograph: stays on the device" not in page
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_hardened_releases_with_lines(work: Path) -> None:
     run("privatize", work / "f.h5", "-o", work / "up", "--lines")
     code, record, page = audit(work, "up", "--images", work / "f.h5", "--features", 2, "--fail-on", "structural.certified>0")
@@ -145,6 +148,7 @@ def test_fresh_releases_of_words_add_up(work: Path, tmp_path: Path, monkeypatch:
     assert attack(record, "repeat")["identified"] > attack(record, "posterior")["identified"] + 0.3
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_a_fresh_second_release_is_broken_by_the_first(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 8)
     memoized = audit(work, "up", "--images", work / "f.h5", "--against", work / "up", "--features", 30)[1]

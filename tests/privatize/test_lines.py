@@ -10,10 +10,12 @@ import pytest
 from power import require_even, require_share
 from veil import chance
 from veil.errors import InputError, RangeError
+from veil.features import Features
 from veil.forms import Lines
 from veil.geometry.camera import Camera
 from veil.guarantee import NoProof
-from veil.privatize.lines import LineOptions, lift_to_lines, normalized_keypoints
+from veil.privatize.lines import LineOptions, lift_to_lines, line_key, normalized_keypoints
+from veil.space import Space
 from worlds import features, generator
 
 STUDY = chance.seeded("lines")
@@ -82,6 +84,25 @@ def test_lines_repeat_and_twins_share_theirs() -> None:
     meeting = np.cross(one.coefficients.astype(np.float64), two.coefficients.astype(np.float64))
     meeting = meeting[:, :2] / meeting[:, 2:]
     assert np.median(np.linalg.norm(meeting - normalized_keypoints(image), axis=1)) < 1e-5
+
+
+def test_the_key_of_lines_is_a_protocol() -> None:
+    """Golden text: ledgers hold it, so that a renamed class or another library must not change what it says of the same lines.
+
+    `draws` is the SHA-256 of the sorted rows of position and two words, each BLAKE2b to SHAKE-256 of its context.
+    """
+    image = Features(
+        keypoints=np.array([[1.5, 2.25], [300.0, 0.1], [1.5, 2.25]], dtype=np.float32),
+        descriptors=np.ones((3, 128), dtype=np.uint8),
+        space=Space(descriptor="sift", normalization="L2", dim=128),
+        camera=replace(RADIAL, focal_is_known=False),
+        image_digest=bytes(range(32)),
+    )
+    key = line_key(image, gravity=np.array([0.0, 2.0, 0.0]), chance=chance.Secure(b"golden".ljust(32, b".")))
+    assert key == (
+        "lines rule=1 aligned=0.5 gravity=0.0,1.0,0.0 camera=SIMPLE_RADIAL,500.0,320.0,240.0,-0.1 size=640x480 focal=guessed "
+        "keypoints=1480d471665cf860 draws=ec42ae974e8085d7"
+    )
 
 
 def test_what_cannot_be_lifted() -> None:

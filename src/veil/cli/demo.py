@@ -15,6 +15,7 @@ import numpy as np
 from veil import chance
 from veil.attacks.repeat import intersect
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
+from veil.cli.shown import tracker
 from veil.evaluate.localization import Outcome, Query, Study, Variant, demo_variants, run
 from veil.evaluate.reconstruction import Run, Subject, line_views, map_lines
 from veil.extract.segments import vertical_of
@@ -147,12 +148,10 @@ def _material(arguments: argparse.Namespace) -> Iterator[_Material]:
 
 
 def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Outcome]]:
-    from tqdm import tqdm
-
     queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
     others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
     variants = demo_variants(len(study.codebook))
-    with tqdm(total=len(variants) * (len(queries) + len(others)), desc="demo", disable=None, leave=False) as bar:
+    with tracker("demo", len(variants) * (len(queries) + len(others))) as bar:
         done = []
         for outcome in run(study, [*queries, *others], variants, progress=bar.set_description):
             bar.update()

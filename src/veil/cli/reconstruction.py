@@ -49,6 +49,13 @@ def register(protocols: Any) -> None:
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders")
     parser.add_argument("--seeds", type=at_least(1), default=5, help="draws of lines (default %(default)s)")
     parser.add_argument("--gravity-noise", type=float, nargs="+", default=[0.0], metavar="DEG", help="tilts (default 0)")
+    parser.add_argument(
+        "--aligned-share",
+        type=float,
+        default=0.5,
+        metavar="Q",
+        help="of lines along gravity: more, and seeds need fewer tracks",
+    )
     parser.add_argument("--gravity", type=Path, metavar="CSV", help="readings image,x,y,z instead of the scenes' own")
     parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of scenes without reference cameras")
     parser.add_argument("--methods", nargs="+", choices=("lines", "points"), default=["lines", "points"], help="default both")
@@ -160,11 +167,13 @@ def _runs(subject: Subject, arguments: argparse.Namespace, *, warm: bool) -> Ite
     if "lines" not in arguments.methods:
         return
     if not warm:  # what numba compiles once an installation is no part of a map's time
-        map_lines(subject, seed=0)
+        map_lines(subject, seed=0, aligned_share=arguments.aligned_share)
     for noise in arguments.gravity_noise:
         for seed in range(arguments.seeds):
             with Bar(f"{subject.name}: lines, seed {seed}") as bar:
-                yield map_lines(subject, seed=seed, gravity_noise_deg=noise, progress=bar)
+                yield map_lines(
+                    subject, seed=seed, gravity_noise_deg=noise, aligned_share=arguments.aligned_share, progress=bar
+                )
 
 
 def _reference(name: str, run: Run) -> Mapping[str, Rigid]:
@@ -182,6 +191,8 @@ def _line(run: Run) -> str:
     errors = f"position {run.position.mean:.4g} (max {run.position.max:.4g})  rotation {run.rotation_deg.mean:.3f} deg"
     errors += f", pairwise {run.pairwise_rotation_deg:.3f}"
     leak = f"  leak {run.leak.share:.0%} at {run.leak.median_px:.2f} px" if run.method == "lines" else ""
+    if run.aligned_share is not None:
+        leak += f", horizontal coordinate of {run.aligned_share:.0%}"
     return f"{head}  {run.registered}/{run.total}  {len(run.points)} points  {errors}{leak}  {run.seconds['map']:.1f} s"
 
 

@@ -16,7 +16,7 @@ from veil.errors import InputError
 from veil.evaluate.adversaries import Asked, ForgedOptions
 from veil.evaluate.dictionaries import dictionary_of
 from veil.evaluate.queries import LEVEL, RIGHT_DEG, Fold, Place, exact_interval, fold_without
-from veil.forms import Lines
+from veil.forms import Lines, Subsets
 from veil.geometry.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, align_poses, pose_error
 from veil.localize import Localization, LocalizeOptions, NoPose, correspondences, localize_matches
@@ -122,6 +122,7 @@ class Answerer:
         ).upload
         search = GroupedOptions(min_iterations=min(4000, self.options.iterations), max_iterations=self.options.iterations)
         options = WordOptions(search=search, threads=1)
+        assert isinstance(upload.form, Subsets)
         return localize_words(upload.camera, _seen(upload), upload.form, self.public, self.vocabulary, options=options)
 
     def _errors(self, asked: Asked, form: FormName, found: Localization | NoPose) -> tuple[float, float] | None:

@@ -16,7 +16,7 @@ from jaxtyping import Float32, UInt8
 from veil.features import Features
 from veil.geometry.camera import Camera
 
-Gray = UInt8[np.ndarray, "height width"]
+Gray = UInt8[np.ndarray, "_ _"]  # rows, columns
 PLAIN = 200  # gray value of a wall
 
 

@@ -28,10 +28,19 @@ from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_centers, pairwise_rotation_deg, pose_error
 from veil.map_check import MapCheck
 from veil.mapping import MapImage, MapOptions, NoMap, build_map
-from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
+from veil.mapping.lines import (
+    LineMap,
+    LineMapCheck,
+    LineMapOptions,
+    LineView,
+    MatchGraph,
+    NoLineMap,
+    map_from_lines,
+    match_graph,
+)
 from veil.mapping.lines.world import Model, World, line_distances, world_of
 from veil.match import Matches
-from veil.privatize.lines import lift_to_lines
+from veil.privatize.lines import LineOptions, lift_to_lines
 from veil.privatize.public import publish
 from veil.scene import Scene
 
@@ -99,8 +108,9 @@ class Run:
     point_reprojection_px: float | None = None
     leak: Leak | None = None
     gravity_is_measured: bool = False
+    aligned_share: float | None = None
+    check: MapCheck | LineMapCheck | None = None
     extent: float | None = None
-    check: MapCheck | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -133,6 +143,7 @@ class Run:
             "line_reprojection_px": self.line_reprojection_px,
             "point_reprojection_px": self.point_reprojection_px,
             "leak": self.leak and self.leak.as_json(),
+            "aligned_share": self.aligned_share,
             "images": {
                 name: {"position": position, "rotation_deg": rotation} for name, (position, rotation) in self.errors.items()
             },
@@ -205,11 +216,12 @@ def map_lines(
     *,
     seed: int,
     gravity_noise_deg: float = 0.0,
+    aligned_share: float = LineOptions().aligned_share,
     options: LineMapOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """The map of lines that stand for the keypoints, drawn (and gravity disturbed) by `seed`."""
-    views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg)
+    views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg, aligned_share=aligned_share)
     start = time.perf_counter()
     graph = subject_graph(subject)
     found = map_from_lines(views, graph, options=options, progress=progress)
@@ -221,6 +233,7 @@ def map_lines(
         gravity_noise_deg=gravity_noise_deg,
         total=len(views),
         gravity_is_measured=subject.gravity_is_measured,
+        aligned_share=float(np.mean([view.lines.aligned.mean() for view in views.values()])),
         seconds=seconds,
     )
     if isinstance(found, NoLineMap):
@@ -234,6 +247,7 @@ def map_lines(
     run = replace(
         base,
         refused=found.refused,
+        check=found.check,
         observations=len(rows),
         line_reprojection_px=float(np.median(distance)),
         point_reprojection_px=leak.median_px,
@@ -254,12 +268,19 @@ def subject_graph(subject: Subject) -> MatchGraph:
     )
 
 
-def line_views(subject: Subject, *, seed: int, gravity_noise_deg: float = 0.0) -> dict[str, LineView]:
+def line_views(
+    subject: Subject,
+    *,
+    seed: int,
+    gravity_noise_deg: float = 0.0,
+    aligned_share: float = LineOptions().aligned_share,
+) -> dict[str, LineView]:
     """The lines that stand for the keypoints in the run of `seed`."""
+    options = LineOptions(aligned_share=aligned_share)
     gravity = disturbed(subject.gravity, gravity_noise_deg, name=f"{subject.name} {seed}")
     chance = seeded(f"reconstruction {subject.name} {seed}")
     return {
-        name: LineView(camera=item.camera, lines=lift_to_lines(item, gravity=gravity.get(name), chance=chance))
+        name: LineView(camera=item.camera, lines=lift_to_lines(item, gravity=gravity.get(name), chance=chance, options=options))
         for name, item in subject.features.items()
     }
 

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -108,9 +109,10 @@ class Workshop:
 
 
 def _save(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, object]) -> None:
-    text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    every: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays}
     with replacing(path) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, header=text, **arrays)  # NumPy 1 would store `allow_pickle`
+        # Without `allow_pickle`, which NumPy 1 would store as one more array.
+        np.savez(stream, **every)
 
 
 def _load(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:

@@ -70,6 +70,18 @@ def read_rgb(path: Path) -> np.ndarray:
     return _decode(path)[0]
 
 
+def upright_size(path: Path) -> tuple[int, int]:
+    """Width and height as EXIF turns the picture, without decoding its pixels. Raises FileFormatError if it cannot be read."""
+    from PIL import ExifTags, Image
+
+    try:
+        with Image.open(path) as image:
+            turned = image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
+            return (image.height, image.width) if turned else (image.width, image.height)
+    except DAMAGE as error:
+        raise FileFormatError(f"{path} cannot be decoded ({error}); give a photograph") from None
+
+
 def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
     from PIL import ExifTags, Image, ImageOps
 

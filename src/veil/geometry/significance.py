@@ -107,6 +107,7 @@ def apart(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.nd
     kept = np.ones(len(places), dtype=bool)
     if len(places) < 2:
         return kept
+
     pairs = cKDTree(places).query_pairs(same, output_type="ndarray")
     for first, second in pairs[np.lexsort(pairs.T[::-1])].tolist():
         if kept[first]:

@@ -176,6 +176,8 @@ def support_of(
 
     Beyond the range of tilts (Eq. 4) nothing can.
     """
+    from scipy.stats import binom
+
     options = options or VerticalOptions()
     rows = _candidates(segments, pixel, options)
     if len(rows) <= SAMPLE:

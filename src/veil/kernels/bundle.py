@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError, RangeError
 from veil.kernels import reduced, schur
+from veil.kernels.upright import Upright
 from veil.threads import cores, shared, single_blas
 
 FIRST_DAMPING = 1e-4
@@ -70,43 +71,6 @@ class AdjustOptions:
             raise RangeError("max_iterations must be at least 1 and tol between 0 and 1")
         if self.threads is not None and self.threads < 1:
             raise RangeError(f"threads must be at least 1, got {self.threads!r}")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Upright:
-    """What is known of gravity: unit vectors down in some cameras and in the world, and their spread (lines.md, Eq. 26).
-
-    `down_cam[i]` is NaN where camera i has no reading. A camera whose down is off by `sigma_rad` costs as much as one line that
-    is off by half of the loss scale; readings several times as far off lose their weight.
-    """
-
-    down_cam: Float64[np.ndarray, "cameras 3"]
-    down_world: Float64[np.ndarray, "3"]
-    sigma_rad: float
-
-    def cost(self, rotations: Float64[np.ndarray, "cameras 3 3"], weight_px: float) -> float:
-        """Half the sum of w^2 s^2 log(1 + |e|^2 / s^2) with e = R d - g and s three sigma."""
-        return 0.5 * float(np.nansum(weight_px**2 * self._scale2 * np.log1p(self._error(rotations)[1] / self._scale2)))
-
-    def linear(
-        self, rotations: Float64[np.ndarray, "cameras 3 3"], weight_px: float
-    ) -> tuple[Float64[np.ndarray, "cameras 3 3"], Float64[np.ndarray, "cameras 3"]]:
-        """(normal matrix, negative gradient) of each camera's turn, for R <- exp(omega) R: zero without a reading."""
-        squared = self._error(rotations)[1]
-        known = np.isfinite(squared)
-        weight = np.where(known, weight_px**2 / (1 + np.where(known, squared, 0.0) / self._scale2), 0.0)
-        down = rotations @ self.down_world
-        normal = weight[:, None, None] * (np.eye(3) - down[:, :, None] * down[:, None, :])
-        gradient = weight[:, None] * np.cross(np.where(known[:, None], self.down_cam, 0.0), down)
-        return normal, -gradient
-
-    def _error(self, rotations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        error = rotations @ self.down_world - self.down_cam
-        return error, (error**2).sum(axis=1)
-
-    @property
-    def _scale2(self) -> float:
-        return (3 * self.sigma_rad) ** 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

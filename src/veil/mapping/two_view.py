@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.special import gammaln
 
 THRESHOLDS_PX = (1.0, 2.0, 4.0)
 # Wrong pairs that are looked at to count how often a wrong match agrees.
@@ -113,4 +112,6 @@ def _wrong_pairs(count: int) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarr
 
 
 def _log_binomial(n: int, k: int) -> float:
+    from scipy.special import gammaln
+
     return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

@@ -84,7 +84,7 @@ def _row(finding: Finding) -> dict:
         "attack": finding.attack,
         "assumes": finding.assumes,
         "skipped": finding.skipped,
-        "features": f"{finding.features:,}" + (f" (of {finding.wanted:,} wanted)" if finding.cut_short else ""),
+        "features": f"{finding.features:,}" + (f" of {finding.wanted:,} wanted" if finding.cut_short else ""),
         "undecided": _percent(finding.undecided, finding.features),
         "certified": "" if finding.certified is None else f"{100 * finding.certified.value:.1f} %",
         "exact": "" if score is None or score.exact is None else f"{100 * score.exact.value:.1f} %",

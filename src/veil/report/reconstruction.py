@@ -51,7 +51,7 @@ def _explain(figure: Any, methods: Sequence[str], with_reference: bool) -> None:
     from matplotlib.lines import Line2D
 
     names = {"lines": "camera mapped from lines", "points": "camera mapped by COLMAP"}
-    triangle = {"marker": "v", "fillstyle": "none", "linestyle": ""}
+    triangle: dict[str, Any] = {"marker": "v", "fillstyle": "none", "linestyle": ""}
     marks = [Line2D([], [], color=COLORS[method], label=names[method], **triangle) for method in methods]
     if with_reference:
         marks.append(Line2D([], [], color=REFERENCE, alpha=FAINT, label="reference camera", **triangle))

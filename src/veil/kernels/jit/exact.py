@@ -82,7 +82,9 @@ def _orthonormalize(shape: Shape) -> str:
         def turn(k: str, totals: list[str]) -> list[str]:
             factor = code.broadcast(code.at(factors, code.times(k, stride)))
             line = code.at(rows, code.times(k, 8 * wide))
-            return [code.fma(factor, code.load(line, at), total) for at, total in zip(chunks, totals, strict=True)]
+            # From any address: the factors of some features of a set lie where NumPy puts them.
+            values = [code.let(f"load {code.vector}, ptr {code.at(line, at)}, align 8") for at in chunks]
+            return [code.fma(factor, value, total) for value, total in zip(values, totals, strict=True)]
 
         return code.loop(str(count), [(code.vector, code.splat(0.0))] * len(chunks), turn)
 

@@ -65,7 +65,7 @@ def _columns(shape: Shape) -> str:
             later = code.minimum(code.maximum(best[0], first), code.minimum(best[1], second))
             return [code.minimum(best[0], first), later, code.minimum(best[2], third)]
 
-        _, second, hidden = code.loop("%sets", [(code.vector, infinite)] * 3, merge)
+        second, hidden = code.loop("%sets", [(code.vector, infinite)] * 3, merge)[1:]
         limit = code.arithmetic("fadd", second, code.every("%slack"))
         owner = code.times(p, code.lanes)
 

@@ -25,9 +25,11 @@ FLAT_RELIEF = 0.005
 
 @dataclass(frozen=True, kw_only=True)
 class LineMapOptions:
-    """Thresholds in pixels and degrees; `resection` acceptance as in the published code, and never what chance explains.
+    """Thresholds in pixels and degrees. An image enters with `min_registration_inliers`, of which the points shared with one
+    neighbor (or all points) are `min_neighbor_share` or more and beyond chance, unless another pose explains other lines,
+    `max_rival_share` as many, or has `max_twin_share` of its score (docs/theory/mapping.md, An image more).
 
-    Seeds of `quads` image quads are compared, and up to `attempts` of them grown until one does grow.
+    Seeds of `quads` image quads are compared, and up to `attempts` of them grown where none is sure.
     All cameras are adjusted when the map has grown by `global_growth` since they last were, else the newest and its
     `local_images` nearest.
     """
@@ -42,6 +44,7 @@ class LineMapOptions:
     min_registration_inliers: int = 15
     min_neighbor_share: float = 0.25
     max_rival_share: float = 0.6
+    max_twin_share: float = 0.85
     max_aligned_share: float = 0.9
     max_log10_nfa: float = -6.0
     global_growth: float = 1.1

@@ -23,11 +23,10 @@ from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads
 from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, without_images, world_of
 
 FINAL_ROUNDS = 4
-# Once so many quads gave seeds and one of them fits so closely, others are not tried: wrong ones reached 0.9 at most.
+# A seed of so many tracks that fits so well is not doubted (wrong ones reached a fit of 3.4): once so many quads gave seeds and
+# one is such, others are not tried, and the first such one that grows is the map.
 MIN_SEEDS = 3
-SURE_SHARE = 0.93
-# Of a seed of so many tracks that fits so well the first one that grows is the map (docs/theory/mapping.md, Which mode).
-SURE_TRACKS, SURE_FIT = 200, 3.2
+SURE_TRACKS, SURE_FIT = 200, 3.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,7 +88,7 @@ def map_from_lines(
         if best is None or _weight(world, model) > _weight(world, best[0]):
             best = model, refused, quad
         count = int(model.registered.sum())
-        if count == len(views) or (count > len(quad.images) and seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT):
+        if count == len(views) or (count > len(quad.images) and _sure(seed)):
             break  # images are taken in on evidence, which a wrong seed does not have for all of them
     assert best is not None
     model, refused, quad = best
@@ -169,11 +168,15 @@ def ranked_seeds(world: World, options: LineMapOptions) -> list[tuple[Quad, Seed
             reason = seed.reason
         else:
             found.append((quad, seed))
-        if len(found) >= MIN_SEEDS and max(item.precise_share for _, item in found) >= SURE_SHARE:
+        if len(found) >= MIN_SEEDS and any(_sure(item) for _, item in found):
             break
     if not found:
         return NoLineMap(f"none of {len(quads)} image quads gave a seed; the last said: {reason}")
     return sorted(found, key=lambda item: -item[1].evidence)
+
+
+def _sure(seed: Seed) -> bool:
+    return seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT
 
 
 def _seeded(world: World, quad: Quad, seed: Seed, options: LineMapOptions) -> Model:

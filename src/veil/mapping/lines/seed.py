@@ -22,11 +22,12 @@ from veil.geometry.solvers.trifocal import MINIMAL_POINTS
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust, residuals
 from veil.localize import Sampling, chance_poses
 from veil.mapping.lines.gravity import upright_of
-from veil.mapping.lines.modes import Mode, PlanarTracks, flat_share, lifted, planar_modes
+from veil.mapping.lines.modes import MANY_COMPLETE, Mode, PlanarTracks, flat_share, lifted, planar_modes
 
 VIEWS = 4
 MAX_TRACKS = 600  # of a quad, in the spatial step
 ENOUGH_PLANAR = 150  # tracks of the plane
+FEW_TRACKS = 250  # they are adjusted for longer
 FLAT_SHARE = 0.9
 SCALES = (1.0, 1 / 4, 1 / 16, 1 / 32)
 # Three poses but for the scale; each track is one equation. Exchanged lines are those of the track so many further on.
@@ -73,7 +74,7 @@ class SeedOptions:
     gravity_sigma_deg: float = 0.5
     min_tracks: int = 20
     samples: int = 300
-    modes: int = 8
+    modes: int = 4
     min_angle_deg: float = 2.0
     min_precise_share: float = 0.5
     min_flat_share: float = 0.75
@@ -142,6 +143,8 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
         if count < options.min_tracks:
             return NoSeed(reason=f"{count} {name}, a seed needs {options.min_tracks}; more overlap or aligned lines help")
     error_px = options.planar_error_px + gravity_spread_px(options.gravity_sigma_deg, float(tracks.focal_px.mean()))
+    if planar.given.all(axis=0).sum() < MANY_COMPLETE:
+        options = replace(options, modes=2 * options.modes)  # with few tracks the right mode is more seldom among the first
     modes = planar_modes(planar, error_px=error_px, samples=options.samples, keep=options.modes, seed=options.seed)
     if not modes:
         return NoSeed(reason="no planar poses explain the gravity-aligned tracks; is gravity right, and did the camera move?")
@@ -198,7 +201,8 @@ def _upgrade(
         Rigid(rotation=up.T @ turn, translation=up.T @ shift)
         for up, turn, shift in zip(upright, rotations, translations, strict=True)
     ]
-    for limit_px in [*_shrinking(4 * error_px, options.line_error_px), *([options.line_error_px] * 2)]:
+    few = len(tracks.lines) < FEW_TRACKS
+    for limit_px in [*_shrinking(4 * error_px, options.line_error_px), *([options.line_error_px] * 2 if few else [])]:
         moved = _adjusted(cameras, tracks, limit_px, options)
         if moved is None:
             return None
@@ -262,6 +266,7 @@ def _heights(
 
 def _adjusted(cameras: list[Rigid], tracks: QuadTracks, limit_px: float, options: SeedOptions) -> list[Rigid] | None:
     """Triangulate, and adjust cameras and points over the tracks that agree within `limit_px` in all four views."""
+    few = len(tracks.lines) < FEW_TRACKS  # they leave a long valley
     points, worst = _triangulated(cameras, tracks)
     rows = np.flatnonzero(worst < limit_px)
     if len(rows) < options.min_tracks:
@@ -270,7 +275,7 @@ def _adjusted(cameras: list[Rigid], tracks: QuadTracks, limit_px: float, options
         _problem(cameras, points[rows], tracks.lines[rows], tracks.focal_px),
         constant=np.array([True, False, False, False]),
         upright=upright_of(np.array([camera.rotation for camera in cameras]), tracks.gravity),
-        options=AdjustOptions(loss_px=limit_px / 4, max_iterations=30, tol=1e-5),
+        options=AdjustOptions(loss_px=limit_px / 4, max_iterations=30 if few else 15, tol=1e-5 if few else 1e-4),
     ).problem
     return [Rigid(rotation=r, translation=t) for r, t in zip(found.rotations, found.translations, strict=True)]
 
