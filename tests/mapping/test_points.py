@@ -169,3 +169,34 @@ def test_known_focal_lengths_are_held_and_guessed_ones_refined(tmp_path: Path) -
         else:
             assert image.camera == place.camera
     assert {"01", "04"} <= set(scene.images)
+
+
+def test_the_mapper_ends_with_the_process_that_started_it() -> None:
+    """A parent that is killed cannot tidy up: its worker must not outlive it, even one that no longer reads its input."""
+    import os
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    if not sys.platform.startswith("linux"):
+        pytest.skip("only Linux ends a process with its parent")
+    script = (
+        "import time\nfrom veil.errors import VeilError\nfrom veil.mapping.colmap import Colmap, Limits\n"
+        "with Colmap(Limits()) as colmap:\n    try:\n        colmap._answer(colmap._process, {'do': 'no such work'}, None)\n"
+        "    except VeilError:\n        print(colmap._process.pid, flush=True)\n    time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    os.kill(worker, signal.SIGSTOP)  # it reads nothing, as one that hangs
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 20
+    stat = Path(f"/proc/{worker}/stat")
+    while stat.exists() and "Z" not in stat.read_text().rpartition(")")[2]:
+        if time.monotonic() > deadline:
+            os.kill(worker, signal.SIGKILL)
+            raise AssertionError("the worker outlived its parent")
+        time.sleep(0.1)

@@ -14,6 +14,7 @@ from typing import Any
 
 def main() -> None:
     """Serve requests until standard input ends."""
+    _end_with_parent()
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -23,6 +24,16 @@ def main() -> None:
             answer = {"failed": f"{type(error).__name__}: {error}"[:500]}
         _arm(0)
         _say(answer)
+
+
+def _end_with_parent() -> None:
+    """Where the system can (Linux): be killed as soon as the parent ends, however it does."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    except (ImportError, OSError, AttributeError, TypeError):
+        pass
 
 
 def _say(answer: dict[str, Any]) -> None:
