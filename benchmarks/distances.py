@@ -53,8 +53,10 @@ Set = tuple[np.ndarray, np.ndarray | None]
 CHECKED, TEXTBOOK = 20, 60
 # Floats of the Gram matrix that are held at a time.
 GRAM_FLOATS = 1 << 28
-# Repeats at least.
-LEAST = 2
+# Turns at least; repeats of each work in a turn.
+LEAST, REPEATS = 2, 3
+# Seconds after which threads of a BLAS no longer wait in a loop for more work (MKL: 0.2), which would take a core from others.
+SETTLED = 0.25
 HEADS = ("floor ms", "by", "float", "fixed", "search", "whole ms", "whole", "numpy", "textbook", "pruned to", "MB", "max error")
 
 
@@ -118,7 +120,8 @@ def _line(
         "textbook": lambda: _textbook(_head(left, TEXTBOOK), _head(right, TEXTBOOK)),
     }
     timed = floors | {key: partial(_timed, work) for key, work in works.items()}
-    best = {key: value[0 if threads == 1 else 1] for key, value in _interleaved(timed, seconds).items()}
+    loud = {*timed} - {*engines, "search", "whole"} if threads > 1 else set()
+    best = {key: value[0 if threads == 1 else 1] for key, value in _interleaved(timed, seconds, loud).items()}
     blas = min((*floors, "NumPy", "torch"), key=lambda library: best.get(library, np.inf))
     floor, whole = best[blas], best["whole"]
     record |= {"blas": blas, "floor_ms": 1e3 * floor, "whole_ms": 1e3 * whole, "axes": None if axes is None else len(axes)}
@@ -265,16 +268,19 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
     return time.process_time() - start[0], time.perf_counter() - start[1]
 
 
-def _interleaved(works: dict[str, Callable[[], tuple[float, float]]], seconds: float) -> dict[str, tuple[float, float]]:
-    """Best seconds of the processor and of the clock."""
+def _interleaved(
+    works: dict[str, Callable[[], tuple[float, float]]], seconds: float, loud: set[str]
+) -> dict[str, tuple[float, float]]:
+    """Best seconds of the processor and of the clock; what is `loud` leaves threads that are waited for."""
     best = {name: (np.inf, np.inf) for name in works}
     slow = {"numpy"}  # not what is judged; once is enough
     end, turn = time.perf_counter() + seconds, 0
     while turn < LEAST or time.perf_counter() < end:
         for name, work in works.items():
-            if turn < 1 or name not in slow:
+            for _ in range((turn < 1) if name in slow else REPEATS):
                 spent = work()
                 best[name] = min(best[name][0], spent[0]), min(best[name][1], spent[1])
+            time.sleep(SETTLED if name in loud else 0)
         turn += 1
     return best
 

@@ -4,8 +4,8 @@
 
 Probes are compared by p2s with all templates of a purpose. Descriptors are random unit vectors, no faces, and directions are
 random: the times depend on sizes only, but real faces lie closer together. The templates are written in the format of the store
-by one statement, as 100,000 enrollments would each wait for the disk. What is timed, in turns, the best of each, in time of the
-processor if one thread works (other programs count less), else of the clock:
+in one transaction, as 100,000 enrollments would each wait for the disk. What is timed, in turns, the best of each, in time of
+the processor if one thread works (other programs count less), else of the clock:
 
 floor     the float32 product of a matrix of all origins and bases, in memory, with the probe (BLAS): reading it once
 kernel    the compiled p-to-s kernel alone, which yields bounds of all distances and decides nothing
@@ -13,7 +13,7 @@ written   the distances by textbook NumPy in float32: offsets, projections, |d|^
 nearest   `kernels.nearest` of one probe in templates in memory, its answer that of exhaustive float64 search
 numpy     the same without the compiler
 distances `kernels.distances` of the probe from all templates, those that are near in float64 (once)
-read      `FaceStore.templates`: from the file, which the system has in memory, to arrays
+read      `FaceStore.templates`: from the file, which the system has in memory, to arrays; seal and tags are checked
 identify  all of `veil faces identify` but the start of Python and making the probe: the store opened, read, searched
 
 One probe is a second descriptor of one enrolled person. Answers that differ from float64 are not timed.
@@ -23,19 +23,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from veil import kernels
+from veil.chance import Secret
+from veil.faces.seal import Line, Sealer
 from veil.faces.template import Setup
+from veil.files.face_facts import opened, read_contents, write_facts, write_line
+from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
 from veil.kernels import few
 from veil.kernels.pairs import exact
@@ -63,7 +65,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(arguments.threads):
         path = Path(folder) / "faces.store"
         probe = _filled(path, arguments, random)
-        _, templates = FaceStore(path).templates("door")
+        _, templates = FaceStore(path, _home(path)).templates("door")
         assert templates is not None
         gallery = templates.origin, templates.basis
         if not _right(probe, gallery, arguments):
@@ -88,12 +90,22 @@ def main() -> int:
 def _filled(path: Path, arguments: argparse.Namespace, random: np.random.Generator) -> kernels.Set:
     """Write the templates; a probe of the person in the middle."""
     space = Space(descriptor="synthetic-face", normalization="L2", dim=arguments.dim)
-    FaceStore.create(path, Setup(strategy="random", m=arguments.m, by="p2s", space=space, decoys="0" * 64))
+    home = _home(path)
+    FaceStore.create(path, Setup(strategy="random", m=arguments.m, by="p2s", space=space, decoys="0" * 64), home)
     inside = _unit(random.standard_normal((arguments.people, arguments.dim), dtype=np.float32))
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.executemany("INSERT INTO templates VALUES (?, 'door', 1, ?, ?, 0, NULL)", _rows(inside, arguments.m, random))
+    with opened(path) as connection:
+        contents, sealer = read_contents(connection, path), Sealer.of(home.secret)
+        for person, *numbers in _rows(inside, arguments.m, random):
+            line = Line(person=person, purpose="door", version=1, generation=2, enrolled_at=0.0, revoked_at=None)
+            write_line(connection, contents, line, sealer, *numbers)
+        contents.facts["generation"] = "2"
+        write_facts(connection, contents, sealer)
     noise = random.standard_normal(arguments.dim, dtype=np.float32) * np.float32(0.7 / np.sqrt(arguments.dim))
     return _unit((inside[arguments.people // 2] + noise)[None]), None
+
+
+def _home(path: Path) -> FaceHome:
+    return FaceHome(folder=path.parent / "home", secret=Secret(b"benchmark" + bytes(23)))
 
 
 def _rows(inside: np.ndarray, m: int, random: np.random.Generator) -> Iterator[tuple[str, bytes, bytes]]:
@@ -134,7 +146,7 @@ def _works(
             few.pass_compiled(probe[0], origin[part], basis[part])
 
     def identify() -> None:
-        _, templates = FaceStore(path).templates("door")
+        _, templates = FaceStore(path, _home(path)).templates("door")
         assert templates is not None
         kernels.nearest(probe, (templates.origin, templates.basis), top)
 
@@ -145,7 +157,7 @@ def _works(
         "nearest": lambda: kernels.nearest(probe, gallery, top, backend="cpu", threads=threads),
         "numpy": lambda: kernels.nearest(probe, gallery, top, backend="numpy", threads=threads),
         "distances": lambda: kernels.distances(probe, gallery, backend="cpu", threads=threads),
-        "read": lambda: FaceStore(path).templates("door"),
+        "read": lambda: FaceStore(path, _home(path)).templates("door"),
         "identify": identify,
     }
 

@@ -2,12 +2,15 @@
 
     python benchmarks/weak.py fox strecha/castle-P19 strecha/fountain-P11 --shared 200 100 50 --seeds 2
     python benchmarks/weak.py smartphone_monstree --camera SIMPLE_RADIAL,1254.6,567,756,0.0027
+    python benchmarks/weak.py strecha/entry-P10 --methods raw subspaces words --shared 0 200 100 50 --first-octave 0
     python benchmarks/weak.py strecha/entry-P10 --methods lines lines-noise lines-aligned
 
-Scenes are folders as `veil evaluate reconstruction` takes them. For every scene, number of shared tracks and seed, the features
-that are left are matched anew. Plain pycolmap (ratio test at 0.8, known intrinsics held) maps them, and so does each of veil's
-ways that `--methods` names. A row gives images registered, images off by more than 5 % of the extent of the reference's camera
-centers, the median position error as a share of it, and seconds.
+Scenes are folders as `veil evaluate reconstruction` takes them. For every scene, number of shared tracks and seed, the
+features that are left are matched anew. Plain pycolmap (ratio test at 0.8, known intrinsics held) maps them, and so does each
+of veil's ways that `--methods` names: `lines`, or maps of positions as `veil map` makes them from `raw` features, `subspaces`
+(hardened) or `words` (16,384 words, m = 2, epsilon 10). `--shared 0` leaves the scene whole. A row gives images registered,
+images off by more than 5 % of the extent of the reference's camera centers, the median position error as a share of it, and
+seconds. Processor time is that of verification and mapping, of subspaces and words also of the release and of matching.
 """
 
 from __future__ import annotations
@@ -16,24 +19,33 @@ import argparse
 import hashlib
 import json
 import pickle
+import resource
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
+from veil.chance import seeded
 from veil.cli.common import quiet_colmap
 from veil.cli.reconstruction import subject_of
-from veil.evaluate.reconstruction import Run, Subject, map_lines, map_points
+from veil.evaluate.reconstruction import Run, Subject, map_checked, map_lines, map_points
 from veil.evaluate.thinning import thin
+from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import read_scene
+from veil.forms import Form
 from veil.match import match_pairs
 from veil.match.pairs import all_pairs
+from veil.privatize.profile import hardened
 from veil.privatize.public import publish
+from veil.privatize.subset import to_words
+from veil.privatize.subspace import lift
+from veil.subset import SubsetMechanism
 
 WRONG_SHARE = 0.05
+EPSILON = 10.0
 
 
 def main() -> None:
@@ -47,7 +59,8 @@ def main() -> None:
     parser.add_argument("--gravity", type=Path, metavar="CSV", help="readings instead of the scene's own or exact ones")
     parser.add_argument("--cache", type=Path, help="a folder that keeps extracted and matched scenes between runs")
     parser.add_argument("--json", type=Path, help="write the rows here, as they are done")
-    parser.set_defaults(first_octave=-1, workers=1, json_to_stdout=False)
+    parser.add_argument("--first-octave", type=int, default=-1, help="default -1, as COLMAP")
+    parser.set_defaults(workers=1, json_to_stdout=False)
     arguments = parser.parse_args()
     quiet_colmap()
     rows: list[dict] = []
@@ -55,9 +68,11 @@ def main() -> None:
         whole = _subject(folder, arguments)
         for shared in arguments.shared:
             for seed in tqdm(range(arguments.seeds), desc=f"{whole.name} {shared}", leave=False):
-                subject, kept = thinned_subject(whole, shared=shared, seed=seed)
+                subject, kept = (whole, 1.0) if shared == 0 else thinned_subject(whole, shared=shared, seed=seed)
                 for method in ["pycolmap", *arguments.methods]:
-                    row = {"shared": shared, "kept": kept, **_row(METHODS[method](subject, seed), method)}
+                    start = _processor_seconds()
+                    run = METHODS[method](subject, seed)
+                    row = {"shared": shared, "kept": kept, **_row(run, method), "processor_s": _processor_seconds() - start}
                     rows.append(row)
                     tqdm.write(_line(row))
                     if arguments.json:
@@ -75,15 +90,51 @@ def thinned_subject(whole: Subject, *, shared: int, seed: int) -> tuple[Subject,
 METHODS: dict[str, Callable[[Subject, int], Run]] = {
     "pycolmap": lambda subject, seed: map_points(subject, seed=seed),
     "lines": lambda subject, seed: map_lines(subject, seed=seed),
+    "raw": lambda subject, seed: map_checked(subject, seed=seed),
+    "subspaces": lambda subject, seed: _lifted(subject, seed),
+    "words": lambda subject, seed: _worded(subject, seed),
     "lines-noise": lambda subject, seed: map_lines(subject, seed=seed, gravity_noise_deg=1.0),
     "lines-aligned": lambda subject, seed: map_lines(subject, seed=seed, aligned_share=0.75),
 }
+
+
+def _lifted(subject: Subject, seed: int) -> Run:
+    """The map from hardened subspaces, compared by their distance to each other."""
+    book, decoys = bundled_codebook(), bundled_decoys()
+    profile = hardened(quantized=True)
+    forms = {
+        name: lift(item, profile=profile, codebook=book, decoys=decoys, chance=seeded(f"weak {subject.name} {seed}")).form
+        for name, item in subject.features.items()
+    }
+    return _released(subject, forms, seed)
+
+
+def _worded(subject: Subject, seed: int) -> Run:
+    """The map from words alone."""
+    book = bundled_codebook()
+    mechanism = SubsetMechanism(words=len(book), epsilon=EPSILON, m=2)
+    forms = {
+        name: to_words(item, mechanism=mechanism, dictionary=book, chance=seeded(f"weak {subject.name} {seed}")).form
+        for name, item in subject.features.items()
+    }
+    return _released(subject, forms, seed)
+
+
+def _released(subject: Subject, forms: Mapping[str, Form], seed: int) -> Run:
+    matches = match_pairs(forms, all_pairs(sorted(forms)))
+    return map_checked(subject, forms=forms, matches=matches, seed=seed)
+
+
+def _processor_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _subject(folder: Path, arguments: argparse.Namespace) -> Subject:
     if arguments.cache is None:
         return _whole(folder, arguments)
     setting = f"{folder.resolve()} {arguments.max_features} {arguments.camera} {arguments.gravity}"
+    setting += "" if arguments.first_octave == -1 else f" {arguments.first_octave}"
     key = hashlib.blake2b(setting.encode(), digest_size=8).hexdigest()
     path = arguments.cache / f"{folder.name}-{key}.pickle"  # written and read by this benchmark alone
     if not path.exists():
@@ -116,6 +167,7 @@ def _row(run: Run, method: str) -> dict:
         "wrong": int((shares > WRONG_SHARE).sum()),
         "median_share": float(np.median(shares)) if len(shares) else None,
         "seconds": run.seconds["map"],
+        "check": run.check and run.check.as_json(),
         "reason": run.reason,
     }
 
@@ -124,8 +176,8 @@ def _line(row: dict) -> str:
     error = "      -" if row["median_share"] is None else f"{row['median_share']:7.2%}"
     return (
         f"{row['scene']:16} {row['shared']:4} shared ({row['kept']:4.0%} kept)  seed {row['seed']}  {row['method']:13} "
-        f"{row['registered']:2}/{row['total']:<2}  {row['wrong']:2} wrong  median {error}  {row['seconds']:6.1f} s"
-        + (f"  {row['reason']}" if row["reason"] else "")
+        f"{row['registered']:2}/{row['total']:<2}  {row['wrong']:2} wrong  median {error}  {row['seconds']:6.1f} s "
+        f"({row['processor_s']:.1f} s processor)" + (f"  {row['reason']}" if row["reason"] else "")
     )
 
 

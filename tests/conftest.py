@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
 import pytest
 
 from veil.extract.sift import SiftOptions, extract_sift
@@ -41,6 +43,17 @@ def elsewhere() -> Features:
     """Features of the bundled photograph of another place."""
     with other_place() as path:
         return extract_sift(read_picture(path), SiftOptions(max_features=600))
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Annotations are not checked: for tests that make one call tens of thousands of times, and for programs as users run them.
+
+    Each function that they reach is called by other tests with its annotations checked.
+    """
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(autouse=True)

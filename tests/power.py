@@ -15,16 +15,19 @@ from scipy import stats
 LEVEL, MISSED = 1e-6, 1e-3
 
 
-def require_even(counts: np.ndarray, *, sees: float) -> None:
+def require_even(counts: np.ndarray, *, sees: float, spread: float = 1.0) -> None:
     """Chi-square of `counts` against equal shares; cells that are off by `sees` of their share (root mean square) are seen.
 
     With N draws in k cells the statistic of such a law is noncentral chi-square of k - 1 degrees with noncentrality N sees^2.
+    `spread` is the variance of a count over that of independent draws: for q of n distinct ones each time, (n - q) / (n - 1).
     """
-    cells, total = len(counts), int(np.sum(counts))
+    cells, total = len(counts), float(np.sum(counts)) / spread
     limit = stats.chi2.isf(LEVEL, cells - 1)
     missed = float(stats.ncx2.cdf(limit, cells - 1, total * sees**2))
-    assert missed <= MISSED, f"{total} draws in {cells} cells miss an unevenness of {sees:.1%} with probability {missed:.2g}"
-    p = float(stats.chisquare(counts).pvalue)
+    assert missed <= MISSED, (
+        f"{total:.0f} draws in {cells} cells miss shares that are {sees:.1%} off with probability {missed:.2g}"
+    )
+    p = float(stats.chi2.sf(stats.chisquare(counts).statistic / spread, cells - 1))
     assert LEVEL < p < 1 - LEVEL, f"p = {p:.2g}: {np.asarray(counts).tolist()}"
 
 

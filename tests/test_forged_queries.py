@@ -95,7 +95,7 @@ def test_true_queries_of_the_same_shapes_are_right(as_lines: bool) -> None:
     """Planted poses: the facade itself; its features in a part of the picture only; a camera that stands further away."""
     truth = FLAT.poses["02"]
     few = np.flatnonzero((np.abs(FLAT.keypoints["02"] - [320, 240]) < [130, 110]).all(axis=1))
-    back = Rigid(rotation=truth.rotation, translation=truth.translation + np.array([0, 0, 2.0]))
+    back = Rigid(rotation=truth.rotation, translation=truth.translation + np.array([0, 0, 2.6]))
     xy = project(back, FLAT.points[FLAT.visible["02"]], FLAT.camera)
     around = generator("around").uniform([0, 0], [640, 480], (400, 2))
     nowhere = unit(np.abs(generator("nowhere").normal(size=(400, 128)))).astype(np.float32)

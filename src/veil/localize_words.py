@@ -94,22 +94,24 @@ def localize_candidates(
     found, rows, log10_nfa = _searched(problem, options.search, progress)
     if found is None:
         return NoPose(reason=f"no pose explains the {count} features with words of the map", correspondences=count)
-    # Weighed as found, to tell what chance gives from what no camera could have seen.
-    anyhow = problem.apart(found.rows)
-    weight = log10_nfa if len(anyhow) == len(rows) else problem.weighed(anyhow, found.pose)
     tried = math.log10(len(cameras))
+    log10_nfa += tried
+    sure = _beyond_chance(rows, log10_nfa, options)
+    # Weighed as found, to tell what chance gives from what no camera could have seen.
+    anyhow = rows if sure else problem.apart(found.rows)
+    weight = log10_nfa if sure else problem.weighed(anyhow, found.pose, anyhow=True) + tried
 
     def refused(reason: str) -> NoPose:
-        return NoPose(reason=reason, correspondences=count, inliers=len(anyhow), log10_nfa=weight + tried)
+        return NoPose(reason=reason, correspondences=count, inliers=len(anyhow), log10_nfa=weight)
 
-    if not _beyond_chance(anyhow, weight + tried, options):
+    if not _beyond_chance(anyhow, weight, options):
         return refused(
             f"the best pose has {len(anyhow)} of {count} features as inliers, which chance also gives "
-            f"(log10 of expected chance poses {weight + tried:.1f}); is the map of this place, or epsilon too small?"
+            f"(log10 of expected chance poses {weight:.1f}); is the map of this place, or epsilon too small?"
         )
     chosen = problem.order[rows]
     keypoint_rows, point_rows = candidates.keypoint_rows[chosen], candidates.point_rows[chosen]
-    if not _beyond_chance(rows, log10_nfa + tried, options) or _pictured(problem, found.pose, keypoint_rows, point_rows):
+    if not sure or _pictured(problem, found.pose, keypoint_rows, point_rows):
         return refused(IMPOSSIBLE)
     other = _rival(problem, found, rows, candidates, names)
     if other is not None:
@@ -121,7 +123,7 @@ def localize_candidates(
         keypoint_rows=keypoint_rows,
         point_rows=point_rows,
         correspondences=count,
-        log10_nfa=log10_nfa + tried,
+        log10_nfa=log10_nfa,
     )
 
 

@@ -15,6 +15,7 @@ from veil.geometry.ransac import RansacOptions
 from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.significance import (
+    LINE_FLOOR,
     P3P,
     P4PF,
     P6L,
@@ -36,8 +37,9 @@ FRAME_SLACK = 1.1
 # A focal length may be wrong by this factor (that of EXIF is, by less); other ones that lines are tried with.
 FOCAL_RANGE = 1.25
 OTHER_FOCALS = (0.4, 0.5, 0.6, 0.7, 0.8, 1.25, 1.5)
-# Of a query that ends before its picture does, at most this share of features lies beyond; windows tried along each axis.
-BEYOND, WINDOWS = 0.02, 9
+# Of a query that ends before its picture does, at most this share of keypoints lies beyond, and of lines, which cross a window
+# more often than not wherever they come from, this one; windows tried along each axis.
+BEYOND, LINES_BEYOND, WINDOWS = 0.02, 0.005, 9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -183,8 +185,8 @@ class MatchedLines:
     sampling = P6L
 
     def floor(self, part: float) -> float:
-        """The least probability of an agreement by chance: that of lines through places all over the picture."""
-        return line_agreement(self.camera, part * self.max_error_px)
+        """The least probability of an agreement by chance: what lines through places all over the picture give at least."""
+        return LINE_FLOOR * line_agreement(self.camera, part * self.max_error_px)
 
     @property
     def _limit(self) -> float:
@@ -239,22 +241,22 @@ class MatchedLines:
         return np.nan_to_num(gap, nan=np.inf) <= factor * self._limit
 
     def misfit(self, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float:
-        """Mean distance in pixels."""
-        return float(self._problem(rows).residuals(found.pose).clip(max=1e6).mean())
+        """Mean distance in pixels, the pose refined as it is with other focal lengths."""
+        return min(self._fitted(found, rows, 1.0), float(self._problem(rows).residuals(found.pose).clip(max=1e6).mean()))
 
     def with_other_focal(self, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float | None:
-        """Mean distance with the best of some focal lengths out of range, the pose refined with each; None if none can be."""
+        """Mean distance with the best of some focal lengths out of range, the pose refined with each."""
+        return min(self._fitted(found, rows, ratio) for ratio in OTHER_FOCALS)
+
+    def _fitted(self, found: Estimate, rows: Int64[np.ndarray, "_"], ratio: float) -> float:
+        """Mean distance after a refinement with `ratio` times the focal length."""
+        # The points stay as large as they are if the camera comes nearer as its focal length falls.
         middle = np.median(self.points[self.point_rows[rows]], axis=0)
-        fits = []
-        for ratio in OTHER_FOCALS:
-            problem = self._problem(rows, ratio)
-            # The points stay as large as they are if the camera comes nearer as its focal length falls.
-            center = middle + ratio * (found.pose.center - middle)
-            start = Rigid(rotation=found.pose.rotation, translation=-found.pose.rotation @ center)
-            pose = problem.refine(start, np.ones(len(rows), dtype=bool))
-            if pose is not None:
-                fits.append(float(problem.residuals(pose).clip(max=1e6).mean()))
-        return min(fits, default=None)
+        center = middle + ratio * (found.pose.center - middle)
+        start = Rigid(rotation=found.pose.rotation, translation=-found.pose.rotation @ center)
+        problem = self._problem(rows, ratio)
+        pose = problem.refine(start, np.ones(len(rows), dtype=bool))
+        return math.inf if pose is None else float(problem.residuals(pose).clip(max=1e6).mean())
 
     def _problem(self, rows: Int64[np.ndarray, "_"], ratio: float = 1.0) -> LineResection:
         """The pairs `rows` as they were seen by a camera of `ratio` times the focal length."""
@@ -278,7 +280,7 @@ class MatchedLines:
         middle = np.stack(np.meshgrid(places * frame[0], places * frame[1]), axis=-1).reshape(-1, 2)
         lines = self.seen.coefficients.astype(np.float64)
         gap = np.abs(lines[:, :2] @ middle.T + lines[:, 2:]) - (np.abs(lines[:, :2]) @ (part * frame))[:, None]
-        return bool((gap > 0).mean(axis=0).min() <= BEYOND)
+        return bool((gap > 0).mean(axis=0).min() <= LINES_BEYOND)
 
     def distinct(self, rows: Int64[np.ndarray, "_"]) -> Bool[np.ndarray, "_"]:
         """One inlier a line."""

@@ -14,10 +14,14 @@ from veil.matched_features import Estimate, Matched, MatchedLines
 
 # A match is weighed within these parts of the threshold.
 THRESHOLDS = (1.0, 0.5, 0.25)
+# Pairs are weighed among these shares of them, the most trusted ones.
+NESTED = (0.25, 0.5, 1.0)
 # Of two poses the better one is taken if a fair coin would favor it so clearly less often than this.
 COIN = 1e-3
 # Sizes of points in the picture, beside the image of the map that shows them most alike.
 LEAST_SIZE, SMALLER = 0.5, 0.8
+# A photograph shown at this size fills no more of the picture, but for what photographs of one place differ in distance.
+ROOM = 1.1
 # Past this quantile of chi-square (one degree of freedom, 1e-6) the pose is of a camera with another focal length.
 FOCAL_DOUBT, LEAST_FOR_FOCAL = 24.0, 8
 
@@ -34,25 +38,36 @@ class Evidence:
 def weigh(matched: Matched, found: Estimate, views: MapViews | None) -> Evidence:
     """What speaks for a pose: pairs that agree with it and that its camera could have seen, against what chance gives.
 
-    Right matches agree far within the threshold, and chance seldom does: the least over nested thresholds, times their number
-    (Moisan, Moulon and Monasse 2012). The rows are those of the widest.
+    Right matches agree far within the threshold and gather among the most trusted pairs, and chance does neither: the least
+    over nested thresholds and nested sets of pairs, times their number (docs/theory/localization.md, Eq. 4). The rows are
+    those of the widest threshold.
     """
     projected = matched.projected(found)
-    rows = np.flatnonzero(matched.agrees(projected))
-    if views is not None and len(rows):
-        rows = rows[views.possible(found.camera, found.pose, matched.points, matched.point_rows[rows])]
-    rows = one_to_one(rows, matched)
-    count = len(np.unique(matched.own))
-    ways = matched.sampling.size * math.log10(len(matched.own) / count) + math.log10(len(THRESHOLDS))
+    if views is not None:  # what the camera could not have seen agrees with it neither rightly nor by chance
+        projected[~views.possible(found.camera, found.pose, matched.points, matched.point_rows)] = np.nan
+    rows = one_to_one(np.flatnonzero(matched.agrees(projected)), matched)
+    kept = matched.distinct(np.unique(matched.own, return_index=True)[1])
+    sets = sorted({max(1, round(share * len(matched.own))) for share in NESTED})
     tried = []
     for part in THRESHOLDS:
-        shares = np.bincount(matched.own, matched.background.shares(projected, matched.own, part), count)
-        # The sample's own keypoints are left out of the mean, at worst those that agree least.
-        crowded = float(np.minimum(shares, 1.0).mean()) * count / max(count - matched.sampling.size, 1)
-        agreement = min(max(matched.floor(part), crowded), 1.0)
-        inliers = int(np.count_nonzero(matched.agrees(projected, part)[rows]))
-        tried.append(chance_poses(inliers, count, agreement, matched.sampling) + ways)
-    return Evidence(rows=rows, log10_nfa=min(tried))
+        shares = matched.background.shares(projected, matched.own, part)
+        agreeing = rows[matched.agrees(projected, part)[rows]]
+        for first in sets:
+            inliers = int(np.count_nonzero(agreeing < first))
+            tried.append(_chance(matched, shares[:first], kept, inliers, matched.floor(part)))
+    return Evidence(rows=rows, log10_nfa=min(tried) + math.log10(len(tried)))
+
+
+def _chance(matched: Matched, shares: np.ndarray, kept: np.ndarray, inliers: int, floor: float) -> float:
+    """log10 NFA among the first pairs, those of `shares`; `kept` tells which features stand at places of their own."""
+    own, size = matched.own[: len(shares)], matched.sampling.size
+    count = max(int(kept[np.unique(own)].sum()), inliers)
+    if count <= size:
+        return math.inf
+    summed = np.minimum(np.bincount(own, shares), 1.0).sum()
+    # The sample's own keypoints are left out of the mean, at worst those that agree least.
+    agreement = min(max(floor, float(summed) / (count - size)), 1.0)
+    return chance_poses(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(own) / count, 1.0))
 
 
 def pictured(matched: Matched, found: Estimate, evidence: Evidence, views: MapViews | None) -> bool:
@@ -63,7 +78,7 @@ def pictured(matched: Matched, found: Estimate, evidence: Evidence, views: MapVi
     """
     rows = evidence.rows
     size = 1.0 if views is None else views.magnification(found.camera, found.pose, matched.points, matched.point_rows[rows])
-    if size < LEAST_SIZE or (size < SMALLER and matched.fits_in((1 + size) / 2)):
+    if size < LEAST_SIZE or (size < SMALLER and matched.fits_in(ROOM * size)):
         return True
     if not matched.camera.focal_is_known or len(rows) < LEAST_FOR_FOCAL:
         return False
@@ -79,7 +94,9 @@ def contradicts_focal(matched: Matched, found: Estimate, rows: Int64[np.ndarray,
     The likelihood ratio of one more parameter (Wilks 1938), with Laplace's law for the distances.
     """
     before, after = matched.misfit(found, rows), matched.with_other_focal(found, rows)
-    return after is not None and 2 * len(rows) * math.log(max(before, 1e-12) / max(after, 1e-12)) > FOCAL_DOUBT
+    return (
+        after is not None and after < before and 2 * len(rows) * math.log(max(before, 1e-12) / max(after, 1e-12)) > FOCAL_DOUBT
+    )
 
 
 def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarray, "_"]:

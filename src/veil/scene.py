@@ -14,6 +14,7 @@ from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.geometry.views import MapViews, map_views
+from veil.map_check import MapCheck
 from veil.space import Space
 
 
@@ -47,13 +48,15 @@ class MappedImage:
 class Scene:
     """World coordinates of arbitrary scale unless the images' poses were metric.
 
-    `measured_down` is gravity in the world (unit vector) where it was given apart from the images' lines.
+    `measured_down` is gravity in the world (unit vector) where it was given apart from the images' lines. `check` says how sure
+    a map of positions is, as it was when the map was built.
     """
 
     images: Mapping[str, MappedImage]
     points: Float64[np.ndarray, "points 3"]
     mean_reprojection_error_px: float
     measured_down: Float64[np.ndarray, "3"] | None = None
+    check: MapCheck | None = None
 
     def __post_init__(self) -> None:
         if not self.images or len(self.points) == 0:

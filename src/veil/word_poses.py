@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError, RangeError
 from veil.forms import Lines
@@ -15,6 +16,7 @@ from veil.geometry.grouped import GroupedConsensus, GroupedOptions, consensus_of
 from veil.geometry.resection_lines import LineResection
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.significance import (
+    LINE_FLOOR,
     P3P,
     SAME_PX,
     UPRIGHT_LINES,
@@ -75,6 +77,7 @@ class WordProblem:
         options: WordOptions,
     ) -> None:
         self.camera, self.options, self.seen, self.scene = camera, options, seen, scene
+        self._possible: tuple[Rigid, np.ndarray] | None = None
         self.colmap = as_colmap(camera)
         self.as_lines = isinstance(seen, Lines)
         self.limit_px = options.line_error_px if self.as_lines else options.max_error_px
@@ -190,24 +193,42 @@ class WordProblem:
         """Rows of which no two share a point or a place: repeats are no further evidence."""
         _, first = np.unique(self.groups.point_rows[rows], return_index=True)
         rows = rows[np.sort(first)]
-        seen, same = self.groups.seen[self.groups.group[rows]], SAME_PX / self.camera.focal_px
+        return rows[self._distinct(self.groups.seen[self.groups.group[rows]])]
+
+    def _distinct(self, seen: Float64[np.ndarray, "_ 3"]) -> Bool[np.ndarray, "_"]:
+        """Which keypoints, or lines, stay if those at one place count once."""
+        same = SAME_PX / self.camera.focal_px
         if self.as_lines:
-            return rows[apart_lines(seen, float(np.linalg.norm(self.groups.half_extent)), same)]
-        return rows[apart(seen[:, :2], same)]
+            return apart_lines(seen, float(np.linalg.norm(self.groups.half_extent)), same)
+        return apart(seen[:, :2], same)
+
+    @cached_property
+    def _apart(self) -> Bool[np.ndarray, "groups"]:
+        return self._distinct(self.groups.seen)
 
     def counted(self, found: GroupedConsensus) -> Int64[np.ndarray, "inliers"]:
         """Inliers that the camera could have seen, each with a point and a place of its own."""
-        rows = found.rows
-        points = self.groups.point_rows[rows]
-        return self.apart(rows[self.scene.views.possible(self.camera, found.pose, self.scene.points, points)])
+        return self.apart(found.rows[self.possible(found.pose)[found.rows]])
+
+    def possible(self, pose: Rigid) -> Bool[np.ndarray, "candidates"]:
+        """Whether the camera could have seen each candidate's point (`veil.geometry.views`)."""
+        if self._possible is None or self._possible[0] is not pose:
+            scene = self.scene
+            mask = scene.views.possible(self.camera, pose, scene.points, self.groups.point_rows)
+            self._possible = pose, mask
+        return self._possible[1]
 
     def convinced(self, found: GroupedConsensus) -> bool:
         """Whether chance does not give this pose within the search's threshold; most are told without their background."""
         rows = self.counted(found)
         most = self.options.max_log10_nfa
-        return self.chance(rows, self.search_px) <= most and self.chance(rows, self.search_px, found.pose) <= most
+        # Words with lines reach less than the bound of evenly spread lines, so that it tells nothing before.
+        sure = self.as_lines or self.chance(rows, self.search_px) <= most
+        return len(rows) >= self.options.min_inliers and sure and self.chance(rows, self.search_px, found.pose) <= most
 
-    def chance(self, rows: Int64[np.ndarray, "inliers"], limit_px: float, pose: Rigid | None = None) -> float:
+    def chance(
+        self, rows: Int64[np.ndarray, "inliers"], limit_px: float, pose: Rigid | None = None, *, anyhow: bool = False
+    ) -> float:
         """log10 of the expected number of chance poses with such inliers within `limit_px` (docs/theory/words.md, Eq. 19-20).
 
         Each of a feature's candidates is one more chance to agree, and right ones gather among the most trusted: the least over
@@ -218,34 +239,45 @@ class WordProblem:
         group = self.groups.group[rows]
         rank = rows - starts[group]
         single = (line_agreement if self.as_lines else point_agreement)(self.camera, limit_px)
-        total = None if pose is None else np.concatenate([[0.0], np.cumsum(self._shares(pose, limit_px))])
+        total = None if pose is None else np.concatenate([[0.0], np.cumsum(self._shares(pose, limit_px, anyhow))])
         sampling = UPRIGHT_LINES if self.as_lines else P3P
         tried = []
         for groups in {max(1, int(share * (len(starts) - 1))) for share in NESTED_GROUPS}:
             for most in NESTED_CANDIDATES:
                 sizes = np.minimum(np.diff(starts[: groups + 1]), most)
                 agreement = float(np.minimum(1.0, sizes * single).mean())
+                inliers, places = int(((group < groups) & (rank < most)).sum()), groups
                 if total is not None:
+                    places = max(int(self._apart[:groups].sum()), inliers)
                     crowded = total[starts[:groups] + sizes] - total[starts[:groups]]
-                    left_out = groups / max(groups - sampling.size, 1)  # of the mean: the sample's own groups
-                    agreement = min(1.0, max(agreement, left_out * float(np.minimum(1.0, crowded).mean())))
-                inliers = int(((group < groups) & (rank < most)).sum())
+                    # The sample's own groups are left out of the mean.
+                    mean = float(np.minimum(1.0, crowded).sum()) / max(places - sampling.size, 1)
+                    agreement = min(1.0, max(agreement * (LINE_FLOOR if self.as_lines else 1.0), mean))
                 samples = sampling.size * math.log10(float(sizes.mean()))
-                tried.append(chance_poses(inliers, groups, agreement, sampling) + samples)
+                tried.append(chance_poses(inliers, places, agreement, sampling) + samples)
         return min(tried) + math.log10(len(tried))
 
-    def weighed(self, rows: Int64[np.ndarray, "inliers"], pose: Rigid) -> float:
-        """The least chance over nested thresholds, times their number (`veil.pose_evidence.weigh`)."""
+    def weighed(self, rows: Int64[np.ndarray, "inliers"], pose: Rigid, *, anyhow: bool = False) -> float:
+        """The least chance over nested thresholds, times their number (`veil.pose_evidence.weigh`).
+
+        With `anyhow`, inliers that the camera could not have seen count as well.
+        """
         residuals = self.residuals(pose)[rows] * self.camera.focal_px
-        tried = [self.chance(rows[residuals <= part * self.limit_px], part * self.limit_px, pose) for part in THRESHOLDS]
+        tried = []
+        for part in THRESHOLDS:
+            limit = part * self.limit_px
+            tried.append(self.chance(rows[residuals <= limit], limit, pose, anyhow=anyhow))
         return min(tried) + math.log10(len(THRESHOLDS))
 
-    def _shares(self, pose: Rigid, limit_px: float) -> Float64[np.ndarray, "candidates"]:
-        """For each candidate the share of other features that would agree with it."""
+    def _shares(self, pose: Rigid, limit_px: float, anyhow: bool) -> Float64[np.ndarray, "candidates"]:
+        """For each candidate the share of other features that would agree with it, 0 where the camera sees nothing."""
         limit = limit_px / self.camera.focal_px
         seen = self.groups.seen
         background = LineBackground(lines=seen, limit=limit) if self.as_lines else PointBackground(xy=seen[:, :2], limit=limit)
-        return background.shares(self.projected(pose), self.groups.group)
+        projected = self.projected(pose)
+        if not anyhow:
+            projected[~self.possible(pose)] = np.nan
+        return background.shares(projected, self.groups.group)
 
 
 def _lists(candidates: Candidates, scene: Scene, names: list[str]) -> list[np.ndarray]:

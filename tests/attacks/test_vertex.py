@@ -337,7 +337,7 @@ def test_blas_has_one_thread_below_the_attack(monkeypatch: pytest.MonkeyPatch) -
     loops; beside two busy processes that took several times the processor time."""
     seen: set[int] = set()
 
-    def spied(*arguments, **options):  # type: ignore[no-untyped-def]
+    def spied(*arguments, **options):
         seen.update(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
         return minimize(*arguments, **options)
 

@@ -53,7 +53,7 @@ def test_the_whole_time_is_kept(turns: int) -> None:
         time.begin_turn()
         for attack in world.paces:
             world.run(time, attack, 3000 // turns)
-    assert 220 < world.now <= 300 + 8 * 5 + 8 * 2
+    assert 160 < world.now <= 300 + 8 * 5 + 8 * 2
     assert time.used_seconds == pytest.approx(world.now)
     assert time.spent["lattice"].cut_short and time.spent["vertex"].cut_short and not time.spent["nearest"].cut_short
     assert {name: item.attacked for name, item in time.spent.items()} == world.done
@@ -70,7 +70,7 @@ def test_what_one_leaves_passes_on() -> None:
     share = 100 * SHARES["lattice"] / sum(SHARES.values())
     assert quick.done["lattice"] == 1000
     assert slow.done["lattice"] == pytest.approx(share, abs=2)
-    assert quick.done["vertex"] > slow.done["vertex"] + 0.5 * share
+    assert quick.done["vertex"] > slow.done["vertex"] + 0.3 * share
 
 
 def test_a_cut_attack_has_a_random_part_of_the_features() -> None:

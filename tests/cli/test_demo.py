@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from veil.cli import main
 from veil.files.features import read_features
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_every_held_out_photograph_is_localized_and_the_other_place_refused(tmp_path: Path, capsys) -> None:
     """Raw, hardened on public and private maps, paper p-to-s at every m: localized; the median error of m = 2 near raw."""
     code = main(["demo", "-o", str(tmp_path), "--json", str(tmp_path / "demo.json"), "--max-features", "500"])

@@ -159,3 +159,87 @@ def test_an_unusual_tilt_is_doubted(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "--figure" in capsys.readouterr().out
     x, y, _ = read_gravity(tmp_path / "g.csv")["turned.jpg"]
     assert np.rad2deg(np.arctan2(x, y)) == pytest.approx(25, abs=2)  # a counterclockwise turn takes down to the right
+
+
+@pytest.fixture(scope="module")
+def door_down() -> np.ndarray:
+    """Down in DSC_0010 by its edges."""
+    from veil.extract.segments import vertical_of
+    from veil.files.pictures import read_picture
+    from veil.geometry.vertical import Vertical
+
+    with lund_door() as example:
+        found = vertical_of(read_picture(example.folder / "DSC_0010.jpg", camera=example.camera), calibrated=True)
+    assert isinstance(found, Vertical)
+    return found.gravity.direction
+
+
+def door_of_a_phone(path: Path, down: np.ndarray) -> Path:
+    """DSC_0010 as an iPhone stores it, held upright (orientation 6), with a reading that says `down`."""
+    from PIL import ExifTags, Image
+
+    with lund_door() as example:
+        picture = Image.fromarray(np.ascontiguousarray(np.rot90(read_rgb(example.folder / "DSC_0010.jpg"))))
+    exif = picture.getexif()
+    exif[ExifTags.Base.Orientation] = 6
+    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.MakerNote] = apple_note(down[0], -down[1], -down[2])
+    picture.save(path, exif=exif, quality=95)
+    return path
+
+
+def pitched(down: np.ndarray, degrees: float) -> np.ndarray:
+    cosine, sine = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
+    return np.array([down[0], cosine * down[1] - sine * down[2], sine * down[1] + cosine * down[2]])
+
+
+@pytest.mark.parametrize("degrees", [34.8, -34.8])
+def test_a_faulty_reading_is_found_and_left_out(door_down: np.ndarray, tmp_path: Path, degrees: float) -> None:
+    """The defect: a reading 34.8 degrees off was taken without a word, while the photograph's edges had it right."""
+    photograph = door_of_a_phone(tmp_path / "phone.jpg", pitched(door_down, degrees))
+    assert run("gravity", photograph, "-o", tmp_path / "g.csv", "--camera", CAMERA, "--json", tmp_path / "g.json") == 0
+    (row,) = json.loads((tmp_path / "g.json").read_text())["images"]
+    assert row["source"] == "vanishing-point" and row["check"]["verdict"] == "sensor wrong"
+    assert row["check"]["apart_deg"] == pytest.approx(34.8, abs=1) and "the sensor is wrong" in row["note"]
+    assert np.degrees(np.arccos(np.clip(np.dot(row["down"], door_down), -1, 1))) < 0.5
+
+
+def test_an_honest_reading_agrees(door_down: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A reading that strays by two degrees agrees; the edges of a camera that was given are the more exact answer."""
+    photograph = door_of_a_phone(tmp_path / "phone.jpg", pitched(door_down, 2.0))
+    assert run("gravity", photograph, "-o", tmp_path / "g.csv", "--camera", CAMERA, "--json", tmp_path / "g.json") == 0
+    (row,) = json.loads((tmp_path / "g.json").read_text())["images"]
+    assert row["check"]["verdict"] == "agree" and row["sigma_deg"] < 1.5
+    assert row["check"]["apart_deg"] == pytest.approx(2, abs=0.7)
+    assert "degrees apart, and agree" in capsys.readouterr().out
+
+
+def test_tables_of_phones_are_read(veil_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """OpenSfM's Berlin photographs: axes from edges with a guessed camera, within 3 degrees of the edges with the measured one.
+    Rocks and a tree have no edges: refused, and read with the axes that iOS has, as the table's own gravity columns say."""
+    berlin, rocks = veil_data / "smartphone_berlin", veil_data / "smartphone_monstree"
+    table = tmp_path / "g.csv"
+    assert run("gravity", berlin / "images", "-o", table, "--readings", berlin / "metadata.csv") == 0
+    assert "by vertical edges of 3 of 3: down is (" in capsys.readouterr().out
+    camera = "SIMPLE_RADIAL,1419,816,612,0"
+    assert run("gravity", berlin / "images", "-o", tmp_path / "e.csv", "--from", "vanishing-point", "--camera", camera) == 0
+    edges = read_gravity(tmp_path / "e.csv")
+    for name, direction in read_gravity(table).items():
+        assert np.degrees(np.arccos(direction @ edges[name])) < 3
+    rows = [line.split(",") for line in (rocks / "sensors.csv").read_text().splitlines()]
+    kept = [[row[0], *row[4:7]] for row in rows if row[0] in ("image", "IMG_1025.jpg", "IMG_1047.jpg")]
+    (tmp_path / "acc.csv").write_text("\n".join(",".join(row) for row in kept))
+    pictures = [rocks / "images" / row[0] for row in kept[1:]]
+    assert run("gravity", *pictures, "-o", tmp_path / "no.csv", "--readings", tmp_path / "acc.csv") == 3
+    assert "--axes" in capsys.readouterr().out
+    told = ("--readings", tmp_path / "acc.csv", "--axes", "ios")
+    assert run("gravity", *pictures, "-o", tmp_path / "ios.csv", *told) == 0
+    expected = {row[0]: np.array(row[7:10], dtype=np.float64) for row in rows[1:]}
+    for name, direction in read_gravity(tmp_path / "ios.csv").items():
+        np.testing.assert_allclose(direction, expected[name] / np.linalg.norm(expected[name]), atol=1e-6)
+
+
+def test_readings_of_other_photographs_are_refused(mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "acc.csv").write_text("file,acc_x,acc_y,acc_z\nother.jpg,0,-1,0\n")
+    assert run("gravity", mixed / "phone.jpg", "-o", tmp_path / "g.csv", "--readings", tmp_path / "acc.csv") == 1
+    assert "names none of the photographs" in capsys.readouterr().err
+    assert run("gravity", mixed / "phone.jpg", "-o", tmp_path / "g.csv", "--axes", "ios") == 1

@@ -117,6 +117,17 @@ def test_whatever_changes_a_line_is_refused(released, tmp_path: Path, monkeypatc
     assert f"now {named.get(change, 'gravity' if 'gravity' in change else 'camera')} " in error
 
 
+def test_lines_that_another_version_draws_otherwise_are_refused(tmp_path: Path, capsys) -> None:
+    """Every choice is the same, but not the key of the draws, as after a renamed option: the draws themselves are compared."""
+    assert privatize(tmp_path, IMAGE, DOWN, "first")[0] == 0
+    with closing(sqlite3.connect(home() / "ledger.sqlite")) as connection, connection:
+        cut = "substr(parameters, 1, instr(parameters, 'draws=') - 1)"
+        connection.execute(f"UPDATE releases SET message_digest = 'other', parameters = {cut} || 'draws=0123456789abcdef'")
+    capsys.readouterr()
+    assert privatize(tmp_path, IMAGE, DOWN, "again") == (1, b"")
+    assert "drawn otherwise by this version of veil" in capsys.readouterr().err
+
+
 def test_what_changes_no_line_repeats_the_message(released, tmp_path: Path, monkeypatch) -> None:
     """Byte for byte: after all the refusals, from features in another order."""
     monkeypatch.setenv("VEIL_HOME", str(released[0] / "home"))

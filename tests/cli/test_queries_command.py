@@ -79,3 +79,45 @@ def test_wrong_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert run(*arguments) == 1, words
         said = capsys.readouterr().err
         assert said.startswith("veil: ") and words in said and "Traceback" not in said
+
+
+def test_forgeries_are_refused_and_their_true_counterparts_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: what each query was made of. Printed counts are the JSON's; the rest of the study is left out."""
+    from functools import partial
+
+    import veil.cli.forged as module
+
+    asked = {"poster of the place 0.5", "square 60 px", "true", "true crop 0.6"}
+    for name in ("forged", "true_ones"):
+        every = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, of=every: [item for item in of(*given) if item.kind in asked])
+    monkeypatch.setattr(module, "ForgedOptions", partial(module.ForgedOptions, iterations=4000, hold_out=4))
+    scene = door_scene(tmp_path / "door", 3, 4, 5, 6)
+    (tmp_path / "others").mkdir()
+    with other_place() as path:
+        shutil.copy(path, tmp_path / "others")
+    small = ("--forged", 1, "--only-forged", "--max-features", 500, "--forged-features", 300)
+    files = ("--json", tmp_path / "q.json", "--forged-figure", tmp_path / "q.png")
+    assert run(scene, "--strangers", tmp_path / "others", *small, *files) == 0
+    written = json.loads((tmp_path / "q.json").read_text())
+    false, true = ([item for item in written["forged"] if item["true"] == kind] for kind in (False, True))
+    assert {item["kind"] for item in false} == {"poster of the place 0.5", "square 60 px"}
+    assert not any(item["accepted"] for item in false) and all(item["reason"] for item in false)
+    public = [item for item in true if item["form"] == "subspaces, public map"]
+    assert len(public) == 2 and all(item["accepted"] and item["rotation_error_deg"] < 2 for item in public)
+    assert (tmp_path / "q.png").stat().st_size > 10_000
+    assert f"forged queries accepted 0 of {len(false)}" in capsys.readouterr().out
+    text = (REFERENCE / "json.md").read_text().partition("\n## veil evaluate queries\n")[2].partition("\n## ")[0]
+    assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
+
+
+def test_forgeries_need_strangers_and_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scene = door_scene(tmp_path / "door", 3, 4, 5, 6)
+    for arguments, words in (
+        (("--only-forged",), "--only-forged needs --forged DRAWS"),
+        (("--forged", 1, "--max-features", 100), "name a folder with --strangers"),
+    ):
+        assert run(scene, *arguments) == 1
+        assert words in capsys.readouterr().err

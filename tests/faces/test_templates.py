@@ -90,7 +90,8 @@ def test_renewal_keeps_accuracy() -> None:
 
 def test_only_the_key_unlinks_templates_of_two_purposes() -> None:
     """Oracle: the equal error of linking a person's templates of two purposes, made from two pictures. With keys it is that of
-    chance; without, one template finds the other (broken twin)."""
+    chance, where 0.3 would be seen: it scatters by about 0.04 over 150 pairs of each kind; without, one template finds the
+    other (broken twin)."""
     errors = {}
     for keyed in (True, False):
         who = client(keyed=keyed, strategy="random")
@@ -98,11 +99,12 @@ def test_only_the_key_unlinks_templates_of_two_purposes() -> None:
         other: list[float] = []
         for row in range(0, 50, 2):
             template = enrolled(who, row)
-            for kind, at in ((same, row + 1), (other, (row + 3) % 50)):
-                second = enrolled(who, at, "vault")
-                kind.append(float(scores((second.origin, second.basis), template)[0]))
-        errors[keyed] = equal_error(np.array(same + other), np.repeat([True, False], 25))
-    assert errors[False] < 0.2 and 0.25 < errors[True] < 0.75
+            for purpose in [f"vault {number}" for number in range(6 if keyed else 1)]:
+                for kind, at in ((same, row + 1), (other, (row + 3) % 50)):
+                    second = enrolled(who, at, purpose)
+                    kind.append(float(scores((second.origin, second.basis), template)[0]))
+        errors[keyed] = equal_error(np.array(same + other), np.repeat([True, False], len(same)))
+    assert errors[False] < 0.2 and 0.38 < errors[True] < 0.62
 
 
 def test_a_gallery_finds_unkeyed_templates_and_not_keyed_ones() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -12,9 +13,11 @@ import pytest
 
 import veil.files.maps as maps
 from edges import flipped, outcome, scene, truncated
+from veil.cli import main
 from veil.errors import FileFormatError, InputError
 from veil.files.maps import read_map, write_map
 from veil.forms import Points, Subspaces
+from veil.map_check import MapCheck
 from worlds import generator, project
 
 
@@ -47,6 +50,31 @@ def test_forms_and_their_promise_come_back(tmp_path: Path, dimension: int) -> No
             # The same span: projecting one basis on the other leaves it as it is.
             through = np.einsum("fin,fjn,fjk->fik", form.basis, other.basis, other.basis)
             np.testing.assert_allclose(through, form.basis, atol=1e-5)
+
+
+def test_how_sure_a_map_is_comes_back_and_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Inverse pair; a map without a record has none; a damaged record is refused."""
+    check = MapCheck(
+        pairs=9,
+        explained_pairs=8,
+        contradicting_pairs=1,
+        explained_matches=0.97,
+        neck=31,
+        uncertainty=float("inf"),
+        step_ratio=None,
+        left_out={"é.jpg": "too few matches"},
+    )
+    write_map(tmp_path / "map", replace(scene(0), check=check))
+    assert read_map(tmp_path / "map").check == check
+    assert main(["inspect", str(tmp_path / "map")]) == 0
+    shown = capsys.readouterr().out
+    assert "explains 8 of 9 verified pairs" in shown and "left out é.jpg: too few matches" in shown
+    write_map(tmp_path / "old", scene(0))
+    assert read_map(tmp_path / "old").check is None
+    with h5py.File(tmp_path / "map" / "descriptors.h5", "a") as file:
+        file.attrs["check"] = '{"pairs": 9}'
+    with pytest.raises(FileFormatError, match="check"):
+        read_map(tmp_path / "map")
 
 
 @pytest.mark.parametrize("names", ["{}.jpg", "db/day {}.jpg", "a/b/c/{}"])

@@ -10,8 +10,8 @@ import pytest
 from veil import kernels
 from veil.errors import RangeError, VeilError, VeilWarning
 from veil.kernels import reference
+from veil.kernels.jit import bests, fixed, ranked, serve, sides, sweep
 from veil.kernels.jit import compile as compiler
-from veil.kernels.jit import fixed, ranked, serve, sides, sweep
 from veil.kernels.jit.outputs import UNTRUSTED
 from veil.kernels.jit.pack import aligned, pack_right
 from veil.kernels.jit.shape import Shape, even
@@ -33,6 +33,13 @@ def numbers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if fixed and not compiler.adds_pairs(LANES[-1]):
         pytest.skip("this processor does not multiply 16-bit numbers in pairs (VNNI)")
     monkeypatch.setattr(serve, "FIXED_MIN", 0 if fixed else np.inf)
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of any size are packed and searched by compiled code."""
+    for module in (sides, bests):
+        monkeypatch.setattr(module, "COMPILED_MIN", 0)
 
 
 def a_set(name: str, count: int, m: int, dim: int = 128, kind: type = np.float32) -> Set:
@@ -157,9 +164,14 @@ def test_candidates_are_those_that_numpy_finds(lanes: int) -> None:
     both = compared(left, (right[0][again], right[1][again]), lanes)  # type: ignore[index]
     work = serve.Compiled(both.first, both.second, serve.sweeping(both), 1)
     swept = work.best_two(serve.size(both.first, both.second))
-    for states in (swept.rows, swept.columns):
+    rows, columns = swept.rows, swept.columns
+    assert isinstance(rows, bests.States) and isinstance(columns, bests.States)
+    memory = np.empty(columns.state.size + 1, dtype=np.float32)
+    moved = memory[1:].reshape(columns.state.shape)
+    moved[:] = columns.state  # at an address of no vector, as where the states of several threads are joined
+    for states in (rows, columns, replace(columns, state=moved)):
         for slack in (0.0, 0.01, 0.2, 10.0):
-            found, expected = states.within(slack), states.running.within(slack)  # type: ignore[union-attr]
+            found, expected = states.within(slack), states.running.within(slack)
             assert sorted(zip(*found[:2], strict=True)) == sorted(zip(*expected[:2], strict=True))
             assert (found[2] == expected[2]).all()
     assert len(found[0]) > 61 * 2 and found[2].any()
@@ -332,7 +344,8 @@ def test_a_list_that_is_full_says_so() -> None:
     swept = sweep.best_two(*sweep.packed(both.first, both.second, both.shape), both.shape, 1.0)
     assert len(swept.doubtful) == 400 and not swept.overflowed
     assert {(int(i), int(j)) for i, j in swept.doubtful} == {(i, j) for i in range(20) for j in range(20)}
-    assert (swept.rows.running.index == -1).all() and np.isinf(swept.columns.running.value).all()
+    assert isinstance(swept.rows, bests.States) and (swept.rows.running.index == -1).all()
+    assert isinstance(swept.columns, bests.States) and np.isinf(swept.columns.running.value).all()
 
 
 def test_a_host_without_a_compiler_is_told_and_served_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from veil.errors import InputError
 from veil.forms import Form, Points
 from veil.geometry.similarity import align_poses, pose_error
-from veil.mapping import MapImage, NoMap, build_map
+from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
 from veil.match import match_pairs
 from veil.match.pairs import all_pairs
 from veil.scene import Scene
@@ -104,3 +104,68 @@ def test_alignment_is_exact_on_exact_poses() -> None:
     assert pose_error(ours[2], reference[2], found) == pytest.approx((0, 0), abs=1e-6)
     with pytest.raises(InputError, match="two or more"):
         align_poses(ours[:1], reference[:1])
+
+
+def hostile(place: World, *, focal: float) -> MapImage:
+    """An upload with the descriptors of an honest image, noise around the principal point and absurd intrinsics."""
+    from veil.geometry.camera import Camera
+
+    camera = Camera(model="PINHOLE", width_px=65535, height_px=65535, params=(focal, focal, 32767.0, 32767.0))
+    noise = generator("hostile").normal(0, 0.1, place.keypoints["02"].shape)
+    return MapImage(camera=camera, keypoints=(32767 + noise).astype(np.float32), form=place.form("02"))
+
+
+def test_an_upload_that_would_collapse_the_map_is_left_out_and_named(tmp_path: Path) -> None:
+    """Oracle: planted cameras of the honest images, which the hostile one drew to a single center."""
+    place = world("collapse")
+    images = images_of(place, 0) | {"zz": hostile(place, focal=1e-3)}
+    scene = mapped(images, tmp_path)
+    assert isinstance(scene, Scene)
+    assert set(scene.images) == set(place.poses)
+    assert scene.check is not None and "65535x65535 px" in scene.check.left_out["zz"]
+    names = sorted(scene.images)
+    alignment = align_poses([scene.images[n].cam_from_world for n in names], [place.poses[n] for n in names])
+    assert max(pose_error(scene.images[n].cam_from_world, place.poses[n], alignment)[0] for n in names) < 0.05
+
+
+def test_an_upload_that_hangs_the_mapper_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the lock on cameras open, COLMAP never returns from it: the clock ends that, and the others are mapped."""
+    import veil.mapping.points as points
+
+    monkeypatch.setattr(points, "impossible", lambda images: {})
+    place = world("hang")
+    images = images_of(place, 0) | {"zz": hostile(place, focal=1e-5)}
+    forms = {name: image.form for name, image in images.items()}
+    options = MapOptions(limits=Limits(stall_s=3.0))
+    scene = build_map(images, match_pairs(forms, all_pairs(sorted(forms))), workdir=tmp_path, options=options)
+    assert isinstance(scene, Scene)
+    assert set(scene.images) == set(place.poses)
+    assert scene.check is not None and "zz" in scene.check.left_out
+
+
+def test_two_places_in_one_folder_are_not_made_one(tmp_path: Path) -> None:
+    """Half of the images are of another place that shares forty copies of the first one's points, each put elsewhere."""
+    here, there = world("here", points=250), world("there", points=250)
+    there.descriptors[:40] = here.descriptors[:40]
+    images = images_of(here, 0) | {f"t{name}": image for name, image in images_of(there, 0).items()}
+    scene = mapped(images, tmp_path)
+    assert isinstance(scene, Scene)
+    assert set(scene.images) in ({*here.poses}, {f"t{name}" for name in there.poses})
+
+
+def test_known_focal_lengths_are_held_and_guessed_ones_refined(tmp_path: Path) -> None:
+    """Oracle: planted focal length of 500 px; half of the images say so, the others guess 560."""
+    from veil.geometry.camera import Camera
+
+    place = world("focal", points=400)
+    guess = Camera(model="PINHOLE", width_px=640, height_px=480, params=(560.0, 560.0, 320.0, 240.0), focal_is_known=False)
+    images = images_of(place, 0)
+    images |= {name: replace(images[name], camera=guess) for name in ("01", "04")}
+    scene = mapped(images, tmp_path)
+    assert isinstance(scene, Scene)
+    for name, image in scene.images.items():
+        if name in ("01", "04"):
+            assert image.camera.focal_px == pytest.approx(500, abs=5)
+        else:
+            assert image.camera == place.camera
+    assert {"01", "04"} <= set(scene.images)

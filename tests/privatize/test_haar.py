@@ -16,6 +16,7 @@ from scipy import stats
 from power import require_even, require_law, require_mean, require_share
 from veil.chance import Secure, seeded
 from veil.codebook import Codebook, Kind, Provenance, fit_pca
+from veil.faces.template import rotation
 from veil.features import Features
 from veil.forms import Subspaces, canonical
 from veil.privatize.profile import Profile, hardened, paper
@@ -33,10 +34,9 @@ SEES = 0.035
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A profile, whether it lifts learned descriptors, and the precision in which they are sent."""
+    """A profile, and the precision in which it is sent."""
 
     profile: Profile
-    learned: bool = False
     dtype: str = "float32"
 
 
@@ -44,17 +44,16 @@ CASES = {
     "paper m=2": Case(profile=paper(2, "adversarial")),
     "paper m=4": Case(profile=paper(4)),
     "hardened": Case(profile=hardened(quantized=True), dtype="float16"),
-    "hardened learned": Case(profile=hardened(quantized=False), learned=True, dtype="float16"),
 }
 
 
-def book(kind: Kind, *, learned: bool) -> Codebook:
+def book(kind: Kind) -> Codebook:
     random = generator(f"haar {kind}")
-    stored = unit(random.normal(size=(64, RAW))).astype(np.float32) if learned else sift_like(random, 64, RAW)
-    compressing = kind == "centroids" and not learned
+    stored = sift_like(random, 64, RAW)
+    compressing = kind == "centroids"
     return Codebook(
         kind=kind,
-        descriptor="hardtfeat" if learned else "sift",
+        descriptor="sift",
         normalization="L2",
         stored=stored,
         slices=2,
@@ -68,20 +67,19 @@ def book(kind: Kind, *, learned: bool) -> Codebook:
 def released(name: str) -> tuple[np.ndarray, Subspaces]:
     """A point in or near each subspace that was drawn before the basis, and the subspaces as a server gets them."""
     case, random = CASES[name], generator(f"haar {name}")
-    raw = unit(random.normal(size=(COUNT, RAW))).astype(np.float32) if case.learned else sift_like(random, COUNT, RAW)
+    raw = sift_like(random, COUNT, RAW)
     image = Features(
         keypoints=np.zeros((COUNT, 2), dtype=np.float32),
         descriptors=raw,
-        space=Space(descriptor="hardtfeat" if case.learned else "sift", normalization="L2", dim=RAW),
+        space=Space(descriptor="sift", normalization="L2", dim=RAW),
         camera=camera(),
         image_digest=bytes(32),
     )
-    centroids, pool = (book(kind, learned=case.learned) for kind in ("centroids", "descriptors"))
+    centroids, pool = (book(kind) for kind in ("centroids", "descriptors"))
     decoys = pool if case.profile.decoys == "descriptors" else centroids
-    coder = pool if case.learned else centroids
-    form = lift(image, profile=case.profile, codebook=coder, decoys=decoys, chance=seeded(name)).form
+    form = lift(image, profile=case.profile, codebook=centroids, decoys=decoys, chance=seeded(name)).form
     point = unit(raw.astype(np.float64) + case.profile.dither_steps / 2)
-    point = coder.require_pca().apply(point) if case.profile.compress else point
+    point = centroids.require_pca().apply(point) if case.profile.compress else point
     return point, as_sent(form, case.dtype)  # type: ignore[arg-type]
 
 
@@ -140,11 +138,22 @@ def test_the_wire_leaves_every_basis_as_it_was(dtype: str, rounding: float) -> N
         camera=camera(),
         image_digest=bytes(32),
     )
-    words = book("centroids", learned=False)
+    words = book("centroids")
     form = lift(image, profile=paper(4), codebook=words, decoys=words, chance=Secure(b"haar".ljust(32))).form
     got = decode(encode(Upload(camera=image.camera, keypoints=image.keypoints, form=form), dtype=dtype)).form  # type: ignore[arg-type]
     assert isinstance(got, Subspaces)
     np.testing.assert_allclose(got.basis, form.basis, atol=rounding)
+
+
+def test_the_rotation_of_faces_is_haar() -> None:
+    """Over 8,000 keys: both orientations alike, the trace of mean 0 and variance 1. LAPACK's own signs would be seen."""
+    turns = np.array([rotation(Secure(number.to_bytes(32, "big")), 3) for number in range(8000)])
+    require_share(int((np.linalg.det(turns) > 0).sum()), 8000, 0.5, sees=0.05)
+    require_mean(np.trace(turns, axis1=1, axis2=2), 0.0, sees=0.1)
+    require_mean(np.trace(turns, axis1=1, axis2=2) ** 2, 1.0, sees=0.15)
+    twin = np.linalg.qr(generator("twin of faces").normal(size=(8000, 3, 3)))[0]
+    with pytest.raises(AssertionError, match="are expected"):
+        require_share(int((np.linalg.det(twin) > 0).sum()), 8000, 0.5, sees=0.05)
 
 
 def test_the_orthonormal_factor_is_that_of_gram_and_schmidt() -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 
+from power import require_unrelated
 from veil import chance
 from veil.attacks.repeat import intersect
 from veil.chance import Chance
@@ -15,7 +15,7 @@ from veil.codebook import Provenance
 from veil.errors import InputError, ReleaseRefused
 from veil.forms import Subspaces
 from veil.privatize.profile import Profile, hardened, paper
-from veil.privatize.release import Release, privatize, pseudonym
+from veil.privatize.release import Release, _order, privatize, pseudonym
 from veil.wire import Upload, encode
 from worlds import codebook, features, generator, unit
 
@@ -70,17 +70,30 @@ def test_more_releases_of_the_hardened_profile_close_in_too() -> None:
 
 
 def test_the_order_says_nothing_about_position() -> None:
-    """S13: ranks of released features against x and y; broken twin: the detector's own sorted order."""
-    many = features(generator("many"), 400)
-    order = np.argsort(many.keypoints[:, 1])
-    image = replace(many, keypoints=many.keypoints[order], descriptors=many.descriptors[order])
-    made = release(chance.memoized(chance.Secret.generate()), paper(2), image)
-    assert isinstance(made.upload, Upload)
+    """S13: released positions against their rank and against the next one's, where a correlation of 0.04 would be seen.
+
+    Broken twins: the detector's own sorted order, and blocks of 100 shuffled each by itself.
+    """
+    many = features(generator("many"), 50_000)
+    rows = np.argsort(many.keypoints[:, 1])
+    image = replace(many, keypoints=many.keypoints[rows], descriptors=many.descriptors[rows])
+    order = _order(image, chance.seeded("order of a release"))
+    assert sorted(order) == list(range(50_000))
     for axis in (0, 1):
-        assert stats.spearmanr(np.arange(400), made.upload.keypoints[:, axis]).pvalue > 1e-4
-    assert stats.spearmanr(np.arange(400), image.keypoints[:, 1]).pvalue < 1e-12
-    np.testing.assert_array_equal(made.upload.keypoints, image.keypoints[made.order])
-    assert sorted(made.order) == list(range(400))
+        values = image.keypoints[order, axis]
+        require_unrelated(np.arange(50_000), values, sees=0.04)
+        require_unrelated(values[:-1], values[1:], sees=0.04)
+    blocks = np.concatenate([generator("blocks").permutation(100) + start for start in range(0, 50_000, 100)])
+    for twin in (np.arange(50_000), blocks):
+        with pytest.raises(AssertionError, match=r"correlation (0\.9|1)"):
+            require_unrelated(np.arange(50_000), image.keypoints[twin, 1], sees=0.04)
+
+
+def test_a_release_is_in_that_order() -> None:
+    made = release(chance.memoized(chance.Secret.generate()), paper(2))
+    assert isinstance(made.upload, Upload)
+    np.testing.assert_array_equal(made.upload.keypoints, IMAGE.keypoints[made.order])
+    assert sorted(made.order) == list(range(50))
 
 
 def test_the_order_of_extraction_does_not_matter() -> None:

@@ -246,6 +246,7 @@ def survives(message: bytes) -> bool:
     return True
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_ten_thousand_hostile_messages() -> None:
     """Truncated, flipped, grown, resealed and random: WireError, or a message that `encode` would have written."""
     random = generator("fuzz words")
@@ -270,6 +271,7 @@ def test_ten_thousand_hostile_messages() -> None:
     assert accepted > 50  # harmless changes of numbers do pass: the checks behind the checksum were reached
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("make", [word_upload, word_line_upload])
 def test_every_bit_behind_the_checksum(make) -> None:
     """Each single bit of the header, the dictionary and the ids, resealed: refused or written again as it was."""

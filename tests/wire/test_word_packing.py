@@ -115,6 +115,7 @@ def test_the_width_is_the_best_one(words: int, m: int) -> None:
     assert expected(rice_width(words, m)) <= 1.02 * best
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("words", "m", "count"), [(5, 2, 1), (5, 2, 3), (9, 3, 1), (30, 1, 2), (4, 3, 2)])
 def test_each_string_of_bytes_is_refused_or_the_only_one_of_its_ids(words: int, m: int, count: int) -> None:
     """Enumeration of all bytes of all lengths: as many are read as there are ids, and each is written again as it was."""

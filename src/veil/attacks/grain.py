@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.special import betaln, gammaln
 
 from veil.codebook import Pca
 from veil.errors import InputError, RangeError
@@ -86,6 +85,8 @@ def log_false_claims(
     Chance is a uniformly random linear `span`-dimensional subspace of R^dim; `distances` are those of vectors of such `lengths`
     from it. Claiming only where the bound is below tau is wrong with probability at most tau in all, however many are tried.
     """
+    from scipy.special import betaln, gammaln
+
     if not 2 <= span < dim:
         raise RangeError(f"a span must have between 2 and {dim - 1} dimensions, got {span!r}")
     usable = lengths >= 1

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
-from scipy.linalg import qr
 
 from veil.attacks.attack import Estimates, Lists, Progress
 from veil.attacks.grain import (
@@ -246,6 +245,8 @@ class _Lattice(NamedTuple):
 
 
 def _lattice(axes: Float64[np.ndarray, "span dim"], noise: float, rows: int, options: LatticeOptions) -> _Lattice:
+    from scipy.linalg import qr
+
     span, dim = axes.shape
     length = options.length_steps or LENGTH_STEPS
     order = qr(axes, mode="r", pivoting=True)[1]  # the first `span` columns are well conditioned

@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.special import dawsn
 
 from veil.attacks.attack import Estimates, Progress, undecided
 from veil.attacks.segments import Segments, pixels, segments
@@ -175,4 +174,6 @@ def _backprojected(where: Segments, free: np.ndarray, bandwidth: float, cells: i
 
 def ramp(t: Float64[np.ndarray, "values"]) -> Float64[np.ndarray, "values"]:
     """The ramp filter smoothed by a unit Gaussian, 1 at 0: 1 - sqrt(2) t F(t / sqrt(2)) with Dawson's integral F (Eq. 4)."""
+    from scipy.special import dawsn
+
     return 1 - np.sqrt(2) * t * dawsn(t / np.sqrt(2))

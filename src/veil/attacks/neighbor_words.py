@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
-from scipy.special import logsumexp
 
 from veil.attacks.word_pairs import NeighborModel, paired
 from veil.attacks.words import Beliefs, posterior
@@ -99,6 +98,8 @@ def _marginals(
     options: DenoiseOptions,
 ) -> Float64[np.ndarray, "features states"]:
     """Loopy belief propagation with damped messages in logarithms (Eq. 10-11)."""
+    from scipy.special import logsumexp
+
     to_right, to_left = np.zeros((2, len(left), unary.shape[1]))
     for _ in range(options.rounds):
         belief = _gathered(unary, left, right, to_left, to_right)

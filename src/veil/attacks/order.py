@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
-from scipy.stats import rankdata
 
 from veil.attacks.attack import Estimates
 from veil.attacks.segments import Segments, pixels, segments
@@ -49,6 +48,8 @@ def order_test(values: Float[np.ndarray, "features columns"], *, draws: int, see
     the same variance under random order. With up to seven rows all orders are enumerated; `draws` and `seed` are not used.
     Raises InputError for fewer than 3 rows, NaN, or columns that are all constant.
     """
+    from scipy.stats import rankdata
+
     if values.ndim != 2 or len(values) < 3 or not np.isfinite(values).all():
         raise InputError(f"the order test needs a finite row of values for each of 3 or more features, got {values.shape}")
     if not 1 <= draws <= 10_000_000:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.special import gammaln
 
 from veil.codebook import Pca
 from veil.forms import Subspaces
@@ -129,6 +128,8 @@ def evidence(
     part: Flats, points: Float64[np.ndarray, "flats n"], excess: Int64[np.ndarray, "flats"]
 ) -> Float64[np.ndarray, "flats"]:
     """-log10 of the chance that a wrong vertex has so many zeros too many and a length so near to 1 (Eq. V4)."""
+    from scipy.special import gammaln
+
     expected = 2 * part.n * part.zero * COORDINATE_DENSITY
     chance = 2 * LENGTH_DENSITY * (np.abs(np.linalg.norm(points, axis=1) - 1) + 3 * part.zero)
     return (gammaln(excess + 1.0) - excess * math.log(expected) - np.log(np.minimum(chance, 1))) / math.log(10)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
-from scipy.spatial import cKDTree
 
 from veil.attacks.attack import Progress
 from veil.attacks.words import word_frequencies
@@ -136,6 +135,8 @@ def paired(
     keypoints: Float64[np.ndarray, "features 2"], options: NeighborOptions
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
     """Pairs of keypoints of which one is among the nearest of the other, each once, and their class of distance."""
+    from scipy.spatial import cKDTree
+
     count = len(keypoints)
     if count < 2:
         empty = np.empty(0, dtype=np.int64)

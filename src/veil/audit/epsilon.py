@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.stats import beta
 
 from veil.audit.intervals import share_interval
 from veil.chance import Chance, seeded
@@ -186,6 +185,8 @@ def _bounds(
     hits: Int64[np.ndarray, "regions"], misses: Int64[np.ndarray, "regions"], trials: int, confidence: float, delta: float
 ) -> Float64[np.ndarray, "regions"]:
     """`bound` of many regions at once."""
+    from scipy.stats import beta
+
     tail = (1 - confidence) / 2
     low = np.where(hits > 0, beta.ppf(tail, np.maximum(hits, 1), trials - hits + 1), 0.0)
     full = misses >= trials

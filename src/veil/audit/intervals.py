@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.stats import beta, t
 
 from veil.errors import InputError, RangeError
 
@@ -16,6 +15,8 @@ def share_interval(count: int, total: int, *, confidence: float) -> tuple[float,
 
     Its ends are quantiles of beta distributions (Clopper and Pearson 1934). Raises RangeError for impossible counts.
     """
+    from scipy.stats import beta
+
     if not 0 <= count <= total or total < 1:
         raise RangeError(f"a share needs a count between 0 and a total of at least 1, got {count!r} of {total!r}")
     if not 0 < confidence < 1:
@@ -31,6 +32,8 @@ def mean_interval(values: Float64[np.ndarray, "values"], *, confidence: float) -
 
     One value, or none, says nothing of its spread: the interval is then everything. Raises InputError for values not finite.
     """
+    from scipy.stats import t
+
     _require(values, confidence)
     if len(values) < 2:
         return -math.inf, math.inf

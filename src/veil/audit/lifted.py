@@ -22,7 +22,7 @@ from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress, timed
 from veil.audit.finding import Family
 from veil.audit.repeats import repeat_attempts, same_kind
-from veil.audit.time_budget import TimeBudget
+from veil.audit.time_budget import SHARES, TimeBudget
 from veil.codebook import Pca
 from veil.errors import VeilError
 from veil.forms import Points, Released, Subspaces
@@ -141,7 +141,10 @@ def attempts(
             continue
         progress(name)
         try:
-            yield from attack(case)
+            for attempt in attack(case):
+                if name not in SHARES:
+                    case.time.charge(attempt.seconds)
+                yield attempt
         except VeilError as error:  # an attack that cannot work on this form says so, and the others go on
             left_out = error.features if isinstance(error, OutOfTime) else 0
             yield Attempt(attack=name, family=_FAMILY[name], assumes=NOTHING, skipped=str(error), left_out=left_out)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.stats import norm
 
 from veil.attacks.attack import Estimates
 from veil.attacks.line_density import density_positions
@@ -59,6 +58,8 @@ def detectable_order(features: int, columns: int, *, tests: int) -> float:
     Both have a standard deviation of about 1 / sqrt(features - 1) in a random order; the larger of them over all columns is
     compared (docs/theory/audit.md, Eq. 4).
     """
+    from scipy.stats import norm
+
     level = ORDER_FALSE_ALARMS / tests / (2 * 2 * columns)
     return min(1.0, float(norm.isf(level) + norm.isf(1 - ORDER_POWER)) / math.sqrt(max(features - 1, 1)))
 

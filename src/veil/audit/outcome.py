@@ -17,7 +17,7 @@ from veil.audit.verdict import NOT_TESTED, Verdict
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
     """`facts` tell of the release, `epsilons` (by unit, at `delta`) what words carry, `measured` what runs of them show, and
-    `time` what the attacks were allowed and took."""
+    `time` and `picture_time` what the attacks, and those behind the pictures, were allowed and took."""
 
     messages: Sequence[str]
     facts: Mapping[str, object]
@@ -31,6 +31,7 @@ class Outcome:
     breaches: Sequence[Breach]
     have_originals: bool
     time: TimeBudget
+    picture_time: TimeBudget
 
     @property
     def told_time(self) -> tuple[str, ...]:
@@ -38,9 +39,12 @@ class Outcome:
         if math.isinf(self.time.seconds):
             return (f"No time was set; the attacks took {self.time.used_seconds:.0f} s of the processor.",)
         said = [
-            f"{self.time.seconds:.0f} s of the processor were allowed for the attacks that search or look up, and "
+            f"{self.time.seconds:.0f} s of the processor were allowed for the attacks on subspaces, and "
             f"{self.time.used_seconds:.0f} s were used. Each attack has a share; what one leaves passes on to the next."
         ]
+        for name, item in self.picture_time.spent.items():
+            if item.cut_short:
+                said.append(f"Pictures by {name} show {item.attacked:,} of {item.wanted:,} features, for want of time.")
         for name, item in self.time.spent.items():
             if item.cut_short:
                 said.append(
@@ -71,10 +75,15 @@ class Outcome:
             "time": {
                 "allowed_seconds": None if math.isinf(self.time.seconds) else self.time.seconds,
                 "used_seconds": self.time.used_seconds,
-                "attacks": {
-                    name: {"share_seconds": None if math.isinf(item.share_seconds) else item.share_seconds}
-                    | {"seconds": item.seconds, "wanted": item.wanted, "attacked": item.attacked}
+                "attacks": [
+                    {
+                        "attack": name,
+                        "share_seconds": None if math.isinf(item.share_seconds) else item.share_seconds,
+                        "seconds": item.seconds,
+                        "wanted": item.wanted,
+                        "attacked": item.attacked,
+                    }
                     for name, item in self.time.spent.items()
-                },
+                ],
             },
         }

@@ -20,21 +20,21 @@ from veil.errors import RangeError
 Result = TypeVar("Result")
 
 # Shares of one release's time: what searches gets more than what looks up. Attacks that are not named here compare all features
-# with each other, in little time, and are not cut.
+# with each other and are not cut; what they take is taken from the others.
 SHARES: Mapping[str, float] = {
-    "lattice": 6,
+    "lattice": 4,
     "vertex": 6,
-    "nearest": 1,
-    "nearest, projected": 1,
+    "nearest": 0.5,
+    "nearest, projected": 0.5,
     "oracle": 1,
-    "database": 1,
+    "database": 6,
 }
 # The first feature is not timed: it may compile code. The next few tell how long one takes.
 FIRST, NEXT = 1, 7
 # A piece is at most so many times as large as all that its time is judged by.
 GROWTH = 4
 # Processor seconds: with the pictures, fifteen photographs end within three minutes on two cores.
-AUDIT_SECONDS = 150.0
+AUDIT_SECONDS = 150
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class TimeBudget:
             raise RangeError(f"a budget needs a positive time and at least one turn, got {seconds!r} and {turns!r}")
         self.seconds, self.turns, self.clock = seconds, turns, clock
         self._left, self._turns_left = seconds, turns
-        self._shares_left = 0.0
+        self._shares_left = self._charged = 0.0
         self._spent: dict[str, Spending] = {}
         self._timed: dict[str, tuple[float, int]] = {}  # seconds and features that an attack's pace is judged by
 
@@ -72,7 +72,7 @@ class TimeBudget:
     @property
     def used_seconds(self) -> float:
         """Processor seconds of all attacks together."""
-        return sum(item.seconds for item in self._spent.values())
+        return self._charged + sum(item.seconds for item in self._spent.values())
 
     def begin_turn(self) -> None:
         """The next release: whatever attacks were not run on the last one leave their time to this one."""
@@ -106,6 +106,11 @@ class TimeBudget:
         self._account(attack, self.clock() - begun, len(rows), done)
         self._shares_left -= SHARES[attack]
         return found
+
+    def charge(self, seconds: float) -> None:
+        """Seconds that an attack took which is not cut."""
+        self._left = max(0.0, self._left - seconds)
+        self._charged += seconds
 
     def _next(self, attack: str, left: float, remaining: int) -> int:
         """How many features there is time for, at the attack's pace so far."""

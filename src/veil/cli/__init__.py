@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 
 from veil import __version__
 from veil.cli.common import notes, printable
@@ -36,34 +37,34 @@ exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no 
 4 an audit broke a rule
 """
 
-
-# The commands that each module of this package registers, in the order of --help.
-MODULES: dict[str, tuple[str, ...]] = {
-    "extract": ("extract",),
-    "privatize": ("privatize",),
-    "budget": ("budget",),
-    "gravity": ("gravity",),
-    "codebook": ("codebook",),
-    "server": ("match", "map"),
-    "index": ("index",),
-    "localize": ("localize",),
-    "inspect": ("inspect",),
-    "audit": ("audit",),
-    "faces": ("faces",),
-    "inversion": ("inversion",),
-    "evaluate": ("evaluate",),
-    "demo": ("demo",),
-    "doctor": ("doctor",),
+# What `veil --help` says of each command, and where it is when it is not the module of that name.
+COMMANDS = {
+    "extract": "photographs -> raw features (stay on the device)",
+    "privatize": "raw features -> uploads that may leave the device",
+    "budget": "what was spent of epsilon, and what may be",
+    "gravity": "photographs -> where down is in each (stays on the device)",
+    "codebook": "build, describe or measure a codebook",
+    "match": "match two uploads",
+    "map": "uploads or raw features -> a map",
+    "index": "a public map + a dictionary -> an index for queries in words",
+    "localize": "upload + map -> a pose, or a reason why there is none",
+    "inspect": "what a file contains and does not protect",
+    "audit": "what the server can see: every known attack on your own upload",
+    "faces": "face templates",
+    "inversion": "pictures from features: invert, train networks",
+    "evaluate": "run a public protocol",
+    "demo": "the whole path on bundled photographs",
+    "doctor": "what this machine offers",
 }
-NAMES = frozenset(name for words in MODULES.values() for name in words)
+MODULES = {name: name for name in COMMANDS} | {"match": "server", "map": "server"}
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     settle()
-    given = sys.argv[1:] if argv is None else argv
-    parser = _parser(given[0] if given else None)
-    arguments = parser.parse_args(given)
+    words = sys.argv[1:] if argv is None else argv
+    parser = _parser(words)
+    arguments = parser.parse_args(words)
     if not hasattr(arguments, "run"):
         parser.print_help()
         return EXIT_USAGE
@@ -83,15 +84,22 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-def _parser(first: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands, or of one if the `first` word names it: the others would load what it does not need."""
+def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of a command line: of all commands, or in full only of the one that `words` name.
+
+    What a command imports takes a second or more, so the others are known by name and summary alone.
+    """
     parser = argparse.ArgumentParser(
         prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"veil {__version__}")
-    if first == "--version":
-        return parser
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in [name for name, words in MODULES.items() if first in words or first not in NAMES]:
-        importlib.import_module(f"veil.cli.{module}").register(commands)
+    asked = next((word for word in words or () if not word.startswith("-")), None)
+    wanted = set(MODULES.values()) if words is None else {MODULES[asked]} if asked in MODULES else set()
+    for name, summary in COMMANDS.items():
+        module = MODULES[name]
+        if module not in wanted:
+            commands.add_parser(name, help=summary)
+        elif name not in commands.choices:  # a module may bring several
+            import_module(f"veil.cli.{module}").register(commands)
     return parser

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tqdm import tqdm
-
 from veil.audit.attempt import Effort, Knowledge, Progress
 from veil.audit.epsilon import EpsilonBound, measured
 from veil.audit.examine import Examined, epsilons, examine, findings
@@ -26,6 +24,7 @@ from veil.cli.attackers import attackers_knowledge, neighbor_model
 from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, report, write_json
 from veil.cli.inspect import upload_facts
 from veil.cli.originals import Originals, read_originals
+from veil.cli.shown import tracker
 from veil.cli.uploads import add_strict, decoded, say_skipped
 from veil.composition import composed_epsilon
 from veil.errors import InputError
@@ -129,7 +128,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     model = neighbor_model(arguments, list(releases.values()), knowledge)
     effort, seconds = _effort(arguments, rules), arguments.seconds or math.inf
     allowed = TimeBudget(seconds * (1 - PICTURES_SHARE), turns=len(releases))
-    with tqdm(desc="attacking", disable=None, leave=False) as bar:
+    with tracker("attacking") as bar:
         examined = examine(
             releases,
             truths,
@@ -143,7 +142,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     spent = epsilons(releases.values(), DELTA) | _session(arguments.ledger or home())
     networks = _inverters(arguments)
     rest = TimeBudget(max(seconds - allowed.used_seconds, PICTURES_SHARE * seconds), turns=max(1, arguments.pictures))
-    with tqdm(desc="pictures", disable=None, leave=False) as bar:
+    with tracker("pictures") as bar:
         pictures = [
             picture
             for item in examined[: arguments.pictures]
@@ -162,6 +161,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         breaches=breaches(rules, found, spent),
         have_originals=bool(truths),
         time=allowed,
+        picture_time=rest,
     )
     html = page(outcome, shown=_shown(examined, originals, pictures), seconds=time.perf_counter() - start)
     write_text(arguments.output, html)

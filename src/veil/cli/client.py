@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 
 from veil.chance import Secret
 from veil.files.client import Ledger, home, load_secret
-from veil.files.secret import MadeUnder
-
-
-def client_secret(*, needed_by: Sequence[MadeUnder] = (), replace_lost: bool = False) -> Secret:
-    """The client's secret; a line on standard error says so if it had to be made. Raises what `load_secret` raises."""
-    return load_secret(home(), needed_by=needed_by, on_new=_tell, replace_lost=replace_lost)
 
 
 def client_files(*, replace_lost: bool = False) -> tuple[Secret, Ledger]:

@@ -8,13 +8,12 @@ import logging
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
+from veil.cli.shown import tracker
 from veil.errors import VeilWarning
 from veil.files.atomic import write_text
 
@@ -59,26 +58,31 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def progress(items: Iterable[Item], what: str, total: int | None = None) -> Iterable[Item]:
-    """A progress bar on standard error, silent where that is not a terminal."""
-    return tqdm(items, desc=what, total=total, unit="", file=sys.stderr, disable=None, leave=False)
+def progress(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
+    """The items, with progress on standard error."""
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    with tracker(what, total) as shown:
+        for item in items:
+            yield item
+            shown.update()
 
 
 class Bar:
     """A progress callback `bar(done, total)` for algorithms that must not print."""
 
     def __init__(self, what: str) -> None:
-        self._bar = tqdm(desc=what, file=sys.stderr, disable=None, leave=False)
+        self._shown = tracker(what)
 
     def __call__(self, done: int, total: int) -> None:
-        self._bar.total = total
-        self._bar.update(done - self._bar.n)
+        self._shown.total = total
+        self._shown.update(done - self._shown.n)
 
     def __enter__(self) -> Bar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.close()
+        self._shown.close()
 
 
 def quiet_colmap() -> None:

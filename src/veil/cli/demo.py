@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from veil import chance
 from veil.attacks.repeat import intersect
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
+from veil.cli.shown import tracker
 from veil.evaluate.localization import Outcome, Query, Study, Variant, demo_variants, run
 from veil.evaluate.reconstruction import Run, Subject, line_views, map_lines
 from veil.extract.segments import vertical_of
@@ -151,7 +151,7 @@ def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Ou
     queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
     others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
     variants = demo_variants(len(study.codebook))
-    with tqdm(total=len(variants) * (len(queries) + len(others)), desc="demo", disable=None, leave=False) as bar:
+    with tracker("demo", len(variants) * (len(queries) + len(others))) as bar:
         done = []
         for outcome in run(study, [*queries, *others], variants, progress=bar.set_description):
             bar.update()

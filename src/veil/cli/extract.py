@@ -13,6 +13,7 @@ from veil.extract import EXTRACTORS, extract
 from veil.extract.picture import Picture
 from veil.extract.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
+from veil.files.calibration import camera_from_matrix, matrix_of
 from veil.files.features import read_colmap_database, read_features, write_features
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
@@ -35,7 +36,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "extract",
         "photographs -> raw features (stay on the device)",
         "Extract features, or import those of a COLMAP database (.db) or of hloc (.h5). Keypoint (0, 0) is the\n"
-        "top-left corner of the upright image. The result can be inverted into images: do not upload it.",
+        "top-left corner of the upright image. A camera matrix in K.txt beside photographs gives their intrinsics.\n"
+        "The result can be inverted into images: do not upload it.",
         EXAMPLES,
     )
     parser.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, a COLMAP .db, or an hloc .h5")
@@ -43,11 +45,29 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--descriptor", choices=EXTRACTORS, default="sift", help="default sift")
     parser.add_argument("--normalization", choices=("L2", "L1_ROOT"), default=None, help="of SIFT (default L2)")
     parser.add_argument("--max-features", type=int, default=MAX_FEATURES, help="per image (default %(default)s)")
-    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default 0)")
-    parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs, COLMAP's models")
+    parser.add_argument(
+        "--first-octave",
+        type=_octave,
+        default=None,
+        metavar="N",
+        help="0, -1 to double the image first, or auto: -1 where 0 gives less than half of --max-features (default auto)",
+    )
+    parser.add_argument(
+        "--camera", metavar="MODEL,P1,...", help="of all photographs, COLMAP's models (default: K.txt beside them)"
+    )
     parser.add_argument("--imported", metavar="NAME[:DIM]", help="what the descriptors of an .h5 of another tool are")
     add_json(parser)
     parser.set_defaults(run=_extract)
+
+
+def _octave(text: str) -> int | None:
+    """An argparse type: an octave, or None for auto."""
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be auto, -1, 0 or 1, got {text!r}") from None
 
 
 def _extract(arguments: argparse.Namespace) -> int:
@@ -84,18 +104,20 @@ def _from_photographs(arguments: argparse.Namespace) -> Iterator[tuple[str, Feat
     )
     network = load_network(arguments.descriptor)
     for name, path in progress(named_pictures(arguments.input), "extracting"):
-        picture = with_camera(read_picture(path), arguments.camera)
+        picture = with_camera(read_picture(path), arguments.camera, path)
         try:
             yield name, extract(picture, arguments.descriptor, options, network)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
 
 
-def with_camera(picture: Picture, camera: str | None) -> Picture:
-    """The picture with the intrinsics that --camera says, if it says any."""
-    if camera is None:
-        return picture
-    return replace(picture, camera=parse(camera, picture.camera.width_px, picture.camera.height_px))
+def with_camera(picture: Picture, camera: str | None, path: Path | None = None) -> Picture:
+    """The picture with the intrinsics that --camera says, or else a K.txt beside the photograph at `path`."""
+    size = picture.camera.width_px, picture.camera.height_px
+    if camera is not None:
+        return replace(picture, camera=parse(camera, *size))
+    matrix = None if path is None else matrix_of(path)
+    return picture if matrix is None else replace(picture, camera=camera_from_matrix(matrix, *size))
 
 
 def _said_normalization(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]

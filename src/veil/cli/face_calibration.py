@@ -95,7 +95,7 @@ def print_what_is_needed(arguments: argparse.Namespace, setup: Setup) -> None:
     if setup.by == "parallel":
         say(arguments, "it verifies once calibrated (veil faces calibrate), and cannot identify (--by p2s or s2s can)")
         return
-    needs = ", ".join(f"{people_needed(size, 0.01):,} people for {size:,} templates" for size in (1, 1_000, 10_000))
+    needs = ", ".join(f"{people_needed(size, 0.01):,} people for {size:,} templates" for size in (20, 1_000, 10_000))
     say(arguments, f"it identifies once calibrated (veil faces calibrate); to keep strangers to an FPIR of 1 %: {needs}")
 
 

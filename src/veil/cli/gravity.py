@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from veil.cli import EXIT_NO_GRAVITY, EXIT_OK
 from veil.cli.common import add_command, add_json, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.extract import with_camera
+from veil.cli.gravity_answers import Answer, edges_of, told_by_table, weighed
 from veil.errors import InputError, VeilError
-from veil.files.gravity import write_gravity
+from veil.files.gravity import require_names, write_gravity
 from veil.files.maker_notes import gravity_from_exif
 from veil.files.pictures import named_pictures, read_picture, read_rgb
 from veil.files.priors import read_colmap_gravity
 from veil.geometry.gravity import Gravity, NoGravity
-from veil.geometry.vertical import Vertical
 
 EXAMPLES = """\
   veil gravity photos/ -o gravity.csv                             what the phone measured, else vertical edges
   veil gravity photos/ -o gravity.csv --from exif                 the accelerometer of an iPhone alone
   veil gravity photos/ -o gravity.csv --from vanishing-point --camera SIMPLE_RADIAL,1288.6,343,512,-0.0336
+  veil gravity photos/ -o gravity.csv --readings sensors.csv      a table image,acc_x,acc_y,acc_z; its axes by vertical edges
   veil gravity database.db -o gravity.csv --from colmap           measured pose priors of a COLMAP database
 """
 NO_READING = "it has no maker note of an iPhone with the accelerometer's reading; use --from vanishing-point"
-UNUSUAL_ROLL_DEG = 15.0
-SOURCES = ("auto", "exif", "vanishing-point", "colmap")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Answer:
-    """What was found of one photograph, by which source; the note says why not by an earlier one, or what to check."""
-
-    name: str
-    source: str
-    found: Gravity | NoGravity
-    vertical: Vertical | None = None
-    note: str | None = None
+SOURCES = ("auto", "exif", "readings", "vanishing-point", "colmap")
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
@@ -54,7 +42,15 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("input", type=Path, nargs="+", help="photographs or folders of them, or a COLMAP .db")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="CSV", help="table to write")
-    parser.add_argument("--from", dest="source", choices=SOURCES, default="auto", help="auto: exif, else vanishing-point")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        choices=SOURCES,
+        default="auto",
+        help="auto: exif or --readings, checked against vertical edges; else these",
+    )
+    parser.add_argument("--readings", type=Path, metavar="CSV", help="accelerometer readings of the photographs, or gravity")
+    parser.add_argument("--axes", metavar="AXES", help="of --readings: ios, android or as +x-y-z; default: by vertical edges")
     parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs, COLMAP's models")
     parser.add_argument(
         "--figure", type=picture, metavar="FILE", help="draw the vertical edges of one photograph (.png or .svg)"
@@ -79,17 +75,25 @@ def _gravity(arguments: argparse.Namespace) -> int:
     return EXIT_OK if len(readings) == len(answers) else EXIT_NO_GRAVITY
 
 
-def _from_database(arguments: argparse.Namespace) -> Iterator[_Answer]:
+def _from_database(arguments: argparse.Namespace) -> Iterator[Answer]:
     if len(arguments.input) != 1 or arguments.camera or arguments.figure:
         raise InputError("--from colmap takes one database, and neither --camera nor --figure")
     for name, found in read_colmap_gravity(arguments.input[0]).items():
-        yield _Answer(name=name, source="colmap", found=found)
+        yield Answer(name=name, source="colmap", found=found)
 
 
-def _from_photographs(arguments: argparse.Namespace) -> Iterator[_Answer]:
+def _from_photographs(arguments: argparse.Namespace) -> Iterator[Answer]:
     pictures = named_pictures(arguments.input)
+    require_names(name for name, _ in pictures)
     if arguments.figure and len(pictures) != 1:
         raise InputError(f"--figure draws one photograph, got {len(pictures)}; run `veil gravity` on that one")
+    if (arguments.readings or arguments.axes) and arguments.source not in ("auto", "readings"):
+        raise InputError("--readings and --axes go with --from auto or readings")
+    if (arguments.axes and not arguments.readings) or (arguments.source == "readings" and not arguments.readings):
+        raise InputError("give the accelerometer's table with --readings")
+    if arguments.readings:
+        yield from told_by_table(arguments, pictures)
+        return
     for name, path in progress(pictures, "gravity"):
         answer = _of_photograph(name, path, arguments.source, arguments.camera)
         if arguments.figure:
@@ -97,21 +101,12 @@ def _from_photographs(arguments: argparse.Namespace) -> Iterator[_Answer]:
         yield answer
 
 
-def _of_photograph(name: str, path: Path, source: str, camera: str | None) -> _Answer:
+def _of_photograph(name: str, path: Path, source: str, camera: str | None) -> Answer:
     """One photograph; what is wrong with it is its answer, so that the others still get theirs."""
-    note = None
-    if source in ("auto", "exif"):
-        told = _from_exif(path)
-        if isinstance(told, Gravity):
-            return _Answer(name=name, source="exif", found=told)
-        if source == "exif":
-            return _Answer(name=name, source="exif", found=told or NoGravity(reason=NO_READING))
-        note = told.reason if told else None
-    seen = _from_edges(path, camera)
-    if isinstance(seen, Vertical):
-        note = "; ".join(filter(None, [note, _doubt(seen)])) or None
-        return _Answer(name=name, source="vanishing-point", found=seen.gravity, vertical=seen, note=note)
-    return _Answer(name=name, source="vanishing-point", found=seen, note=note if note != seen.reason else None)
+    told = _from_exif(path) if source in ("auto", "exif") else None
+    if source == "exif":
+        return Answer(name=name, source="exif", found=told or NoGravity(reason=NO_READING))
+    return weighed(name, "exif", told, edges_of(path, camera))
 
 
 def _from_exif(path: Path) -> Gravity | NoGravity | None:
@@ -121,26 +116,7 @@ def _from_exif(path: Path) -> Gravity | NoGravity | None:
         return NoGravity(reason=str(error))
 
 
-def _from_edges(path: Path, camera: str | None) -> Vertical | NoGravity:
-    from veil.extract.segments import vertical_of
-
-    try:
-        picture = read_picture(path)
-    except VeilError as error:
-        return NoGravity(reason=str(error))
-    return vertical_of(with_camera(picture, camera), calibrated=camera is not None)
-
-
-def _doubt(vertical: Vertical) -> str | None:
-    """Bundles of parallel lines that lie on tables and floors pass for vertical; a tilt that people avoid gives them away."""
-    x, y, _ = vertical.gravity.direction
-    roll_deg = abs(math.degrees(math.atan2(x, y)))
-    if roll_deg <= UNUSUAL_ROLL_DEG:
-        return None
-    return f"rolled by {roll_deg:.0f} degrees: look with --figure whether its edges are vertical in the world"
-
-
-def _draw(arguments: argparse.Namespace, path: Path, answer: _Answer) -> None:
+def _draw(arguments: argparse.Namespace, path: Path, answer: Answer) -> None:
     if answer.vertical is None:
         raise InputError(f"{path} has no vertical edges to draw; --figure shows what vanishing-point found: {_told(answer)}")
     from veil.extract.segments import detect_segments
@@ -150,7 +126,7 @@ def _draw(arguments: argparse.Namespace, path: Path, answer: _Answer) -> None:
     draw_vertical(arguments.figure, read_rgb(path), detect_segments(picture), picture.camera, answer.vertical)
 
 
-def _told(answer: _Answer) -> str:
+def _told(answer: Answer) -> str:
     if isinstance(answer.found, NoGravity):
         earlier = f"exif: {answer.note}; {answer.source}: " if answer.note else ""
         return f"no gravity: {earlier}{answer.found.reason}"
@@ -160,11 +136,11 @@ def _told(answer: _Answer) -> str:
     return f"({x:+.3f}, {y:+.3f}, {z:+.3f}){sigma}, from {answer.source}{note}"
 
 
-def _row(answer: _Answer) -> dict:
+def _row(answer: Answer) -> dict:
     row: dict = {"name": answer.name, "source": answer.source, "note": answer.note}
     if isinstance(answer.found, NoGravity):
         return row | {"status": "no gravity", "reason": answer.found.reason}
     row |= {"status": "found", "down": answer.found.direction.tolist(), "sigma_deg": answer.found.sigma_deg}
     if answer.vertical is not None:
         row |= {"lines": answer.vertical.lines, "log10_nfa": answer.vertical.log10_nfa}
-    return row
+    return row | {"check": None if answer.check is None else asdict(answer.check)}

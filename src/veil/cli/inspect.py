@@ -19,6 +19,7 @@ from veil.files.features import read_features
 from veil.files.maps import read_map
 from veil.forms import Released, Subsets
 from veil.guarantee import Guarantee, LocalDP
+from veil.map_check import MapCheck
 from veil.scene import Scene
 from veil.subset import SubsetMechanism
 from veil.wire.codec import decode
@@ -176,6 +177,7 @@ def _map_facts(path: Path) -> dict:
         "what": f"{'public' if scene.is_public else 'private'} map of {len(scene.images)} images, {len(scene.points)} points",
         "space": str(scene.space),
         "mean reprojection error": f"{scene.mean_reprojection_error_px:.2f} px",
+        **({} if scene.check is None else {"checked": _check_facts(scene.check)}),
         "guarantee": _promise(form.guarantee),
         **_map_words(scene),
         "not protected": [
@@ -183,6 +185,10 @@ def _map_facts(path: Path) -> dict:
             *([] if scene.is_public else OUTSIDE_THE_GUARANTEE if isinstance(form, Subsets) else NOT_PROTECTED[:1]),
         ],
     }
+
+
+def _check_facts(check: MapCheck) -> list[str]:
+    return [*check.described().split("; "), *(f"left out {name}: {reason}" for name, reason in sorted(check.left_out.items()))]
 
 
 def _map_words(scene: Scene) -> dict:

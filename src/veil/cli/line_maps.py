@@ -10,6 +10,7 @@ from veil.cli.common import Bar, report, say, write_json
 from veil.errors import InputError
 from veil.files.checkpoints import Checkpoints, run_key
 from veil.files.maps import read_map, write_map
+from veil.mapping.gravity import checked_readings
 from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.models import further_maps
@@ -72,7 +73,7 @@ def map_messages(
     for number, scene in enumerate(scenes[1:], start=2):
         write_map(arguments.output / "models" / str(number), scene)
     checkpoints.remove()
-    _tell(arguments, found, scenes, len(images), skipped)
+    _tell(arguments, found, scenes, images, skipped)
     return 0
 
 
@@ -131,10 +132,20 @@ def _mapped(job: _Job, graph: MatchGraph, options: LineMapOptions, checkpoints: 
     return found
 
 
-def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], count: int, skipped: Mapping[str, str]) -> None:
+def _tell(
+    arguments: argparse.Namespace,
+    found: LineMap,
+    scenes: list[Scene],
+    images: Mapping[str, LineImage],
+    skipped: Mapping[str, str],
+) -> None:
     scene = scenes[0]
+    check = checked_readings(
+        {name: image.cam_from_world for name, image in scene.images.items()},
+        {name: image.view.lines.gravity for name, image in images.items() if image.view.lines.gravity is not None},
+    )
     facts = {
-        "images": count,
+        "images": len(images),
         "skipped": dict(skipped),
         "registered": len(scene.images),
         "points": len(scene.points),
@@ -145,8 +156,19 @@ def _tell(arguments: argparse.Namespace, found: LineMap, scenes: list[Scene], co
         "models": [sorted(item.images) for item in scenes],
         "refused": dict(found.refused),
         "check": found.check.as_json(),
+        "gravity": {
+            "readings": check.readings,
+            "agreeing": check.agreeing,
+            "sigma_deg": check.sigma_deg,
+            "wrong": dict(check.wrong_deg),
+            "reason": check.reason,
+        },
     }
     write_json(arguments.json, facts)
+    for name, degrees in sorted(check.wrong_deg.items()):
+        say(arguments, f"the gravity of {name} is wrong by {degrees:.0f} degrees, by the map and {check.agreeing} others")
+    if check.readings > 1 and check.down is None:
+        say(arguments, f"beware: {check.reason}, so the map or the readings are wrong")
     for name, reason in sorted(found.refused.items()):
         say(arguments, f"{name} is not in the map: {reason}")
     say(

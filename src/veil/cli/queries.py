@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.forged import forged_answers, strange_pictures, told_forged
+from veil.cli.shown import tracker
 from veil.errors import InputError
 from veil.evaluate.forged_answers import Answer, counted
 from veil.evaluate.interrogation import Answers, count, examinations, examine_all
@@ -218,7 +218,7 @@ def _answers(place: Place, others: dict[str, Features], protocol: Protocol, argu
         folds = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
     asked = examinations(folds, others, default_loads(arguments.strain_draws), protocol)
     total = count(folds, others, protocol)
-    with tqdm(total=total, desc=f"{place.name}: localizing", unit="", disable=None, leave=False) as shown:
+    with tracker(f"{place.name}: localizing", total) as shown:
         for answers in examine_all(asked, workers=protocol.workers, prepare=quiet_colmap):
             shown.update()
             yield answers

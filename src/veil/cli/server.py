@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from veil.files.atomic import read_bytes
 from veil.files.gravity import read_gravity
 from veil.files.maps import require_vacant, write_map
 from veil.forms import Lines
-from veil.mapping import MapImage, MapOptions, NoMap, build_map
+from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
 from veil.mapping.lines.scenes import LineImage
 from veil.match import MatchOptions, match, match_pairs
 from veil.match.neighbors import distance_name
@@ -52,7 +53,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "uploads or raw features -> a map",
         "Match all pairs and reconstruct: with COLMAP from positions, or from random lines alone where the messages hide\n"
         "their positions (four images or more with gravity). The map is a COLMAP model with released descriptors, and lines,\n"
-        "beside. Mapping from lines goes on where it was interrupted when the same command is given again.",
+        "beside. A map of positions is compared with its own pairs of images: what contradicts it is left out and named,\n"
+        "and a map that cannot be trusted is refused. Mapping from lines goes on where it was interrupted when the same\n"
+        "command is given again.",
         MAP_EXAMPLES,
     )
     parser.add_argument("input", type=Path, help="folder of .veil messages, or raw features (.h5)")
@@ -61,14 +64,19 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC and mapping (default 0)")
     parser.add_argument("--add-to", type=Path, metavar="MAP", help="a map of lines to add the messages to; it stays as it is")
     parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of lines' gravity (default 0.5)")
-    parser.add_argument("--gravity", type=Path, metavar="CSV", help="of a map of positions, to serve words with lines")
+    parser.add_argument(
+        "--gravity", type=Path, metavar="CSV", help="of a map of positions, to check it and to serve words with lines"
+    )
+    parser.add_argument(
+        "--max-seconds", type=float, metavar="S", help="stop the mapper after so long (default: only where it hangs)"
+    )
     add_matching(parser)
     add_json(parser)
     parser.set_defaults(run=_map)
 
 
 def add_matching(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ratio", metavar="R", help="ratio test: none, auto, or a number (default none; of lines' maps auto)")
+    parser.add_argument("--ratio", metavar="R", help="ratio test: none, auto, or a number (default none; of maps auto)")
     parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
 
 
@@ -147,16 +155,20 @@ def _map(arguments: argparse.Namespace) -> int:
     names = sorted(images)
     if len(names) < 2:
         raise InputError(f"a map needs at least two images, {arguments.input} holds {len(names)}")
-    options = matching_options(arguments, images[names[0]].form, images[names[1]].form)
+    max_ratio = _map_ratio(arguments)
+    gravity = read_gravity(arguments.gravity) if arguments.gravity else None
     forms = {name: image.form for name, image in images.items()}
     with Bar("matching") as bar:
-        matches = match_pairs(forms, all_pairs(names), options=options, workers=arguments.workers, progress=bar)
+        matches = match_pairs(forms, all_pairs(names), workers=arguments.workers, progress=bar)
+    options = MapOptions(seed=arguments.seed, max_ratio=max_ratio, limits=Limits(max_seconds=arguments.max_seconds))
     with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, Bar("mapping") as bar:
-        scene = build_map(images, matches, workdir=Path(workdir), options=MapOptions(seed=arguments.seed), progress=bar)
+        scene = build_map(images, matches, workdir=Path(workdir), options=options, gravity=gravity, progress=bar)
     if isinstance(scene, NoMap):
+        write_json(arguments.json, {**_no_map_facts(len(images), scene), "skipped": uploads.skipped})
+        _say_left_out(arguments, scene.left_out)
         raise InputError(f"no map: {scene.reason}")
-    if arguments.gravity:
-        scene = replace(scene, measured_down=mean_down(read_gravity(arguments.gravity), scene.images))
+    if gravity is not None:
+        scene = replace(scene, measured_down=mean_down(gravity, scene.images))
         if scene.measured_down is None:
             raise InputError(f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names")
     write_map(arguments.output, scene)
@@ -168,6 +180,7 @@ def _map(arguments: argparse.Namespace) -> int:
         "observations": scene.observation_count,
         "mean_reprojection_error_px": scene.mean_reprojection_error_px,
         "public": scene.is_public,
+        "check": scene.check and scene.check.as_json(),
     }
     write_json(arguments.json, facts)
     say(
@@ -175,5 +188,30 @@ def _map(arguments: argparse.Namespace) -> int:
         f"{facts['registered']} of {facts['images']} images, {facts['points']} points, "
         f"{scene.mean_reprojection_error_px:.2f} px mean reprojection error",
     )
+    if scene.check is not None:
+        say(arguments, f"checked: {scene.check.described()}")
+        _say_left_out(arguments, scene.check.left_out)
     report(arguments, arguments.output, "the public map" if scene.is_public else "the private map")
     return 0
+
+
+def _map_ratio(arguments: argparse.Namespace) -> float | None:
+    """The ratio of a map of positions: None lets the mapper learn it from the images."""
+    if arguments.ratio == "none":
+        return 1.0
+    if arguments.ratio in (None, "auto"):
+        return None
+    try:
+        return MatchOptions(max_ratio=float(arguments.ratio)).max_ratio
+    except ValueError as error:
+        raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {arguments.ratio!r} ({error})") from None
+
+
+def _no_map_facts(images: int, no_map: NoMap) -> dict:
+    check = no_map.check and no_map.check.as_json()
+    return {"images": images, "registered": 0, "reason": no_map.reason, "left_out": dict(no_map.left_out), "check": check}
+
+
+def _say_left_out(arguments: argparse.Namespace, left_out: Mapping[str, str]) -> None:
+    for name, reason in sorted(left_out.items()):
+        say(arguments, f"left out {name}: {reason}")

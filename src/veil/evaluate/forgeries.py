@@ -16,7 +16,7 @@ from jaxtyping import Float32, UInt8
 from veil.features import Features
 from veil.geometry.camera import Camera
 
-Gray = UInt8[np.ndarray, "height width"]
+Gray = UInt8[np.ndarray, "_ _"]  # rows, columns
 PLAIN = 200  # gray value of a wall
 
 
@@ -197,10 +197,10 @@ def on_a_grid(random: np.random.Generator, count: int, camera: Camera) -> np.nda
 
 
 LAYOUTS: dict[str, Layout] = {
-    "square 20 px": in_square(20),
-    "square 60 px": in_square(60),
-    "square 120 px": in_square(120),
-    "square 250 px": in_square(250),
+    "square 20 px": in_square(20.0),
+    "square 60 px": in_square(60.0),
+    "square 120 px": in_square(120.0),
+    "square 250 px": in_square(250.0),
     "one point": at_one_point,
     "one line": along_a_line,
     "grid": on_a_grid,

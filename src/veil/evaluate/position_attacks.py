@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.spatial import KDTree
 
 from veil.attacks.attack import Estimates
 from veil.attacks.line_density import DensityOptions, density_positions
@@ -233,6 +232,8 @@ def occurrence(keypoints: np.ndarray) -> Int64[np.ndarray, "features"]:
 
 def true_neighbors(keypoints: np.ndarray, count: int) -> Neighborhoods:
     """One feature at each of the `count` positions that are nearest to each feature's own."""
+    from scipy.spatial import KDTree
+
     places, first, place = np.unique(keypoints, axis=0, return_index=True, return_inverse=True)
     near = KDTree(places).query(places, k=range(2, min(count + 1, len(places)) + 1))[1]
     rows = first[near].reshape(len(places), -1)[np.asarray(place).reshape(-1)]

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, UInt8
-from scipy import stats
 
 from veil.clustering import unit_rows
 from veil.codebook import Codebook
@@ -89,6 +88,8 @@ def even_use(words: int, descriptors: int) -> tuple[float, float]:
 
     A few descriptors cannot use many words, however good these are. E H = log2 n - K / n E[C log2 C], C binomial (n, 1 / K).
     """
+    from scipy import stats
+
     mean = descriptors / words
     counts = np.arange(1, int(mean + 12 * np.sqrt(mean) + 60))
     log_sum = (stats.binom.pmf(counts, descriptors, 1 / words) * counts * np.log2(counts)).sum()

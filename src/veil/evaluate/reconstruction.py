@@ -19,11 +19,15 @@ from jaxtyping import Float64
 from veil.chance import seeded
 from veil.errors import InputError
 from veil.evaluate.leak import Leak, leak_of_lines, leak_of_points
+from veil.evaluate.plain import plain_map
 from veil.features import Features
+from veil.forms import Form
 from veil.geometry.camera import as_colmap
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_centers, pairwise_rotation_deg, pose_error
+from veil.map_check import MapCheck
+from veil.mapping import MapImage, MapOptions, NoMap, build_map
 from veil.mapping.lines import (
     LineMap,
     LineMapCheck,
@@ -35,7 +39,6 @@ from veil.mapping.lines import (
     match_graph,
 )
 from veil.mapping.lines.world import Model, World, line_distances, world_of
-from veil.mapping.points import MapImage, MapOptions, NoMap, reconstruct, verify
 from veil.match import Matches
 from veil.privatize.lines import LineOptions, lift_to_lines
 from veil.privatize.public import publish
@@ -106,7 +109,7 @@ class Run:
     leak: Leak | None = None
     gravity_is_measured: bool = False
     aligned_share: float | None = None
-    check: LineMapCheck | None = None
+    check: MapCheck | LineMapCheck | None = None
     extent: float | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -141,30 +144,60 @@ class Run:
             "point_reprojection_px": self.point_reprojection_px,
             "leak": self.leak and self.leak.as_json(),
             "aligned_share": self.aligned_share,
-            "check": self.check and self.check.as_json(),
             "images": {
                 name: {"position": position, "rotation_deg": rotation} for name, (position, rotation) in self.errors.items()
             },
             "refused": dict(self.refused),
             "reason": self.reason,
+            "check": self.check and self.check.as_json(),
             "seconds": dict(self.seconds),
         }
 
 
 def map_points(subject: Subject, *, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Run:
-    """COLMAP on the raw keypoints. Verification counts as matching; `seconds["map"]` is incremental mapping alone."""
+    """Plain COLMAP on the raw keypoints. Verification counts as matching; `seconds["map"]` is incremental mapping alone."""
     images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=publish(f)) for n, f in subject.features.items()}
-    options = MapOptions(seed=seed)
     with tempfile.TemporaryDirectory(prefix="veil-") as folder:
-        start = time.perf_counter()
-        verify(images, _distinctive(subject.matches), workdir=Path(folder), options=options)
-        verified = time.perf_counter()
-        scene = reconstruct(images, workdir=Path(folder), options=options, progress=progress)
-        done = time.perf_counter()
-    seconds = {**subject.seconds, "match": subject.seconds.get("match", 0.0) + verified - start, "map": done - verified}
-    base = Run(scene=subject.name, method="points", seed=seed, gravity_noise_deg=0.0, total=len(images), seconds=seconds)
+        scene, verifying, mapping = plain_map(
+            images, _distinctive(subject.matches), workdir=Path(folder), seed=seed, progress=progress
+        )
+    seconds = {**subject.seconds, "match": subject.seconds.get("match", 0.0) + verifying, "map": mapping}
+    return _of_points(subject, scene, method="points", seed=seed, seconds=seconds)
+
+
+def map_checked(
+    subject: Subject,
+    *,
+    forms: Mapping[str, Form] | None = None,
+    matches: Mapping[tuple[str, str], Matches] | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Run:
+    """The map that `veil map` makes of the positions: verified by evidence, checked, refused where it contradicts itself.
+
+    Of other forms of the same features if `forms` and their `matches` are given. `seconds["map"]` holds verification too.
+    """
+    forms = forms or {name: publish(item) for name, item in subject.features.items()}
+    images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=forms[n]) for n, f in subject.features.items()}
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="veil-") as folder:
+        scene = build_map(
+            images,
+            subject.matches if matches is None else matches,
+            workdir=Path(folder),
+            options=MapOptions(seed=seed),
+            gravity=subject.gravity if subject.gravity_is_measured else None,
+            progress=progress,
+        )
+    seconds = {**subject.seconds, "map": time.perf_counter() - start}
+    return _of_points(subject, scene, method="checked", seed=seed, seconds=seconds)
+
+
+def _of_points(subject: Subject, scene: Scene | NoMap, *, method: str, seed: int, seconds: Mapping[str, float]) -> Run:
+    total = len(subject.features)
+    base = Run(scene=subject.name, method=method, seed=seed, gravity_noise_deg=0.0, total=total, seconds=seconds)
     if isinstance(scene, NoMap):
-        return replace(base, reason=scene.reason)
+        return replace(base, reason=scene.reason, refused=scene.left_out, check=scene.check)
     poses = {name: image.cam_from_world for name, image in scene.images.items()}
     errors = np.concatenate([_reprojection(scene, name) for name in scene.images])
     run = replace(
@@ -172,6 +205,8 @@ def map_points(subject: Subject, *, seed: int = 0, progress: Callable[[int, int]
         observations=scene.observation_count,
         point_reprojection_px=float(np.median(errors)),
         leak=leak_of_points(),
+        refused={} if scene.check is None else scene.check.left_out,
+        check=scene.check,
     )
     return _judged(run, subject.reference or poses, poses, scene.points)
 

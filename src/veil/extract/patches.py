@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64, UInt8
-from scipy import ndimage
 
 from veil.errors import InputError, RangeError
 
@@ -36,6 +35,8 @@ def sample_patches(
     in the image itself); beyond the border the nearest pixel counts.
     Raises InputError if anything is not finite or a scale is not positive, RangeError for impossible options.
     """
+    from scipy import ndimage
+
     if not 0 < support_scale < np.inf or size < 2:
         raise RangeError(f"support_scale must be positive and size at least 2, got {support_scale!r} and {size!r}")
     _require_usable(image, keypoints, scales, orientations)
@@ -72,6 +73,8 @@ def _levels(steps: Float64[np.ndarray, "features"], longest_side: int) -> Int64[
 
 
 def _pyramid(image: np.ndarray, top: int) -> Iterator[Float32[np.ndarray, "rows columns"]]:
+    from scipy import ndimage
+
     picture = image.astype(np.float32)
     yield picture
     for _ in range(top):

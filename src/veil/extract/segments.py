@@ -49,8 +49,18 @@ def vertical_of(picture: Picture, *, calibrated: bool, options: VerticalOptions 
     `calibrated` says that the picture's camera was measured; otherwise its focal length is from EXIF or a guess, and the
     standard deviation says so (docs/theory/gravity.md, Eq. 8).
     """
-    camera = picture.camera
-    spread = _MEASURED if calibrated else _FROM_EXIF if camera.focal_is_known else _GUESSED
-    segments = undistorted(detect_segments(picture), camera)
-    pixel = max(1.0, max(camera.width_px, camera.height_px) / MAX_SIDE_PX) / camera.focal_px
+    segments, pixel = normalized_segments(picture)
+    spread = focal_spread(picture.camera, calibrated=calibrated)
     return vertical_from_segments(segments, pixel, replace(options or VerticalOptions(), focal_spread=spread))
+
+
+def focal_spread(camera: Camera, *, calibrated: bool) -> float:
+    """Relative standard deviation of a camera's focal length: measured, from EXIF, or a guess."""
+    return _MEASURED if calibrated else _FROM_EXIF if camera.focal_is_known else _GUESSED
+
+
+def normalized_segments(picture: Picture) -> tuple[Float64[np.ndarray, "segments 2 2"], float]:
+    """The picture's segments in the normalized plane, in the order of `detect_segments`, and the detector's pixel there."""
+    camera = picture.camera
+    pixel = max(1.0, max(camera.width_px, camera.height_px) / MAX_SIDE_PX) / camera.focal_px
+    return undistorted(detect_segments(picture), camera), pixel

@@ -16,11 +16,14 @@ MAX_FEATURES = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class SiftOptions:
-    """`max_features` largest-scale features; first octave 0 as in [D21] (-1 doubles the image and triples features)."""
+    """`max_features` largest-scale features; first octave 0 as in [D21] (-1 doubles the image and triples features).
+
+    None begins with octave 0 and doubles the image where that gives less than half of `max_features`.
+    """
 
     max_features: int = MAX_FEATURES
     normalization: Normalization = "L2"
-    first_octave: int = 0
+    first_octave: int | None = 0
     max_image_side_px: int = 3200
 
     def __post_init__(self) -> None:
@@ -28,8 +31,8 @@ class SiftOptions:
             raise RangeError(f"max_features must be between 1 and {MAX_FEATURES}, got {self.max_features!r}")
         if self.normalization not in NORMALIZATIONS:
             raise RangeError(f"normalization must be one of {NORMALIZATIONS}, got {self.normalization!r}")
-        if self.first_octave not in (-1, 0, 1):
-            raise RangeError(f"first_octave must be -1, 0 or 1, got {self.first_octave!r}")
+        if self.first_octave not in (None, -1, 0, 1):
+            raise RangeError(f"first_octave must be -1, 0, 1 or None, got {self.first_octave!r}")
         if not self.max_image_side_px >= 64:
             raise RangeError(f"max_image_side_px must be at least 64, got {self.max_image_side_px!r}")
 
@@ -44,14 +47,26 @@ def extract_sift(picture: Picture, options: SiftOptions | None = None) -> Featur
 
     Raises InputError if nothing is found: a blank image is refused rather than released as an empty message.
     """
+    options = options or SiftOptions()
+    if options.first_octave is not None:
+        return _extracted(picture, options, options.first_octave)
+    try:
+        features = _extracted(picture, options, 0)
+    except InputError:
+        return _extracted(picture, options, -1)
+    if 2 * len(features) >= options.max_features:
+        return features
+    return _extracted(picture, options, -1)
+
+
+def _extracted(picture: Picture, options: SiftOptions, first_octave: int) -> Features:
     import pycolmap
 
-    options = options or SiftOptions()
     gray, scale = _shrunk(picture.gray, options.max_image_side_px)
     settings = pycolmap.FeatureExtractionOptions()
     settings.use_gpu = False
     settings.sift.max_num_features = options.max_features
-    settings.sift.first_octave = options.first_octave
+    settings.sift.first_octave = first_octave
     settings.sift.normalization = getattr(pycolmap.Normalization, options.normalization)
     keypoints, unit = pycolmap.Sift(settings, pycolmap.Device.cpu).extract(np.ascontiguousarray(gray))
     if len(keypoints) == 0:

@@ -16,8 +16,6 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.sparse import csr_array
-from scipy.special import gammaln
 
 from veil.errors import InputError, RangeError
 from veil.faces.identification import TAIL, GallerySize, OpenSet, gallery_sizes, largest_gallery
@@ -119,6 +117,8 @@ class Impostors:
 
     def _resampled(self, size: int, threshold: float) -> Float64[np.ndarray, "resamples"]:
         """FPIR where people were drawn again, as strangers and as templates alike."""
+        from scipy.sparse import csr_array
+
         rows, columns = np.nonzero(self.ranked <= threshold)
         hit = csr_array(
             (np.ones(len(rows), dtype=np.int64), (rows, self.others[rows, columns])),
@@ -138,6 +138,8 @@ def accepting(near: Int64[np.ndarray, "rows"], gallery: int, size: int) -> Float
 
 def _without(near: Int64[np.ndarray, "rows"], gallery: int, size: int) -> Float64[np.ndarray, "rows"]:
     """C(G - k, N) / C(G, N): galleries of N that hold none of k."""
+    from scipy.special import gammaln
+
     far = gallery - near
     possible = far >= size
     rest = np.maximum(far, size)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from veil.chance import Secret
 from veil.errors import FileFormatError
@@ -52,17 +53,27 @@ class Sealer:
     def tag(self, store: str, setup: str, line: Line, origin: bytes, basis: bytes) -> bytes:
         """The tag of a template: over the store's identity, its setup (lifting, network, digest of the decoys), whose template
         it is and what for, version, generation, times, and all its numbers."""
-        return self._mac(b"template", [store, setup, *_words(line), origin, basis])
+        found = _begun(self.key, store, setup).copy()
+        found.update(_packed([*_words(line), str(len(origin)), str(len(basis))]))
+        found.update(origin)
+        found.update(basis)
+        return found.digest()
 
     def seal(self, facts: Mapping[str, str], lines: Iterable[Line]) -> bytes:
         """The seal over all facts of a store, by name, and its lines with their tags, in the order of their keys."""
         ordered = sorted(lines, key=lambda line: (line.purpose, line.person, line.version))
-        listed = _packed(word for line in ordered for word in [*_words(line), line.tag])
-        named = _packed(word for name in sorted(facts) for word in (name, facts[name]))
-        return self._mac(b"store", [named, listed])
+        found = hashlib.blake2b(key=self.key, digest_size=TAG_BYTES, person=b"store")
+        found.update(_packed([str(len(facts)), str(len(ordered))]))
+        for name in sorted(facts):
+            found.update(_packed([name, facts[name]]))
+        found.update(b"".join(_packed([*_words(line), line.tag.hex()]) for line in ordered))
+        return found.digest()
 
-    def _mac(self, use: bytes, words: Iterable[str | bytes]) -> bytes:
-        return hashlib.blake2b(_packed(words), key=self.key, digest_size=TAG_BYTES, person=use).digest()
+
+@lru_cache(maxsize=8)
+def _begun(key: bytes, store: str, setup: str) -> hashlib.blake2b:
+    """What all tags of a store begin with."""
+    return hashlib.blake2b(_packed([store, setup]), key=key, digest_size=TAG_BYTES, person=b"template")
 
 
 def require_equal(found: bytes, expected: bytes, what: str) -> None:
@@ -71,13 +82,12 @@ def require_equal(found: bytes, expected: bytes, what: str) -> None:
         raise FileFormatError(f"{what}; somebody changed it, or it is damaged: restore it from a backup, or start a new store")
 
 
-def _words(line: Line) -> list[str | bytes]:
+def _words(line: Line) -> list[str]:
     """Every field as text of one spelling. `repr` of a float is exact."""
-    revoked = "" if line.revoked_at is None else repr(float(line.revoked_at))
-    return [line.purpose, line.person, str(line.version), str(line.generation), repr(float(line.enrolled_at)), revoked]
+    revoked = "" if line.revoked_at is None else repr(line.revoked_at)
+    return [line.purpose, line.person, str(line.version), str(line.generation), repr(line.enrolled_at), revoked]
 
 
-def _packed(words: Iterable[str | bytes]) -> bytes:
-    """Each word after its length, so that no two lists of words have one encoding."""
-    parts = [word.encode() if isinstance(word, str) else word for word in words]
-    return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "big"), part))
+def _packed(words: Sequence[str]) -> bytes:
+    """Each word after how many letters it has, so that no two lists of words have one encoding (UTF-8)."""
+    return "".join([f"{len(word)}:{word}" for word in words]).encode()

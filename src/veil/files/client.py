@@ -267,6 +267,8 @@ def _difference(entry: Entry, other: Entry) -> str:
         told.append("keypoints of another extraction")
     if "secret" in changed:
         told.append("another client secret")
+    if not told and now.get("draws") != then.get("draws"):
+        told.append("drawn otherwise by this version of veil")
     return f": now {', '.join(told)}" if told else ""
 
 

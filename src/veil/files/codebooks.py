@@ -9,12 +9,14 @@ import zipfile
 import zlib
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from veil.codebook import Codebook, Pca, Provenance
 from veil.errors import FileFormatError
 from veil.files.atomic import replacing
+from veil.files.containers import require_filled
 
 FORMAT = 1
 # What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
@@ -40,19 +42,21 @@ def write_codebook(path: Path, book: Codebook) -> None:
         "descriptor_count": book.provenance.descriptor_count,
     }
     digests = np.frombuffer(bytes.fromhex("".join(book.provenance.image_digests)), dtype=np.uint8).reshape(-1, 8)
-    arrays = {"words": book.stored, "image_digests": digests}
+    arrays: dict[str, Any] = {"words": book.stored, "image_digests": digests}
     if book.pca is not None:
         arrays |= {"pca_mean": book.pca.mean, "pca_axes": book.pca.axes}
     # A pool of decoys holds descriptors of photographs, and who has it can tell decoys from descriptors.
     with replacing(path, private=book.kind == "descriptors") as temporary, temporary.open("wb") as stream:
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         # Without `allow_pickle`, which NumPy 1 would store as one more array.
-        np.savez(stream, **arrays)  # words hardly shrink, and inflating is most of a large book's reading
+        # Words hardly shrink, and inflating is most of a large book's reading.
+        np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
 def read_codebook(path: Path) -> Codebook:
     """Read and verify. Raises FileFormatError if the file is damaged, foreign, or its hash does not match."""
     try:
+        require_filled(path)
         with np.load(path, allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())
             book = _assemble(header, archive)

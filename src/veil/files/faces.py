@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
 from veil.faces.collection import IDENTITY, Faces
 from veil.features import unit_length
 from veil.files.atomic import replacing
+from veil.files.containers import own_dataset, require_filled
 from veil.space import Space
 
 _DAMAGE = (
@@ -40,6 +40,8 @@ def read_faces(path: Path, *, descriptor: str = "face") -> Faces:
 
     Raises FileFormatError if the file is damaged or has no `vectors` of (N, d).
     """
+    import h5py
+
     try:
         arrays = _hdf5(path) if h5py.is_hdf5(path) else _npz(path)
         vectors = arrays.pop(VECTORS)
@@ -64,13 +66,16 @@ def read_faces(path: Path, *, descriptor: str = "face") -> Faces:
 
 
 def _npz(path: Path) -> dict[str, np.ndarray]:
+    require_filled(path)
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
 def _hdf5(path: Path) -> dict[str, np.ndarray]:
+    import h5py
+
     with h5py.File(path, "r") as file:
-        return {name: np.asarray(item) for name, item in file.items() if isinstance(item, h5py.Dataset)}
+        return {name: np.asarray(own_dataset(file, name)) for name, item in file.items() if isinstance(item, h5py.Dataset)}
 
 
 def _texts(values: np.ndarray) -> tuple[str, ...]:

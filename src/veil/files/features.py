@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.features import U8_STEP, Features
 from veil.files.atomic import replacing
+from veil.files.containers import own_dataset
 from veil.geometry.camera import Camera, from_colmap, guessed
 from veil.geometry.intrinsics import checked_camera, require_inside
 from veil.space import NORMALIZATIONS, Space
@@ -33,6 +33,8 @@ def write_features(path: Path, features: Sequence[tuple[str, Features]]) -> None
     Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`. Nobody but
     the owner can read the file: raw features show what was in the picture.
     """
+    import h5py
+
     with replacing(path, private=True) as temporary, h5py.File(temporary, "w") as file:
         for name, item in features:
             group = file.create_group(name)
@@ -64,6 +66,8 @@ def read_features(
     `space` says what the descriptors are where the file does not (files of other tools); `cameras` likewise, by image.
     Raises FileFormatError for anything else than such a file.
     """
+    import h5py
+
     if not path.is_file():
         raise FileFormatError(f"there is no file {path}; `veil extract` makes files of features")
     try:
@@ -86,7 +90,9 @@ def read_features(
                 raise FileFormatError(f"{path}, image {name!r}: damaged or not hloc's layout ({error})") from None
 
 
-def _image_names(file: h5py.File) -> list[str]:
+def _image_names(file: Any) -> list[str]:
+    import h5py
+
     names: list[str] = []
 
     def visit(name: str, item: object) -> None:
@@ -97,9 +103,10 @@ def _image_names(file: h5py.File) -> list[str]:
     return sorted(names)
 
 
-def _read_group(name: str, group: h5py.Group, space: Space | None, cameras: dict[str, Camera]) -> Features:
-    keypoints = np.ascontiguousarray(np.asarray(group["keypoints"], dtype=np.float32)[:, :2] + _HLOC_ORIGIN)
-    stored = np.asarray(group["descriptors_u8"]) if "descriptors_u8" in group else np.asarray(group["descriptors"]).T
+def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, Camera]) -> Features:
+    keypoints = np.ascontiguousarray(np.asarray(own_dataset(group, "keypoints"), dtype=np.float32)[:, :2] + _HLOC_ORIGIN)
+    stored = np.asarray(own_dataset(group, "descriptors_u8" if "descriptors_u8" in group else "descriptors"))
+    stored = stored if "descriptors_u8" in group else stored.T
     own = all(key in group.attrs for key in _ATTRIBUTES)
     if own:
         space = Space(
@@ -120,8 +127,8 @@ def _read_group(name: str, group: h5py.Group, space: Space | None, cameras: dict
             space=space,
             camera=camera,
             image_digest=_stored_digest(group) or features_digest(keypoints, descriptors),
-            scales=np.asarray(group["scales"], dtype=np.float32) if "scales" in group else None,
-            orientations=np.asarray(group["orientations"], dtype=np.float32) if "orientations" in group else None,
+            scales=np.asarray(own_dataset(group, "scales"), dtype=np.float32) if "scales" in group else None,
+            orientations=np.asarray(own_dataset(group, "orientations"), dtype=np.float32) if "orientations" in group else None,
         )
     )
 
@@ -150,8 +157,8 @@ def _normalization(text: str):  # type: ignore[no-untyped-def]
     return text
 
 
-def _camera_from_attributes(group: h5py.Group) -> Camera:
-    width, height = (int(side) for side in group["image_size"])
+def _camera_from_attributes(group: Any) -> Camera:
+    width, height = (int(side) for side in own_dataset(group, "image_size"))
     return Camera(
         model=str(group.attrs["veil_camera_model"]),
         width_px=width,
@@ -161,14 +168,14 @@ def _camera_from_attributes(group: h5py.Group) -> Camera:
     )
 
 
-def _camera_from_size(group: h5py.Group) -> Camera:
+def _camera_from_size(group: Any) -> Camera:
     if "image_size" not in group:
         raise InputError("the file has no `image_size`, so the camera is unknown; give the photographs or a camera")
-    width, height = (int(side) for side in group["image_size"])
+    width, height = (int(side) for side in own_dataset(group, "image_size"))
     return guessed(width, height)
 
 
-def _stored_digest(group: h5py.Group) -> bytes | None:
+def _stored_digest(group: Any) -> bytes | None:
     text = group.attrs.get("veil_image_digest")
     try:
         return bytes.fromhex(str(text)) if text is not None else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +36,8 @@ def read_gravity_readings(path: Path) -> dict[str, Gravity]:
     named = [header.index(column) for column in _NAMED] if set(_NAMED) <= set(header) else None
     if not named and any(cell.startswith("acc") for cell in header):
         raise FileFormatError(
-            f"{path} holds accelerometer readings, which depend on how the phone was held; run `veil gravity`, or name "
-            f"columns of gravity {','.join(_NAMED)}"
+            f"{path} holds accelerometer readings, which depend on how the phone was held; run `veil gravity PHOTOS -o "
+            f"gravity.csv --readings {path.name}`, or name columns of gravity {','.join(_NAMED)}"
         )
     # Words in place of the first numbers are a header, whatever they are.
     titled = bool(header[1:4]) and not any(character.isdigit() for cell in header[1:4] for character in cell)
@@ -61,17 +61,33 @@ def read_gravity_readings(path: Path) -> dict[str, Gravity]:
     return found
 
 
+def require_names(names: Iterable[str]) -> None:
+    """Raise InputError for names that the table cannot hold: it is read line by line, and without the spaces around a name.
+
+    Ask before long work, not after.
+    """
+    for name in names:
+        if name != name.strip() or name.splitlines() != [name]:
+            raise InputError(f"the name {name!r} begins or ends with a space or spans lines; rename the photograph")
+
+
+def holds_gravity(path: Path) -> bool:
+    """Whether a table gives down in camera frames, by its first line; accelerometer readings alone are not that."""
+    lines = read_bytes(path)[:10_000].decode("utf-8", errors="replace").splitlines()
+    header = [cell.strip().lower() for cell in lines[0].split(",")] if lines else []
+    return set(_NAMED) <= set(header) or (header[:4] == ["image", "x", "y", "z"])
+
+
 def write_gravity(path: Path, readings: Mapping[str, Gravity]) -> None:
     """The table that `read_gravity` reads, sorted by name, with nine digits; an unknown standard deviation stays empty.
 
-    Raises InputError for names that the table cannot hold: it is read line by line, and without the spaces around a name.
+    Raises InputError for names that the table cannot hold.
     """
+    require_names(readings)
     buffer = io.StringIO()
     table = csv.writer(buffer, lineterminator="\n")
     table.writerow(["image", "x", "y", "z", "sigma_deg"])
     for name, reading in sorted(readings.items()):
-        if name != name.strip() or name.splitlines() != [name]:
-            raise InputError(f"the name {name!r} begins or ends with a space or spans lines; rename the photograph")
         sigma = "" if reading.sigma_deg is None else f"{reading.sigma_deg:.3f}"
         table.writerow([name, *(f"{value:.9f}" for value in reading.direction), sigma])
     write_text(path, buffer.getvalue())

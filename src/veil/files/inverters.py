@@ -11,11 +11,13 @@ import zlib
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import replacing, write_text
+from veil.files.containers import require_filled
 from veil.inversion.photos import Example, assembled
 from veil.inversion.weights import Training, Weights
 
@@ -107,13 +109,15 @@ class Workshop:
 
 
 def _save(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, object]) -> None:
-    text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    every: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays}
     with replacing(path) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, header=text, **arrays)  # NumPy 1 would store `allow_pickle`
+        # Without `allow_pickle`, which NumPy 1 would store as one more array.
+        np.savez(stream, **every)
 
 
 def _load(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
     try:
+        require_filled(path)
         with np.load(path, allow_pickle=False) as stored:
             header = json.loads(stored["header"].tobytes())
             return {name: stored[name] for name in stored.files if name != "header"}, header

@@ -6,7 +6,6 @@ import struct
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image
 
 from veil.errors import FileFormatError
 from veil.files.pictures import DAMAGE
@@ -25,6 +24,8 @@ def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
     None where the photograph carries no reading, NoGravity where it carries one that does not tell down. Raises
     FileFormatError where the photograph or the note is damaged.
     """
+    from PIL import ExifTags, Image
+
     try:
         with Image.open(path) as image:
             stored_width, stored_height = image.size

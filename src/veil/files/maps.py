@@ -8,14 +8,15 @@ are projections), and `vocabularies/` if it was indexed by words (`veil.files.vo
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, VeilError
@@ -23,6 +24,7 @@ from veil.files.atomic import writing
 from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import as_colmap, from_colmap
 from veil.geometry.rigid import Rigid, rigid_from_colmap
+from veil.map_check import MapCheck
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 from veil.subset import SubsetMechanism
@@ -32,6 +34,8 @@ FORMAT = 1
 
 def write_map(folder: Path, scene: Scene) -> None:
     """Write `scene` to a new folder, at once or not at all. Raises InputError if the folder already holds something."""
+    import h5py
+
     require_vacant(folder)
     with writing(folder), _new_folder(folder) as temporary:
         sparse = temporary / "sparse"
@@ -43,6 +47,8 @@ def write_map(folder: Path, scene: Scene) -> None:
             _write_space(file, scene.space)
             if scene.measured_down is not None:
                 file.attrs["down"] = scene.measured_down
+            if scene.check is not None:
+                file.attrs["check"] = json.dumps(scene.check.as_json())
             for name, image in scene.images.items():
                 _write_form(file.create_group(name), image.form)
                 if image.lines is not None:
@@ -101,6 +107,7 @@ def _as_colmap_rigid(rigid: Rigid) -> Any:
 
 def read_map(folder: Path) -> Scene:
     """Read a map that `write_map` wrote. Raises FileFormatError if a part is missing or they do not belong together."""
+    import h5py
     import pycolmap
 
     if not (folder / "sparse").is_dir() or not (folder / "descriptors.h5").is_file():
@@ -110,7 +117,8 @@ def read_map(folder: Path) -> Scene:
             if file.attrs.get("veil_map_format") != FORMAT:
                 raise FileFormatError(f"map format {file.attrs.get('veil_map_format')} is not supported; build it again")
             _require_untouched(folder / "sparse", file.attrs.get("sparse_sha256"))
-            return _assemble(pycolmap.Reconstruction(folder / "sparse"), file, _read_space(file), _read_down(file))
+            scene = _assemble(pycolmap.Reconstruction(folder / "sparse"), file, _read_space(file), _read_down(file))
+            return replace(scene, check=_read_check(file))
     except VeilError as error:
         raise FileFormatError(f"{folder}: {error}") from None
     except (OSError, LookupError, ValueError, RuntimeError, TypeError, MemoryError) as error:
@@ -142,7 +150,7 @@ def _require_untouched(sparse: Path, fingerprint: Any) -> None:
         )
 
 
-def _read_down(file: h5py.File) -> np.ndarray | None:
+def _read_down(file: Any) -> np.ndarray | None:
     if "down" not in file.attrs:
         return None
     down = np.asarray(file.attrs["down"], dtype=np.float64)
@@ -151,7 +159,17 @@ def _read_down(file: h5py.File) -> np.ndarray | None:
     return down
 
 
-def _assemble(model: Any, file: h5py.File, space: Space, down: np.ndarray | None) -> Scene:
+def _read_check(file: Any) -> MapCheck | None:
+    """How sure the map was when it was built; None for maps from lines and of older versions."""
+    if "check" not in file.attrs:
+        return None
+    try:
+        return MapCheck.from_json(json.loads(str(file.attrs["check"])))
+    except (ValueError, TypeError) as error:
+        raise FileFormatError(f"the record of the map's check is damaged ({error})") from None
+
+
+def _assemble(model: Any, file: Any, space: Space, down: np.ndarray | None) -> Scene:
     point_ids = sorted(model.points3D)
     row_of = {point_id: row for row, point_id in enumerate(point_ids)}
     images = {}
@@ -174,14 +192,14 @@ def _assemble(model: Any, file: h5py.File, space: Space, down: np.ndarray | None
     )
 
 
-def _write_lines(group: h5py.Group, lines: Lines) -> None:
+def _write_lines(group: Any, lines: Lines) -> None:
     group["coefficients"] = lines.coefficients
     group["aligned"] = lines.aligned
     if lines.gravity is not None:
         group.attrs["gravity"] = lines.gravity
 
 
-def _read_lines(group: h5py.Group) -> Lines:
+def _read_lines(group: Any) -> Lines:
     gravity = group.attrs.get("gravity")
     return Lines(
         coefficients=np.asarray(group["coefficients"], dtype=np.float32),
@@ -191,7 +209,7 @@ def _read_lines(group: h5py.Group) -> Lines:
     )
 
 
-def _write_form(group: h5py.Group, form: Form) -> None:
+def _write_form(group: Any, form: Form) -> None:
     if isinstance(form, Points):
         group["vectors"] = form.vectors
         return
@@ -203,7 +221,7 @@ def _write_form(group: h5py.Group, form: Form) -> None:
     group["basis"] = form.basis
 
 
-def _read_form(group: h5py.Group, space: Space) -> Form:
+def _read_form(group: Any, space: Space) -> Form:
     if "vectors" in group:
         vectors = np.asarray(group["vectors"], dtype=np.float32)
         if not np.isfinite(vectors).all():
@@ -223,14 +241,14 @@ def _read_form(group: h5py.Group, space: Space) -> Form:
     )
 
 
-def _write_words(group: h5py.Group, form: Subsets) -> None:
+def _write_words(group: Any, form: Subsets) -> None:
     group["words"] = form.words
     group.attrs["dictionary"] = form.dictionary
     group.attrs["dictionary_words"] = form.mechanism.words
     group.attrs["epsilon"] = form.mechanism.epsilon
 
 
-def _read_words(group: h5py.Group, space: Space) -> Subsets:
+def _read_words(group: Any, space: Space) -> Subsets:
     words = np.asarray(group["words"])
     if words.dtype != np.uint32 or words.ndim != 2:
         raise FileFormatError(f"words must be rows of 32-bit numbers without sign, got {words.dtype} of shape {words.shape}")
@@ -245,7 +263,7 @@ def _read_words(group: h5py.Group, space: Space) -> Subsets:
     )
 
 
-def _write_space(file: h5py.File, space: Space) -> None:
+def _write_space(file: Any, space: Space) -> None:
     file.attrs["descriptor"] = space.descriptor
     file.attrs["normalization"] = space.normalization
     file.attrs["dim"] = space.dim
@@ -253,7 +271,7 @@ def _write_space(file: h5py.File, space: Space) -> None:
     file.attrs["dither_steps"] = space.dither_steps
 
 
-def _read_space(file: h5py.File) -> Space:
+def _read_space(file: Any) -> Space:
     return Space(
         descriptor=str(file.attrs["descriptor"]),
         normalization=str(file.attrs["normalization"]),  # type: ignore[arg-type]  # Space checks it

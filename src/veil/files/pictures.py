@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps
 
 from veil.errors import FileFormatError, InputError
 from veil.extract.picture import Picture, picture
 from veil.geometry.camera import Camera
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".gif", ".jp2"}
+
+MAX_PIXELS = 1 << 26  # 67 megapixels: a few kilobytes of a picture can stand for gigabytes of pixels
 
 # What Pillow raises when a file or its metadata are not what they should be.
 DAMAGE = (OSError, ValueError, SyntaxError, struct.error, LookupError, TypeError, ArithmeticError, MemoryError)
@@ -40,10 +41,19 @@ def named_pictures(roots: Sequence[Path]) -> list[tuple[str, Path]]:
     for root in roots:
         for path in find_pictures(root):
             name = path.name if root.is_file() else path.relative_to(root).as_posix()
+            if not _can_be_written(name):
+                raise InputError(
+                    f"the name of {str(path)!r} is not UTF-8, and files of features cannot hold it; rename the file"
+                )
             if name in found:
                 raise InputError(f"two photographs are called {name!r}; treat them in two runs, or give a folder above both")
             found[name] = path
     return list(found.items())
+
+
+def _can_be_written(name: str) -> bool:
+    """Names whose bytes are not UTF-8 come from the file system with lone surrogates, which no file can hold."""
+    return name.isascii() or name.encode("utf-8", "ignore").decode() == name
 
 
 def read_picture(path: Path, *, camera: Camera | None = None) -> Picture:
@@ -60,9 +70,27 @@ def read_rgb(path: Path) -> np.ndarray:
     return _decode(path)[0]
 
 
-def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
+def upright_size(path: Path) -> tuple[int, int]:
+    """Width and height as EXIF turns the picture, without decoding its pixels. Raises FileFormatError if it cannot be read."""
+    from PIL import ExifTags, Image
+
     try:
         with Image.open(path) as image:
+            turned = image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
+            return (image.height, image.width) if turned else (image.width, image.height)
+    except DAMAGE as error:
+        raise FileFormatError(f"{path} cannot be decoded ({error}); give a photograph") from None
+
+
+def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
+    from PIL import ExifTags, Image, ImageOps
+
+    try:
+        with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise FileFormatError(
+                    f"{path} has {image.width}x{image.height} px, which take gigabytes; scale it down (to {MAX_PIXELS} px)"
+                )
             exif = dict(image.getexif().get_ifd(ExifTags.IFD.Exif))
             upright = ImageOps.exif_transpose(image)
             if upright.mode.startswith("I") or upright.mode == "F":

@@ -2,7 +2,8 @@
 
 A scene is a folder with `images/` and either `K.txt` and `gt_dense_cameras/NAME.camera` (C. Strecha et al., CVPR 2008) or
 `cameras.txt` and `images.txt` (there, in `sparse/`, in `sparse/0/` or in another folder below), or `transforms.json`, or
-none; and, if gravity was measured, a table `image,x,y,z` in `gravity.csv` (or any other .csv that reads as one).
+`K.txt` alone, which gives cameras without poses, or none; and, if gravity was measured, a table `image,x,y,z` in
+`gravity.csv` (or any other .csv that reads as one).
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import read_bytes
+from veil.files.calibration import NAME, camera_from_matrix, read_numbers
 from veil.files.colmap_text import read_cameras, read_images
 from veil.files.gravity import read_gravity
-from veil.files.pictures import find_pictures
+from veil.files.pictures import find_pictures, upright_size
 from veil.files.transforms import read_transforms
 from veil.geometry.camera import Camera
 from veil.geometry.intrinsics import checked_camera
@@ -60,6 +61,8 @@ def read_scene(folder: Path) -> ReferenceScene:
         cameras, poses = _colmap(model, found)
     elif (folder / "transforms.json").is_file():
         cameras, poses = _transforms(folder / "transforms.json", found)
+    elif (folder / NAME).is_file():
+        cameras = {name: camera_from_matrix(folder / NAME, *upright_size(path)) for name, path in found.items()}
     pictures = {name: path for name, path in found.items() if name in poses or not poses}
     return ReferenceScene(
         name=folder.resolve().name,
@@ -73,13 +76,13 @@ def read_scene(folder: Path) -> ReferenceScene:
 
 
 def _strecha(folder: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Camera], dict[str, Rigid]]:
-    intrinsics = _numbers(folder / "K.txt", 9).reshape(3, 3)
+    intrinsics = read_numbers(folder / "K.txt", 9).reshape(3, 3)
     cameras, poses = {}, {}
     for name in pictures:
         path = folder / "gt_dense_cameras" / f"{name}.camera"
         if not path.is_file():
             continue
-        values = _numbers(path, 26)
+        values = read_numbers(path, 26)
         # K, three zeros, M (camera to world), the center C, width and height.
         rotation, center = values[12:21].reshape(3, 3).T.copy(), values[21:24]
         if not (np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and np.linalg.det(rotation) > 0):
@@ -98,16 +101,6 @@ def _strecha(folder: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Came
     if not poses:
         raise FileFormatError(f"{folder / 'gt_dense_cameras'} holds no camera of a photograph in `images/`")
     return cameras, poses
-
-
-def _numbers(path: Path, count: int) -> np.ndarray:
-    try:
-        values = np.array([float(value) for value in read_bytes(path).decode("utf-8").split()])
-    except (UnicodeDecodeError, ValueError) as error:
-        raise FileFormatError(f"{path} must hold numbers ({error})") from None
-    if len(values) != count or not np.isfinite(values).all():
-        raise FileFormatError(f"{path} must hold {count} finite numbers, got {len(values)}")
-    return values
 
 
 def _text_model(folder: Path) -> Path | None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from veil.errors import FileFormatError
 from veil.files.atomic import read_bytes, writing
@@ -88,6 +87,8 @@ def read_vocabulary(map_folder: Path, dictionary: str) -> Vocabulary | None:
 
 
 def _assemble(folder: Path, header: dict[str, Any]) -> Vocabulary:
+    from scipy.sparse import csr_array
+
     arrays = {name: _mapped(folder, name, name) for name in _ARRAYS}
     data, indices, indptr = (_mapped(folder, f"image_{name}", name) for name in _IMAGE_ARRAYS)
     names = tuple(str(name) for name in header["image_names"])

@@ -9,18 +9,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.spatial import cKDTree
-from scipy.special import gammaln
 
 from veil.geometry.camera import Camera
 
 # Keypoints, or lines, that differ by no more are one observation: SIFT repeats a place with several orientations.
 SAME_PX = 1.0
-# So many lines stand for all of a query where it has more: the standard error of a share of 4 % is a quarter of it.
-MOST_LINES = 384
+# So many lines stand for all of a query where it has more: the standard error of one share of 4 % is a fifth of it, and that of
+# a mean over hundreds of places far less.
+MOST_LINES = 512
+# `line_agreement` is an upper bound; lines all over a picture reach a third of it and more.
+LINE_FLOOR = 1 / 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,9 @@ class PointBackground:
         return found
 
     @cached_property
-    def _tree(self) -> cKDTree:
+    def _tree(self) -> Any:
+        from scipy.spatial import cKDTree
+
         return cKDTree(self.xy)
 
 
@@ -98,9 +102,12 @@ Background = PointBackground | LineBackground
 
 def apart(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.ndarray, "inliers"]:
     """The first of each group of rows that lie within `same` of one that is kept: what stands at one place counts once."""
+    from scipy.spatial import cKDTree
+
     kept = np.ones(len(places), dtype=bool)
     if len(places) < 2:
         return kept
+
     pairs = cKDTree(places).query_pairs(same, output_type="ndarray")
     for first, second in pairs[np.lexsort(pairs.T[::-1])].tolist():
         if kept[first]:
@@ -147,4 +154,6 @@ def chance_poses(inliers: int, matches: int, agreement: float, sampling: Samplin
 
 
 def _log_binomial(n: int, k: int) -> float:
+    from scipy.special import gammaln
+
     return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.stats import binom
 
 from veil.errors import InputError, RangeError
 from veil.geometry.gravity import Gravity, NoGravity
@@ -66,6 +65,15 @@ class Vertical:
 
     gravity: Gravity
     rows: Int64[np.ndarray, "inliers"]
+    lines: int
+    log10_nfa: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Support:
+    """What segments say of a direction that was given: distinct lines that agree, and log10 of their expected number of chance
+    agreements: of one direction, so without the pairs of Eq. 10."""
+
     lines: int
     log10_nfa: float
 
@@ -159,6 +167,34 @@ def vertical_from_segments(
         lines=best.lines,
         log10_nfa=best.log10_nfa,
     )
+
+
+def support_of(
+    segments: Float64[np.ndarray, "segments 2 2"], pixel: float, gravity: Gravity, options: VerticalOptions | None = None
+) -> Support:
+    """Whether vertical edges support `gravity`, known to within its standard deviation; arguments as `vertical_from_segments`.
+
+    Beyond the range of tilts (Eq. 4) nothing can.
+    """
+    from scipy.stats import binom
+
+    options = options or VerticalOptions()
+    rows = _candidates(segments, pixel, options)
+    if len(rows) <= SAMPLE:
+        return Support(lines=0, log10_nfa=0.0)
+    problem = _problem(segments[rows], pixel, options)
+    if (np.abs(gravity.direction[[0, 2]]) > options.limits * gravity.direction[1]).any():
+        return Support(lines=0, log10_nfa=0.0)
+    # The given direction strays as well: about as far as a segment of half length h turns by h sigma.
+    open_ = math.radians(gravity.sigma_deg or 0.0)
+    wide = replace(problem, sigma=np.hypot(problem.sigma, problem.half * open_))
+    shown = _distinct(segments[rows], pixel)
+    lines = int(((wide.residuals(gravity.direction) <= options.max_error) & shown).sum())
+    angles = np.arcsin(np.minimum(1.0, options.max_error * wide.sigma / wide.half))[shown]
+    mean = float(np.minimum(1.0, angles / math.radians(options.max_roll_deg)).mean())
+    # Without the pairs that `_chance_agreements` counts: this direction was not chosen among any.
+    log10_nfa = float(binom.logsf(lines - 1, int(shown.sum()), mean)) / math.log(10)
+    return Support(lines=lines, log10_nfa=log10_nfa)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -255,6 +291,8 @@ def _distinct(segments: np.ndarray, pixel: float) -> np.ndarray:
 
 def _chance_agreements(lines: int, problem: VerticalProblem, shown: np.ndarray, options: VerticalOptions) -> float:
     """log10 of the expected number of pairs of lines with whose direction as many others agree by chance (Eq. 9 and 10)."""
+    from scipy.stats import binom
+
     angles = np.arcsin(np.minimum(1.0, options.max_error * problem.sigma / problem.half))[shown]
     mean = float(np.minimum(1.0, angles / math.radians(options.max_roll_deg)).mean())
     others = int(shown.sum()) - SAMPLE

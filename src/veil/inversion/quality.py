@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64, UInt8
-from scipy import ndimage
 
 from veil.errors import InputError
 
@@ -53,5 +52,7 @@ def _ssim(x: Float64[np.ndarray, "height width"], y: Float64[np.ndarray, "height
 
 
 def _windowed(values: Float64[np.ndarray, "height width"]) -> Float64[np.ndarray, "inner_height inner_width"]:
+    from scipy import ndimage
+
     smooth = ndimage.gaussian_filter(values, SIGMA_PX, radius=RADIUS_PX)
     return smooth[RADIUS_PX:-RADIUS_PX, RADIUS_PX:-RADIUS_PX]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int64
 
-from veil.kernels.schur import compiled
+from veil.kernels.compiled import compiled
 
 
 def consistent_components(

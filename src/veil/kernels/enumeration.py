@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veil.kernels.schur import compiled
+from veil.kernels.compiled import compiled
 
 
 @compiled

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from veil.kernels.compiled import compiled
 from veil.kernels.minimal import MAX_POSES, three_point_poses, upright_line_poses
-from veil.kernels.schur import compiled
 
 # The most trusted groups are scored first. A pose is dropped that gains no more there than chance and this, or less than this
 # share of what the best pose gains there.

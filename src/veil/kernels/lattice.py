@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from veil.errors import InputError, RangeError
+from veil.kernels.compiled import compiled
 from veil.kernels.enumeration import all_below, shortest
-from veil.kernels.schur import compiled
 
 # Size reduction stops at |mu| <= ETA: a little above one half, or rounding would make it run forever.
 ETA = 0.51

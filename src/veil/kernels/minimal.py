@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from veil.kernels.schur import compiled
+from veil.kernels.compiled import compiled
 
 MAX_POSES = 4
 

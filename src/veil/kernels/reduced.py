@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.linalg.lapack import dposv
-from scipy.sparse import coo_matrix
-from scipy.sparse.linalg import splu
 
 from veil.threads import single_blas
 
@@ -49,6 +46,8 @@ def solve(
 
 
 def _dense(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    from scipy.linalg.lapack import dposv
+
     matrix = np.zeros((len(right) // 6, 6, len(right) // 6, 6))
     matrix[which.first, :, which.second, :] = blocks
     # The lower triangle of a C matrix is the upper one of its transpose, which LAPACK takes without a copy.
@@ -57,6 +56,9 @@ def _dense(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | 
 
 
 def _sparse(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.linalg import splu
+
     inner = np.arange(6)
     rows = np.broadcast_to(6 * which.first[:, None, None] + inner[:, None], blocks.shape).ravel()
     columns = np.broadcast_to(6 * which.second[:, None, None] + inner, blocks.shape).ravel()

@@ -8,13 +8,11 @@ by camera (6) and point (3) and the residual. A row is all there is to an observ
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
-from typing import Any
 
-import numba
 import numpy as np
+
+from veil.kernels.compiled import compiled
 
 MIN_DEPTH = 1e-9
 # How often the step of a point that would end behind a camera is halved before the point stays where it is.
@@ -22,11 +20,6 @@ HALVINGS = 10
 # Rows of an observation: derivative by camera, derivative by point, residual.
 CAMERA, POINT, RESIDUAL = 0, 6, 9
 ROW = 10
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled on first use and kept on disk; below whatever type checks a test run puts around the function."""
-    return numba.njit(cache=True, nogil=True)(inspect.unwrap(function))
 
 
 @compiled

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64, Int8, Int64
 
 from veil.errors import InputError, RangeError
-from veil.kernels.schur import compiled
+from veil.kernels.compiled import compiled
 
 OPTIMAL, INFEASIBLE, STOPPED = 0, 1, 2
 # Constraints may be violated by this much; entries of a pivot row below the second are rounding, not a direction.

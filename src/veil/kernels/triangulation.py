@@ -15,7 +15,8 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.kernels.schur import MIN_DEPTH, compiled
+from veil.kernels.compiled import compiled
+from veil.kernels.schur import MIN_DEPTH
 from veil.threads import shared
 
 MAX_TRIPLES = 60

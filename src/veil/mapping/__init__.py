@@ -1,5 +1,7 @@
 """Mapping: matches -> tracks -> cameras and points."""
 
-from veil.mapping.points import MapImage, MapOptions, NoMap, build_map
+from veil.mapping.colmap import Limits
+from veil.mapping.images import MapImage
+from veil.mapping.points import MapOptions, NoMap, build_map
 
-__all__ = ["MapImage", "MapOptions", "NoMap", "build_map"]
+__all__ = ["Limits", "MapImage", "MapOptions", "NoMap", "build_map"]

@@ -1,47 +1,65 @@
-"""Point structure-from-motion through COLMAP, from matches of raw or private features."""
+"""Point structure-from-motion through COLMAP, from matches of raw or private features, checked before it is told as good.
+
+Pairs are verified by their evidence against chance, the mapper runs in a process that is watched, and the map is compared with
+its own pairs: what contradicts them is left out and named, or there is no map (docs/theory/mapping.md).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float64
 
 from veil.errors import InputError
-from veil.forms import Form, Subsets
-from veil.geometry.camera import Camera, as_colmap, from_colmap
+from veil.forms import Subsets
+from veil.geometry.camera import from_colmap
 from veil.geometry.rigid import rigid_from_colmap
+from veil.map_check import EXPLAINED, MIN_NECK, MapCheck
+from veil.mapping.agreement import Pair, confirmed, consistent_groups, explained_shares
+from veil.mapping.check import gravity_agreement, rotation_disagreement, step_ratio, thinnest_cut
+from veil.mapping.colmap import Colmap, Limits, Stopped
+from veil.mapping.database import keep_geometries, read_geometries, write_database
+from veil.mapping.images import MapImage, impossible
+from veil.mapping.uncertainty import position_uncertainty
+from veil.mapping.verified import VerifiedPair, verified_pairs
 from veil.match.neighbors import Matches
+from veil.match.ratio import chance_ratio
 from veil.scene import MappedImage, Scene
 
-WORD_TRIALS, WORD_INLIERS = 30_000, 25
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class MapImage:
-    """One image to map: what an upload holds, or a public image's raw descriptors."""
-
-    camera: Camera
-    keypoints: Float32[np.ndarray, "features 2"]
-    form: Form
+# COLMAP's RANSAC looks for geometries of so few inliers; evidence decides (COLMAP asks for 15 and looks no further).
+LEAST_INLIERS = 8
+WORD_TRIALS = 30_000
+# How often mapping is tried anew without the images that stopped it or contradicted it.
+ATTEMPTS = 5
+# Verifying more pairs, or mapping more images, may take longer before it counts as hanging.
+PAIRS_AT_ONCE, IMAGES_AT_ONCE = 50, 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapOptions:
-    """Models of fewer than `min_model_images` images are dropped; one seed serves verification and mapping."""
+    """Models of fewer than `min_model_images` images are dropped; one seed serves verification and mapping.
+
+    `max_ratio` is that of the matches to begin with and of the second matching; None takes the ratio that one in a hundred
+    wrong matches passes (`veil.match.ratio.chance_ratio`), 1 keeps all.
+    """
 
     min_model_images: int = 3
     seed: int = 0
+    max_ratio: float | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
 class NoMap:
-    """No map could be built, and why."""
+    """No map could be built, and why; `left_out` says so of single images, `check` of a map that was refused."""
 
     reason: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    check: MapCheck | None = None
 
 
 def build_map(
@@ -50,143 +68,242 @@ def build_map(
     *,
     workdir: Path,
     options: MapOptions | None = None,
+    gravity: Mapping[str, Float64[np.ndarray, "3"]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Scene | NoMap:
-    """Verify matches geometrically, reconstruct incrementally, keep the model with most images.
+    """Verify matches geometrically, reconstruct incrementally, check the model with most images.
 
     `workdir` is an empty folder that receives `database.db` and `sparse/` in COLMAP's formats; both hold released
-    data only. Raises InputError if there are fewer than two images.
+    data only. `gravity` holds readings in the cameras' frames to check the map with. Raises InputError if there are fewer than
+    two images, VeilError if COLMAP fails.
     """
     options = options or MapOptions()
-    verify(images, matches, workdir=workdir, options=options)
-    return reconstruct(images, workdir=workdir, options=options, progress=progress)
-
-
-def verify(
-    images: Mapping[str, MapImage],
-    matches: Mapping[tuple[str, str], Matches],
-    *,
-    workdir: Path,
-    options: MapOptions,
-) -> None:
-    """The first half of `build_map`: `database.db` with geometrically verified matches."""
-    import pycolmap
-
     if len(images) < 2:
         raise InputError(f"a map needs at least two images, got {len(images)}")
-    _fill_database(workdir / "database.db", sorted(images), images, matches)
-    # COLMAP seeds its threads' generators with seed + thread, so that one thread is what repeats.
-    pycolmap.set_random_seed(options.seed)
-    verification = pycolmap.TwoViewGeometryOptions()
-    verification.ransac.random_seed = options.seed
+    left_out = impossible(images)
+    images = {name: image for name, image in images.items() if name not in left_out}
+    if len(images) < 2:
+        return NoMap(f"of all images but {len(images)} the cameras are impossible", left_out)
+    matches = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
+    max_ratio = _ratio(images, matches, options)
+    if max_ratio is not None:
+        matches = {pair: found.take(found.ratios <= max_ratio) for pair, found in matches.items()}
+    with Colmap(options.limits) as colmap:
+        build = _Build(images, options, workdir, colmap, gravity or {}, left_out, progress)
+        reason = build.verify(matches, max_ratio)
+        return NoMap(reason, left_out) if reason else build.mapped()
+
+
+def _ratio(images: Mapping[str, MapImage], matches: Mapping[Pair, Matches], options: MapOptions) -> float | None:
+    """The ratio of the first matching; None for words, which have no distance to compare."""
     if any(isinstance(image.form, Subsets) for image in images.values()):
-        # Shared words are mostly coincidences: fewer of them are right than COLMAP expects of matches, and more must agree.
-        verification.ransac.min_inlier_ratio = 0.05
-        verification.ransac.max_num_trials = WORD_TRIALS
-        verification.min_num_inliers = WORD_INLIERS
-    pycolmap.geometric_verification(workdir / "database.db", two_view_geometry_options=verification)
+        return None if options.max_ratio in (None, 1) else options.max_ratio
+    if options.max_ratio is not None:
+        return options.max_ratio
+    return chance_ratio({name: image.form for name, image in images.items()}, list(matches))
 
 
-def reconstruct(
-    images: Mapping[str, MapImage],
-    *,
-    workdir: Path,
-    options: MapOptions,
-    progress: Callable[[int, int], None] | None = None,
-) -> Scene | NoMap:
-    """The second half of `build_map`, from the database that `verify` left in `workdir`."""
-    import pycolmap
+class _Build:
+    """One map on its way: what was verified, and what was left out so far."""
 
-    registered = 0
+    def __init__(
+        self,
+        images: Mapping[str, MapImage],
+        options: MapOptions,
+        workdir: Path,
+        colmap: Colmap,
+        gravity: Mapping[str, Float64[np.ndarray, "3"]],
+        left_out: dict[str, str],
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self.images, self.options, self.workdir, self.colmap = images, options, workdir, colmap
+        self.gravity, self.left_out, self.progress = gravity, left_out, progress
+        self.pairs: dict[Pair, VerifiedPair] = {}
+        self.image_ids: dict[str, int] = {}
+        self.constant_cameras: set[int] = set()
+        self.attempts = 0
 
-    def on_image() -> None:
-        nonlocal registered
-        registered += 1
-        if progress is not None:
-            progress(min(registered + 2, len(images)), len(images))
+    def verify(self, matches: Mapping[Pair, Matches], max_ratio: float | None) -> str | None:
+        """Fill the database with pairs that chance does not explain. Returns why there can be no map."""
+        tried = {pair: found for pair, found in matches.items() if len(found) >= LEAST_INLIERS}
+        database = self.workdir / "database.db"
+        self.image_ids, self.constant_cameras = write_database(database, self.images, tried)
+        settings: dict[str, Any] = {"min_num_inliers": LEAST_INLIERS, "compute_relative_pose": True}
+        if any(isinstance(image.form, Subsets) for image in self.images.values()):
+            # Shared words are mostly coincidences: fewer of them are right than COLMAP expects of matches.
+            settings |= {"ransac.min_inlier_ratio": 0.05, "ransac.max_num_trials": WORD_TRIALS}
+        request = {"do": "verify", "database": str(database), "seed": self.options.seed, "options": settings}
+        # All pairs are verified in one stage without a sign of progress.
+        answer = self.colmap.run(request, work=max(1.0, len(tried) / PAIRS_AT_ONCE))
+        if isinstance(answer, Stopped):
+            return f"COLMAP's verification was stopped: {answer.reason}"
+        geometries = read_geometries(database, self.image_ids)
+        self.pairs = verified_pairs(self.images, tried, geometries, max_ratio=max_ratio)
+        keep_geometries(database, self.image_ids, {pair: geometries[pair] for pair in self.pairs})
+        return None if self.pairs else _too_weak(len(matches))
 
-    (workdir / "sparse").mkdir()
-    pycolmap.set_random_seed(options.seed)
-    models = pycolmap.incremental_mapping(
-        workdir / "database.db",
-        workdir,
-        workdir / "sparse",
-        options=_pipeline(images, options),
-        next_image_callback=on_image,
-    )
-    if not models:
-        return NoMap(
-            "no two images gave enough matches for a start; take photographs with more overlap, or a smaller m; "
-            "words need a larger epsilon to map than to localize"
+    def mapped(self) -> Scene | NoMap:
+        """Map, check, and map again without what stopped or contradicted the map, a few times."""
+        names = set(self.images)
+        refused: NoMap | None = None
+        for self.attempts in range(ATTEMPTS):
+            if len(names) < 2:
+                break
+            scene = self._run(names)
+            if isinstance(scene, Stopped):
+                culprit = self._culprit(scene, names)
+                self.left_out[culprit] = f"the mapper was stopped at it: {scene.reason}"
+                names.discard(culprit)
+                continue
+            if isinstance(scene, NoMap):
+                return refused or replace(scene, left_out=self.left_out)
+            shares = explained_shares(scene, self.images, self.pairs)
+            groups = consistent_groups(scene.images, self._weights(shares))
+            if len(groups) > 1 and len(groups[0]) >= min(self.options.min_model_images, len(self.images)):
+                for name in sorted(set(scene.images) - groups[0]):
+                    self.left_out[name] = "the map contradicts its pairs with the other images"
+                names = set(groups[0]) | (names - set(scene.images))
+                refused = NoMap("the images contradict each other", self.left_out, self._check(scene, shares))
+                continue
+            kept = self._without_hangers_on(scene)
+            if kept is not scene:
+                scene, shares = kept, explained_shares(kept, self.images, self.pairs)
+            check = self._check(scene, shares)
+            if check.doubts:
+                return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
+            return replace(scene, check=check)
+        return refused or NoMap("the mapper was stopped again and again", self.left_out)
+
+    def _run(self, names: set[str]) -> Scene | NoMap | Stopped:
+        output = self.workdir / ("sparse" if self.attempts == 0 else f"sparse-{self.attempts + 1}")
+        output.mkdir()
+        request = {
+            "do": "map",
+            "database": str(self.workdir / "database.db"),
+            "output": str(output),
+            "seed": self.options.seed + self.attempts,
+            "constant_cameras": sorted(self.constant_cameras),
+            "options": _pipeline(names, self.images, self.options),
+        }
+        total = len(names)
+        answer = self.colmap.run(
+            request,
+            lambda count: self.progress(min(count + 1, total), total) if self.progress is not None else None,
+            work=max(1.0, total / IMAGES_AT_ONCE),  # adjusting all images takes longer the more there are
         )
-    best = max(models.values(), key=lambda model: (model.num_reg_images(), model.num_points3D()))
-    return _scene(best, images)
+        if isinstance(answer, Stopped):
+            return answer
+        return self._best(output)
 
+    def _best(self, output: Path) -> Scene | NoMap:
+        import pycolmap
 
-def _pipeline(images: Mapping[str, MapImage], options: MapOptions) -> Any:
-    import pycolmap
+        models = [pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()]
+        models = [model for model in models if model.num_reg_images() and model.num_points3D()]
+        if not models:
+            return NoMap(_too_weak(len(self.pairs)))
+        best = max(models, key=lambda model: (model.num_reg_images(), model.num_points3D()))
+        if best.num_reg_images() < min(self.options.min_model_images, len(self.images)):
+            return NoMap(_too_weak(len(self.pairs)))
+        return scene_of(best, self.images)
 
-    pipeline = pycolmap.IncrementalPipelineOptions()
-    pipeline.extract_colors = False  # there are no photographs here
-    pipeline.min_model_size = min(options.min_model_images, len(images))
-    pipeline.random_seed = options.seed
-    pipeline.multiple_models = len(images) > options.min_model_images
-    guessed = any(not image.camera.focal_is_known for image in images.values())
-    pipeline.ba_refine_focal_length = guessed
-    pipeline.ba_refine_extra_params = guessed
-    return pipeline
+    def _without_hangers_on(self, scene: Scene) -> Scene:
+        """The scene without parts that fewer points than `MIN_NECK` hold to the rest, as long as enough images are left."""
+        least = min(self.options.min_model_images, len(self.images))
+        while len(scene.images) > least and (found := thinnest_cut(scene)) is not None and found.points < MIN_NECK:
+            kept = max(found.sides, key=len)
+            if len(kept) < least or (smaller := _restricted(scene, kept)) is None:
+                break
+            for name in sorted(set(scene.images) - kept):
+                self.left_out[name] = f"only {found.points} points hold it to the rest of the map"
+            scene = smaller
+        return scene
 
-
-def _fill_database(
-    path: Path,
-    names: Sequence[str],
-    images: Mapping[str, MapImage],
-    matches: Mapping[tuple[str, str], Matches],
-) -> None:
-    import pycolmap
-
-    database = pycolmap.Database.open(path)
-    try:
-        cameras: dict[Camera, int] = {}
-        image_ids = {}
+    def _culprit(self, stopped: Stopped, names: set[str]) -> str:
+        """The image that COLMAP was at, or else one whose pairs are weakest."""
         for name in names:
-            image = images[name]
-            if image.camera not in cameras:  # images of equal intrinsics share one camera
-                cameras[image.camera] = _write_camera(database, image.camera)
-            image_ids[name] = _write_image(database, name, cameras[image.camera])
-            database.write_keypoints(image_ids[name], image.keypoints)
-        for (a, b), found in matches.items():
-            if len(found):
-                database.write_matches(image_ids[a], image_ids[b], found.indices.astype(np.uint32))
-    finally:
-        database.close()
+            if self.image_ids[name] == stopped.image_id:
+                return name
+        support = {name: sum(len(p.inliers) for pair, p in self.pairs.items() if name in pair) for name in sorted(names)}
+        return min(support, key=lambda name: support[name])
+
+    def _weights(self, shares: Mapping[Pair, float]) -> dict[Pair, float]:
+        return {
+            pair: len(self.pairs[pair].inliers) * (2 * share - 1)
+            for pair, share in shares.items()
+            if share >= EXPLAINED or confirmed(pair, self.pairs)
+        }
+
+    def _check(self, scene: Scene, shares: Mapping[Pair, float]) -> MapCheck:
+        counts = {pair: len(self.pairs[pair].inliers) for pair in shares}
+        gravity_deg, agreeing = gravity_agreement(scene, self.gravity)
+        left_out = dict(self.left_out)
+        for name in sorted(set(self.images) - set(scene.images) - set(left_out)):
+            left_out[name] = "too few matches that chance does not explain"
+        return MapCheck(
+            pairs=len(shares),
+            explained_pairs=sum(share >= EXPLAINED for share in shares.values()),
+            contradicting_pairs=sum(share < EXPLAINED and confirmed(pair, self.pairs) for pair, share in shares.items()),
+            explained_matches=sum(counts[p] * s for p, s in shares.items()) / max(1, sum(counts.values())),
+            neck=None if (cut := thinnest_cut(scene)) is None else cut.points,
+            uncertainty=position_uncertainty(scene),
+            step_ratio=step_ratio(scene),
+            rotation_deg=rotation_disagreement(scene, self.pairs),
+            gravity_deg=gravity_deg,
+            gravity_agreeing=agreeing,
+            left_out=left_out,
+        )
 
 
-def _write_camera(database: Any, camera: Camera) -> int:
-    import pycolmap
-
-    model = as_colmap(camera)
-    camera_id = database.write_camera(model)
-    model.camera_id = camera_id
-    rig = pycolmap.Rig(rig_id=camera_id)
-    rig.add_ref_sensor(model.sensor_id)
-    database.write_rig(rig, use_rig_id=True)
-    return camera_id
-
-
-def _write_image(database: Any, name: str, camera_id: int) -> int:
-    import pycolmap
-
-    image = pycolmap.Image(name=name, camera_id=camera_id)
-    image_id = database.write_image(image)
-    image.image_id = image_id
-    frame = pycolmap.Frame(frame_id=image_id, rig_id=camera_id)
-    frame.add_data_id(image.data_id)
-    database.write_frame(frame, use_frame_id=True)
-    return image_id
+def _restricted(scene: Scene, names: frozenset[str]) -> Scene | None:
+    """The scene of some of its images, with the points that two of them see; None if no point is left."""
+    seen = np.zeros(len(scene.points), dtype=np.int64)
+    for name in names:
+        seen[np.unique(scene.images[name].point_rows)] += 1
+    kept = seen >= 2
+    if not kept.any():
+        return None
+    row_of = np.cumsum(kept) - 1
+    images = {}
+    for name in sorted(names):
+        image = scene.images[name]
+        rows = np.flatnonzero(kept[image.point_rows])
+        images[name] = replace(
+            image,
+            keypoints=image.keypoints[rows],
+            point_rows=row_of[image.point_rows[rows]].astype(np.int64),
+            form=image.form.take(rows),
+        )
+    return replace(scene, images=images, points=scene.points[kept])
 
 
-def _scene(model: Any, images: Mapping[str, MapImage]) -> Scene:
+def _too_weak(pairs: int) -> str:
+    return (
+        f"none of {pairs} pairs of images gave enough matches for a start; take photographs with more overlap, extract with "
+        "--first-octave -1, or lift to a smaller m; words need a larger epsilon to map than to localize"
+    )
+
+
+def _pipeline(names: set[str], images: Mapping[str, MapImage], options: MapOptions) -> dict[str, Any]:
+    """COLMAP's settings; `constant_cameras` holds known focal lengths whatever is refined."""
+    guessed = any(not images[name].camera.focal_is_known for name in names)
+    settings: dict[str, Any] = {
+        "extract_colors": False,  # there are no photographs here
+        "min_model_size": min(options.min_model_images, len(names)),
+        "multiple_models": len(names) > options.min_model_images,
+        "min_num_matches": LEAST_INLIERS,
+        "ba_refine_focal_length": guessed,
+        "ba_refine_extra_params": guessed,
+        "mapper.abs_pose_refine_focal_length": guessed,
+        "mapper.abs_pose_refine_extra_params": guessed,
+    }
+    if len(names) < len(images):
+        settings["image_names"] = sorted(names)
+    return settings
+
+
+def scene_of(model: Any, images: Mapping[str, MapImage]) -> Scene:
+    """COLMAP's model as a scene of released forms; raises InputError if it has no point."""
     point_ids = sorted(model.points3D)
     row_of = {point_id: row for row, point_id in enumerate(point_ids)}
     mapped = {}

@@ -1,17 +1,24 @@
-"""Ratio thresholds per distance and dimension, calibrated on real pairs (traps D18)."""
+"""Ratio thresholds per distance and dimension (traps D18): calibrated on real pairs, or by what a wrong match looks like."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from veil import kernels
 from veil.errors import InputError
-from veil.forms import Form, Points, Subspaces
-from veil.match.neighbors import distance_name
+from veil.forms import Form, Points, Subsets, Subspaces
+from veil.match.neighbors import as_set, distance_name
+
+# The share of features without a right match that pass the ratio test.
+WRONG_SHARE = 0.01
+# From so many pairs of images, and so many features of each, the ratio of wrong matches is learnt.
+SAMPLE_PAIRS, SAMPLE_FEATURES = 8, 500
 
 
 def best_ratio(ratios: Float[np.ndarray, "matches"], right: Bool[np.ndarray, "matches"]) -> float:
@@ -49,3 +56,32 @@ def ratio_key(left: Form, right: Form) -> str:
         (lifted[0].profile, max(form.m for form in lifted)) if lifted else ("raw" if isinstance(left, Points) else "words", 0)
     )
     return f"{left.space.descriptor}-{left.space.normalization}/{profile}/{m}/{distance_name(left, right)}"
+
+
+def chance_ratio(
+    forms: Mapping[str, Form], pairs: Sequence[tuple[str, str]], *, wrong_share: float = WRONG_SHARE, seed: int = 0
+) -> float:
+    """The ratio that a share `wrong_share` of wrong matches passes, learnt from these forms without knowing which are right.
+
+    Of a feature without its right match in the other image the nearest neighbor is wrong, and so is the second. A feature
+    that has its right match shows the same once that is set aside: its second and third neighbors are wrong, and their ratio
+    is distributed like that of a wrong match. The threshold is the `wrong_share` quantile of that ratio, so it
+    follows the distance and the dimension by itself. Words, which have no distance, and samples of less than 100 features
+    give 1.
+    """
+    random = np.random.default_rng(seed)
+    chosen = [pairs[i] for i in random.permutation(len(pairs))[:SAMPLE_PAIRS]]
+    ratios = []
+    for a, b in chosen:
+        left, right = forms[a], forms[b]
+        if isinstance(left, Subsets) or isinstance(right, Subsets):
+            return 1.0
+        if len(right) < 3 or len(left) == 0:
+            continue
+        rows = np.sort(random.permutation(len(left))[:SAMPLE_FEATURES])
+        distance = kernels.nearest(as_set(left.take(rows)), as_set(right), 3).distance
+        ratios.append(distance[:, 1] / np.where(distance[:, 2] > 0, distance[:, 2], np.inf))
+    values = np.concatenate(ratios) if ratios else np.empty(0)
+    if len(values) < 1 / wrong_share:
+        return 1.0
+    return float(min(1.0, np.quantile(values, wrong_share)))

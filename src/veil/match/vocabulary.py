@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, Int64
-from scipy.sparse import coo_array, csr_array
 
 from veil.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
@@ -44,7 +44,7 @@ class Vocabulary:
     chance: Float32[np.ndarray, "_"]
     frequency: Float32[np.ndarray, "_"]
     image_names: tuple[str, ...]
-    image_words: csr_array
+    image_words: Any  # scipy.sparse.csr_array, float32
 
     @property
     def words(self) -> int:
@@ -130,6 +130,8 @@ def _assembled(
     chances: Float64[np.ndarray, "observations nearest"],
     points: Int64[np.ndarray, "observations"],
 ) -> Vocabulary:
+    from scipy.sparse import coo_array
+
     views = np.bincount(points, minlength=len(scene.points))
     share = chances / np.maximum(views, 1)[points, None]
     entries = coo_array(

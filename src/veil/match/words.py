@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.sparse import csr_array
 
 from veil.errors import SpaceError
 from veil.forms import Subsets
@@ -14,7 +15,7 @@ from veil.space import require_same
 TIE = 1e-9
 
 
-def shared_word_weights(left: Subsets, right: Subsets) -> csr_array:
+def shared_word_weights(left: Subsets, right: Subsets) -> Any:
     """For each pair of features that share words, the sum of 1 / (features with that word on the left * on the right).
 
     A word that only the two have weighs 1: it is either their true word or a coincidence.
@@ -30,7 +31,7 @@ def shared_word_weights(left: Subsets, right: Subsets) -> csr_array:
     return (_weighted(a) @ _weighted(b).T).tocsr()
 
 
-def mutual_best(weights: csr_array) -> tuple[Int64[np.ndarray, "pairs 2"], Float64[np.ndarray, "pairs"]]:
+def mutual_best(weights: Any) -> tuple[Int64[np.ndarray, "pairs 2"], Float64[np.ndarray, "pairs"]]:
     """Pairs that are each other's heaviest, and second best weight over best (the worse of both sides; ties give 1)."""
     entries = weights.tocoo()
     rows, columns, values = entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data.astype(np.float64)
@@ -56,13 +57,15 @@ def _two_best(
     return best, second
 
 
-def _incidence(form: Subsets) -> csr_array:
+def _incidence(form: Subsets) -> Any:
+    from scipy.sparse import csr_array
+
     rows = np.repeat(np.arange(len(form)), form.m)
     shape = (len(form), form.mechanism.words)
     return csr_array((np.ones(len(rows)), (rows, form.words.ravel().astype(np.int64))), shape=shape)
 
 
-def _weighted(incidence: csr_array) -> csr_array:
+def _weighted(incidence: Any) -> Any:
     """Each word's column divided by how many features have it."""
     counts = np.asarray(incidence.sum(axis=0)).ravel()
     return (incidence.multiply(1 / np.maximum(counts, 1))).tocsr()

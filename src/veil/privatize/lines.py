@@ -16,6 +16,9 @@ from veil.forms import Lines
 from veil.geometry.camera import as_colmap
 from veil.geometry.gravity import checked_gravity
 
+# Number of the rule by which `lift_to_lines` makes lines of keypoints, camera, gravity and draws: another rule, another number.
+LINE_RULE = 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class LineOptions:
@@ -74,20 +77,26 @@ def line_key(
 
     Two different lines through one keypoint meet in it, and so do those of two cameras, as a line is drawn in the normalized
     plane (traps F5). So the text holds, each as it is and not as code happens to print it, the share of aligned lines, gravity,
-    the camera, the keypoints, and the random words that were drawn, which nothing can change unseen. The focal length's flag
-    and the image's size move no line but go into the message. Raises InputError if gravity is unusable.
+    the camera, the keypoints, and the random words that were drawn, whatever they are keyed by; `LINE_RULE` stands for how a
+    line is made of all this. The focal length's flag and the image's size move no line but go into the message.
+    Raises InputError if gravity is unusable.
     """
     options = options or LineOptions()
     down = "none" if gravity is None else _numbers(checked_gravity(gravity))
-    camera = features.camera
+    camera, points = features.camera, features.keypoints.astype("<f4")
     words = _draws(features, gravity is not None, chance, options).astype("<u8")
-    points = features.keypoints.astype("<f4")
     drawn = [point.tobytes() + draw.tobytes() for point, draw in zip(points, words, strict=True)]
-    return (
-        f"lines aligned={float(options.aligned_share)!r} gravity={down} camera={camera.model},{_numbers(camera.params)} "
-        f"size={camera.width_px}x{camera.height_px} focal={'known' if camera.focal_is_known else 'guessed'} "
-        f"keypoints={_digest([point.tobytes() for point in points])} draws={_digest(drawn)}"
-    )
+    facts = {
+        "rule": LINE_RULE,
+        "aligned": repr(float(options.aligned_share)),
+        "gravity": down,
+        "camera": f"{camera.model},{_numbers(camera.params)}",
+        "size": f"{camera.width_px}x{camera.height_px}",
+        "focal": "known" if camera.focal_is_known else "guessed",
+        "keypoints": _digest([point.tobytes() for point in points]),
+        "draws": _digest(drawn),
+    }
+    return "lines " + " ".join(f"{name}={value}" for name, value in facts.items())
 
 
 def _draws(features: Features, upright: bool, chance: Chance, options: LineOptions) -> UInt64[np.ndarray, "features 2"]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-import jinja2
 import numpy as np
 
 from veil import __version__
@@ -44,6 +43,8 @@ class Shown:
 
 def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
     """One self-contained HTML page; nothing in it is fetched."""
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: (files("veil.report") / "templates" / name).read_text()),
         autoescape=True,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-import jinja2
 import numpy as np
 
 from veil import __version__
@@ -47,6 +46,8 @@ def page(
     """One self-contained HTML page. `extent` is the scene's size in reference units; `repeat` is what releasing
     twice with fresh draws gave away (`veil.cli.demo`); `lines` is the map from lines alone; `read_rgb` gives a photograph by
     name."""
+    import jinja2
+
     variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: (files("veil.report") / "templates" / name).read_text()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,17 +115,28 @@ def error_chart(labels: Sequence[str], position: Sequence[Sequence[float]]) -> s
         if len(values):
             axis.plot([np.median(values)], [row], "|", color=color, markersize=18, markeredgewidth=2.5)
     axis.set_yticks(range(len(labels)), labels)
-    axis.invert_yaxis()
+    axis.set_ylim(len(labels) - 0.5, -0.5)
     axis.set_xscale("log")
-    for which in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
-        which("{x:g}")
-    axis.tick_params(axis="x", which="both", labelsize=8)
+    ticks = log_ticks(min(map(min, filter(None, position)), default=1.0), max(map(max, filter(None, position)), default=1.0))
+    axis.set_xlim(0.95 * ticks[0], 1.05 * ticks[-1])
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+    axis.tick_params(axis="x", labelsize=8)
     axis.set_xlabel("position error, % of the cameras' extent (dots: queries, bar: median)")
-    axis.grid(axis="x", alpha=0.3, which="both")
+    axis.grid(axis="x", alpha=0.3)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg")
     plt.close(figure)
     return _uri(buffer, "svg+xml")
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers around `low` and `high`: 1, 2, 5, 10, 20, ..., or powers of ten where those are many."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(powers) <= 5 else (1,)
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    below, above = max(tick for tick in ticks if tick <= low), min((tick for tick in ticks if tick >= high), default=ticks[-1])
+    return [tick for tick in ticks if below <= tick <= above] if below < above else [below, 2 * below]
 
 
 def _canvas(shape: tuple[int, ...]):  # type: ignore[no-untyped-def]

@@ -13,6 +13,7 @@ from veil.files.atomic import replacing
 from veil.geometry.rigid import Rigid
 
 COLORS = {"lines": "#c2410c", "points": "#1d4ed8"}
+REFERENCE, FAINT, POINTS = "#0f172a", 0.35, "#64748b"
 
 
 def draw_maps(path: Path, runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid]]) -> None:
@@ -41,7 +42,21 @@ def maps_figure(runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid
     for run in chosen:
         axis = axes[methods.index(run.method)][scenes.index(run.scene)]
         _draw(axis, run, references.get(run.scene, {}))
+    _explain(figure, methods, bool(references))
     return figure
+
+
+def _explain(figure: Any, methods: Sequence[str], with_reference: bool) -> None:
+    """What is drawn, below all panels: a camera is a triangle that opens where it looks."""
+    from matplotlib.lines import Line2D
+
+    names = {"lines": "camera mapped from lines", "points": "camera mapped by COLMAP"}
+    triangle: dict[str, Any] = {"marker": "v", "fillstyle": "none", "linestyle": ""}
+    marks = [Line2D([], [], color=COLORS[method], label=names[method], **triangle) for method in methods]
+    if with_reference:
+        marks.append(Line2D([], [], color=REFERENCE, alpha=FAINT, label="reference camera", **triangle))
+    marks.append(Line2D([], [], color=POINTS, marker=".", linestyle="", label="mapped point"))
+    figure.legend(handles=marks, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
 
 
 def _typical(runs: Sequence[Run]) -> list[Run]:
@@ -62,10 +77,10 @@ def _draw(axis: Any, run: Run, reference: Mapping[str, Rigid]) -> None:
     points = run.points @ plane.T
     centers = np.array([pose.center for pose in poses.values()]) @ plane.T
     shown = points[_near(points, centers)]
-    axis.scatter(shown[:, 0], shown[:, 1], s=0.6, c="#64748b", linewidths=0)
+    axis.scatter(shown[:, 0], shown[:, 1], s=0.6, c=POINTS, linewidths=0)
     size = 0.05 * float(np.linalg.norm(np.ptp(np.vstack([shown, centers]), axis=0)))
     for pose in reference.values():
-        _camera(axis, pose, plane, size, color="#0f172a", width=2.4, alpha=0.35)
+        _camera(axis, pose, plane, size, color=REFERENCE, width=2.4, alpha=FAINT)
     for pose in run.cam_from_world.values():
         _camera(axis, pose, plane, size, color=COLORS[run.method], width=1.1, alpha=1.0)
     assert run.position is not None
@@ -75,6 +90,7 @@ def _draw(axis: Any, run: Run, reference: Mapping[str, Rigid]) -> None:
         f"mean error {run.position.mean:.2g}",
         fontsize=9,
     )
+    axis.set_xlabel("seen from above, in units of the reference", fontsize=8)
     axis.set_aspect("equal")
     axis.tick_params(labelsize=7)
 

@@ -11,6 +11,8 @@ from veil.kernels.jit.compile import kernels
 from veil.kernels.jit.outputs import STATE
 from veil.kernels.jit.shape import Shape
 
+# Features from which compiled code gains what compiling it takes, within some hundred searches.
+COMPILED_MIN = 1 << 9
 # (owner, other) of every candidate, and the owners that may have more than are known.
 Within = tuple[Int64[np.ndarray, "_"], Int64[np.ndarray, "_"], Bool[np.ndarray, "_"]]
 
@@ -71,6 +73,8 @@ class States:
 
     def within(self, slack: float) -> Within:
         """Every candidate within `slack` of the second best."""
+        if self.count < COMPILED_MIN:
+            return self.running.within(slack)
         sets, some, _, lanes = self.state.shape
         places = some if self.by_lanes else self.count
         pairs = np.empty((2, 2 * sets * places * lanes), dtype=np.int64)

@@ -30,7 +30,7 @@ def _rows(shape: Shape) -> str:
 
     def row(r: str, _: list[str]) -> list[str]:
         state = code.at("%state", code.times(r, STATE * code.bytes))
-        first, second, third = (code.load(state, k * code.bytes) for k in range(3))
+        first, second, third = (_read(code, state, k) for k in range(3))
         least = _least(code, first)
         equal = code.let(f"fcmp oeq {code.vector} {first}, {code.every(least)}")
         mask = code.let(f"bitcast {code.bits} {equal} to i{code.lanes}")
@@ -61,18 +61,18 @@ def _columns(shape: Shape) -> str:
 
         def merge(s: str, best: list[str]) -> list[str]:
             state = code.at(home, code.times(s, "%set_bytes"))
-            first, second, third = (code.load(state, k * code.bytes) for k in range(3))
+            first, second, third = (_read(code, state, k) for k in range(3))
             later = code.minimum(code.maximum(best[0], first), code.minimum(best[1], second))
             return [code.minimum(best[0], first), later, code.minimum(best[2], third)]
 
-        _, second, hidden = code.loop("%sets", [(code.vector, infinite)] * 3, merge)
+        second, hidden = code.loop("%sets", [(code.vector, infinite)] * 3, merge)[1:]
         limit = code.arithmetic("fadd", second, code.every("%slack"))
         owner = code.times(p, code.lanes)
 
         def list_set(s: str, _: list[str]) -> list[str]:
             state = code.at(home, code.times(s, "%set_bytes"))
             for k in range(2):
-                _take(code, state, k, code.load(state, k * code.bytes), limit, owner, 1)
+                _take(code, state, k, _read(code, state, k), limit, owner, 1)
             return []
 
         code.loop("%sets", [], list_set)
@@ -92,15 +92,20 @@ def _head() -> str:
     return f"void @within({pointers}, i64 %places, i64 %sets, i64 %set_bytes, float %slack)"
 
 
+def _read(code: Code, state: str, which: int, of: str = "") -> str:
+    """One of a state's vectors, from any address: the states of several threads are joined where NumPy puts them."""
+    return code.let(f"load {of or code.vector}, ptr {code.at(state, which * code.bytes)}, align 4")
+
+
 def _least(code: Code, value: str) -> str:
     return code.let(f"call nnan float @llvm.vector.reduce.fmin.v{code.lanes}f32({code.vector} {value})")
 
 
-def _take(code: Code, state: str, which: str | int, value: str, limit: str, owner: str, step: int) -> None:
+def _take(code: Code, state: str, which: int, value: str, limit: str, owner: str, step: int) -> None:
     """List the lanes of a state's first or second whose value is within the limit and whose index is not -1."""
-    indices = code.at(state, (3 + int(which)) * code.bytes)
+    indices = code.at(state, (3 + which) * code.bytes)
     within = code.let(f"fcmp ole {code.vector} {value}, {limit}")
-    present = code.let(f"icmp sge {code.integers} {code.load(indices, of=code.integers)}, zeroinitializer")
+    present = code.let(f"icmp sge {code.integers} {_read(code, state, 3 + which, code.integers)}, zeroinitializer")
     mask = code.let(f"bitcast {code.bits} {code.let(f'and {code.bits} {within}, {present}')} to i{code.lanes}")
     some, done = code.label(), code.label()
     code.do(f"br i1 {code.let(f'icmp eq i{code.lanes} {mask}, 0')}, label %{done}, label %{some}")

@@ -10,10 +10,14 @@ from veil.kernels.jit.double import PART_NUMBERS, Prepared, each_of
 from veil.kernels.jit.pack import Packed, aligned, pack_left, pack_right, packed
 from veil.kernels.jit.shape import ONE, Shape
 
+# Numbers of a side from which compiled code gains what compiling it takes, within some hundred searches.
+COMPILED_MIN = 1 << 18
+
 
 def pack(side: Prepared, shape: Shape, *, left: bool, unit: float = 1.0, threads: int = 1) -> tuple[Packed, float]:
     """A side as the kernel reads it, and what rounding to 16 bits took of a row at most; no origin is longer than `unit`."""
-    if not left and side.basis.shape[2] % shape.lanes == 0:
+    count, m, dim = side.basis.shape
+    if not left and dim % shape.lanes == 0 and count * (m + 1) * dim >= COMPILED_MIN:
         return _panels(side, shape, unit, threads)
     components, error = fixed.components(side, unit, shape) if shape.fixed else (side.components, 0.0)
     return (pack_left if left else pack_right)(components, side.squares / unit**2, shape), error

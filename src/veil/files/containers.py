@@ -1,0 +1,46 @@
+"""What a file may make its reader allocate: HDF5 and .npz say how large their arrays are, and others write these files.
+
+Two megabytes of zeros can stand for gigabytes. So what is declared is compared with what the file holds, before it is read.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from veil.errors import FileFormatError
+
+# Descriptors and positions hardly compress; a hundredfold is far from any honest file. Small arrays may be anything.
+MOST_TIMES, ALWAYS_BYTES = 100, 1 << 20
+
+
+def own_dataset(group: Any, name: str) -> Any:
+    """The HDF5 dataset `name`. Raises FileFormatError if its data lie outside the file, or are far larger than what it holds.
+
+    A dataset may be stored in any other file of the machine (external storage, external links, virtual datasets): its bytes
+    would be read, and sent, as positions.
+    """
+    import h5py
+
+    item = group[name]
+    if not isinstance(item, h5py.Dataset) or not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise FileFormatError(f"`{name}` is not a dataset of this file but a group or a link; copy the data into it")
+    if item.external or item.is_virtual:
+        raise FileFormatError(f"`{name}` is stored in another file; copy the data into this one")
+    held = item.id.get_storage_size()
+    if item.nbytes > MOST_TIMES * held + ALWAYS_BYTES:
+        raise FileFormatError(f"`{name}` declares {item.nbytes} bytes, of which the file holds {held}; it is damaged or a trap")
+    return item
+
+
+def require_filled(path: Path) -> None:
+    """Raise FileFormatError if the arrays of an .npz are far larger than the file; what is no archive is not looked at."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            declared = sum(item.file_size for item in archive.infolist())
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError):
+        return
+    held = path.stat().st_size
+    if declared > MOST_TIMES * held + ALWAYS_BYTES:
+        raise FileFormatError(f"{path} declares {declared} bytes of arrays and holds {held}; it is damaged or a trap")

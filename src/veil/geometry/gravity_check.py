@@ -1,0 +1,69 @@
+"""A sensor's reading against the vertical edges of the same photograph: which of both is wrong (docs/theory/gravity.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from veil.geometry.gravity import SENSOR_SIGMA_DEG, Gravity
+from veil.geometry.gravity_consensus import apart_deg, contradiction_limit
+from veil.geometry.vertical import Support, Vertical
+
+Verdict = Literal["agree", "sensor wrong", "edges wrong", "cannot be told"]
+# Expected share of honest pairs that are called contradictory.
+FALSE_ALARMS = 1e-3
+# People hold cameras level to this, or the photograph is turned.
+USUAL_ROLL_DEG = 15.0
+# Edges overrule a sensor with twice the exponent, and twice the lines, that an answer of theirs needs. Bundles that were not
+# vertical did reach this (docs/theory/gravity.md, "Measured"), but on floors and tables, which are told by their 90 degrees.
+STRONG_LOG10_NFA, STRONG_LINES = -20.0, 12
+# The expected number of chance agreements with a direction that was given, from which on edges support it.
+SUPPORT_LOG10_NFA = -3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """How far sensor and edges are apart, from where on they contradict each other, the verdict, and why."""
+
+    verdict: Verdict
+    apart_deg: float
+    limit_deg: float
+    why: str
+
+
+def cross_checked(sensor: Gravity, edges: Vertical, support: Support) -> Checked:
+    """Whether `sensor` and `edges` agree, and if not, which of them is wrong, as far as this can be told.
+
+    `support` is what the photograph's other segments say of the sensor's direction. The edges are wrong if these point where
+    the sensor does, or if the edges would be horizontal in the sensor's world, as those of floors and tables are. Otherwise the
+    sensor is, if the edges' evidence is twice what an answer needs, or if only the sensor would have the camera rolled.
+    """
+    sigmas = sensor.sigma_deg or SENSOR_SIGMA_DEG, edges.gravity.sigma_deg or SENSOR_SIGMA_DEG
+    apart = float(apart_deg(sensor.direction, edges.gravity.direction))
+    limit = contradiction_limit(1, FALSE_ALARMS) * math.hypot(*sigmas)
+    if apart <= limit:
+        return Checked(verdict="agree", apart_deg=apart, limit_deg=limit, why="they agree")
+    verdict, why = _which(sensor, edges, support, apart, limit)
+    return Checked(verdict=verdict, apart_deg=apart, limit_deg=limit, why=why)
+
+
+def _which(sensor: Gravity, edges: Vertical, support: Support, apart: float, limit: float) -> tuple[Verdict, str]:
+    rolled = roll_deg(sensor) > USUAL_ROLL_DEG, roll_deg(edges.gravity) > USUAL_ROLL_DEG
+    if support.log10_nfa <= SUPPORT_LOG10_NFA and not (rolled[0] and not rolled[1]):
+        return "edges wrong", f"{support.lines} other edges point where the sensor does"
+    if abs(apart - 90) <= limit and not rolled[0]:
+        return "edges wrong", "what they follow is horizontal by the sensor, as the lines of floors and tables are"
+    if rolled[1] and not rolled[0]:
+        return "cannot be told", "the edges would have the camera rolled, and nothing else speaks for the sensor"
+    if edges.log10_nfa <= STRONG_LOG10_NFA and edges.lines >= STRONG_LINES:
+        return "sensor wrong", f"{edges.lines} edges agree on another vertical, and none to speak of on the sensor's"
+    if rolled[0] and not rolled[1]:
+        return "sensor wrong", f"it would have the camera rolled by {roll_deg(sensor):.0f} degrees, the edges would not"
+    return "cannot be told", f"{edges.lines} edges on another vertical are too few to overrule a sensor"
+
+
+def roll_deg(gravity: Gravity) -> float:
+    """How far the camera is turned about its axis, in degrees."""
+    x, y, _ = gravity.direction
+    return abs(math.degrees(math.atan2(x, y)))

@@ -1,0 +1,93 @@
+"""The record of how sure a map is: numbers that speak for and against it, and when it is not told as good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+# A pair is explained by a map that explains half of its matches.
+EXPLAINED = 0.5
+# Below this share of explained matches, above this one of contradicting pairs and this uncertainty (share of the extent), a map
+# is refused.
+MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY = 0.7, 0.35, 0.02
+# Pairs turn otherwise than the map by more than this in the middle: its cameras look elsewhere.
+MAX_ROTATION_DEG = 10.0
+# Fewer common points than this between two parts fix no scale between them that chance could not have given.
+MIN_NECK = 20
+# Readings of gravity that disagree with the others by more, and the share that must not.
+GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapCheck:
+    """What speaks for and against a map; docs/theory/mapping.md says how each number is made.
+
+    `pairs` verified pairs of its images, of which it explains `explained_pairs`; `contradicting_pairs` of the others are
+    confirmed by a cycle of rotations. `explained_matches` is the share of all their matches. `rotation_deg` is the median angle
+    between the rotation of a pair by itself and in the map. `neck` is the number of common points that hold its most loosely
+    joined parts together; `uncertainty` the median standard deviation of camera centers as a share of their extent;
+    `step_ratio` the longest way from a camera to its nearest one over the median. `gravity_deg` is the median angle between
+    readings of gravity and their middle in the map, `gravity_agreeing` the share within 15 degrees. None: not known. `left_out`
+    says why images are not in the map, by name.
+    """
+
+    pairs: int
+    explained_pairs: int
+    contradicting_pairs: int
+    explained_matches: float
+    neck: int | None
+    uncertainty: float | None
+    step_ratio: float | None
+    rotation_deg: float | None = None
+    gravity_deg: float | None = None
+    gravity_agreeing: float | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> MapCheck:
+        """The inverse of `as_json`. Raises ValueError or TypeError for another record."""
+        return MapCheck(**record)
+
+    def as_json(self) -> dict[str, Any]:
+        """The record of docs/reference/json.md."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**values, "left_out": dict(self.left_out)}
+
+    def described(self) -> str:
+        """One line for people."""
+        parts = [
+            f"explains {self.explained_pairs} of {self.pairs} verified pairs and {self.explained_matches:.1%} of their matches"
+        ]
+        if self.uncertainty is not None:
+            parts.append(f"noise moves its cameras by {self.uncertainty:.2%} of their extent")
+        if self.neck is not None:
+            parts.append(f"at least {self.neck} points hold any two parts together")
+        if self.rotation_deg is not None:
+            parts.append(f"pairs turn by {self.rotation_deg:.2f} deg from it")
+        if self.gravity_deg is not None and self.gravity_agreeing is not None:
+            parts.append(f"gravity agrees to {self.gravity_deg:.1f} deg in {self.gravity_agreeing:.0%} of its readings")
+        if self.step_ratio is not None:
+            parts.append(f"its longest step is {self.step_ratio:.1f} times the median")
+        return "; ".join(parts)
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why the map is not told as good; empty if nothing speaks against it."""
+        found = []
+        if self.pairs == 0:
+            found.append("no pair of images is verified within it")
+        elif self.contradicting_pairs > MAX_CONTRADICTING * self.pairs or not self.explained_matches >= MIN_MATCHES:
+            found.append(
+                f"it contradicts its own pairs: it explains {self.explained_pairs} of {self.pairs} and "
+                f"{self.explained_matches:.0%} of their matches, and {self.contradicting_pairs} others confirm each other"
+            )
+        if self.rotation_deg is not None and self.rotation_deg > MAX_ROTATION_DEG:
+            found.append(f"its pairs turn by {self.rotation_deg:.0f} degrees from it")
+        if self.neck is not None and self.neck < MIN_NECK:
+            found.append(f"two parts of it hang together by {self.neck} common points")
+        if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY:
+            found.append(f"noise alone moves its cameras by {self.uncertainty:.1%} of their extent")
+        if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
+            found.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
+        return found

@@ -1,0 +1,154 @@
+"""Whether a map agrees with the pairs of images that it was made from, and which images stay together if it does not.
+
+A pair's matches are explained where the map's two poses let each one be a point: in front of both cameras, within the limit
+of both positions, and where a point that the map already has of it is seen there. Cameras that fell on one center explain no
+parallax, so a collapsed map contradicts its pairs. Where pairs contradict each other, images are gathered by correlation
+clustering: a pair speaks for two images' being together with the count of its explained matches minus the others, or against it
+if a cycle of rotations confirms the pair; clusters are joined greedily by the largest sum (greedy additive edge contraction,
+Keuper et al., ICCV 2015) until no sum is positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from veil.geometry.camera import as_colmap
+from veil.geometry.rigid import Rigid, rotation_angle_deg
+from veil.mapping.images import MapImage
+from veil.mapping.verified import VerifiedPair
+from veil.scene import Scene
+
+LIMIT_PX = 4.0
+# Three pairs whose rotations lead back to the start to within this angle confirm each other.
+CYCLE_DEG = 5.0
+Pair = tuple[str, str]
+
+
+def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedPair]) -> dict[Pair, float]:
+    """The share of each verified pair's matches that the map explains, of the pairs whose images are both in the map."""
+    views = {name: _view(scene, name, images[name].keypoints) for name in scene.images}
+    found = {}
+    for (a, b), pair in pairs.items():
+        if a not in views or b not in views:
+            continue
+        left, right = views[a].take(pair.inliers[:, 0]), views[b].take(pair.inliers[:, 1])
+        b_from_a = right.cam_from_world @ left.cam_from_world.inverse()
+        good = explained(left.rays, right.rays, b_from_a, left.limit, right.limit)
+        # A point that one of the two features has must be seen where the other one is: parts of different scale differ here.
+        good &= _sees(right, left.points) & _sees(left, right.points)
+        found[a, b] = float(good.mean())
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _View:
+    """Features of a mapped image: their rays, and the point of each in the world, NaN where it has none."""
+
+    cam_from_world: Rigid
+    rays: Float64[np.ndarray, "features 2"]
+    points: Float64[np.ndarray, "features 3"]
+    limit: float
+
+    def take(self, rows: np.ndarray) -> _View:
+        return replace(self, rays=self.rays[rows], points=self.points[rows])
+
+
+def _view(scene: Scene, name: str, keypoints: np.ndarray) -> _View:
+    image = scene.images[name]
+    rays = np.asarray(as_colmap(image.camera).cam_from_img(np.ascontiguousarray(keypoints, dtype=np.float64))).reshape(-1, 2)
+    rows = {
+        position: row for position, row in zip(map(tuple, image.keypoints.tolist()), image.point_rows.tolist(), strict=True)
+    }
+    points = np.full((len(keypoints), 3), np.nan)
+    for feature, position in enumerate(map(tuple, keypoints.tolist())):
+        if (row := rows.get(position)) is not None:
+            points[feature] = scene.points[row]
+    return _View(cam_from_world=image.cam_from_world, rays=rays, points=points, limit=LIMIT_PX / image.camera.focal_px)
+
+
+def _sees(view: _View, points: Float64[np.ndarray, "n 3"]) -> Bool[np.ndarray, "n"]:
+    """Whether points of the world are seen where the view's features are, to twice the limit; true where there is no point."""
+    nowhere = np.isnan(points[:, 0])
+    at = np.where(nowhere[:, None], 0.0, points) @ view.cam_from_world.rotation.T + view.cam_from_world.translation
+    return nowhere | _near(at, view.rays, 2 * view.limit)
+
+
+def explained(
+    left: Float64[np.ndarray, "n 2"],
+    right: Float64[np.ndarray, "n 2"],
+    right_from_left: Rigid,
+    left_limit: float,
+    right_limit: float,
+) -> Bool[np.ndarray, "n"]:
+    """Which matches of normalized positions some point in front of both cameras, or at infinity, projects to within limits."""
+    a = _homogeneous(left) @ right_from_left.rotation.T
+    b = _homogeneous(right)
+    t = right_from_left.translation
+    # Depths of the closest points of the two rays: |x a + t - y b|^2 is least.
+    aa, bb, ab = (a * a).sum(axis=1), (b * b).sum(axis=1), (a * b).sum(axis=1)
+    determinant = np.maximum(aa * bb - ab * ab, 1e-18)
+    at, bt = a @ t, b @ t
+    x = (ab * bt - bb * at) / determinant
+    y = (aa * bt - ab * at) / determinant
+    middle = (x[:, None] * a + t + y[:, None] * b) / 2
+    good = (x > 0) & (y > 0) & _near(middle, right, right_limit)
+    good &= _near((middle - t) @ right_from_left.rotation, left, left_limit)
+    return good | _near(a, right, right_limit)
+
+
+def _near(points: np.ndarray, positions: np.ndarray, limit: float) -> Bool[np.ndarray, "n"]:
+    """Whether points in a camera's frame lie before it and project to within `limit` of positions."""
+    depth = points[:, 2:]
+    before = depth[:, 0] > 0
+    return before & (np.linalg.norm(points[:, :2] / np.where(before[:, None], depth, 1.0) - positions, axis=1) <= limit)
+
+
+def _homogeneous(positions: np.ndarray) -> np.ndarray:
+    return np.hstack([positions, np.ones((len(positions), 1))])
+
+
+def confirmed(pair: Pair, pairs: Mapping[Pair, VerifiedPair]) -> bool:
+    """Whether the rotations of two other pairs lead from one image of `pair` to the other as it does itself.
+
+    Repeated structure and dominant planes make pairs that chance does not explain and that are wrong all the same, each in its
+    own way; right ones close cycles.
+    """
+    a, b = pair
+    rotation = pairs[pair].rotation
+    if rotation is None:
+        return False
+    for c in {name for other in pairs for name in other} - {a, b}:
+        first, second = _rotation(a, c, pairs), _rotation(c, b, pairs)
+        if first is not None and second is not None and rotation_angle_deg(second @ first @ rotation.T) <= CYCLE_DEG:
+            return True
+    return False
+
+
+def _rotation(a: str, b: str, pairs: Mapping[Pair, VerifiedPair]) -> Float64[np.ndarray, "3 3"] | None:
+    """b_from_a of a pair listed in either order."""
+    if (a, b) in pairs:
+        return pairs[a, b].rotation
+    found = pairs.get((b, a))
+    return None if found is None or found.rotation is None else found.rotation.T
+
+
+def consistent_groups(names: Iterable[str], weights: Mapping[Pair, float]) -> list[frozenset[str]]:
+    """Images gathered by pairs that speak for (weight > 0) or against (< 0) their being together; the largest group first."""
+    groups = {name: frozenset([name]) for name in sorted(names)}
+    between: dict[str, dict[str, float]] = {name: {} for name in groups}
+    for (a, b), weight in sorted(weights.items()):
+        between[a][b] = between[b][a] = between[a].get(b, 0.0) + weight
+    while True:
+        best = max(((w, a, b) for a, row in between.items() for b, w in row.items() if a < b), default=(0.0, "", ""))
+        weight, a, b = best
+        if weight <= 0:
+            return sorted(groups.values(), key=lambda group: (-len(group), sorted(group)))
+        groups[a] |= groups.pop(b)
+        for other, value in between.pop(b).items():
+            del between[other][b]
+            if other != a:
+                between[a][other] = between[other][a] = between[a].get(other, 0.0) + value

@@ -1,0 +1,164 @@
+"""COLMAP where it can be stopped: a process that is watched, limited and killed, and told what to do in JSON lines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from veil.errors import VeilError
+
+WORKER = Path(__file__).with_name("worker.py")
+# COLMAP's log says which image it is about to register.
+REGISTERING = re.compile(r"Registering image #(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What the mapper may use, for each of its stages.
+
+    `stall_s` of processor time between two signs of progress (more for many images), `max_seconds` of wall time (None: no
+    limit) and `memory_bytes` of data (None: three quarters of this machine's memory).
+    """
+
+    stall_s: float = 120.0
+    max_seconds: float | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """A stage that did not end by itself: why, and the image (COLMAP's id) that it was at if COLMAP's log names one."""
+
+    reason: str
+    image_id: int | None
+
+
+class Colmap:
+    """The watched process; use as a context. A stage that is stopped ends the process, and the next one starts another."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._process: subprocess.Popen[str] | None = None
+        self._log: deque[str] = deque(maxlen=20)
+        self._at_image: int | None = None
+        self._stall_s = limits.stall_s
+
+    def __enter__(self) -> Colmap:
+        self._start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._kill()
+
+    def run(
+        self, request: dict[str, Any], progress: Callable[[int], None] | None = None, *, work: float = 1.0
+    ) -> dict[str, Any] | Stopped:
+        """The answer to one request. `progress` gets the count of registered images; `work` multiplies the time to stall.
+
+        Raises VeilError if COLMAP itself refused the request or the process cannot be started.
+        """
+        process = self._process if self._process is not None and self._process.poll() is None else self._start()
+        self._at_image = None
+        memory = self._limits.memory_bytes if self._limits.memory_bytes is not None else _default_memory()
+        clock = None
+        if self._limits.max_seconds is not None:
+            clock = threading.Timer(self._limits.max_seconds, process.kill)
+            clock.daemon = True
+            clock.start()
+        try:
+            self._stall_s = self._limits.stall_s * work
+            return self._answer(process, {**request, "stall_s": self._stall_s, "memory_bytes": memory}, progress)
+        except BaseException:
+            self._kill()
+            raise
+        finally:
+            if clock is not None:
+                clock.cancel()
+
+    def _answer(
+        self, process: subprocess.Popen[str], request: dict[str, Any], progress: Callable[[int], None] | None
+    ) -> dict[str, Any] | Stopped:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+        except OSError:
+            return self._stopped(process)
+        for line in process.stdout:
+            answer = json.loads(line)
+            if "registered" in answer:
+                if progress is not None:
+                    progress(answer["registered"])
+            elif "failed" in answer:
+                raise VeilError(f"COLMAP failed: {answer['failed']}")
+            else:
+                return answer
+        return self._stopped(process)
+
+    def _stopped(self, process: subprocess.Popen[str]) -> Stopped:
+        code = process.wait()
+        self._reader.join(timeout=1)
+        if code == -getattr(signal, "SIGPROF", 0) and code:
+            reason = f"it made no progress in {self._stall_s:.0f} s of processor time"
+        elif code == -signal.SIGKILL and self._limits.max_seconds is not None:
+            reason = f"it was not done after {self._limits.max_seconds:.0f} s"
+        else:
+            reason = f"it ended by itself (code {code}): {' '.join(self._log)[-300:]}"
+        self._process = None
+        return Stopped(reason=reason, image_id=self._at_image)
+
+    def _start(self) -> subprocess.Popen[str]:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, str(WORKER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                bufsize=1,
+            )
+        except OSError as error:
+            raise VeilError(f"no process for COLMAP can be started ({error}); free some memory and try again") from None
+        self._process = process
+        self._reader = threading.Thread(target=self._read_log, args=(process,), daemon=True)
+        self._reader.start()
+        return process
+
+    def _read_log(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if (named := REGISTERING.search(line)) is not None:
+                self._at_image = int(named.group(1))
+            self._log.append(line.strip())
+
+    def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        self._reader.join(timeout=1)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+
+def _default_memory() -> int:
+    """Three quarters of the machine's memory; 0 (no limit) where the system does not tell."""
+    try:
+        return int(0.75 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return 0

@@ -1,0 +1,100 @@
+"""COLMAP in a process of its own: reads one JSON request a line, answers in JSON lines, and imports nothing of veil.
+
+Run as a script by `veil.mapping.colmap`. Between two signs of progress it may use `stall_s` seconds of processor time; the
+timer then ends the process by the signal's default action, which needs no cooperation of the code that hangs.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Serve requests until standard input ends."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            _limit_memory(request["memory_bytes"])
+            answer = {"verify": _verify, "map": _map}[request["do"]](request)
+        except Exception as error:  # of any kind: the parent decides
+            answer = {"failed": f"{type(error).__name__}: {error}"[:500]}
+        _arm(0)
+        _say(answer)
+
+
+def _say(answer: dict[str, Any]) -> None:
+    try:
+        print(json.dumps(answer), flush=True)
+    except OSError:  # nobody listens any more
+        os._exit(1)
+
+
+def _arm(seconds: float) -> None:
+    """Start the clock of processor time anew; 0 stops it."""
+    if hasattr(signal, "ITIMER_PROF"):
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def _limit_memory(size: int) -> None:
+    if size:
+        try:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_DATA, (size, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        except (ImportError, AttributeError, ValueError, OSError):
+            pass  # not on this system; the clock remains
+
+
+def _verify(request: dict[str, Any]) -> dict[str, Any]:
+    import pycolmap
+
+    _arm(request["stall_s"])
+    pycolmap.set_random_seed(request["seed"])
+    options = pycolmap.TwoViewGeometryOptions()
+    options.ransac.random_seed = request["seed"]
+    _set(options, request["options"])
+    pycolmap.geometric_verification(request["database"], two_view_geometry_options=options)
+    return {"verified": True}
+
+
+def _map(request: dict[str, Any]) -> dict[str, Any]:
+    import pycolmap
+
+    registered = 0
+
+    def on_image() -> None:
+        nonlocal registered
+        registered += 1
+        _arm(request["stall_s"])
+        _say({"registered": registered})
+
+    _arm(request["stall_s"])
+    # COLMAP seeds its threads' generators with seed + thread, so that one thread is what repeats.
+    pycolmap.set_random_seed(request["seed"])
+    options = pycolmap.IncrementalPipelineOptions()
+    options.random_seed = request["seed"]
+    options.constant_cameras = set(request["constant_cameras"])
+    _set(options, request["options"])
+    output = Path(request["output"])
+    models = pycolmap.incremental_mapping(
+        request["database"], output, output, options=options, initial_image_pair_callback=on_image, next_image_callback=on_image
+    )
+    return {"models": len(models)}
+
+
+def _set(options: Any, values: dict[str, Any]) -> None:
+    """Assign {"a.b": value} to options.a.b."""
+    for name, value in values.items():
+        *path, last = name.split(".")
+        target = options
+        for part in path:
+            target = getattr(target, part)
+        setattr(target, last, value)
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder holds no module that anybody should find by accident
+    main()

@@ -1,0 +1,54 @@
+"""Images as point mapping takes them, and which of them no photograph can have made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Float64
+
+from veil.errors import InputError
+from veil.forms import Form
+from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.intrinsics import implausible, require_inside
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MapImage:
+    """One image to map: what an upload holds, or a public image's raw descriptors."""
+
+    camera: Camera
+    keypoints: Float32[np.ndarray, "features 2"]
+    form: Form
+
+
+def impossible(images: Mapping[str, MapImage]) -> dict[str, str]:
+    """Why images cannot be mapped, by name: intrinsics that no lens has, or positions outside the image.
+
+    Such an image can hang COLMAP's solvers or drag the others to one center; messages are checked when they are decoded, and
+    this is the second lock.
+    """
+    return {name: reason for name, image in images.items() if (reason := _impossible(image)) is not None}
+
+
+def _impossible(image: MapImage) -> str | None:
+    if (reason := implausible(image.camera)) is not None:
+        return reason
+    try:
+        require_inside(image.camera, image.keypoints)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def undistorted_pixels(camera: Camera, keypoints: np.ndarray) -> Float64[np.ndarray, "features 2"]:
+    """Positions in pixels of the pinhole camera with the same focal lengths and principal point."""
+    rays = np.asarray(as_colmap(camera).cam_from_img(np.ascontiguousarray(keypoints, dtype=np.float64))).reshape(-1, 2)
+    return rays * [camera.params[0], camera.params[camera.focal_count - 1]] + camera.params[camera.focal_count :][:2]
+
+
+def calibration(camera: Camera) -> Float64[np.ndarray, "3 3"]:
+    """The matrix K of that pinhole camera."""
+    cx, cy = camera.params[camera.focal_count : camera.focal_count + 2]
+    return np.array([[camera.params[0], 0.0, cx], [0.0, camera.params[camera.focal_count - 1], cy], [0.0, 0.0, 1.0]])

@@ -1,0 +1,112 @@
+"""Which pairs of images show the same thing: COLMAP's two-view geometries, kept by their evidence against chance."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from veil.forms import Subsets
+from veil.mapping.guided import Side, along_geometry
+from veil.mapping.images import MapImage, calibration, undistorted_pixels
+from veil.mapping.two_view import TwoView, log10_chance
+from veil.match.neighbors import Matches
+
+# Expected number of wrong pairs among all that were tried.
+WRONG_PAIRS = 0.01
+# A pair this strong gains nothing from a second matching, nor do images with so many verified matches in all.
+ENOUGH_INLIERS, ENOUGH_SUPPORT = 100, 500
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VerifiedPair:
+    """A pair whose matches chance does not explain: those that agree (rows of both images), log10 of how many such geometries
+    chance would give, and the rotation b_from_a of the pair by itself where COLMAP found one."""
+
+    inliers: Int64[np.ndarray, "inliers 2"]
+    log10_chance: float
+    rotation: Float64[np.ndarray, "3 3"] | None = None
+
+
+def verified_pairs(
+    images: Mapping[str, MapImage],
+    matches: Mapping[tuple[str, str], Matches],
+    geometries: Mapping[tuple[str, str], Any],
+    *,
+    max_ratio: float | None,
+) -> dict[tuple[str, str], VerifiedPair]:
+    """The pairs that evidence verifies; weak ones are matched a second time along their geometry. What that adds goes into
+    COLMAP's objects alone: a map is not judged by it.
+
+    A pair passes if fewer than `WRONG_PAIRS` pairs as good are expected among all pairs of wrong matches. `max_ratio` is that
+    of the second matching; None for none. Geometries that fail are left out.
+    """
+    names = {name for pair in geometries for name in pair}
+    positions = {name: undistorted_pixels(images[name].camera, images[name].keypoints) for name in names}
+    limit = math.log10(WRONG_PAIRS) - math.log10(max(1, len(matches)))
+    found: dict[tuple[str, str], VerifiedPair] = {}
+    for (a, b), geometry in geometries.items():
+        tried = matches[a, b].indices if (a, b) in matches else matches[b, a].indices[:, ::-1]
+        chance = log10_chance(positions[a][tried[:, 0]], positions[b][tried[:, 1]], _two_view(geometry, images[a], images[b]))
+        if chance <= limit:
+            pose = geometry.cam2_from_cam1
+            rotation = None if pose is None else np.asarray(pose.rotation.matrix(), dtype=np.float64)
+            inliers = np.asarray(geometry.inlier_matches, dtype=np.int64)
+            found[a, b] = VerifiedPair(inliers=inliers, log10_chance=chance, rotation=rotation)
+    for pair in _weak(found) if max_ratio is not None else ():
+        geometry = geometries[pair]
+        two_view = _two_view(geometry, images[pair[0]], images[pair[1]])
+        matched = _again(images, positions, pair, two_view, found[pair].inliers, max_ratio or 1.0)
+        geometry.inlier_matches = matched.astype(np.uint32)
+    return found
+
+
+def _weak(pairs: Mapping[tuple[str, str], VerifiedPair]) -> list[tuple[str, str]]:
+    """The pairs of few inliers that have an image of few inliers in all its pairs together."""
+    support: Counter[str] = Counter()
+    for names, pair in pairs.items():
+        for name in names:
+            support[name] += len(pair.inliers)
+    return [
+        names
+        for names, pair in pairs.items()
+        if len(pair.inliers) < ENOUGH_INLIERS and min(support[name] for name in names) < ENOUGH_SUPPORT
+    ]
+
+
+def _again(
+    images: Mapping[str, MapImage],
+    positions: Mapping[str, np.ndarray],
+    pair: tuple[str, str],
+    geometry: TwoView,
+    inliers: np.ndarray,
+    max_ratio: float,
+) -> np.ndarray:
+    left, right = (images[name].form for name in pair)
+    if isinstance(left, Subsets) or isinstance(right, Subsets):
+        return inliers
+    return along_geometry(
+        Side(positions=positions[pair[0]], form=left),
+        Side(positions=positions[pair[1]], form=right),
+        geometry,
+        inliers,
+        max_ratio=max_ratio,
+    )
+
+
+def _two_view(geometry: Any, left: MapImage, right: MapImage) -> TwoView:
+    essential, calibrated = geometry.E, geometry.E is not None
+    fundamental = geometry.F
+    if essential is not None:
+        inverse = [np.linalg.inv(calibration(image.camera)) for image in (left, right)]
+        fundamental = inverse[1].T @ np.asarray(essential) @ inverse[0]
+    return TwoView(
+        fundamental=None if fundamental is None else np.asarray(fundamental, dtype=np.float64),
+        homography=None if geometry.H is None else np.asarray(geometry.H, dtype=np.float64),
+        calibrated=calibrated,
+    )
