@@ -179,7 +179,7 @@ def registration(world: World, model: Model, image: int, options: LineMapOptions
         return f"{support.aligned_share:.0%} of its inliers follow gravity, so its height is not determined"
     for other, rival in others:
         if other.score > options.max_twin_share * best.score:
-            return f"another pose explains as many of the lines, {rival.inliers} of {support.inliers}: it is not determined"
+            return f"another pose explains {rival.inliers} lines, against {support.inliers}: it is not determined"
         apart = other.inliers & ~best.inliers
         if rival.log10_nfa <= options.max_log10_nfa and apart.sum() > options.max_rival_share * best.inliers.sum():
             return f"another pose explains {int(apart.sum())} other lines, against {support.inliers}: repeated structure"

@@ -77,7 +77,7 @@ class SeedOptions:
     modes: int = 4
     min_angle_deg: float = 2.0
     min_precise_share: float = 0.5
-    min_flat_share: float = 0.75
+    min_flat_share: float = 0.85
     max_log10_nfa: float = -6.0
     seed: int = 0
 

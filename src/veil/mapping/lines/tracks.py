@@ -162,7 +162,7 @@ def candidate_quads(
     for images, count in _ranked(seen, min_tracks):
         columns = list(images)
         complete = seen[:, columns].all(axis=1)
-        vertical_lines = vertical[:, columns][complete].sum(axis=1)
+        vertical_lines = vertical[complete][:, columns].sum(axis=1)
         random = int((vertical_lines <= 2).sum())
         if random >= min_tracks:
             steep = int((vertical_lines >= 3).sum())
