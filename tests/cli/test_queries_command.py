@@ -89,11 +89,11 @@ def test_forgeries_are_refused_and_their_true_counterparts_found(
 
     import veil.cli.forged as module
 
-    asked = {"poster of the place 0.5", "square 60 px", "true", "true crop 0.6"}
+    asked = {"poster of the place 0.5", "square 60 px", "true"}
     for name in ("forged", "true_ones"):
         every = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, of=every: [item for item in of(*given) if item.kind in asked])
-    monkeypatch.setattr(module, "ForgedOptions", partial(module.ForgedOptions, iterations=4000, hold_out=4))
+    monkeypatch.setattr(module, "ForgedOptions", partial(module.ForgedOptions, iterations=2000, hold_out=4))
     scene = door_scene(tmp_path / "door", 3, 4, 5, 6)
     (tmp_path / "others").mkdir()
     with other_place() as path:
@@ -106,7 +106,7 @@ def test_forgeries_are_refused_and_their_true_counterparts_found(
     assert {item["kind"] for item in false} == {"poster of the place 0.5", "square 60 px"}
     assert not any(item["accepted"] for item in false) and all(item["reason"] for item in false)
     public = [item for item in true if item["form"] == "subspaces, public map"]
-    assert len(public) == 2 and all(item["accepted"] and item["rotation_error_deg"] < 2 for item in public)
+    assert len(public) == 1 and all(item["accepted"] and item["rotation_error_deg"] < 2 for item in public)
     assert (tmp_path / "q.png").stat().st_size > 10_000
     assert f"forged queries accepted 0 of {len(false)}" in capsys.readouterr().out
     text = (REFERENCE / "json.md").read_text().partition("\n## veil evaluate queries\n")[2].partition("\n## ")[0]
