@@ -381,6 +381,7 @@ def broken_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "_cache", {})
     monkeypatch.setattr(compiler, "_failure", None)
     monkeypatch.setattr(kernels, "_told", set())
+    monkeypatch.delenv(kernels.PREFERRED, raising=False)
     monkeypatch.setattr(compiler, "_text", lambda shape, output: "declare <8 x float> @nothing(ptr,")
 
 
