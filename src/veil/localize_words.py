@@ -88,7 +88,8 @@ def localize_candidates(
     cameras = _cameras(camera, seen)
     problem = WordProblem(cameras[0], seen, candidates, scene, names, options)
     if len(cameras) > 1:  # a short search with each focal length, a full one with the best
-        brief = replace(options.search, max_iterations=options.search.min_iterations)
+        part_s = options.search.max_seconds and options.search.max_seconds / len(cameras)  # all of them as long as one
+        brief = replace(options.search, max_iterations=options.search.min_iterations, max_seconds=part_s)
         tried = [WordProblem(one, seen, candidates, scene, names, options) for one in cameras]
         problem = min(tried, key=lambda one: _searched(one, brief, None)[2])
     found, rows, log10_nfa = _searched(problem, options.search, progress)
