@@ -303,14 +303,8 @@ def matched_features(
     seed: int,
 ) -> Matched:
     """The pairs of a query that sent keypoints, or lines."""
-    common: dict[str, Any] = {
-        "camera": camera,
-        "keypoint_rows": keypoint_rows,
-        "point_rows": point_rows,
-        "points": points,
-        "max_error_px": max_error_px,
-        "seed": seed,
-    }
+    pairs: dict[str, Any] = {"keypoint_rows": keypoint_rows, "point_rows": point_rows, "points": points}
+    common = {"camera": camera, "max_error_px": max_error_px, "seed": seed, **pairs}
     return MatchedLines(seen=seen, **common) if isinstance(seen, Lines) else MatchedPoints(seen=seen, **common)
 
 

@@ -8,7 +8,8 @@ from test_vertical import PIXEL, clutter, edges, tilted
 
 from veil.geometry.gravity import Gravity
 from veil.geometry.gravity_check import Checked, cross_checked
-from veil.geometry.vertical import Support, Vertical, support_of, vertical_from_segments
+from veil.geometry.vertical import Vertical, vertical_from_segments
+from veil.geometry.vertical_support import Support, support_of
 from worlds import generator
 
 SENSOR = 1.5

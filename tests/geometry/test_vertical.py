@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from veil.errors import InputError, RangeError
 from veil.geometry.gravity import NoGravity
-from veil.geometry.vertical import Vertical, VerticalOptions, VerticalProblem, _problem, vertical_from_segments
+from veil.geometry.vertical import Vertical, VerticalOptions, VerticalProblem, vertical_from_segments, vertical_problem
 from worlds import generator
 
 FOCAL = 1000.0
@@ -178,7 +178,7 @@ def test_residuals_are_distances_in_standard_deviations() -> None:
     random = generator("residuals")
     down, options = tilted(8, 20), VerticalOptions()
     segments = clutter(random, 50)
-    problem = _problem(segments, PIXEL, options)
+    problem = vertical_problem(segments, PIXEL, options)
     assert isinstance(problem, VerticalProblem)
     middle, along = segments.mean(axis=1), segments[:, 1] - segments[:, 0]
     towards = down[:2] - down[2] * middle

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Int64
 
-from veil.attacks.attack import Estimates, Lists, joined
 from veil.attacks.clusters import ClusterOptions, clustering_attack
 from veil.attacks.database import database_attack
 from veil.attacks.grain import effective_dimension, identifiable_noise, release_noise
@@ -21,6 +20,7 @@ from veil.attacks.nearest import entries, nearest_lists, nearest_neighbor
 from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress, timed
 from veil.audit.finding import Family
+from veil.audit.pieces import Done, OutOfTime
 from veil.audit.repeats import repeat_attempts, same_kind
 from veil.audit.time_budget import SHARES, TimeBudget
 from veil.codebook import Pca
@@ -36,14 +36,6 @@ POOL = "the pool that the decoys were drawn from"
 DITHER_ROOM = 1.5
 
 Result = TypeVar("Result")
-
-
-class OutOfTime(VeilError):
-    """There was no time for a single one of `features` features."""
-
-    def __init__(self, features: int) -> None:
-        super().__init__("there was no time left for it (--seconds)")
-        self.features = features
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,34 +142,9 @@ def attempts(
             yield Attempt(attack=name, family=_FAMILY[name], assumes=NOTHING, skipped=str(error), left_out=left_out)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Done:
-    """The features that there was time for, in ascending order, the parts of the answer and where each of their rows goes."""
-
-    rows: Int64[np.ndarray, "done"]
-    place: Int64[np.ndarray, "done"]
-    left_out: int
-    seconds: float
-
-    @property
-    def common(self) -> dict[str, Any]:
-        """What an attempt says of them."""
-        return {"rows": self.rows, "left_out": self.left_out, "seconds": self.seconds}
-
-    def estimates(self, parts: Iterable[Estimates]) -> Estimates:
-        """Of all parts, in the order of `rows`."""
-        return joined(list(parts)).take(self.place)
-
-    def lists(self, parts: Iterable[Lists]) -> Lists:
-        """Of all parts, in the order of `rows`."""
-        each = list(parts)
-        candidates = tuple(found for part in each for found in part.candidates)
-        return Lists(candidates=candidates, certified=np.concatenate([part.certified for part in each])).take(self.place)
-
-
 def _timely(
     case: _Case, attack: str, rows: Int64[np.ndarray, "wanted"], work: Callable[[Subspaces], Result]
-) -> tuple[_Done, list[Result]]:
+) -> tuple[Done, list[Result]]:
     """`work` on the subspaces of as many of `rows` as there is time for. Raises OutOfTime if there is none for any."""
     with timed() as clock:
         found = case.time.run(attack, rows, lambda piece: work(case.form.take(piece)), case.effort.seed)
@@ -185,7 +152,7 @@ def _timely(
         raise OutOfTime(len(rows))
     drawn = np.concatenate([piece for piece, _ in found])
     place = np.argsort(drawn, kind="stable")
-    done = _Done(rows=drawn[place], place=place, left_out=len(rows) - len(drawn), seconds=clock.seconds)
+    done = Done(rows=drawn[place], place=place, left_out=len(rows) - len(drawn), seconds=clock.seconds)
     return done, [result for _, result in found]
 
 

@@ -94,7 +94,7 @@ def _photographs(paths: Sequence[Path], form: Subspaces | Subsets) -> list[Featu
         if form.space.descriptor not in EXTRACTORS:
             raise InputError(f"veil does not extract {form.space.descriptor}; give a features.h5 with --attacker")
         network = load_network(form.space.descriptor)
-        options = SiftOptions(normalization=form.space.normalization)
+        options = SiftOptions(normalization=form.space.normalization, first_octave=None)
         for _, path in progress(named_pictures(folders), "the attacker's photographs"):
             try:
                 found.append(extract(read_picture(path), form.space.descriptor, options, network))

@@ -89,7 +89,7 @@ def holds_features(path: Path) -> bool:
 
 
 def _images(sources: Sequence[Path], wanted: Wanted, network: object) -> Iterator[Features | None]:
-    options = SiftOptions(normalization=wanted.normalization or "L2")
+    options = SiftOptions(normalization=wanted.normalization or "L2", first_octave=None)
     for path in progress(sources, "extracting"):
         if holds_features(path):
             for _, features in progress(read_features(path), f"reading {path.name}"):

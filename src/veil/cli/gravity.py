@@ -17,6 +17,7 @@ from veil.files.maker_notes import gravity_from_exif
 from veil.files.pictures import named_pictures, read_picture, read_rgb
 from veil.files.priors import read_colmap_gravity
 from veil.geometry.gravity import Gravity, NoGravity
+from veil.geometry.intrinsics import require_readable
 
 EXAMPLES = """\
   veil gravity photos/ -o gravity.csv                             what the phone measured, else vertical edges
@@ -91,6 +92,8 @@ def _from_photographs(arguments: argparse.Namespace) -> Iterator[Answer]:
         raise InputError("--readings and --axes go with --from auto or readings")
     if (arguments.axes and not arguments.readings) or (arguments.source == "readings" and not arguments.readings):
         raise InputError("give the accelerometer's table with --readings")
+    if arguments.camera:
+        require_readable(arguments.camera)  # a slip of the user, and no fault of each photograph
     if arguments.readings:
         yield from told_by_table(arguments, pictures)
         return

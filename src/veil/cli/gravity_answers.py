@@ -18,7 +18,8 @@ from veil.files.pictures import read_picture
 from veil.geometry.device_axes import axes_as_told, axes_from_edges, in_g, parse_axes
 from veil.geometry.gravity import Gravity, NoGravity
 from veil.geometry.gravity_check import USUAL_ROLL_DEG, Checked, cross_checked, roll_deg
-from veil.geometry.vertical import Support, Vertical, VerticalOptions, support_of
+from veil.geometry.vertical import Vertical, VerticalOptions
+from veil.geometry.vertical_support import Support, support_of
 
 # Edges that are too open to be an answer still tell a wrong reading, and which way axes point.
 CHECK_SIGMA_DEG = 12.0

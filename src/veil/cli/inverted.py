@@ -63,11 +63,11 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[tuple[str, SparseMap, np.
                 for name, features in read_features(path):
                     yield name, _raw(features), None
             else:
-                from veil.extract.sift import extract_sift
+                from veil.extract.sift import SiftOptions, extract_sift
 
                 picture, rgb = read_picture(path), read_rgb(path)
                 frame = Frame(width=rgb.shape[1], height=rgb.shape[0])
-                yield path.stem, _raw(extract_sift(picture)), frame.crop(rgb)
+                yield path.stem, _raw(extract_sift(picture, SiftOptions(first_octave=None))), frame.crop(rgb)
 
 
 def _files(root: Path) -> list[Path]:

@@ -49,7 +49,7 @@ def _extracted(pictures: dict[str, Path], releases: Sequence[Message]) -> dict[s
     space = releases[0].form.space
     if space.descriptor not in EXTRACTORS:
         raise InputError(f"veil does not extract {space.descriptor}; give the features.h5 that was released with --images")
-    options = SiftOptions(normalization=space.normalization)
+    options = SiftOptions(normalization=space.normalization, first_octave=None)
     network = load_network(space.descriptor)
     sizes = {(message.camera.width_px, message.camera.height_px) for message in releases}
     found = {}

@@ -74,12 +74,21 @@ def checked_camera(camera: Camera) -> Camera:
 
 def parse(text: str, width_px: int, height_px: int) -> Camera:
     """Read `MODEL,p1,p2,...` as the command line writes a camera. Raises InputError with the expected form."""
+    return checked_camera(_read(text, width_px, height_px))
+
+
+def require_readable(text: str) -> None:
+    """Raise InputError unless `text` names a model and its parameters; whether they fit, only an image's size tells."""
+    _read(text, 1, 1)
+
+
+def _read(text: str, width_px: int, height_px: int) -> Camera:
     model, *numbers = text.split(",")
     try:
         params = tuple(float(number) for number in numbers)
     except ValueError:
         raise InputError(f"camera {text!r} is not of the form MODEL,p1,p2,... with COLMAP's model names") from None
-    return checked_camera(Camera(model=model.strip().upper(), width_px=width_px, height_px=height_px, params=params))
+    return Camera(model=model.strip().upper(), width_px=width_px, height_px=height_px, params=params)
 
 
 def require_inside(camera: Camera, keypoints: Float[np.ndarray, "features 2"]) -> None:

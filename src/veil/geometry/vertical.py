@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -65,15 +65,6 @@ class Vertical:
 
     gravity: Gravity
     rows: Int64[np.ndarray, "inliers"]
-    lines: int
-    log10_nfa: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Support:
-    """What segments say of a direction that was given: distinct lines that agree, and log10 of their expected number of chance
-    agreements: of one direction, so without the pairs of Eq. 10."""
-
     lines: int
     log10_nfa: float
 
@@ -142,7 +133,7 @@ def vertical_from_segments(
     options = options or VerticalOptions()
     if not 0 < pixel < math.inf:
         raise InputError(f"the size of a pixel must be positive and finite, got {pixel!r}; it is 1 / focal length")
-    rows = _candidates(segments, pixel, options)
+    rows = candidate_rows(segments, pixel, options)
     best = _agreement(segments[rows], pixel, options)
     if best is None:
         return _weak(f"none of the {len(rows)} segments that could be vertical meet in a direction that is down")
@@ -169,34 +160,6 @@ def vertical_from_segments(
     )
 
 
-def support_of(
-    segments: Float64[np.ndarray, "segments 2 2"], pixel: float, gravity: Gravity, options: VerticalOptions | None = None
-) -> Support:
-    """Whether vertical edges support `gravity`, known to within its standard deviation; arguments as `vertical_from_segments`.
-
-    Beyond the range of tilts (Eq. 4) nothing can.
-    """
-    from scipy.stats import binom
-
-    options = options or VerticalOptions()
-    rows = _candidates(segments, pixel, options)
-    if len(rows) <= SAMPLE:
-        return Support(lines=0, log10_nfa=0.0)
-    problem = _problem(segments[rows], pixel, options)
-    if (np.abs(gravity.direction[[0, 2]]) > options.limits * gravity.direction[1]).any():
-        return Support(lines=0, log10_nfa=0.0)
-    # The given direction strays as well: about as far as a segment of half length h turns by h sigma.
-    open_ = math.radians(gravity.sigma_deg or 0.0)
-    wide = replace(problem, sigma=np.hypot(problem.sigma, problem.half * open_))
-    shown = _distinct(segments[rows], pixel)
-    lines = int(((wide.residuals(gravity.direction) <= options.max_error) & shown).sum())
-    angles = np.arcsin(np.minimum(1.0, options.max_error * wide.sigma / wide.half))[shown]
-    mean = float(np.minimum(1.0, angles / math.radians(options.max_roll_deg)).mean())
-    # Without the pairs that `_chance_agreements` counts: this direction was not chosen among any.
-    log10_nfa = float(binom.logsf(lines - 1, int(shown.sum()), mean)) / math.log(10)
-    return Support(lines=lines, log10_nfa=log10_nfa)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Agreement:
     """The best direction among some segments, with its evidence."""
@@ -218,12 +181,12 @@ class _Agreement:
 def _agreement(segments: np.ndarray, pixel: float, options: VerticalOptions) -> _Agreement | None:
     if len(segments) <= SAMPLE:
         return None
-    problem = _problem(segments, pixel, options)
+    problem = vertical_problem(segments, pixel, options)
     loop = RansacOptions(max_error=options.max_error, max_iterations=3000, seed=options.seed)
     found = ransac(problem, SAMPLE, loop)
     if found is None:
         return None
-    shown = _distinct(segments, pixel)
+    shown = distinct_lines(segments, pixel)
     lines = int((found.inliers & shown).sum())
     return _Agreement(
         direction=found.model,
@@ -251,7 +214,7 @@ def _lifted(segments: np.ndarray) -> np.ndarray:
     return np.concatenate([segments, np.ones((*segments.shape[:2], 1))], axis=2)
 
 
-def _candidates(segments: np.ndarray, pixel: float, options: VerticalOptions) -> np.ndarray:
+def candidate_rows(segments: np.ndarray, pixel: float, options: VerticalOptions) -> np.ndarray:
     """Rows of segments that are long enough and whose plane meets the pyramid, with edges (+-x, 1, +-z), of Eq. 4."""
     x, z = options.limits
     edges = np.array([[x, 1, z], [x, 1, -z], [-x, 1, z], [-x, 1, -z]])
@@ -262,7 +225,7 @@ def _candidates(segments: np.ndarray, pixel: float, options: VerticalOptions) ->
     return np.flatnonzero(meets & (length >= options.min_length_px * pixel))
 
 
-def _problem(segments: np.ndarray, pixel: float, options: VerticalOptions) -> VerticalProblem:
+def vertical_problem(segments: np.ndarray, pixel: float, options: VerticalOptions) -> VerticalProblem:
     ends = _lifted(segments)
     half = 0.5 * np.linalg.norm(segments[:, 1] - segments[:, 0], axis=1)
     sigma = np.hypot(options.end_sigma_px * pixel / math.sqrt(2), half * math.radians(options.plumb_sigma_deg))  # Eq. 5
@@ -275,7 +238,7 @@ def _problem(segments: np.ndarray, pixel: float, options: VerticalOptions) -> Ve
     )
 
 
-def _distinct(segments: np.ndarray, pixel: float) -> np.ndarray:
+def distinct_lines(segments: np.ndarray, pixel: float) -> np.ndarray:
     """One segment a line, the longest: pieces of one edge within two pixels of its line are no further evidence."""
     ends = _lifted(segments)
     lines = np.cross(ends[:, 0], ends[:, 1])

@@ -16,19 +16,18 @@ from jaxtyping import Float64
 
 from veil.errors import InputError
 from veil.forms import Subsets
-from veil.geometry.camera import from_colmap
-from veil.geometry.rigid import rigid_from_colmap
 from veil.map_check import EXPLAINED, MIN_NECK, MapCheck
 from veil.mapping.agreement import Pair, confirmed, consistent_groups, explained_shares
 from veil.mapping.check import gravity_agreement, rotation_disagreement, step_ratio, thinnest_cut
 from veil.mapping.colmap import Colmap, Limits, Stopped
 from veil.mapping.database import keep_geometries, read_geometries, write_database
 from veil.mapping.images import MapImage, impossible
+from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.uncertainty import position_uncertainty
 from veil.mapping.verified import VerifiedPair, verified_pairs
 from veil.match.neighbors import Matches
 from veil.match.ratio import chance_ratio
-from veil.scene import MappedImage, Scene
+from veil.scene import Scene
 
 # COLMAP's RANSAC looks for geometries of so few inliers; evidence decides (COLMAP asks for 15 and looks no further).
 LEAST_INLIERS = 8
@@ -212,7 +211,7 @@ class _Build:
         least = min(self.options.min_model_images, len(self.images))
         while len(scene.images) > least and (found := thinnest_cut(scene)) is not None and found.points < MIN_NECK:
             kept = max(found.sides, key=len)
-            if len(kept) < least or (smaller := _restricted(scene, kept)) is None:
+            if len(kept) < least or (smaller := restricted(scene, kept)) is None:
                 break
             for name in sorted(set(scene.images) - kept):
                 self.left_out[name] = f"only {found.points} points hold it to the rest of the map"
@@ -255,28 +254,6 @@ class _Build:
         )
 
 
-def _restricted(scene: Scene, names: frozenset[str]) -> Scene | None:
-    """The scene of some of its images, with the points that two of them see; None if no point is left."""
-    seen = np.zeros(len(scene.points), dtype=np.int64)
-    for name in names:
-        seen[np.unique(scene.images[name].point_rows)] += 1
-    kept = seen >= 2
-    if not kept.any():
-        return None
-    row_of = np.cumsum(kept) - 1
-    images = {}
-    for name in sorted(names):
-        image = scene.images[name]
-        rows = np.flatnonzero(kept[image.point_rows])
-        images[name] = replace(
-            image,
-            keypoints=image.keypoints[rows],
-            point_rows=row_of[image.point_rows[rows]].astype(np.int64),
-            form=image.form.take(rows),
-        )
-    return replace(scene, images=images, points=scene.points[kept])
-
-
 def _too_weak(pairs: int) -> str:
     return (
         f"none of {pairs} pairs of images gave enough matches for a start; take photographs with more overlap, extract with "
@@ -300,28 +277,3 @@ def _pipeline(names: set[str], images: Mapping[str, MapImage], options: MapOptio
     if len(names) < len(images):
         settings["image_names"] = sorted(names)
     return settings
-
-
-def scene_of(model: Any, images: Mapping[str, MapImage]) -> Scene:
-    """COLMAP's model as a scene of released forms; raises InputError if it has no point."""
-    point_ids = sorted(model.points3D)
-    row_of = {point_id: row for row, point_id in enumerate(point_ids)}
-    mapped = {}
-    for image_id in model.reg_image_ids():
-        image = model.images[image_id]
-        seen = [(i, row_of[p.point3D_id]) for i, p in enumerate(image.points2D) if p.has_point3D()]
-        rows = np.array([i for i, _ in seen], dtype=np.int64)
-        source = images[image.name]
-        mapped[image.name] = MappedImage(
-            name=image.name,
-            camera=from_colmap(model.cameras[image.camera_id]),
-            cam_from_world=rigid_from_colmap(image.cam_from_world()),
-            keypoints=source.keypoints[rows],
-            point_rows=np.array([row for _, row in seen], dtype=np.int64),
-            form=source.form.take(rows),
-        )
-    return Scene(
-        images=mapped,
-        points=np.array([model.points3D[point_id].xyz for point_id in point_ids], dtype=np.float64).reshape(-1, 3),
-        mean_reprojection_error_px=float(model.compute_mean_reprojection_error()),
-    )

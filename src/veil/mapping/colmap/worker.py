@@ -38,7 +38,8 @@ def _end_with_parent() -> None:
 
 def _say(answer: dict[str, Any]) -> None:
     try:
-        print(json.dumps(answer), flush=True)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
     except OSError:  # nobody listens any more
         os._exit(1)
 
