@@ -85,11 +85,13 @@ def build_map(
         return NoMap(f"of all images but {len(images)} the cameras are impossible", left_out)
     matches = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
     max_ratio = _ratio(images, matches, options)
+    dropped: Mapping[Pair, Matches] = {}
     if max_ratio is not None:
+        dropped = {pair: found.take(found.ratios > max_ratio) for pair, found in matches.items()}
         matches = {pair: found.take(found.ratios <= max_ratio) for pair, found in matches.items()}
     with Colmap(options.limits) as colmap:
         build = _Build(images, options, workdir, colmap, gravity or {}, left_out, progress)
-        reason = build.verify(matches, max_ratio)
+        reason = build.verify(matches, max_ratio, dropped)
         return NoMap(reason, left_out) if reason else build.mapped()
 
 
@@ -122,7 +124,7 @@ class _Build:
         self.constant_cameras: set[int] = set()
         self.attempts = 0
 
-    def verify(self, matches: Mapping[Pair, Matches], max_ratio: float | None) -> str | None:
+    def verify(self, matches: Mapping[Pair, Matches], max_ratio: float | None, dropped: Mapping[Pair, Matches]) -> str | None:
         """Fill the database with pairs that chance does not explain. Returns why there can be no map."""
         tried = {pair: found for pair, found in matches.items() if len(found) >= LEAST_INLIERS}
         database = self.workdir / "database.db"
@@ -137,7 +139,7 @@ class _Build:
         if isinstance(answer, Stopped):
             return f"COLMAP's verification was stopped: {answer.reason}"
         geometries = read_geometries(database, self.image_ids)
-        self.pairs = verified_pairs(self.images, tried, geometries, max_ratio=max_ratio)
+        self.pairs = verified_pairs(self.images, tried, geometries, max_ratio=max_ratio, dropped=dropped)
         keep_geometries(database, self.image_ids, {pair: geometries[pair] for pair in self.pairs})
         return None if self.pairs else _too_weak(len(matches))
 

@@ -63,6 +63,22 @@ def log10_chance(left: Float64[np.ndarray, "matches 2"], right: Float64[np.ndarr
     return best + math.log10(len(models) * len(THRESHOLDS_PX))
 
 
+def agreeing(
+    left: Float64[np.ndarray, "matches 2"], right: Float64[np.ndarray, "matches 2"], geometry: TwoView, limit_px: float
+) -> tuple[Bool[np.ndarray, "matches"], float]:
+    """Which matches `geometry` explains within `limit_px`, and how many of them accidents would be if all matches were wrong.
+
+    Positions are undistorted, in pixels; the fundamental matrix decides where there is one.
+    """
+    model = (_sampson, geometry.fundamental) if geometry.fundamental is not None else (_transfer, geometry.homography)
+    residual, matrix = model
+    if matrix is None or len(left) == 0:
+        return np.zeros(len(left), dtype=bool), 0.0
+    rows, columns = _wrong_pairs(len(left))
+    share = (int((residual(matrix, left[rows], right[columns]) <= limit_px).sum()) + 1) / (len(rows) + 1)
+    return residual(matrix, left, right) <= limit_px, share * len(left)
+
+
 def expected_by_chance(inliers: int, matches: int, agreement: float, size: int, solutions: int) -> float:
     """log10 of the NFA above for one threshold (T = 1)."""
     if inliers <= size:

@@ -14,13 +14,15 @@ from jaxtyping import Float64, Int64
 from veil.forms import Subsets
 from veil.mapping.guided import Side, along_geometry
 from veil.mapping.images import MapImage, calibration, undistorted_pixels
-from veil.mapping.two_view import TwoView, log10_chance
+from veil.mapping.two_view import TwoView, agreeing, log10_chance
 from veil.match.neighbors import Matches
 
 # Expected number of wrong pairs among all that were tried.
 WRONG_PAIRS = 0.01
 # A pair this strong gains nothing from a second matching, nor do images with so many verified matches in all.
 ENOUGH_INLIERS, ENOUGH_SUPPORT = 100, 500
+# Matches that the ratio dropped come back within so many pixels of the pair's geometry, if so few of them can be accidents.
+RESTORED_PX, MOST_ACCIDENTS = 2.0, 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,9 +41,11 @@ def verified_pairs(
     geometries: Mapping[tuple[str, str], Any],
     *,
     max_ratio: float | None,
+    dropped: Mapping[tuple[str, str], Matches] | None = None,
 ) -> dict[tuple[str, str], VerifiedPair]:
-    """The pairs that evidence verifies; weak ones are matched a second time along their geometry. What that adds goes into
-    COLMAP's objects alone: a map is not judged by it.
+    """The pairs that evidence verifies; weak ones are matched a second time along their geometry, and of the `dropped` matches,
+    which failed a ratio, those that the geometry explains come back. What that adds goes into COLMAP's objects alone: a map is
+    not judged by it.
 
     A pair passes if fewer than `WRONG_PAIRS` pairs as good are expected among all pairs of wrong matches. `max_ratio` is that
     of the second matching; None for none. Geometries that fail are left out.
@@ -51,7 +55,7 @@ def verified_pairs(
     limit = math.log10(WRONG_PAIRS) - math.log10(max(1, len(matches)))
     found: dict[tuple[str, str], VerifiedPair] = {}
     for (a, b), geometry in geometries.items():
-        tried = matches[a, b].indices if (a, b) in matches else matches[b, a].indices[:, ::-1]
+        tried = _of(matches, (a, b))
         chance = log10_chance(positions[a][tried[:, 0]], positions[b][tried[:, 1]], _two_view(geometry, images[a], images[b]))
         if chance <= limit:
             pose = geometry.cam2_from_cam1
@@ -63,7 +67,33 @@ def verified_pairs(
         two_view = _two_view(geometry, images[pair[0]], images[pair[1]])
         matched = _again(images, positions, pair, two_view, found[pair].inliers, max_ratio or 1.0)
         geometry.inlier_matches = matched.astype(np.uint32)
+    for pair in found:
+        geometry = geometries[pair]
+        more = _of(dropped or {}, pair)
+        two_view = _two_view(geometry, images[pair[0]], images[pair[1]])
+        geometry.inlier_matches = _restored(positions, pair, two_view, np.asarray(geometry.inlier_matches), more).astype(
+            np.uint32
+        )
     return found
+
+
+def _of(matches: Mapping[tuple[str, str], Matches], pair: tuple[str, str]) -> Int64[np.ndarray, "matches 2"]:
+    """Rows of both images in the order of `pair`, whichever way round the matches are listed."""
+    if pair in matches:
+        return matches[pair].indices
+    reverse = matches.get((pair[1], pair[0]))
+    return np.empty((0, 2), dtype=np.int64) if reverse is None else reverse.indices[:, ::-1]
+
+
+def _restored(
+    positions: Mapping[str, np.ndarray], pair: tuple[str, str], geometry: TwoView, kept: np.ndarray, dropped: np.ndarray
+) -> np.ndarray:
+    """The kept matches, and those dropped ones of features without one that the geometry explains, unless accidents may be
+    more than a tenth of them: mutual neighbors whose ratio a repeated texture spoiled."""
+    free = ~(np.isin(dropped[:, 0], kept[:, 0]) | np.isin(dropped[:, 1], kept[:, 1]))
+    rows = dropped[free]
+    agree, accidents = agreeing(positions[pair[0]][rows[:, 0]], positions[pair[1]][rows[:, 1]], geometry, RESTORED_PX)
+    return kept if accidents > MOST_ACCIDENTS * agree.sum() else np.concatenate([kept, rows[agree]])
 
 
 def _weak(pairs: Mapping[tuple[str, str], VerifiedPair]) -> list[tuple[str, str]]:
