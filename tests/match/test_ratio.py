@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from veil.forms import Form, Points
+from veil.forms import Form, Points, Subspaces, canonical
 from veil.match import match
 from veil.match.ratio import chance_ratio
 from veil.space import Space
@@ -41,6 +43,28 @@ def test_one_wrong_match_in_a_hundred_passes_although_the_images_match(m: int) -
     assert (wrong.ratios <= loose).sum() > (wrong.ratios <= learnt).sum()
     right = match(forms["a"], forms["b"])
     assert ((right.indices[:, 0] == right.indices[:, 1]) & (right.ratios <= learnt)).sum() > 0.5 * len(forms["a"])
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_subspaces_that_share_their_decoys_do_not_lower_it(m: int) -> None:
+    """Oracle: the same images without the shared decoys, whose threshold must be the same to within a fifth.
+
+    Images that drew one part of a dictionary share decoys throughout: each feature's second neighbor lies at distance zero,
+    and where that was 1 % of all features the threshold was zero, so that no pair of images had a match left.
+    """
+    forms = views(m, 600)
+    before = chance_ratio(forms, [("a", "b"), ("b", "c")])
+    plain = forms["a"]
+    assert isinstance(plain, Subspaces)
+    decoys = unit(generator("decoys").normal(size=(300, 128)))  # each meets two features of the other image
+    for name in ("a", "d"):
+        random = generator(f"meeting {m} {name}")
+        inside = unit(sift_like(random, 600))
+        directions = random.normal(size=(600, m, 128))
+        directions[:, 0] = decoys[np.arange(600) % 300] - inside
+        origin, basis = canonical(inside, directions)
+        forms["met" + name] = replace(plain, origin=origin.astype(np.float32), basis=basis.astype(np.float32))
+    assert chance_ratio(forms, [("a", "b"), ("b", "c"), ("meta", "metd")]) == pytest.approx(before, rel=0.2)
 
 
 def test_too_small_a_sample_gives_no_threshold() -> None:

@@ -81,13 +81,14 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """One query through one variant; `message` is what was sent, None where raw features were."""
+    """One query through one variant; `message` is what was sent, None where raw features were. `scene` is the map that
+    answered, or why there is none of what this variant sends."""
 
     query: Query
     variant: Variant
     found: Localization | NoPose
     keypoints: np.ndarray
-    scene: Scene
+    scene: Scene | NoMap
     position_error: float | None
     rotation_error_deg: float | None
     upload_bytes: int
@@ -141,19 +142,24 @@ def run(
     *,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Iterator[Outcome]:
-    """Outcomes variant by variant; every upload goes through the wire, every map is built from what was released."""
-    scenes: dict[str, Scene] = {}
+    """Outcomes variant by variant; every upload goes through the wire, every map is built from what was released.
+
+    Raises InputError if raw features give no map; a private map that cannot be built answers no query.
+    """
+    scenes: dict[str, Scene | NoMap] = {}
     for variant in variants:
         key = repr(variant.profile) if variant.distance == "s2s" else "public"
         if key not in scenes:
             progress(f"mapping: {'raw features' if key == 'public' else variant.label}")
-            scenes[key] = _map(study, variant.profile if variant.distance == "s2s" else None, len(scenes))
+            scenes[key] = found = _map(study, variant.profile if variant.distance == "s2s" else None, len(scenes))
+            if isinstance(found, NoMap) and key == "public":
+                raise InputError(f"no map could be built: {found.reason}")
         progress(f"localizing: {variant.label}")
         for query in queries:
             yield _localize(study, query, variant, scenes[key])
 
 
-def _map(study: Study, profile: Profile | None, number: int) -> Scene:
+def _map(study: Study, profile: Profile | None, number: int) -> Scene | NoMap:
     images = {}
     for name, features in study.mapped.items():
         if profile is None:
@@ -165,10 +171,7 @@ def _map(study: Study, profile: Profile | None, number: int) -> Scene:
     matches = match_pairs(forms, all_pairs(sorted(images)), workers=study.workers)
     workdir = study.workdir / str(number)
     workdir.mkdir()
-    scene = build_map(images, matches, workdir=workdir)
-    if isinstance(scene, NoMap):
-        raise InputError(f"no map could be built: {scene.reason}")
-    return scene
+    return build_map(images, matches, workdir=workdir)
 
 
 class _Answer(NamedTuple):
@@ -188,6 +191,12 @@ def _sent(study: Study, features: Features, profile: Profile) -> tuple[Upload, b
     return upload, message
 
 
+def _without_map(study: Study, query: Query, profile: Profile, missing: NoMap) -> _Answer:
+    upload, message = _sent(study, query.features, profile)
+    found = NoPose(reason=f"there is no map of such uploads: {missing.reason}", correspondences=0)
+    return _Answer(found, upload.keypoints, message, 0.0)
+
+
 def _by_words(study: Study, query: Query, mechanism: SubsetMechanism, scene: Scene) -> _Answer:
     made = privatize_words(query.features, mechanism=mechanism, dictionary=study.codebook, chance=study.chance)
     message = encode(made.upload)
@@ -200,13 +209,16 @@ def _by_words(study: Study, query: Query, mechanism: SubsetMechanism, scene: Sce
     return _Answer(found, upload.keypoints, message, time.perf_counter() - start)
 
 
-def _localize(study: Study, query: Query, variant: Variant, scene: Scene) -> Outcome:
-    if variant.mechanism is not None:
+def _localize(study: Study, query: Query, variant: Variant, scene: Scene | NoMap) -> Outcome:
+    position = rotation = None
+    if isinstance(scene, NoMap):
+        assert variant.profile is not None  # raw features and words are compared with the public map
+        found, keypoints, message, seconds = _without_map(study, query, variant.profile, scene)
+    elif variant.mechanism is not None:
         found, keypoints, message, seconds = _by_words(study, query, variant.mechanism, scene)
     else:
         found, keypoints, message, seconds = _by_distance(study, query, variant, scene)
-    position = rotation = None
-    if isinstance(found, Localization) and query.reference is not None:
+    if isinstance(scene, Scene) and isinstance(found, Localization) and query.reference is not None:
         position, rotation = _errors(study, scene, found, query.reference)
     return Outcome(
         query=query,

@@ -19,6 +19,8 @@ from veil.match.neighbors import as_set, distance_name
 WRONG_SHARE = 0.01
 # From so many pairs of images, and so many features of each, the ratio of wrong matches is learnt.
 SAMPLE_PAIRS, SAMPLE_FEATURES = 8, 500
+# Subspaces nearer than this share of the largest distance meet in a common decoy; rounding decides among such, not likeness.
+MEETING = 1e-3
 
 
 def best_ratio(ratios: Float[np.ndarray, "matches"], right: Bool[np.ndarray, "matches"]) -> float:
@@ -66,12 +68,13 @@ def chance_ratio(
     Of a feature without its right match in the other image the nearest neighbor is wrong, and so is the second. A feature
     that has its right match shows the same once that is set aside: its second and third neighbors are wrong, and their ratio
     is distributed like that of a wrong match. The threshold is the `wrong_share` quantile of that ratio, so it
-    follows the distance and the dimension by itself. Words, which have no distance, and samples of less than 100 features
-    give 1.
+    follows the distance and the dimension by itself. Features whose second neighbor is another subspace with the same decoy,
+    at no distance, are left out: of one image in several all may be. Words, which have no distance, and samples of less than
+    100 features give 1.
     """
     random = np.random.default_rng(seed)
     chosen = [pairs[i] for i in random.permutation(len(pairs))[:SAMPLE_PAIRS]]
-    ratios = []
+    second, third = [], []
     for a, b in chosen:
         left, right = forms[a], forms[b]
         if isinstance(left, Subsets) or isinstance(right, Subsets):
@@ -80,8 +83,12 @@ def chance_ratio(
             continue
         rows = np.sort(random.permutation(len(left))[:SAMPLE_FEATURES])
         distance = kernels.nearest(as_set(left.take(rows)), as_set(right), 3).distance
-        ratios.append(distance[:, 1] / np.where(distance[:, 2] > 0, distance[:, 2], np.inf))
-    values = np.concatenate(ratios) if ratios else np.empty(0)
-    if len(values) < 1 / wrong_share:
+        second.append(distance[:, 1])
+        third.append(distance[:, 2])
+    if not second:
         return 1.0
-    return float(min(1.0, np.quantile(values, wrong_share)))
+    near, far = np.concatenate(second), np.concatenate(third)
+    apart = near > MEETING * far.max(initial=0.0)
+    if apart.sum() < 1 / wrong_share:
+        return 1.0
+    return float(np.quantile(near[apart] / far[apart], wrong_share))

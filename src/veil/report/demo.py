@@ -19,6 +19,7 @@ from veil.localize import Localization
 from veil.mapping.lines import LineView
 from veil.report import pictures
 from veil.report.reconstruction import maps_figure
+from veil.scene import Scene
 
 ReadRgb = Callable[[str], np.ndarray]
 
@@ -67,7 +68,7 @@ def page(
         lines=_lines(lines, extent, read_rgb),
         words=_words(outcomes),
         seconds=seconds,
-        map_images=len(outcomes[0].scene.images),
+        map_images=next(len(o.scene.images) for o in outcomes if isinstance(o.scene, Scene)),
     )
 
 
@@ -133,7 +134,7 @@ def _query(name: str, outcomes: Sequence[Outcome], read_rgb: ReadRgb) -> dict:
 def _best_view(outcome: Outcome) -> tuple[str, np.ndarray, np.ndarray]:
     """The map image that sees most of the inlier points, and both positions of each."""
     found = outcome.found
-    assert isinstance(found, Localization)
+    assert isinstance(found, Localization) and isinstance(outcome.scene, Scene)
     inliers = set(found.point_rows.tolist())
     counts = Counter({n: len(inliers & set(i.point_rows.tolist())) for n, i in outcome.scene.images.items()})
     best = counts.most_common(1)[0][0]
