@@ -173,6 +173,68 @@ def test_a_wrong_focal_length_is_told_from_a_known_one(factor: float, accepted: 
     assert isinstance(found, Localization) == accepted
 
 
+def in_another_picture(xy: np.ndarray, kind: str) -> np.ndarray:
+    """Keypoints of a photograph that hangs in a corner of the picture, or that a screen seen at an angle shows."""
+    if kind == "poster":
+        return 0.78 * xy + [10.0, 110.0]
+    x, y = (xy - [320, 240]).T
+    depth = 1 + 0.0006 * x + 0.0003 * y
+    return np.array([300.0, 250.0]) + np.stack([0.85 * x, 0.95 * y], axis=1) / depth[:, None]
+
+
+@pytest.mark.parametrize("kind", ["poster", "screen"])
+@pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
+def test_a_photograph_of_the_place_among_other_things_gets_no_pose(kind: str, as_lines: bool) -> None:
+    """Nearly as large as the picture, before a busy wall: what tells is that no camera of the declared calibration sees a place
+    with depth so. The photograph itself among the same features is right."""
+    keypoints, form = WORLD.keypoints["02"], WORLD.form("02")
+    around = generator("busy wall").uniform([0, 0], [640, 480], (300, 2))
+    nowhere = unit(np.abs(generator("nothing known").normal(size=(300, 128)))).astype(np.float32)
+    sent = Points(vectors=np.vstack([form.vectors, nowhere]), space=form.space)
+    shown = np.vstack([in_another_picture(keypoints.astype(np.float64), kind), around])
+    found = localize(WORLD.camera, at(WORLD, shown, as_lines=as_lines), sent, SCENE)
+    assert isinstance(found, NoPose)
+    found = localize(WORLD.camera, at(WORLD, np.vstack([keypoints, around]), as_lines=as_lines), sent, SCENE)
+    assert isinstance(found, Localization)
+    assert np.linalg.norm(found.cam_from_world.center - WORLD.poses["02"].center) < 0.15
+
+
+def test_a_poster_with_an_unknown_focal_length_is_told_by_its_principal_point() -> None:
+    unknown = replace(WORLD.camera, model="SIMPLE_PINHOLE", params=(500.0, 320.0, 240.0), focal_is_known=False)
+    keypoints = WORLD.keypoints["02"]
+    assert isinstance(matches(WORLD, keypoints, unknown), Localization)
+    corner = (0.82 * keypoints + [110.0, 80.0]).astype(np.float32)
+    assert isinstance(matches(WORLD, corner, unknown), NoPose)
+
+
+def test_right_matches_are_found_among_the_most_trusted() -> None:
+    """Planted: 30 right ones in the first 100 of 1,100 matches. Samples of all hold three right ones twice in 100,000."""
+    random = generator("buried")
+    count = len(WORLD.keypoints["02"])
+    right = random.choice(count, 30, replace=False)
+    keypoints = np.vstack([WORLD.keypoints["02"][right], random.uniform([0, 0], [640, 480], (1070, 2)).astype(np.float32)])
+    point_rows = np.concatenate([WORLD.visible["02"][right], random.integers(0, len(WORLD.points), 1070)])
+    order = np.concatenate([random.permutation(100), np.arange(100, 1100)])
+    found = localize_matches(
+        WORLD.camera, keypoints[order], np.arange(1100), point_rows[order], SCENE.points, views=SCENE.views
+    )
+    assert isinstance(found, Localization) and found.inliers >= 28
+    assert np.linalg.norm(found.cam_from_world.center - WORLD.poses["02"].center) < 0.1
+
+
+def test_a_weaker_photograph_beside_the_first_is_found_among_the_most_trusted() -> None:
+    """A collage of two photographs among 900 wrong matches: 30 matches as one camera sees them, 24 as another."""
+    random = generator("weak collage")
+    points = WORLD.points[WORLD.visible["02"]]
+    first, second = (project(WORLD.poses[name], points, WORLD.camera) for name in ("01", "04"))
+    rows = random.choice(len(points), 54, replace=False)
+    shown = np.vstack([first[rows[:30]], second[rows[30:]], random.uniform([0, 0], [640, 480], (900, 2))]).astype(np.float32)
+    point_rows = np.concatenate([WORLD.visible["02"][rows], random.integers(0, len(WORLD.points), 900)])
+    order = np.concatenate([random.permutation(150), np.arange(150, 954)])
+    found = localize_matches(WORLD.camera, shown[order], np.arange(954), point_rows[order], SCENE.points, views=SCENE.views)
+    assert isinstance(found, NoPose) and "two poses explain" in found.reason
+
+
 def test_repeats_at_one_position_count_once() -> None:
     """Each keypoint of fourteen sent eight times, matched with points beside its own: a pose is not made of fourteen places."""
     rows = np.arange(14)

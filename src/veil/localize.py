@@ -22,8 +22,8 @@ from veil.geometry.significance import line_agreement as line_agreement
 from veil.geometry.significance import point_agreement as point_agreement
 from veil.geometry.views import MapViews
 from veil.match import MatchOptions, match_pairs
-from veil.matched_features import matched_features
-from veil.pose_evidence import Evidence, pictured, rival, weigh
+from veil.matched_features import Estimate, Matched, matched_features
+from veil.pose_evidence import NESTED, Evidence, pictured, rival, weigh
 from veil.scene import Scene
 
 
@@ -125,10 +125,10 @@ def localize_matches(
         return NoPose(reason=f"only {count} features match the map; is it of this place?", correspondences=count)
     limit = options.line_error_px if isinstance(seen, Lines) else options.max_error_px
     matched = matched_features(camera, seen, keypoint_rows, point_rows, points, max_error_px=limit, seed=options.seed)
-    estimate = matched.estimate()
-    if estimate is None:
+    found = _weighed_pose(matched, views, options)
+    if found is None:
         return NoPose(reason=f"no pose explains the {count} matches; is the map of this place?", correspondences=count)
-    evidence = weigh(matched, estimate, views)
+    estimate, evidence = found
     anyhow = evidence if _beyond_chance(evidence, options) else weigh(matched, estimate, None)
 
     def refused(reason: str) -> NoPose:
@@ -163,6 +163,19 @@ AMBIGUOUS = (
     "two poses explain {} and {} of {} matches, and nothing tells which is right; does the query show one thing several "
     "times, or several photographs?"
 )
+
+
+def _weighed_pose(matched: Matched, views: MapViews | None, options: LocalizeOptions) -> tuple[Estimate, Evidence] | None:
+    """The best pose and its evidence; where chance explains it, the first one beyond chance among the most trusted pairs."""
+    estimate = matched.estimate()
+    found = None if estimate is None else (estimate, weigh(matched, estimate, views))
+    if found is not None and _beyond_chance(found[1], options):
+        return found
+    for part in NESTED[:-1]:
+        estimate = matched.among_trusted(part)
+        if estimate is not None and _beyond_chance(evidence := weigh(matched, estimate, views), options):
+            return estimate, evidence
+    return found
 
 
 def _beyond_chance(evidence: Evidence, options: LocalizeOptions) -> bool:

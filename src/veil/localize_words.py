@@ -112,7 +112,7 @@ def localize_candidates(
         )
     chosen = problem.order[rows]
     keypoint_rows, point_rows = candidates.keypoint_rows[chosen], candidates.point_rows[chosen]
-    if not sure or _pictured(problem, found.pose, keypoint_rows, point_rows):
+    if not sure or _pictured(problem, found.pose, rows, candidates):
         return refused(IMPOSSIBLE)
     other = _rival(problem, found, rows, candidates, names)
     if other is not None:
@@ -132,18 +132,18 @@ def _beyond_chance(rows: np.ndarray, log10_nfa: float, options: WordOptions) -> 
     return len(rows) >= options.min_inliers and log10_nfa <= options.max_log10_nfa
 
 
-def _pictured(problem: WordProblem, pose: Rigid, keypoint_rows: np.ndarray, point_rows: np.ndarray) -> bool:
-    """Whether the query is a photograph of a photograph (`veil.pose_evidence.pictured`), by its inliers."""
+def _pictured(problem: WordProblem, pose: Rigid, rows: np.ndarray, candidates: Candidates) -> bool:
+    """Whether the query is a photograph of a photograph (`veil.pose_evidence.pictured`)."""
     matched = matched_features(
         problem.camera,
         problem.seen,
-        keypoint_rows,
-        point_rows,
+        candidates.keypoint_rows[problem.order],
+        candidates.point_rows[problem.order],
         problem.scene.points,
         max_error_px=problem.limit_px,
         seed=problem.options.search.seed,
     )
-    evidence = Evidence(rows=np.arange(len(keypoint_rows)), log10_nfa=-math.inf)
+    evidence = Evidence(rows=rows, log10_nfa=-math.inf)
     return pictured(matched, Estimate(pose=pose, camera=problem.camera), evidence, problem.scene.views)
 
 

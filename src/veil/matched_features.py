@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from veil.forms import Lines
 from veil.geometry.camera import Camera, as_colmap, from_colmap
+from veil.geometry.free_calibration import Sights
 from veil.geometry.ransac import RansacOptions
 from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid, rigid_from_colmap
@@ -33,11 +34,10 @@ from veil.geometry.significance import (
 
 # Samples that look for another pose among what the best one leaves: as many as find one of the same weight, and no more.
 RIVAL_SAMPLES_POINTS, RIVAL_SAMPLES_LINES, RIVAL_MISSED = 3000, 300, 1e-3
+# Refinements over all pairs of a pose found among some.
+TRUSTED_ROUNDS = 2
 # Projections so far beyond the picture's border still count as in it.
 FRAME_SLACK = 1.1
-# A focal length may be wrong by this factor (that of EXIF is, by less); other ones that lines are tried with.
-FOCAL_RANGE = 1.25
-OTHER_FOCALS = (0.4, 0.5, 0.6, 0.7, 0.8, 1.25, 1.5)
 # Of a query that ends before its picture does, at most this share of keypoints lies beyond, and of lines, which cross a window
 # more often than not wherever they come from, this one; windows tried along each axis.
 BEYOND, LINES_BEYOND, WINDOWS = 0.02, 0.005, 9
@@ -64,6 +64,8 @@ class MatchedPoints:
     max_error_px: float
     seed: int
 
+    rival_parts = (0.25, 1.0)
+
     @property
     def sampling(self) -> Sampling:
         """Of the minimal solver."""
@@ -85,7 +87,8 @@ class MatchedPoints:
     @cached_property
     def background(self) -> Background:
         """All matched keypoints."""
-        return PointBackground(xy=self.seen[self._unique[0]].astype(np.float64), limit=self.max_error_px)
+        xy = self.seen[self._unique[0]].astype(np.float64)
+        return PointBackground(xy=xy, limit=self.max_error_px, same=SAME_PX)
 
     @cached_property
     def _xy(self) -> Float64[np.ndarray, "pairs 2"]:
@@ -116,6 +119,37 @@ class MatchedPoints:
         )
         if found is None or not (self.camera.focal_is_known or self._plausible(float(camera.params[0]))):
             return None
+        return self._estimate(found, camera)
+
+    def among_trusted(self, part: float) -> Estimate | None:
+        """The pose that most of the first `part` of the pairs agree with, refined over all pairs that do.
+
+        Where one pair in twenty is right, ten thousand samples of all of them may well hold no right one; among the most
+        trusted pairs right ones are frequent.
+        """
+        import pycolmap
+
+        first = round(part * len(self.keypoint_rows))
+        found = self.estimate(np.arange(first)) if first > self.sampling.size else None
+        for _ in range(TRUSTED_ROUNDS):
+            if found is None:
+                return None
+            rows = np.flatnonzero(self.agrees(self.projected(found)))
+            if len(rows) <= self.sampling.size:
+                return found
+            start = pycolmap.Rigid3d(np.hstack([found.pose.rotation, found.pose.translation[:, None]]))
+            free = pycolmap.AbsolutePoseRefinementOptions()
+            free.refine_focal_length = not self.camera.focal_is_known
+            camera, inlier = as_colmap(found.camera), np.ones(len(rows), dtype=bool)  # the camera is refined in place
+            xyz = self.points[self.point_rows[rows]]
+            refined = pycolmap.refine_absolute_pose(start, self._xy[rows], xyz, inlier, camera, free, return_covariance=True)
+            if refined is None or not (self.camera.focal_is_known or self._plausible(float(camera.params[0]))):
+                return found
+            found = self._estimate(refined, camera)
+        return found
+
+    def _estimate(self, found: dict[str, Any], camera: Any) -> Estimate:
+        """COLMAP's result, with its camera where the focal length was refined."""
         covariance = found.get("covariance")
         return Estimate(
             pose=rigid_from_colmap(found["cam_from_world"]),
@@ -141,25 +175,11 @@ class MatchedPoints:
         gap = np.linalg.norm(projected - self._xy, axis=1)
         return np.nan_to_num(gap, nan=np.inf) <= factor * self.max_error_px
 
-    def misfit(self, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float:
-        """Mean distance in pixels."""
-        gap = np.linalg.norm(self.projected(found)[rows] - self._xy[rows], axis=1)
-        return float(np.nan_to_num(gap, nan=np.inf).mean())
-
-    def with_other_focal(self, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float | None:
-        """Mean distance if the focal length is refined with the pose; None if it stays in its range."""
-        import pycolmap
-
-        start = pycolmap.Rigid3d(np.hstack([found.pose.rotation, found.pose.translation[:, None]]))
-        free = pycolmap.AbsolutePoseRefinementOptions()
-        free.refine_focal_length = True
-        camera = as_colmap(self.camera)  # refined in place
-        xyz, inlier = self.points[self.point_rows[rows]], np.ones(len(rows), dtype=bool)
-        freed = pycolmap.refine_absolute_pose(start, self._xy[rows], xyz, inlier, camera, free)
-        ratio = float(camera.params[0]) / self.camera.focal_px
-        if freed is None or not (ratio > FOCAL_RANGE or 0 < ratio < 1 / FOCAL_RANGE):
-            return None
-        return self.misfit(Estimate(pose=rigid_from_colmap(freed["cam_from_world"]), camera=from_colmap(camera)), rows)
+    def sights(self, found: Estimate) -> Sights:
+        """All pairs in the normalized plane of the estimate's camera."""
+        xy = np.asarray(as_colmap(found.camera).cam_from_img(self._xy), dtype=np.float64).reshape(-1, 2)
+        seen = np.hstack([xy, np.ones((len(xy), 1))])
+        return Sights(points=self.points[self.point_rows], seen=seen, as_lines=False)
 
     def fits_in(self, part: float) -> bool:
         """Whether nearly all keypoints of the query lie in a window of `part` of the picture's width and height."""
@@ -184,6 +204,11 @@ class MatchedLines:
     seed: int
 
     sampling = P6L
+    rival_parts = (1.0,)  # samples come from the most trusted pairs anyway
+
+    def among_trusted(self, part: float) -> Estimate | None:
+        """None: samples of lines come from the most trusted pairs anyway."""
+        return None
 
     def floor(self, part: float) -> float:
         """The least probability of an agreement by chance: what lines through places all over the picture give at least."""
@@ -241,33 +266,17 @@ class MatchedLines:
         gap = np.abs((self._lines[:, :2] * projected).sum(axis=1) + self._lines[:, 2])
         return np.nan_to_num(gap, nan=np.inf) <= factor * self._limit
 
-    def misfit(self, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float:
-        """Mean distance in pixels, the pose refined as it is with other focal lengths."""
-        return min(self._fitted(found, rows, 1.0), float(self._problem(rows).residuals(found.pose).clip(max=1e6).mean()))
+    def sights(self, found: Estimate) -> Sights:
+        """All pairs in the normalized plane."""
+        return Sights(points=self.points[self.point_rows], seen=self._lines, as_lines=True)
 
-    def with_other_focal(self, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float | None:
-        """Mean distance with the best of some focal lengths out of range, the pose refined with each."""
-        return min(self._fitted(found, rows, ratio) for ratio in OTHER_FOCALS)
-
-    def _fitted(self, found: Estimate, rows: Int64[np.ndarray, "_"], ratio: float) -> float:
-        """Mean distance after a refinement with `ratio` times the focal length."""
-        # The points stay as large as they are if the camera comes nearer as its focal length falls.
-        middle = np.median(self.points[self.point_rows[rows]], axis=0)
-        center = middle + ratio * (found.pose.center - middle)
-        start = Rigid(rotation=found.pose.rotation, translation=-found.pose.rotation @ center)
-        problem = self._problem(rows, ratio)
-        pose = problem.refine(start, np.ones(len(rows), dtype=bool))
-        return math.inf if pose is None else float(problem.residuals(pose).clip(max=1e6).mean())
-
-    def _problem(self, rows: Int64[np.ndarray, "_"], ratio: float = 1.0) -> LineResection:
-        """The pairs `rows` as they were seen by a camera of `ratio` times the focal length."""
-        lines = self._lines[rows] * [1.0, 1.0, 1 / ratio]
+    def _problem(self, rows: Int64[np.ndarray, "_"]) -> LineResection:
         return LineResection(
-            lines=lines,
+            lines=self._lines[rows],
             points=self.points[self.point_rows[rows]],
             aligned=self.seen.aligned[self.keypoint_rows[rows]],
-            focal_px=self.camera.focal_px * ratio,
-            half_extent=self._half_extent / ratio,
+            focal_px=self.camera.focal_px,
+            half_extent=self._half_extent,
             best_first=True,
         )
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int64
 
+from veil.geometry.free_calibration import FreeCamera
 from veil.geometry.significance import chance_poses
 from veil.geometry.views import MapViews
-from veil.matched_features import Estimate, Matched, MatchedLines
+from veil.matched_features import Estimate, Matched
 
 # A match is weighed within these parts of the threshold.
 THRESHOLDS = (1.0, 0.5, 0.25)
@@ -22,8 +23,17 @@ COIN = 1e-3
 LEAST_SIZE, SMALLER = 0.5, 0.8
 # A photograph shown at this size fills no more of the picture, but for what photographs of one place differ in distance.
 ROOM = 1.1
-# Past this quantile of chi-square (one degree of freedom, 1e-6) the pose is of a camera with another focal length.
-FOCAL_DOUBT, LEAST_FOR_FOCAL = 24.0, 8
+# Of the most trusted features (this share, at least so many) a majority must agree with a pose whose size no image supports.
+TRUSTED, LEAST_TRUSTED, MAJORITY = 0.1, 20, 0.5
+# What a declared calibration may be wrong by: focal ratio, principal point in focal lengths, aspect ratio, skew; and what a
+# photograph of a photograph may have.
+FOCAL_RANGE, SHIFT, ASPECT, SKEW = 1.2, 0.05, 1.05, 0.02
+ANY_FOCAL = 20.0
+ANY_REACH = np.array([math.log(ANY_FOCAL), 3.0, 3.0, 0.7, 1.0])
+# Past this quantile of chi-square (five degrees of freedom, 1e-6) the picture is of a camera with another calibration.
+CALIBRATION_DOUBT, LEAST_FOR_CALIBRATION = 36.0, 12
+# That camera is fitted to at most so many pairs, and its pairs are gathered in so many rounds while they grow by this factor.
+MOST_SIGHTS, ROUNDS, GROWS = 256, 3, 1.05
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,29 +84,51 @@ def pictured(matched: Matched, found: Estimate, evidence: Evidence, views: MapVi
     """Whether what the camera saw is rather a photograph of the place on a wall or a screen than the place.
 
     Its points are less than half as large in the picture as in any image of the map; or they are smaller, and the picture
-    shows nothing beyond them, as if it ended where that photograph does; or another focal length explains them clearly better.
+    shows nothing beyond them, as if it ended where that photograph does, or most of what it shows best belongs elsewhere; or a
+    camera of another calibration explains them clearly better.
     """
     rows = evidence.rows
     size = 1.0 if views is None else views.magnification(found.camera, found.pose, matched.points, matched.point_rows[rows])
-    if size < LEAST_SIZE or (size < SMALLER and matched.fits_in(ROOM * size)):
+    if size < LEAST_SIZE or (size < SMALLER and (matched.fits_in(ROOM * size) or _contradicted(matched, found))):
         return True
-    if not matched.camera.focal_is_known or len(rows) < LEAST_FOR_FOCAL:
-        return False
-    # Lines have no solver for it; trying several focal lengths is worth its time only where the size is odd.
-    if isinstance(matched, MatchedLines) and size >= SMALLER:
-        return False
-    return contradicts_focal(matched, found, rows)
+    return contradicts_calibration(matched, found, rows)
 
 
-def contradicts_focal(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"]) -> bool:
-    """Whether the declared focal length is wrong beyond doubt: the inliers fit far better with another one.
+def _contradicted(matched: Matched, found: Estimate) -> bool:
+    """Whether most of the most trusted features disagree with the pose."""
+    _, first = np.unique(matched.keypoint_rows, return_index=True)
+    trusted = matched.keypoint_rows[np.sort(first)][: max(LEAST_TRUSTED, round(TRUSTED * len(first)))]
+    agreeing = matched.keypoint_rows[matched.agrees(matched.projected(found))]
+    return float(np.isin(trusted, agreeing).mean()) < MAJORITY
 
-    The likelihood ratio of one more parameter (Wilks 1938), with Laplace's law for the distances.
+
+def contradicts_calibration(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"]) -> bool:
+    """Whether the declared calibration is wrong beyond doubt: the pairs fit far better with another one.
+
+    A photograph of a photograph is seen by its own camera followed by a homography: five more parameters, all far off unless it
+    fills the picture. The likelihood ratio (Wilks 1938) of the best camera to the best one within the tolerance of a declared
+    calibration, with Laplace's law for the distances.
     """
-    before, after = matched.misfit(found, rows), matched.with_other_focal(found, rows)
-    return (
-        after is not None and after < before and 2 * len(rows) * math.log(max(before, 1e-12) / max(after, 1e-12)) > FOCAL_DOUBT
-    )
+    if len(rows) < LEAST_FOR_CALIBRATION:
+        return False
+    sights, limit = matched.sights(found), matched.max_error_px / matched.camera.focal_px
+    focal = FOCAL_RANGE if matched.camera.focal_is_known else ANY_FOCAL
+    reach = np.array([math.log(focal), SHIFT, SHIFT, 0.5 * math.log(ASPECT), SKEW])
+    start = other = FreeCamera(pose=found.pose)
+    for _ in range(ROUNDS):
+        part = sights.take(rows[:: -(-len(rows) // MOST_SIGHTS)])
+        other = part.fitted(other, ANY_REACH)
+        gaps = np.minimum(sights.residuals(start), sights.residuals(other))
+        near = np.flatnonzero(gaps <= limit)
+        before, rows = len(rows), one_to_one(near[np.argsort(gaps[near], kind="stable")], matched)
+        if len(rows) <= GROWS * before:
+            break
+    if (np.abs(other.offsets) <= reach).all():
+        return False
+    part = sights.take(rows[:: -(-len(rows) // MOST_SIGHTS)])
+    best, declared = part.fitted(other, ANY_REACH), part.fitted(start, reach)
+    misfits = [float(np.minimum(part.residuals(camera), limit).mean()) for camera in (declared, best)]
+    return 2 * len(part.points) * math.log(max(misfits[0], 1e-12) / max(misfits[1], 1e-12)) > CALIBRATION_DOUBT
 
 
 def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarray, "_"]:
@@ -112,21 +144,26 @@ def rival(
 ) -> Evidence | None:
     """The evidence of another pose that is beyond chance as well and nearly as strong, or None.
 
-    It is sought among the pairs that the pose leaves, and shares at most half of its inliers. Pairs that agree with both say
-    nothing; of those that agree with one only, a fair coin decides whether one pose has clearly more (McNemar 1947).
+    It is sought among the pairs that the pose leaves, the most trusted of them first, and shares at most half of its inliers.
+    Pairs that agree with both say nothing; of those that agree with one only, a fair coin decides whether one pose has clearly
+    more (McNemar 1947).
     """
     rest = np.flatnonzero(~matched.agrees(matched.projected(found), 2.0))
     most = min(len(np.unique(matched.keypoint_rows[rest])), len(np.unique(matched.point_rows[rest])))
     needed = max(min_inliers, weakest_rival(len(evidence.rows) // 2))
     if most < needed:
         return None
-    other = matched.estimate(rest, share=needed / len(rest))
-    if other is None:
-        return None
-    second = weigh(matched, other, views)
-    alone = np.setdiff1d(evidence.rows, second.rows).size, np.setdiff1d(second.rows, evidence.rows).size
-    weak = len(second.rows) < min_inliers or second.log10_nfa > max_log10_nfa
-    return None if weak or coin(*alone) <= COIN else second
+    for part in matched.rival_parts:
+        first = rest[: round(part * len(rest))]
+        other = matched.estimate(first, share=needed / len(first)) if len(first) >= needed else None
+        if other is None:
+            continue
+        second = weigh(matched, other, views)
+        alone = np.setdiff1d(evidence.rows, second.rows).size, np.setdiff1d(second.rows, evidence.rows).size
+        weak = len(second.rows) < min_inliers or second.log10_nfa > max_log10_nfa
+        if not weak and coin(*alone) > COIN:
+            return second
+    return None
 
 
 def coin(more: int, less: int) -> float:

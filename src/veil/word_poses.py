@@ -20,6 +20,7 @@ from veil.geometry.significance import (
     P3P,
     SAME_PX,
     UPRIGHT_LINES,
+    Background,
     LineBackground,
     PointBackground,
     apart,
@@ -109,7 +110,9 @@ class WordProblem:
             lists=_lists(candidates, scene, names),
             down_cam=down_cam,
             down_world=down_world,
-            agreement=(line_agreement if self.as_lines else point_agreement)(camera, self.search_px),
+            agreement=LINE_FLOOR * line_agreement(camera, self.search_px)
+            if self.as_lines
+            else point_agreement(camera, self.search_px),
         )
         self.keypoints = candidates.keypoint_rows[self.order]
         self.shown, self.aligned = shown, aligned
@@ -271,13 +274,17 @@ class WordProblem:
 
     def _shares(self, pose: Rigid, limit_px: float, anyhow: bool) -> Float64[np.ndarray, "candidates"]:
         """For each candidate the share of other features that would agree with it, 0 where the camera sees nothing."""
-        limit = limit_px / self.camera.focal_px
-        seen = self.groups.seen
-        background = LineBackground(lines=seen, limit=limit) if self.as_lines else PointBackground(xy=seen[:, :2], limit=limit)
         projected = self.projected(pose)
         if not anyhow:
             projected[~self.possible(pose)] = np.nan
-        return background.shares(projected, self.groups.group)
+        return self._background.shares(projected, self.groups.group, limit_px / self.camera.focal_px)
+
+    @cached_property
+    def _background(self) -> Background:
+        seen = self.groups.seen
+        if self.as_lines:
+            return LineBackground(lines=seen, limit=1.0)
+        return PointBackground(xy=seen[:, :2], limit=1.0, same=SAME_PX / self.camera.focal_px)
 
 
 def _lists(candidates: Candidates, scene: Scene, names: list[str]) -> list[np.ndarray]:

@@ -64,6 +64,20 @@ def test_shares_are_those_of_plain_loops(part: float) -> None:
     assert expected.max() > 0 and expected[5] == 0
 
 
+def test_repeats_of_a_place_are_one_place() -> None:
+    """Each place sent up to three times, a third of a pixel apart, weighs as the places by themselves do."""
+    xy = crowded("places", 90, 60)
+    xy = xy[apart(xy, 2.0)]
+    copies = np.repeat(np.arange(len(xy)), generator("copies").integers(1, 4, len(xy)))
+    sent = xy[copies] + generator("jitter").uniform(-0.15, 0.15, (len(copies), 2))
+    first = np.unique(copies, return_index=True)[1]
+    projected = xy + generator("near").normal(0, 3, xy.shape)
+    expected = PointBackground(xy=sent[first], limit=8.0).shares(projected, np.arange(len(xy)))
+    found = PointBackground(xy=sent, limit=8.0, same=1.0).shares(projected[copies], np.arange(len(copies)))
+    np.testing.assert_allclose(found, expected[copies])
+    assert (PointBackground(xy=sent, limit=8.0).shares(projected[copies], np.arange(len(copies))) > found).any()
+
+
 def test_many_lines_are_stood_for_by_some() -> None:
     """Against all lines: shares of 2,000 are right to five standard errors of 400, and right on average to 5 %."""
     xy = crowded("many", 2000, 100)

@@ -41,29 +41,39 @@ UPRIGHT_LINES = Sampling(size=4, poses=2)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PointBackground:
-    """Keypoints `xy`, each once, in the unit of `limit`: the law that wrong matches are drawn from."""
+    """The different places of keypoints `xy`, in the unit of `limit`: the law that wrong matches are drawn from.
+
+    Keypoints within `same` of each other are one place: repeats of an observation would speak against their own place.
+    """
 
     xy: Float64[np.ndarray, "features 2"]
     limit: float
+    same: float = 0.0
 
     def shares(
         self, projected: Float64[np.ndarray, "pairs 2"], own: Int64[np.ndarray, "pairs"], part: float = 1.0
     ) -> Float64[np.ndarray, "pairs"]:
-        """For each projection the share of keypoints within `part` of `limit`, but for its own, `own[i]`; 0 for NaN."""
+        """For each projection the share of places within `part` of `limit`, but for that of keypoint `own[i]`; 0 for NaN."""
         found = np.zeros(len(projected))
         rows = np.flatnonzero(np.isfinite(projected).all(axis=1))
-        if len(self.xy) < 2:
-            return np.where(np.isfinite(projected).all(axis=1), 1.0, 0.0)
-        counts = self._tree.query_ball_point(projected[rows], part * self.limit, return_length=True)
-        itself = np.linalg.norm(self.xy[own[rows]] - projected[rows], axis=1) <= part * self.limit
-        found[rows] = (np.asarray(counts) - itself) / (len(self.xy) - 1)
+        places, tree, place_of = self._places
+        if len(places) < 2:
+            found[rows] = 1.0
+            return found
+        counts = tree.query_ball_point(projected[rows], part * self.limit, return_length=True)
+        mine = places[place_of[own[rows]]]
+        itself = np.linalg.norm(mine - projected[rows], axis=1) <= part * self.limit
+        found[rows] = (np.asarray(counts) - itself) / (len(places) - 1)
         return found
 
     @cached_property
-    def _tree(self) -> Any:
+    def _places(self) -> tuple[Float64[np.ndarray, "places 2"], Any, Int64[np.ndarray, "features"]]:
+        """The places, a tree of them, and which one each keypoint stands at."""
         from scipy.spatial import cKDTree
 
-        return cKDTree(self.xy)
+        places = self.xy[apart(self.xy, self.same)]
+        tree = cKDTree(places)
+        return places, tree, np.asarray(tree.query(self.xy)[1], dtype=np.int64) if len(places) else np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,9 +14,9 @@ from jaxtyping import Float64, Int64
 from veil.kernels.compiled import compiled
 from veil.kernels.minimal import MAX_POSES, three_point_poses, upright_line_poses
 
-# The most trusted groups are scored first. A pose is dropped that gains no more there than chance and this, or less than this
-# share of what the best pose gains there.
-FIRST_GROUPS, FIRST_SHARE, FIRST_OTHERS = 192, 0.7, 0.3
+# The most trusted groups are scored first. A pose is dropped that gains no more there than chance, so many standard deviations
+# of it (more for lines, of which chance gives many) and `FIRST_OTHERS`, or less than a share of what the best pose gains there.
+FIRST_GROUPS, FIRST_SHARE, FIRST_OTHERS, POINT_SIGMAS, LINE_SIGMAS = 192, 0.7, 0.3, 1.0, 3.0
 SMALLEST_POOL = 12
 
 
@@ -26,7 +26,8 @@ class Groups:
 
     `seen` holds for each group the keypoint (x, y, 1) or, with `as_lines`, the unit-normal line, in the normalized plane.
     `lists` are the samples' sources, each a run `list_starts[k]` to `list_starts[k + 1]` of candidate rows, most trusted first.
-    Projections beyond `half_extent` never agree. `agreement` is the probability that a wrong candidate agrees with a pose.
+    Projections beyond `half_extent` never agree. `agreement` is the least probability that a wrong candidate
+    agrees with a pose.
     """
 
     starts: Int64[np.ndarray, "_"]
@@ -93,7 +94,7 @@ def search(
         np.uint64(seed),
         floor,
         first_floor,
-        FIRST_OTHERS + by_chance + by_chance**0.5,
+        FIRST_OTHERS + by_chance + (LINE_SIGMAS if groups.as_lines else POINT_SIGMAS) * by_chance**0.5,
         max_comparisons,
     )
 

@@ -1,0 +1,138 @@
+"""A camera whose calibration is free, fitted to points that it saw as points or as lines.
+
+A photograph of a photograph is seen by such a camera: the picture's own camera, followed by the homography that lays the print
+or the screen into the second picture. Every camera with a center is of this form (Hartley and Zisserman, *Multiple View
+Geometry*, 2nd ed., Sec. 6.1): six numbers for the pose, five for the calibration. Everything is in the declared camera's
+normalized plane, where the calibration that was declared is the identity.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from veil.geometry.rigid import Rigid
+
+ITERATIONS, DAMPING, TOL = 30, 1e-3, 1e-5
+POSE = 6  # the pose's parameters come first
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FreeCamera:
+    """A pose and what its calibration adds to the declared one: log focal ratio, principal point (x, y), log of the root of
+    the aspect ratio, skew; lengths in declared focal lengths."""
+
+    pose: Rigid
+    offsets: Float64[np.ndarray, "5"] = field(default_factory=lambda: np.zeros(5))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sights:
+    """`seen[i]` is where point `points[i]` was seen: (x, y, 1), or with `as_lines` a line of unit normal through it."""
+
+    points: Float64[np.ndarray, "sights 3"]
+    seen: Float64[np.ndarray, "sights 3"]
+    as_lines: bool
+
+    def take(self, rows: Int64[np.ndarray, "_"]) -> Sights:
+        """Some of them."""
+        return Sights(points=self.points[rows], seen=self.seen[rows], as_lines=self.as_lines)
+
+    def residuals(self, camera: FreeCamera) -> Float64[np.ndarray, "sights"]:
+        """Distance of each projection to its point or line, infinite behind the camera."""
+        in_camera = self.points @ camera.pose.rotation.T + camera.pose.translation
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gap = self._gap(in_camera, camera.offsets)
+        return np.where(in_camera[:, 2] > 1e-9, np.linalg.norm(gap, axis=1), np.inf)
+
+    def _gap(self, in_camera: np.ndarray, offsets: np.ndarray) -> Float64[np.ndarray, "sights dim"]:
+        x, y = in_camera[:, 0] / in_camera[:, 2], in_camera[:, 1] / in_camera[:, 2]
+        wide, high = math.exp(offsets[0] + offsets[3]), math.exp(offsets[0] - offsets[3])
+        u, v = wide * x + offsets[4] * y + offsets[1], high * y + offsets[2]
+        if self.as_lines:
+            return (self.seen[:, 0] * u + self.seen[:, 1] * v + self.seen[:, 2])[:, None]
+        return np.stack([u - self.seen[:, 0], v - self.seen[:, 1]], axis=1)
+
+    def fitted(self, start: FreeCamera, reach: Float64[np.ndarray, "5"]) -> FreeCamera:
+        """The camera of least robust residuals with all offsets within `reach` of zero, from `start` on.
+
+        Levenberg-Marquardt on the pseudo-Huber loss at the median residual of the start; offsets at their bounds are held.
+        """
+        camera = FreeCamera(pose=start.pose, offsets=np.clip(start.offsets, -reach, reach))
+        middle = self.points.mean(axis=0)
+        scale = max(float(np.median(self.residuals(camera))), 1e-9)
+        if not math.isfinite(scale):
+            return camera
+        cost, damping = self._cost(camera, scale), DAMPING
+        for _ in range(ITERATIONS):
+            normal, gradient = self._equations(camera, middle, scale)
+            offsets = camera.offsets
+            held = ((offsets >= reach) & (gradient[POSE:] < 0)) | ((offsets <= -reach) & (gradient[POSE:] > 0))
+            moving = np.concatenate([np.arange(POSE), POSE + np.flatnonzero(~held)])
+            reduced = normal[np.ix_(moving, moving)]
+            step = np.zeros(len(gradient))
+            damped = reduced + damping * np.diag(np.diag(reduced) + 1e-12)
+            step[moving] = -np.linalg.solve(damped, gradient[moving])
+            tried = _moved(camera, step, middle, reach)
+            new = self._cost(tried, scale)
+            if new < cost:
+                done = cost - new <= TOL * cost
+                camera, cost, damping = tried, new, damping / 10
+                if done:
+                    break
+            else:
+                damping *= 10
+                if damping > 1e6:
+                    break
+        return camera
+
+    def _cost(self, camera: FreeCamera, scale: float) -> float:
+        found = self.residuals(camera)
+        return float((np.sqrt(1 + (found / scale) ** 2) - 1).sum())
+
+    def _equations(self, camera: FreeCamera, middle: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+        """Weighted normal equations of one step: turn about `middle`, shift, offsets."""
+        arm = (self.points - middle) @ camera.pose.rotation.T
+        in_camera = arm + (camera.pose.rotation @ middle + camera.pose.translation)
+        depth = np.maximum(in_camera[:, 2], 1e-9)
+        x, y = in_camera[:, 0] / depth, in_camera[:, 1] / depth
+        wide = math.exp(camera.offsets[0] + camera.offsets[3])
+        high = math.exp(camera.offsets[0] - camera.offsets[3])
+        skew, count = camera.offsets[4], len(arm)
+        # By the place in camera coordinates, then by the turn (cross product with the arm) and the shift.
+        by_x = np.stack([1 / depth, np.zeros(count), -x / depth], axis=1)
+        by_y = np.stack([np.zeros(count), 1 / depth, -y / depth], axis=1)
+        rows = []
+        for by_place, by_offsets in (
+            (wide * by_x + skew * by_y, [wide * x, np.ones(count), np.zeros(count), wide * x, y]),
+            (high * by_y, [high * y, np.zeros(count), np.ones(count), -high * y, np.zeros(count)]),
+        ):
+            rows.append(np.hstack([np.cross(arm, by_place), by_place, np.stack(by_offsets, axis=1)]))
+        gap = self._gap(in_camera, camera.offsets)
+        weight = 1 / np.sqrt(1 + (gap**2).sum(axis=1) / scale**2)
+        if self.as_lines:
+            rows = [self.seen[:, :1] * rows[0] + self.seen[:, 1:2] * rows[1]]
+        normal = sum((row.T * weight) @ row for row in rows)
+        gradient = sum(row.T @ (weight * gap[:, axis]) for axis, row in enumerate(rows))
+        return np.asarray(normal), np.asarray(gradient)
+
+
+def _moved(camera: FreeCamera, step: np.ndarray, middle: np.ndarray, reach: np.ndarray) -> FreeCamera:
+    turn = _rotation(step[:3])
+    center = camera.pose.rotation @ middle + camera.pose.translation + step[3:6]
+    rotation = turn @ camera.pose.rotation
+    pose = Rigid(rotation=rotation, translation=center - rotation @ middle)
+    return FreeCamera(pose=pose, offsets=np.clip(camera.offsets + step[POSE:], -reach, reach))
+
+
+def _rotation(turn: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3 3"]:
+    """Rodrigues' formula."""
+    angle = float(np.linalg.norm(turn))
+    if angle < 1e-12:
+        return np.eye(3)
+    x, y, z = turn / angle
+    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    return np.eye(3) + math.sin(angle) * cross + (1 - math.cos(angle)) * cross @ cross
