@@ -64,7 +64,7 @@ class MatchedPoints:
     max_error_px: float
     seed: int
 
-    rival_parts = (0.25, 1.0)
+    rival_part = 0.25  # of the pairs that a pose leaves, the most trusted ones
 
     @property
     def sampling(self) -> Sampling:
@@ -204,7 +204,7 @@ class MatchedLines:
     seed: int
 
     sampling = P6L
-    rival_parts = (1.0,)  # samples come from the most trusted pairs anyway
+    rival_part = 1.0  # samples come from the most trusted pairs anyway
 
     def among_trusted(self, part: float) -> Estimate | None:
         """None: samples of lines come from the most trusted pairs anyway."""

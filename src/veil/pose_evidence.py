@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 
 from veil.geometry.free_calibration import FreeCamera
 from veil.geometry.significance import chance_poses
@@ -19,6 +19,8 @@ THRESHOLDS = (1.0, 0.5, 0.25)
 NESTED = (0.25, 0.5, 1.0)
 # Of two poses the better one is taken if a fair coin would favor it so clearly less often than this.
 COIN = 1e-3
+# The other one is sought among at least so many pairs for each of its inliers.
+RIVAL_ROOM = 4
 # Sizes of points in the picture, beside the image of the map that shows them most alike.
 LEAST_SIZE, SMALLER = 0.5, 0.8
 # A photograph shown at this size fills no more of the picture, but for what photographs of one place differ in distance.
@@ -32,8 +34,9 @@ ANY_FOCAL = 20.0
 ANY_REACH = np.array([math.log(ANY_FOCAL), 3.0, 3.0, 0.7, 1.0])
 # Past this quantile of chi-square (five degrees of freedom, 1e-6) the picture is of a camera with another calibration.
 CALIBRATION_DOUBT, LEAST_FOR_CALIBRATION = 36.0, 12
-# That camera is fitted to at most so many pairs, and its pairs are gathered in so many rounds while they grow by this factor.
-MOST_SIGHTS, ROUNDS, GROWS = 256, 3, 1.05
+# That camera is fitted to at most so many pairs; in so many rounds the pairs within so many thresholds are gathered anew, until
+# its calibration changes by less than this.
+MOST_SIGHTS, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,19 +119,33 @@ def contradicts_calibration(matched: Matched, found: Estimate, rows: Int64[np.nd
     reach = np.array([math.log(focal), SHIFT, SHIFT, 0.5 * math.log(ASPECT), SKEW])
     start = other = FreeCamera(pose=found.pose)
     for _ in range(ROUNDS):
-        part = sights.take(rows[:: -(-len(rows) // MOST_SIGHTS)])
-        other = part.fitted(other, ANY_REACH)
-        gaps = np.minimum(sights.residuals(start), sights.residuals(other))
-        near = np.flatnonzero(gaps <= limit)
-        before, rows = len(rows), one_to_one(near[np.argsort(gaps[near], kind="stable")], matched)
-        if len(rows) <= GROWS * before:
+        last, other = other, sights.take(_few(rows)).fitted(other, ANY_REACH)
+        if np.abs(other.offsets - last.offsets).max() <= SETTLED:
             break
+        rows = _agreeing(matched, sights.residuals(other), WIDE * limit)
+        if len(rows) < LEAST_FOR_CALIBRATION:
+            return False
     if (np.abs(other.offsets) <= reach).all():
         return False
-    part = sights.take(rows[:: -(-len(rows) // MOST_SIGHTS)])
-    best, declared = part.fitted(other, ANY_REACH), part.fitted(start, reach)
-    misfits = [float(np.minimum(part.residuals(camera), limit).mean()) for camera in (declared, best)]
-    return 2 * len(part.points) * math.log(max(misfits[0], 1e-12) / max(misfits[1], 1e-12)) > CALIBRATION_DOUBT
+    part = sights.take(_few(_agreeing(matched, np.minimum(sights.residuals(start), sights.residuals(other)), limit)))
+
+    def misfit(camera: FreeCamera) -> float:
+        return max(float(np.minimum(part.residuals(camera), limit).mean()), 1e-12)
+
+    declared = min(misfit(part.fitted(camera, reach)) for camera in (start, other))
+    best = misfit(part.fitted(other, ANY_REACH))
+    return 2 * len(part.points) * math.log(declared / best) > CALIBRATION_DOUBT
+
+
+def _few(rows: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
+    """At most `MOST_SIGHTS` of them, evenly."""
+    return rows[:: -(-len(rows) // MOST_SIGHTS) or 1]
+
+
+def _agreeing(matched: Matched, gaps: Float64[np.ndarray, "pairs"], limit: float) -> Int64[np.ndarray, "_"]:
+    """Pairs within `limit`, one to one, the nearest first."""
+    near = np.flatnonzero(gaps <= limit)
+    return one_to_one(near[np.argsort(gaps[near], kind="stable")], matched)
 
 
 def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarray, "_"]:
@@ -144,7 +161,7 @@ def rival(
 ) -> Evidence | None:
     """The evidence of another pose that is beyond chance as well and nearly as strong, or None.
 
-    It is sought among the pairs that the pose leaves, the most trusted of them first, and shares at most half of its inliers.
+    It is sought among the most trusted of the pairs that the pose leaves, and shares at most half of its inliers.
     Pairs that agree with both say nothing; of those that agree with one only, a fair coin decides whether one pose has clearly
     more (McNemar 1947).
     """
@@ -153,17 +170,14 @@ def rival(
     needed = max(min_inliers, weakest_rival(len(evidence.rows) // 2))
     if most < needed:
         return None
-    for part in matched.rival_parts:
-        first = rest[: round(part * len(rest))]
-        other = matched.estimate(first, share=needed / len(first)) if len(first) >= needed else None
-        if other is None:
-            continue
-        second = weigh(matched, other, views)
-        alone = np.setdiff1d(evidence.rows, second.rows).size, np.setdiff1d(second.rows, evidence.rows).size
-        weak = len(second.rows) < min_inliers or second.log10_nfa > max_log10_nfa
-        if not weak and coin(*alone) > COIN:
-            return second
-    return None
+    first = rest[: max(round(matched.rival_part * len(rest)), RIVAL_ROOM * needed)]
+    other = matched.estimate(first, share=needed / len(first))
+    if other is None:
+        return None
+    second = weigh(matched, other, views)
+    alone = np.setdiff1d(evidence.rows, second.rows).size, np.setdiff1d(second.rows, evidence.rows).size
+    weak = len(second.rows) < min_inliers or second.log10_nfa > max_log10_nfa
+    return None if weak or coin(*alone) <= COIN else second
 
 
 def coin(more: int, less: int) -> float:
