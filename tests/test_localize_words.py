@@ -60,6 +60,20 @@ def test_words_with_lines_localize_upright() -> None:
     assert found.covariance is None
 
 
+def test_words_with_lines_localize_in_a_small_picture() -> None:
+    """A quarter of the size, one feature in four with a right candidate before nine wrong ones. By the bound for evenly spread
+    lines more features would agree by chance than agree with the right pose, and no pose passed the first look."""
+    random = generator("small picture")
+    small = replace(PLACE.camera, width_px=160, height_px=120, params=tuple(value / 4 for value in PLACE.camera.params))
+    count = len(KEYPOINTS)
+    point_rows = random.integers(0, len(PLACE.points), (count, 10))
+    right = random.random(count) < 0.25
+    point_rows[right, 0] = PLACE.visible["02"][right]
+    rows = np.repeat(np.arange(count), 10)
+    candidates = Candidates(keypoint_rows=rows, point_rows=point_rows.ravel(), log_odds=np.zeros(len(rows)))
+    check(localize_candidates(small, LINES, candidates, SCENE, list(SCENE.images), options=BRIEF), center=0.1, degrees=1.0)
+
+
 def test_a_map_of_words_localizes_words() -> None:
     """Both sides private: each says its true word with probability p, so that p^2 of the pairs can be right."""
     forms = {name: words_of(PLACE.form(name), DICTIONARY, epsilon=9.0, name=name) for name in PLACE.poses}
