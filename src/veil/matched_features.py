@@ -33,7 +33,7 @@ from veil.geometry.significance import (
 )
 
 # Samples that look for another pose among what the best one leaves: as many as find one of the same weight, and no more.
-RIVAL_SAMPLES_POINTS, RIVAL_SAMPLES_LINES, RIVAL_MISSED = 3000, 300, 1e-3
+RIVAL_SAMPLES_POINTS, RIVAL_SAMPLES_LINES, RIVAL_MISSED = 3000, 100, 1e-3
 # Refinements over all pairs of a pose found among some.
 TRUSTED_ROUNDS = 2
 # Projections so far beyond the picture's border still count as in it.
