@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.geometry.free_calibration import FreeCamera
+from veil.geometry.camera import as_colmap
+from veil.geometry.free_calibration import FreeCamera, Sights
+from veil.geometry.rigid import Rigid
 from veil.geometry.significance import chance_poses
 from veil.geometry.views import MapViews
 from veil.matched_features import Estimate, Matched
@@ -27,13 +29,22 @@ LEAST_SIZE, SMALLER = 0.5, 0.8
 ROOM = 1.1
 # Of the most trusted features (this share, at least so many) a majority must agree with a pose whose size no image supports.
 TRUSTED, LEAST_TRUSTED, MAJORITY = 0.1, 20, 0.5
-# What a declared calibration may be wrong by: focal ratio, principal point in focal lengths, aspect ratio, skew; and what a
-# photograph of a photograph may have.
-FOCAL_RANGE, SHIFT, ASPECT, SKEW = 1.2, 0.05, 1.05, 0.02
-ANY_FOCAL = 20.0
-ANY_REACH = np.array([math.log(ANY_FOCAL), 3.0, 3.0, 0.7, 1.0])
+# Log focal ratio, principal point in focal lengths, half log aspect, skew: what a declared calibration may be wrong by; what it
+# may look wrong by where the map is bent, with and without a known focal length; and what a print may have.
+FOCAL_RANGE = 1.2
+TOLERANCE = np.array([math.log(FOCAL_RANGE), 0.05, 0.05, 0.025, 0.02])
+BENT = np.array([math.log(FOCAL_RANGE), 0.3, 0.3, 0.1, 0.1])
+BENT_UNKNOWN = np.array([math.log(20.0), 0.1, 0.1, 0.1, 0.1])
+ANY_REACH = np.array([math.log(20.0), 3.0, 3.0, 0.7, 1.0])
 # Past this quantile of chi-square (five degrees of freedom, 1e-6) the picture is of a camera with another calibration.
 CALIBRATION_DOUBT, LEAST_FOR_CALIBRATION = 36.0, 12
+# A print in the picture: its focal ratio lies below the tolerance, nothing else is known of it; the shares that the fit starts
+# from; and the quantile of chi-square (one degree of freedom, 1e-3) by which a camera must be told from it.
+PRINT_LEAST = np.array([-math.log(5.0), -3.0, -3.0, -0.1, -0.1])
+PRINT_MOST = np.array([-math.log(FOCAL_RANGE), 3.0, 3.0, 0.1, 0.1])
+PRINTS, CLEARLY = (0.5, 0.75), 10.8
+# The place goes on where so large a share of its points lies beyond what agrees, by more than this part of the picture.
+GOES_ON, BORDER = 0.1, 0.05
 # That camera is fitted to at most so many pairs; in so many rounds the pairs within so many thresholds are gathered anew, until
 # its calibration changes by less than this.
 MOST_SIGHTS, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
@@ -88,13 +99,54 @@ def pictured(matched: Matched, found: Estimate, evidence: Evidence, views: MapVi
 
     Its points are less than half as large in the picture as in any image of the map; or they are smaller, and the picture
     shows nothing beyond them, as if it ended where that photograph does, or most of what it shows best belongs elsewhere; or a
-    camera of another calibration explains them clearly better.
+    camera of another calibration explains them clearly better, or as well where the picture ends before its border.
     """
     rows = evidence.rows
     size = 1.0 if views is None else views.magnification(found.camera, found.pose, matched.points, matched.point_rows[rows])
     if size < LEAST_SIZE or (size < SMALLER and (matched.fits_in(ROOM * size) or _contradicted(matched, found))):
         return True
-    return contradicts_calibration(matched, found, rows)
+    return contradicts_calibration(matched, found, rows) or _may_be_framed(matched, found, rows, views)
+
+
+def _may_be_framed(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews | None) -> bool:
+    """Whether all features lie within a frame though the place goes on, and nothing clearly speaks against a print there.
+
+    What ends before the border, where the map says that the camera would see more, may well be a print. So the burden is the
+    other way round: the best camera within the tolerance must fit better than the best one whose focal length is a print's.
+    """
+    if not matched.camera.focal_is_known or len(rows) < LEAST_FOR_CALIBRATION or not matched.fits_in(1 / FOCAL_RANGE):
+        return False
+    if views is None or _beyond(matched, found, rows, views) < GOES_ON:
+        return False
+    part, limit = matched.sights(found).take(_few(rows)), matched.max_error_px / matched.camera.focal_px
+    declared = part.fitted(FreeCamera(pose=found.pose), TOLERANCE)
+    prints = [part.fitted(_shrunk(found.pose, part, share), PRINT_MOST, PRINT_LEAST) for share in PRINTS]
+    misfits = [max(float(np.minimum(part.residuals(camera), limit).mean()), 1e-12) for camera in (declared, *prints)]
+    return 2 * len(part.points) * math.log(min(misfits[1:]) / misfits[0]) < CLEARLY
+
+
+def _beyond(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews) -> float:
+    """Of the map's points that the camera could see, the share that lies beyond the box of nearly all that agree."""
+    in_camera = matched.points @ found.pose.rotation.T + found.pose.translation
+    ahead = np.flatnonzero(in_camera[:, 2] > 1e-9)
+    ahead = ahead[views.possible(found.camera, found.pose, matched.points, ahead)]
+    xy = np.full((len(in_camera), 2), np.nan)
+    xy[ahead] = np.asarray(as_colmap(found.camera).img_from_cam(in_camera[ahead])).reshape(-1, 2)
+    size = np.array([found.camera.width_px, found.camera.height_px])
+    seen = ((xy >= 0) & (xy <= size)).all(axis=1)
+    own = xy[matched.point_rows[rows]]
+    low, high = np.nanpercentile(own, [5, 95], axis=0)  # a few of them agree by chance
+    outside = seen & ((xy < low - BORDER * size) | (xy > high + BORDER * size)).any(axis=1)
+    return float(outside.sum() / max(seen.sum(), 1))
+
+
+def _shrunk(pose: Rigid, sights: Sights, share: float) -> FreeCamera:
+    """The camera of `share` of the focal length that sees the middle of the points where the pose does, as large."""
+    middle = np.median(sights.points, axis=0)
+    seen = pose.rotation @ middle + pose.translation
+    right, down = (1 - share) * seen[:2] / max(float(seen[2]), 1e-9)
+    nearer = Rigid(rotation=pose.rotation, translation=share * seen - pose.rotation @ middle)
+    return FreeCamera(pose=nearer, offsets=np.array([math.log(share), right, down, 0.0, 0.0]))
 
 
 def _contradicted(matched: Matched, found: Estimate) -> bool:
@@ -108,15 +160,14 @@ def _contradicted(matched: Matched, found: Estimate) -> bool:
 def contradicts_calibration(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"]) -> bool:
     """Whether the declared calibration is wrong beyond doubt: the pairs fit far better with another one.
 
-    A photograph of a photograph is seen by its own camera followed by a homography: five more parameters, all far off unless it
-    fills the picture. The likelihood ratio (Wilks 1938) of the best camera to the best one within the tolerance of a declared
-    calibration, with Laplace's law for the distances.
+    A photograph of a photograph is seen by its own camera followed by a homography: five more parameters. The likelihood ratio
+    (Wilks 1938) of the best camera to the best one whose focal length, or principal point where that is not known, is within
+    its tolerance, with Laplace's law for the distances. The others may be off in both: a slightly bent map moves them.
     """
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
     sights, limit = matched.sights(found), matched.max_error_px / matched.camera.focal_px
-    focal = FOCAL_RANGE if matched.camera.focal_is_known else ANY_FOCAL
-    reach = np.array([math.log(focal), SHIFT, SHIFT, 0.5 * math.log(ASPECT), SKEW])
+    reach = BENT if matched.camera.focal_is_known else BENT_UNKNOWN
     start = other = FreeCamera(pose=found.pose)
     for _ in range(ROUNDS):
         last, other = other, sights.take(_few(rows)).fitted(other, ANY_REACH)

@@ -56,12 +56,15 @@ class Sights:
             return (self.seen[:, 0] * u + self.seen[:, 1] * v + self.seen[:, 2])[:, None]
         return np.stack([u - self.seen[:, 0], v - self.seen[:, 1]], axis=1)
 
-    def fitted(self, start: FreeCamera, reach: Float64[np.ndarray, "5"]) -> FreeCamera:
-        """The camera of least robust residuals with all offsets within `reach` of zero, from `start` on.
+    def fitted(
+        self, start: FreeCamera, reach: Float64[np.ndarray, "5"], least: Float64[np.ndarray, "5"] | None = None
+    ) -> FreeCamera:
+        """The camera of least robust residuals with all offsets between `least` (-`reach`) and `reach`, from `start` on.
 
         Levenberg-Marquardt on the pseudo-Huber loss at the median residual of the start; offsets at their bounds are held.
         """
-        camera = FreeCamera(pose=start.pose, offsets=np.clip(start.offsets, -reach, reach))
+        least = -reach if least is None else least
+        camera = FreeCamera(pose=start.pose, offsets=np.clip(start.offsets, least, reach))
         middle = self.points.mean(axis=0)
         scale = max(float(np.median(self.residuals(camera))), 1e-9)
         if not math.isfinite(scale):
@@ -70,13 +73,13 @@ class Sights:
         for _ in range(ITERATIONS):
             normal, gradient = self._equations(camera, middle, scale)
             offsets = camera.offsets
-            held = ((offsets >= reach) & (gradient[POSE:] < 0)) | ((offsets <= -reach) & (gradient[POSE:] > 0))
+            held = ((offsets >= reach) & (gradient[POSE:] < 0)) | ((offsets <= least) & (gradient[POSE:] > 0))
             moving = np.concatenate([np.arange(POSE), POSE + np.flatnonzero(~held)])
             reduced = normal[np.ix_(moving, moving)]
             step = np.zeros(len(gradient))
             damped = reduced + damping * np.diag(np.diag(reduced) + 1e-12)
             step[moving] = -np.linalg.solve(damped, gradient[moving])
-            tried = _moved(camera, step, middle, reach)
+            tried = _moved(camera, step, middle, least, reach)
             new = self._cost(tried, scale)
             if new < cost:
                 done = cost - new <= TOL * cost
@@ -120,12 +123,12 @@ class Sights:
         return np.asarray(normal), np.asarray(gradient)
 
 
-def _moved(camera: FreeCamera, step: np.ndarray, middle: np.ndarray, reach: np.ndarray) -> FreeCamera:
+def _moved(camera: FreeCamera, step: np.ndarray, middle: np.ndarray, least: np.ndarray, reach: np.ndarray) -> FreeCamera:
     turn = _rotation(step[:3])
     center = camera.pose.rotation @ middle + camera.pose.translation + step[3:6]
     rotation = turn @ camera.pose.rotation
     pose = Rigid(rotation=rotation, translation=center - rotation @ middle)
-    return FreeCamera(pose=pose, offsets=np.clip(camera.offsets + step[POSE:], -reach, reach))
+    return FreeCamera(pose=pose, offsets=np.clip(camera.offsets + step[POSE:], least, reach))
 
 
 def _rotation(turn: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3 3"]:
