@@ -95,8 +95,8 @@ def test_true_queries_of_the_same_shapes_are_right(as_lines: bool) -> None:
     """Planted poses: the facade itself; a camera that stands further away; a place with depth, seen in a part of the picture
     only. A part of the facade, with nothing around it, is refused: a print of it would look the same."""
     truth = FLAT.poses["02"]
-    few = np.flatnonzero((np.abs(FLAT.keypoints["02"] - [320, 240]) < [130, 110]).all(axis=1))
-    deep = np.flatnonzero((np.abs(WORLD.keypoints["02"] - [320, 240]) < [130, 110]).all(axis=1))
+    few = np.flatnonzero((np.abs(FLAT.keypoints["02"] - [320, 240]) < [80, 70]).all(axis=1))
+    deep = np.flatnonzero((np.abs(WORLD.keypoints["02"] - [320, 240]) < [80, 70]).all(axis=1))
     back = Rigid(rotation=truth.rotation, translation=truth.translation + np.array([0, 0, 2.6]))
     xy = project(back, FLAT.points[FLAT.visible["02"]], FLAT.camera)
     around = generator("around").uniform([0, 0], [640, 480], (400, 2))
@@ -183,7 +183,7 @@ def in_another_picture(xy: np.ndarray, kind: str) -> np.ndarray:
         return 0.78 * xy + [10.0, 110.0]
     x, y = (xy - [320, 240]).T
     depth = 1 + 0.0006 * x + 0.0003 * y
-    return np.array([300.0, 250.0]) + np.stack([0.7 * x, 0.75 * y], axis=1) / depth[:, None]
+    return np.array([300.0, 250.0]) + np.stack([0.85 * x, 0.95 * y], axis=1) / depth[:, None]
 
 
 @pytest.mark.parametrize("kind", ["poster", "screen"])

@@ -29,12 +29,11 @@ LEAST_SIZE, SMALLER = 0.5, 0.8
 ROOM = 1.1
 # Of the most trusted features (this share, at least so many) a majority must agree with a pose whose size no image supports.
 TRUSTED, LEAST_TRUSTED, MAJORITY = 0.1, 20, 0.5
-# Log focal ratio, principal point in focal lengths, half log aspect, skew: what a declared calibration may be wrong by; what it
-# may look wrong by where the map is bent, with and without a known focal length; and what a print may have.
+# Log focal ratio, principal point in focal lengths, half log aspect, skew: what a declared calibration may be wrong by (with a
+# focal length that is not known, too), and what a print may have.
 FOCAL_RANGE = 1.2
 TOLERANCE = np.array([math.log(FOCAL_RANGE), 0.05, 0.05, 0.025, 0.02])
-BENT = np.array([math.log(FOCAL_RANGE), 0.3, 0.3, 0.1, 0.1])
-BENT_UNKNOWN = np.array([math.log(20.0), 0.1, 0.1, 0.1, 0.1])
+TOLERANCE_UNKNOWN = np.array([math.log(20.0), 0.05, 0.05, 0.025, 0.02])
 ANY_REACH = np.array([math.log(20.0), 3.0, 3.0, 0.7, 1.0])
 # Past this quantile of chi-square (five degrees of freedom, 1e-6) the picture is of a camera with another calibration.
 CALIBRATION_DOUBT, LEAST_FOR_CALIBRATION = 36.0, 12
@@ -44,7 +43,9 @@ PRINT_LEAST = np.array([-math.log(5.0), -3.0, -3.0, -0.1, -0.1])
 PRINT_MOST = np.array([-math.log(FOCAL_RANGE), 3.0, 3.0, 0.1, 0.1])
 PRINTS, CLEARLY = (0.5, 0.75), 10.8
 # The place goes on where so large a share of its points lies beyond what agrees, by more than this part of the picture.
-GOES_ON, BORDER = 0.1, 0.05
+GOES_ON, BORDER = 0.2, 0.05
+# A picture ends before its border if all features lie in a window of this part of its width and height.
+FRAMED = 0.75
 # That camera is fitted to at most so many pairs; in so many rounds the pairs within so many thresholds are gathered anew, until
 # its calibration changes by less than this.
 MOST_SIGHTS, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
@@ -114,7 +115,7 @@ def _may_be_framed(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_
     What ends before the border, where the map says that the camera would see more, may well be a print. So the burden is the
     other way round: the best camera within the tolerance must fit better than the best one whose focal length is a print's.
     """
-    if not matched.camera.focal_is_known or len(rows) < LEAST_FOR_CALIBRATION or not matched.fits_in(1 / FOCAL_RANGE):
+    if not matched.camera.focal_is_known or len(rows) < LEAST_FOR_CALIBRATION or not matched.fits_in(FRAMED):
         return False
     if views is None or _beyond(matched, found, rows, views) < GOES_ON:
         return False
@@ -160,14 +161,14 @@ def _contradicted(matched: Matched, found: Estimate) -> bool:
 def contradicts_calibration(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"]) -> bool:
     """Whether the declared calibration is wrong beyond doubt: the pairs fit far better with another one.
 
-    A photograph of a photograph is seen by its own camera followed by a homography: five more parameters. The likelihood ratio
-    (Wilks 1938) of the best camera to the best one whose focal length, or principal point where that is not known, is within
-    its tolerance, with Laplace's law for the distances. The others may be off in both: a slightly bent map moves them.
+    A photograph of a photograph is seen by its own camera followed by a homography: five more parameters, all far off unless it
+    fills the picture. The likelihood ratio (Wilks 1938) of the best camera to the best one within the tolerance of a declared
+    calibration, with Laplace's law for the distances. A pose that is turned away from the right one shows here, too.
     """
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
     sights, limit = matched.sights(found), matched.max_error_px / matched.camera.focal_px
-    reach = BENT if matched.camera.focal_is_known else BENT_UNKNOWN
+    reach = TOLERANCE if matched.camera.focal_is_known else TOLERANCE_UNKNOWN
     start = other = FreeCamera(pose=found.pose)
     for _ in range(ROUNDS):
         last, other = other, sights.take(_few(rows)).fitted(other, ANY_REACH)
