@@ -62,7 +62,7 @@ def test_right_matches_that_the_ratio_dropped_come_back() -> None:
 
 
 def test_accidents_do_not_come_back() -> None:
-    """Dropped matches that are all wrong agree with the geometry now and then: where no more do than chance gives, none does."""
+    """Wrong ones agree with the geometry now and then: where no more do than chance gives, none comes back."""
     place = world("accidents")
     right = generator("accident order").permutation(right_matches(place))
     left, other = right[60:].T
