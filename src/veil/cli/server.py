@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
-from veil.cli.line_maps import map_messages
 from veil.cli.uploads import Loaded, add_strict, comparable, load_images, load_uploads, say_skipped
 from veil.errors import InputError
-from veil.files.atomic import read_bytes
 from veil.files.gravity import read_gravity
 from veil.files.maps import require_vacant, write_map
 from veil.forms import Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
-from veil.mapping.lines.scenes import LineImage
 from veil.match import MatchOptions, match, match_pairs
 from veil.match.neighbors import distance_name
 from veil.match.pairs import all_pairs
@@ -101,21 +97,6 @@ def _with_positions(images: dict[str, Loaded]) -> dict[str, MapImage]:
     return found
 
 
-def _with_lines(images: dict[str, Loaded]) -> dict[str, LineImage]:
-    """The images as mapping from lines needs them."""
-    return {
-        name: LineImage(camera=image.camera, lines=image.seen, form=image.form)
-        for name, image in images.items()
-        if isinstance(image.seen, Lines)
-    }
-
-
-def _digests(path: Path) -> list[bytes]:
-    """What identifies the messages of a run."""
-    files = sorted(path.glob("*.veil")) if path.is_dir() else [path]
-    return [file.name.encode() + hashlib.sha256(read_bytes(file)).digest() for file in files]
-
-
 def _match(arguments: argparse.Namespace) -> int:
     left, right = (_only_image(path) for path in (arguments.left, arguments.right))
     options = matching_options(arguments, left.form, right.form)
@@ -148,7 +129,9 @@ def _map(arguments: argparse.Namespace) -> int:
     loaded = uploads.images
     say_skipped(uploads.skipped)
     if all(isinstance(image.seen, Lines) for image in loaded.values()):
-        return map_messages(arguments, _with_lines(loaded), _digests(arguments.input), uploads.skipped)
+        from veil.cli.line_maps import map_messages  # a map of positions needs nothing of it
+
+        return map_messages(arguments, loaded, uploads.skipped)
     if arguments.add_to:
         raise InputError("--add-to takes messages with lines; a map of positions is built again from all its images")
     images = _with_positions(loaded)
