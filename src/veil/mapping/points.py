@@ -6,6 +6,7 @@ its own pairs: what contradicts them is left out and named, or there is no map (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,14 +25,18 @@ from veil.mapping.database import keep_geometries, read_geometries, write_databa
 from veil.mapping.images import MapImage, impossible
 from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.uncertainty import position_uncertainty
-from veil.mapping.verified import VerifiedPair, verified_pairs, with_dropped
+from veil.mapping.verified import VerifiedPair, match_again, unsupported, verified_pairs, with_dropped
 from veil.match.neighbors import Matches
-from veil.match.ratio import chance_ratio
+from veil.match.ratio import WRONG_SHARE, passed_by, wrong_ratios
 from veil.scene import Scene
 
 # COLMAP's RANSAC looks for geometries of so few inliers; evidence decides (COLMAP asks for 15 and looks no further).
 LEAST_INLIERS = 8
 WORD_TRIALS = 30_000
+# Of wrong matches this share passes the ratio of the first verification.
+STRICT_SHARE = 0.001
+# Trials of the second one, whose pairs are mostly wrong: enough for pairs of which a quarter of the matches is right.
+MORE_TRIALS = 2_000
 # How often mapping is tried anew without the images that stopped it or contradicted it.
 ATTEMPTS = 5
 # Verifying more pairs, or mapping more images, may take longer before it counts as hanging.
@@ -42,8 +47,9 @@ PAIRS_AT_ONCE, IMAGES_AT_ONCE = 50, 50
 class MapOptions:
     """Models of fewer than `min_model_images` images are dropped; one seed serves verification and mapping.
 
-    `max_ratio` is that of the matches to begin with and of the second matching; None takes the ratio that one in a hundred
-    wrong matches passes (`veil.match.ratio.chance_ratio`), 1 keeps all.
+    `max_ratio` is that of the matches to begin with and of the second matching; None takes the ratio that one in a thousand
+    wrong matches passes (`veil.match.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1
+    keeps all.
     """
 
     min_model_images: int = 3
@@ -84,24 +90,20 @@ def build_map(
     if len(images) < 2:
         return NoMap(f"of all images but {len(images)} the cameras are impossible", left_out)
     matches = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
-    max_ratio = _ratio(images, matches, options)
-    dropped: Mapping[Pair, Matches] = {}
-    if max_ratio is not None:
-        dropped = {pair: found.take(found.ratios > max_ratio) for pair, found in matches.items()}
-        matches = {pair: found.take(found.ratios <= max_ratio) for pair, found in matches.items()}
     with Colmap(options.limits) as colmap:
         build = _Build(images, options, workdir, colmap, gravity or {}, left_out, progress)
-        reason = build.verify(matches, max_ratio, dropped)
+        reason = build.verify(matches, _ratios(images, matches, options))
         return NoMap(reason, left_out) if reason else build.mapped()
 
 
-def _ratio(images: Mapping[str, MapImage], matches: Mapping[Pair, Matches], options: MapOptions) -> float | None:
-    """The ratio of the first matching; None for words, which have no distance to compare."""
+def _ratios(images: Mapping[str, MapImage], matches: Mapping[Pair, Matches], options: MapOptions) -> tuple[float, ...]:
+    """The ratios of the first matching, one after the other; none for words, which have no distance to compare."""
     if any(isinstance(image.form, Subsets) for image in images.values()):
-        return None if options.max_ratio in (None, 1) else options.max_ratio
+        return () if options.max_ratio in (None, 1) else (float(options.max_ratio or 1),)
     if options.max_ratio is not None:
-        return options.max_ratio
-    return chance_ratio({name: image.form for name, image in images.items()}, list(matches))
+        return (options.max_ratio,)
+    wrong = wrong_ratios({name: image.form for name, image in images.items()}, list(matches))
+    return tuple(sorted({passed_by(wrong, share) for share in (STRICT_SHARE, WRONG_SHARE)}))
 
 
 class _Build:
@@ -127,25 +129,44 @@ class _Build:
         self.dropped: Mapping[Pair, Matches] = {}
         self.model: Path | None = None
 
-    def verify(self, matches: Mapping[Pair, Matches], max_ratio: float | None, dropped: Mapping[Pair, Matches]) -> str | None:
-        """Fill the database with pairs that chance does not explain. Returns why there can be no map."""
-        tried = {pair: found for pair, found in matches.items() if len(found) >= LEAST_INLIERS}
-        database = self.workdir / "database.db"
+    def verify(self, matches: Mapping[Pair, Matches], ratios: tuple[float, ...]) -> str | None:
+        """Fill the database with pairs that chance does not explain. Returns why there can be no map.
+
+        Wrong pairs take COLMAP longest, the longer the more matches they have: the looser of two ratios is for pairs of images
+        that the stricter one leaves with few inliers.
+        """
+        database, tests = self.workdir / "database.db", 0
+        for number, ratio in enumerate(ratios or (math.inf,)):
+            kept = {pair: found.take(found.ratios <= ratio) for pair, found in matches.items()}
+            tried = {pair: found for pair, found in kept.items() if len(found) >= LEAST_INLIERS}
+            tried = {pair: tried[pair] for pair in unsupported(self.pairs, tried)}
+            tests += len(tried)
+            if number and not tried:
+                break
+            path = database if number == 0 else self.workdir / "database-2.db"
+            geometries = self._geometries(path, tried, {"ransac.max_num_trials": MORE_TRIALS} if number else {})
+            if isinstance(geometries, Stopped):
+                return f"COLMAP's verification was stopped: {geometries.reason}"
+            found = verified_pairs(self.images, tried, geometries, tests=tests)
+            self.pairs |= found
+            self.geometries |= {pair: geometries[pair] for pair in found}
+        if ratios:
+            self.dropped = {pair: found.take(found.ratios > ratios[0]) for pair, found in matches.items()}
+            match_again(self.images, self.pairs, self.geometries, ratios[-1])
+        keep_geometries(database, self.image_ids, self.geometries)
+        return None if self.pairs else _too_weak(len(matches))
+
+    def _geometries(self, database: Path, tried: Mapping[Pair, Matches], more: Mapping[str, Any]) -> dict[Pair, Any] | Stopped:
+        """COLMAP's two-view geometries of these matches, by way of a new database; `more` are settings."""
         self.image_ids, self.constant_cameras = write_database(database, self.images, tried)
-        settings: dict[str, Any] = {"min_num_inliers": LEAST_INLIERS, "compute_relative_pose": True}
+        settings: dict[str, Any] = {"min_num_inliers": LEAST_INLIERS, "compute_relative_pose": True, **more}
         if any(isinstance(image.form, Subsets) for image in self.images.values()):
             # Shared words are mostly coincidences: fewer of them are right than COLMAP expects of matches.
             settings |= {"ransac.min_inlier_ratio": 0.05, "ransac.max_num_trials": WORD_TRIALS}
         request = {"do": "verify", "database": str(database), "seed": self.options.seed, "options": settings}
         # All pairs are verified in one stage without a sign of progress.
         answer = self.colmap.run(request, work=max(1.0, len(tried) / PAIRS_AT_ONCE))
-        if isinstance(answer, Stopped):
-            return f"COLMAP's verification was stopped: {answer.reason}"
-        geometries = read_geometries(database, self.image_ids)
-        self.pairs = verified_pairs(self.images, tried, geometries, max_ratio=max_ratio)
-        self.geometries, self.dropped = {pair: geometries[pair] for pair in self.pairs}, dropped
-        keep_geometries(database, self.image_ids, self.geometries)
-        return None if self.pairs else _too_weak(len(matches))
+        return answer if isinstance(answer, Stopped) else read_geometries(database, self.image_ids)
 
     def mapped(self) -> Scene | NoMap:
         """Map, check, and map again without what stopped or contradicted the map, a few times."""
