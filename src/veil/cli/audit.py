@@ -21,11 +21,21 @@ from veil.audit.verdict import judge
 from veil.budget import total
 from veil.cli import EXIT_OK, EXIT_POLICY
 from veil.cli.attackers import attackers_knowledge, neighbor_model
-from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, report, write_json
+from veil.cli.common import (
+    add_command,
+    add_json,
+    add_strict,
+    at_least,
+    progress,
+    quiet_colmap,
+    report,
+    tell_skipped,
+    write_json,
+)
 from veil.cli.inspect import upload_facts
 from veil.cli.originals import Originals, read_originals
 from veil.cli.shown import tracker
-from veil.cli.uploads import add_strict, decoded, say_skipped
+from veil.cli.uploads import decoded
 from veil.composition import composed_epsilon
 from veil.errors import InputError
 from veil.files.atomic import read_bytes, write_text
@@ -121,7 +131,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     rules = _rules(arguments)
     releases, skipped = decoded(arguments.release, strict=arguments.strict)
     others = _others(arguments.against, strict=arguments.strict, skipped=skipped)
-    say_skipped(skipped)
+    tell_skipped(skipped)
     knowledge = attackers_knowledge(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
     truths = _truths(releases, originals, knowledge)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from veil.cli import EXIT_NO_POSE, EXIT_OK
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, say, write_json
+from veil.cli.common import Bar, add_command, add_json, add_strict, at_least, quiet_colmap, say, tell_skipped, write_json
 from veil.cli.index import query_vocabulary
 from veil.cli.server import add_matching, matching_options
-from veil.cli.uploads import Loaded, add_strict, queries, say_skipped
+from veil.cli.uploads import Loaded, queries
 from veil.codebook import Codebook
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook, read_codebook
@@ -91,7 +91,7 @@ def _localize(arguments: argparse.Namespace) -> int:
             rows.append(_row(name, found, time.perf_counter() - start))
             say(arguments, _pose_line(name, found))
     finally:  # a query that cannot be read takes nothing from the others
-        say_skipped(skipped)
+        tell_skipped(skipped)
         write_json(arguments.json, {"queries": rows, "skipped": skipped})
     if not rows:
         raise InputError(f"none of the {len(skipped)} queries could be used")

@@ -9,9 +9,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    add_strict,
+    at_least,
+    quiet_colmap,
+    report,
+    say,
+    tell_skipped,
+    write_json,
+)
 from veil.cli.line_maps import map_messages
-from veil.cli.uploads import Loaded, add_strict, comparable, load_images, load_uploads, say_skipped
+from veil.cli.uploads import Loaded, comparable, load_images, load_uploads
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
 from veil.files.gravity import read_gravity
@@ -146,7 +157,7 @@ def _map(arguments: argparse.Namespace) -> int:
     require_vacant(arguments.output)
     uploads = comparable(load_uploads(arguments.input, strict=arguments.strict), strict=arguments.strict)
     loaded = uploads.images
-    say_skipped(uploads.skipped)
+    tell_skipped(uploads.skipped)
     if all(isinstance(image.seen, Lines) for image in loaded.values()):
         return map_messages(arguments, _with_lines(loaded), _digests(arguments.input), uploads.skipped)
     if arguments.add_to:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import printable
 from veil.errors import InputError, VeilError, WireError
 from veil.files.atomic import read_bytes
 from veil.files.features import read_features
@@ -40,19 +37,6 @@ class Uploads:
 
     images: dict[str, Loaded]
     skipped: dict[str, str] = field(default_factory=dict)
-
-
-def add_strict(parser: argparse.ArgumentParser) -> None:
-    """--strict."""
-    parser.add_argument(
-        "--strict", action="store_true", help="refuse all if one upload cannot be used (default: skip and name it)"
-    )
-
-
-def say_skipped(skipped: dict[str, str]) -> None:
-    """Name on standard error what was left out, and why."""
-    for name, reason in skipped.items():
-        print(printable(f"veil: skipped {name}: {reason}"), file=sys.stderr)
 
 
 def message_files(path: Path) -> list[Path]:
