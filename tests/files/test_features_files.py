@@ -211,7 +211,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 
 def test_images_are_found_at_any_depth_without_opening_every_object(tmp_path: Path) -> None:
-    """Enumeration of what was written; a chain of 1,200 groups, of which opening each takes seconds, is looked through at once."""
+    """Enumeration of what was written; a chain of 1,200 groups, each of which takes long to open, is looked through at once."""
     path = tmp_path / "deep.h5"
     chain = "/".join(["g"] * 1200)
     with h5py.File(path, "w") as file:
