@@ -174,6 +174,29 @@ def test_uncertainty_is_what_noise_does_to_the_cameras() -> None:
     assert found == pytest.approx(expected, rel=0.1)  # 400 draws know a deviation to about 3 %
 
 
+def test_clusters_of_cameras_on_one_center_are_not_sure() -> None:
+    """Two groups of cameras that share no point, each nearly on one center: their sizes are free, whatever rounding says."""
+    random = generator("collapsed clusters")
+    place = world("collapsed clusters")
+    names, half = sorted(place.poses), len(place.points) // 2
+    for gap in 10.0 ** np.arange(-8, -5, 0.25):
+        images = {}
+        for index, name in enumerate(names):
+            center = [0.5 * (index % 2), 0.0, -4.0] + gap * random.normal(size=3)
+            rotation = _rotation(random.normal(size=(1, 3)) * 0.05)[0]
+            rows = np.arange(half) + half * (index % 2)
+            images[name] = MappedImage(
+                name=name,
+                camera=place.camera,
+                cam_from_world=Rigid(rotation=rotation, translation=-rotation @ center),
+                keypoints=np.zeros((half, 2), dtype=np.float32),
+                point_rows=rows,
+                form=place.form(name).take(np.zeros(half, dtype=np.int64)),
+            )
+        scene = Scene(images=images, points=place.points, mean_reprojection_error_px=0.5)
+        assert position_uncertainty(scene) == np.inf, gap
+
+
 def _rotation(angles: np.ndarray) -> np.ndarray:
     from scipy.spatial.transform import Rotation
 
