@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from itertools import combinations
 
@@ -82,11 +83,22 @@ def test_pairs_that_close_a_cycle_of_rotations_confirm_each_other() -> None:
     for (a, b), pair in pairs.items():
         rotation = scene.images[b].cam_from_world.rotation @ scene.images[a].cam_from_world.rotation.T
         pairs[a, b] = replace(pair, rotation=turn @ rotation if (a, b) == ("00", "03") else rotation)
-    assert [pair for pair in pairs if not confirmed(pair, pairs)] == [("00", "03")]
+    assert confirmed(pairs, pairs) == {*pairs} - {("00", "03")}
     assert rotation_disagreement(scene, pairs) == pytest.approx(0, abs=1e-6)
     turned = moved(scene, {n: replace(scene.images[n].cam_from_world, rotation=turn) for n in ("01", "02")})
     found = rotation_disagreement(turned, pairs)
     assert found is not None and found > 10
+
+
+def test_cycles_are_looked_for_in_time_that_grows_with_the_pairs() -> None:
+    """A chain of 4,000 images, each paired with the next two: few triangles a pair, however many pairs there are."""
+    same = np.eye(3)
+    pair = VerifiedPair(inliers=np.zeros((9, 2), dtype=np.int64), log10_chance=-9.0, rotation=same)
+    names = [f"{index:04}" for index in range(4000)]
+    pairs = {(a, b): pair for step in (1, 2) for a, b in zip(names, names[step:], strict=False)}
+    begun = time.process_time()
+    assert confirmed(pairs, pairs) == {*pairs}
+    assert time.process_time() - begun < 3
 
 
 def test_two_halves_of_different_scale_are_told_apart() -> None:
