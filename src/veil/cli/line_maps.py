@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from veil.cli.common import Bar, report, say, write_json
+from veil.cli.map_gravity import gravity_facts, readings_of, say_gravity
 from veil.errors import InputError
 from veil.files.checkpoints import Checkpoints, run_key
 from veil.files.maps import read_map, write_map
-from veil.mapping.gravity import checked_readings
 from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.models import further_maps
@@ -141,9 +141,8 @@ def _tell(
     skipped: Mapping[str, str],
 ) -> None:
     scene = scenes[0]
-    check = checked_readings(
-        {name: image.cam_from_world for name, image in scene.images.items()},
-        {name: image.view.lines.gravity for name, image in images.items() if image.view.lines.gravity is not None},
+    check = readings_of(
+        scene, {name: image.view.lines.gravity for name, image in images.items() if image.view.lines.gravity is not None}
     )
     facts = {
         "images": len(images),
@@ -157,19 +156,10 @@ def _tell(
         "models": [sorted(item.images) for item in scenes],
         "refused": dict(found.refused),
         "check": found.check.as_json(),
-        "gravity": {
-            "readings": check.readings,
-            "agreeing": check.agreeing,
-            "sigma_deg": check.sigma_deg,
-            "wrong": dict(check.wrong_deg),
-            "reason": check.reason,
-        },
+        "gravity": gravity_facts(check),
     }
     write_json(arguments.json, facts)
-    for name, degrees in sorted(check.wrong_deg.items()):
-        say(arguments, f"the gravity of {name} is wrong by {degrees:.0f} degrees, by the map and {check.agreeing} others")
-    if check.readings > 1 and check.down is None:
-        say(arguments, f"beware: {check.reason}, so the map or the readings are wrong")
+    say_gravity(arguments, check)
     for name, reason in sorted(found.refused.items()):
         say(arguments, f"{name} is not in the map: {reason}")
     say(

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from veil.cli.common import (
     Bar,
     add_command,
@@ -22,6 +24,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.line_maps import map_messages
+from veil.cli.map_gravity import gravity_facts, readings_of, say_gravity
 from veil.cli.uploads import Loaded, comparable, load_images, load_uploads
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
@@ -121,9 +124,9 @@ def _with_lines(images: dict[str, Loaded]) -> dict[str, LineImage]:
     }
 
 
-def _digests(path: Path) -> list[bytes]:
-    """What identifies the messages of a run."""
-    files = sorted(path.glob("*.veil")) if path.is_dir() else [path]
+def _digests(path: Path, skipped: Mapping[str, str]) -> list[bytes]:
+    """What identifies the messages of a run, those that were `skipped` left out: some cannot even be read."""
+    files = sorted(file for file in path.glob("*.veil") if file.name not in skipped) if path.is_dir() else [path]
     return [file.name.encode() + hashlib.sha256(read_bytes(file)).digest() for file in files]
 
 
@@ -159,7 +162,7 @@ def _map(arguments: argparse.Namespace) -> int:
     loaded = uploads.images
     tell_skipped(uploads.skipped)
     if all(isinstance(image.seen, Lines) for image in loaded.values()):
-        return map_messages(arguments, _with_lines(loaded), _digests(arguments.input), uploads.skipped)
+        return map_messages(arguments, _with_lines(loaded), _digests(arguments.input, uploads.skipped), uploads.skipped)
     if arguments.add_to:
         raise InputError("--add-to takes messages with lines; a map of positions is built again from all its images")
     images = _with_positions(loaded)
@@ -167,7 +170,7 @@ def _map(arguments: argparse.Namespace) -> int:
     if len(names) < 2:
         raise InputError(f"a map needs at least two images, {arguments.input} holds {len(names)}")
     max_ratio = _map_ratio(arguments)
-    gravity = read_gravity(arguments.gravity) if arguments.gravity else None
+    gravity = _gravity_of(arguments, names)
     forms = {name: image.form for name, image in images.items()}
     with Bar("matching") as bar:
         matches = match_pairs(forms, all_pairs(names), workers=arguments.workers, progress=bar)
@@ -178,8 +181,10 @@ def _map(arguments: argparse.Namespace) -> int:
         write_json(arguments.json, {**_no_map_facts(len(images), scene), "skipped": uploads.skipped})
         _say_left_out(arguments, scene.left_out)
         raise InputError(f"no map: {scene.reason}")
+    readings = None
     if gravity is not None:
         scene = replace(scene, measured_down=mean_down(gravity, scene.images))
+        say_gravity(arguments, readings := readings_of(scene, gravity))
         if scene.measured_down is None:
             raise InputError(f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names")
     write_map(arguments.output, scene)
@@ -192,6 +197,7 @@ def _map(arguments: argparse.Namespace) -> int:
         "mean_reprojection_error_px": scene.mean_reprojection_error_px,
         "public": scene.is_public,
         "check": scene.check and scene.check.as_json(),
+        "gravity": readings and gravity_facts(readings),
     }
     write_json(arguments.json, facts)
     say(
@@ -204,6 +210,16 @@ def _map(arguments: argparse.Namespace) -> int:
         _say_left_out(arguments, scene.check.left_out)
     report(arguments, arguments.output, "the public map" if scene.is_public else "the private map")
     return 0
+
+
+def _gravity_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, np.ndarray] | None:
+    """The readings of --gravity. Raises InputError where they are of other images: before the work, not after."""
+    if not arguments.gravity:
+        return None
+    found = read_gravity(arguments.gravity)
+    if not set(found) & set(names):
+        raise InputError(f"{arguments.gravity} names none of the images, which are {', '.join(names[:3])}; check its names")
+    return found
 
 
 def _map_ratio(arguments: argparse.Namespace) -> float | None:
