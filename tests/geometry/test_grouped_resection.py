@@ -159,6 +159,23 @@ def test_time_ends_the_search() -> None:
     assert time.monotonic() - started < 5
 
 
+def test_time_that_others_take_does_not_count() -> None:
+    """A callback that sleeps stands for other work on the machine: the search draws all its samples, on one thread or two."""
+    problem = planted_groups("crowded", features=100, candidates=4, right=0.3)
+    options = GroupedOptions(min_iterations=16_000, max_iterations=16_000, max_seconds=20.0)
+    resect(problem, options=options, convinced=never)  # compiled
+    options = GroupedOptions(min_iterations=16_000, max_iterations=16_000, max_seconds=1.5)
+    for threads in (1, 2):
+        rounds: list[int] = []
+
+        def wait(done: int, _: int, rounds: list[int] = rounds) -> None:
+            rounds.append(done)
+            time.sleep(0.3)
+
+        resect(problem, options=options, convinced=never, threads=threads, progress=wait)
+        assert rounds == list(range(2000, 16_001, 2000))
+
+
 @pytest.mark.parametrize(
     "bad",
     [
