@@ -13,20 +13,12 @@ from pathlib import Path
 import pytest
 
 from edges import flipped, other_database, outcome, truncated
+from ledgers import ENTRY as ONE
 from veil.chance import KEY_BYTES
 from veil.errors import FileFormatError, InputError, ReleaseRefused
-from veil.files.client import Entry, Ledger, home, load_secret, read_ledger
+from veil.files.client import Ledger, home, load_secret, read_ledger
 from worlds import generator
 
-ONE = Entry(
-    image_digest="aa" * 32,
-    released_as="0123456789abcdef",
-    name="x.jpg",
-    parameters="paper m=4",
-    features=7,
-    message_digest="bb" * 32,
-    fresh=False,
-)
 OTHER = replace(ONE, parameters="paper m=8", message_digest="cc" * 32)
 
 

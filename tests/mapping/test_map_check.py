@@ -17,29 +17,19 @@ from veil.mapping.images import MapImage
 from veil.mapping.uncertainty import position_uncertainty
 from veil.mapping.verified import VerifiedPair
 from veil.scene import MappedImage, Scene
+from word_worlds import scene_of
 from worlds import World, generator, project, world
 
 
 def planted(place: World) -> tuple[Scene, dict[str, MapImage], dict[tuple[str, str], VerifiedPair]]:
     """The right map of a world, its images and its right pairs."""
-    forms = {name: place.form(name) for name in place.poses}
-    images = {n: MapImage(camera=place.camera, keypoints=place.keypoints[n], form=forms[n]) for n in place.poses}
-    mapped = {
-        name: MappedImage(
-            name=name,
-            camera=place.camera,
-            cam_from_world=pose,
-            keypoints=place.keypoints[name],
-            point_rows=place.visible[name].astype(np.int64),
-            form=forms[name],
-        )
-        for name, pose in place.poses.items()
-    }
+    scene = scene_of(place)
+    images = {n: MapImage(camera=i.camera, keypoints=i.keypoints, form=i.form) for n, i in scene.images.items()}
     pairs = {}
     for a, b in combinations(sorted(place.poses), 2):
         _, rows, columns = np.intersect1d(place.visible[a], place.visible[b], return_indices=True)
         pairs[a, b] = VerifiedPair(inliers=np.stack([rows, columns], axis=1), log10_chance=-100.0)
-    return Scene(images=mapped, points=place.points, mean_reprojection_error_px=0.5), images, pairs
+    return scene, images, pairs
 
 
 def moved(scene: Scene, poses: dict[str, Rigid]) -> Scene:
