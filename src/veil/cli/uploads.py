@@ -77,6 +77,17 @@ def decoded(path: Path, *, strict: bool) -> tuple[dict[str, Message], dict[str, 
     return found, skipped
 
 
+def further_messages(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> dict[str, Message]:
+    """The messages of several folders or files, by a name that is not taken; what cannot be read is added to `skipped`."""
+    found: dict[str, Message] = {}
+    for path in paths:
+        messages, left_out = decoded(path, strict=strict)
+        skipped.update({str(path / name): reason for name, reason in left_out.items()})
+        for name, message in messages.items():
+            found[name if name not in found else str(path / f"{name}.veil")] = message
+    return found
+
+
 def _image_name(file: Path) -> str:
     """The name of a message's image. Raises InputError for one that files of maps cannot hold."""
     name = file.stem
