@@ -100,6 +100,16 @@ def test_map_names_what_it_skipped(folder: Path, tmp_path: Path, capsys: pytest.
     assert "no map" not in capsys.readouterr().err
 
 
+def test_a_limit_that_is_none_is_refused_before_the_work(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: matching, which may take hours, fails at once; the message is about the option."""
+    monkeypatch.setattr("veil.cli.server.match_pairs", lambda *_, **__: pytest.fail("matched first"))
+    for wrong in (("--max-seconds", "-1"), ("--max-seconds", "nan"), ("--ratio", "2")):
+        assert main(["map", str(folder), "-o", str(tmp_path / "map"), *wrong]) == 1
+        assert "matched first" not in (said := capsys.readouterr().err) and wrong[1] in said
+
+
 def test_a_message_that_cannot_even_be_read_does_not_stop_a_map_from_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,12 +32,13 @@ from veil.files.gravity import read_gravity
 from veil.files.maps import require_vacant, write_map
 from veil.forms import Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
+from veil.mapping.gravity import ReadingsCheck
 from veil.mapping.lines.scenes import LineImage
 from veil.match import MatchOptions, match, match_pairs
 from veil.match.neighbors import distance_name
 from veil.match.pairs import all_pairs
 from veil.match.ratio import calibrated
-from veil.scene import mean_down
+from veil.scene import Scene, mean_down
 
 MATCH_EXAMPLES = """\
   veil match upload/1a....veil upload/9c....veil
@@ -169,12 +170,11 @@ def _map(arguments: argparse.Namespace) -> int:
     names = sorted(images)
     if len(names) < 2:
         raise InputError(f"a map needs at least two images, {arguments.input} holds {len(names)}")
-    max_ratio = _map_ratio(arguments)
     gravity = _gravity_of(arguments, names)
+    options = MapOptions(seed=arguments.seed, max_ratio=_map_ratio(arguments), limits=Limits(max_seconds=arguments.max_seconds))
     forms = {name: image.form for name, image in images.items()}
     with Bar("matching") as bar:
         matches = match_pairs(forms, all_pairs(names), workers=arguments.workers, progress=bar)
-    options = MapOptions(seed=arguments.seed, max_ratio=max_ratio, limits=Limits(max_seconds=arguments.max_seconds))
     with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, Bar("mapping") as bar:
         scene = build_map(images, matches, workdir=Path(workdir), options=options, gravity=gravity, progress=bar)
     if isinstance(scene, NoMap):
@@ -188,9 +188,16 @@ def _map(arguments: argparse.Namespace) -> int:
         if scene.measured_down is None:
             raise InputError(f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names")
     write_map(arguments.output, scene)
+    _tell_map(arguments, scene, len(images), uploads.skipped, readings)
+    return 0
+
+
+def _tell_map(
+    arguments: argparse.Namespace, scene: Scene, images: int, skipped: Mapping[str, str], readings: ReadingsCheck | None
+) -> None:
     facts = {
-        "images": len(images),
-        "skipped": uploads.skipped,
+        "images": images,
+        "skipped": dict(skipped),
         "registered": len(scene.images),
         "points": len(scene.points),
         "observations": scene.observation_count,
@@ -202,14 +209,13 @@ def _map(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, facts)
     say(
         arguments,
-        f"{facts['registered']} of {facts['images']} images, {facts['points']} points, "
+        f"{len(scene.images)} of {images} images, {len(scene.points)} points, "
         f"{scene.mean_reprojection_error_px:.2f} px mean reprojection error",
     )
     if scene.check is not None:
         say(arguments, f"checked: {scene.check.described()}")
         _say_left_out(arguments, scene.check.left_out)
     report(arguments, arguments.output, "the public map" if scene.is_public else "the private map")
-    return 0
 
 
 def _gravity_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, np.ndarray] | None:
