@@ -47,11 +47,11 @@ def test_the_reason_is_the_one_it_ended_for(stand_in: None) -> None:
     """Killed by the system, as without memory, is not out of time; what comes next gets another process."""
     with Colmap(Limits(max_seconds=30.0)) as colmap:
         found = colmap.run({"do": "die"})
-        assert isinstance(found, Stopped) and "ended by itself (code -9)" in found.reason
+        assert isinstance(found, Stopped) and "ended by itself (code -9)" in found.reason and not found.out_of_time
         assert isinstance(colmap.run({"do": "answer"}), dict)
     with Colmap(Limits(max_seconds=0.5)) as colmap:
         found = colmap.run({"do": "wait"})
-        assert isinstance(found, Stopped) and "not done after 0.5 s" in found.reason
+        assert isinstance(found, Stopped) and "not done after 0.5 s" in found.reason and found.out_of_time
 
 
 @pytest.mark.parametrize("wrong", [{"stall_s": 0.0}, {"max_seconds": -1.0}, {"max_seconds": math.nan}, {"memory_bytes": 0}])

@@ -151,6 +151,8 @@ class _Build:
             if len(names) < 2:
                 break
             scene = self._run(names)
+            if isinstance(scene, Stopped) and scene.out_of_time:
+                return NoMap(f"the mapper was stopped: {scene.reason}", self.left_out)
             if isinstance(scene, Stopped):
                 culprit = self._culprit(scene, names)
                 self.left_out[culprit] = f"the mapper was stopped at it: {scene.reason}"

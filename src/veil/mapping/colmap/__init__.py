@@ -46,10 +46,12 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
-    """A stage that did not end by itself: why, and the image (COLMAP's id) that it was at if COLMAP's log names one."""
+    """A stage that did not end by itself: why, the image (COLMAP's id) that it was at if COLMAP's log names one, and whether
+    its time was up, which is no fault of that image."""
 
     reason: str
     image_id: int | None
+    out_of_time: bool = False
 
 
 class Colmap:
@@ -127,7 +129,7 @@ class Colmap:
             reason = f"it ended by itself (code {code}): {' '.join(self._log)[-300:]}"
         self._process = None
         _close(process)
-        return Stopped(reason=reason, image_id=self._at_image)
+        return Stopped(reason=reason, image_id=self._at_image, out_of_time=self._late.is_set())
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         """Its time is up."""
