@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,17 +22,14 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
-from veil.cli.line_maps import map_messages
 from veil.cli.map_gravity import gravity_facts, readings_of, say_gravity
 from veil.cli.uploads import Loaded, comparable, load_images, load_uploads
 from veil.errors import InputError
-from veil.files.atomic import read_bytes
 from veil.files.gravity import read_gravity
 from veil.files.maps import require_vacant, write_map
 from veil.forms import Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
 from veil.mapping.gravity import ReadingsCheck
-from veil.mapping.lines.scenes import LineImage
 from veil.match import MatchOptions, match, match_pairs
 from veil.match.neighbors import distance_name
 from veil.match.pairs import all_pairs
@@ -116,21 +112,6 @@ def _with_positions(images: dict[str, Loaded]) -> dict[str, MapImage]:
     return found
 
 
-def _with_lines(images: dict[str, Loaded]) -> dict[str, LineImage]:
-    """The images as mapping from lines needs them."""
-    return {
-        name: LineImage(camera=image.camera, lines=image.seen, form=image.form)
-        for name, image in images.items()
-        if isinstance(image.seen, Lines)
-    }
-
-
-def _digests(path: Path, skipped: Mapping[str, str]) -> list[bytes]:
-    """What identifies the messages of a run, those that were `skipped` left out: some cannot even be read."""
-    files = sorted(file for file in path.glob("*.veil") if file.name not in skipped) if path.is_dir() else [path]
-    return [file.name.encode() + hashlib.sha256(read_bytes(file)).digest() for file in files]
-
-
 def _match(arguments: argparse.Namespace) -> int:
     left, right = (_only_image(path) for path in (arguments.left, arguments.right))
     options = matching_options(arguments, left.form, right.form)
@@ -163,7 +144,9 @@ def _map(arguments: argparse.Namespace) -> int:
     loaded = uploads.images
     tell_skipped(uploads.skipped)
     if all(isinstance(image.seen, Lines) for image in loaded.values()):
-        return map_messages(arguments, _with_lines(loaded), _digests(arguments.input, uploads.skipped), uploads.skipped)
+        from veil.cli.line_maps import map_messages  # a map of positions needs nothing of it
+
+        return map_messages(arguments, loaded, uploads.skipped)
     if arguments.add_to:
         raise InputError("--add-to takes messages with lines; a map of positions is built again from all its images")
     images = _with_positions(loaded)

@@ -154,6 +154,4 @@ def chance_poses(inliers: int, matches: int, agreement: float, sampling: Samplin
 
 
 def _log_binomial(n: int, k: int) -> float:
-    from scipy.special import gammaln
-
-    return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

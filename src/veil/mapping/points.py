@@ -24,7 +24,7 @@ from veil.mapping.database import keep_geometries, read_geometries, write_databa
 from veil.mapping.images import MapImage, impossible
 from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.uncertainty import position_uncertainty
-from veil.mapping.verified import VerifiedPair, verified_pairs
+from veil.mapping.verified import VerifiedPair, verified_pairs, with_dropped
 from veil.match.neighbors import Matches
 from veil.match.ratio import chance_ratio
 from veil.scene import Scene
@@ -123,6 +123,9 @@ class _Build:
         self.image_ids: dict[str, int] = {}
         self.constant_cameras: set[int] = set()
         self.attempts = 0
+        self.geometries: dict[Pair, Any] = {}
+        self.dropped: Mapping[Pair, Matches] = {}
+        self.model: Path | None = None
 
     def verify(self, matches: Mapping[Pair, Matches], max_ratio: float | None, dropped: Mapping[Pair, Matches]) -> str | None:
         """Fill the database with pairs that chance does not explain. Returns why there can be no map."""
@@ -139,8 +142,9 @@ class _Build:
         if isinstance(answer, Stopped):
             return f"COLMAP's verification was stopped: {answer.reason}"
         geometries = read_geometries(database, self.image_ids)
-        self.pairs = verified_pairs(self.images, tried, geometries, max_ratio=max_ratio, dropped=dropped)
-        keep_geometries(database, self.image_ids, {pair: geometries[pair] for pair in self.pairs})
+        self.pairs = verified_pairs(self.images, tried, geometries, max_ratio=max_ratio)
+        self.geometries, self.dropped = {pair: geometries[pair] for pair in self.pairs}, dropped
+        keep_geometries(database, self.image_ids, self.geometries)
         return None if self.pairs else _too_weak(len(matches))
 
     def mapped(self) -> Scene | NoMap:
@@ -174,8 +178,33 @@ class _Build:
             check = self._check(scene, shares)
             if check.doubts:
                 return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
-            return replace(scene, check=check)
+            return replace(self._completed(scene), check=check)
         return refused or NoMap("the mapper was stopped again and again", self.left_out)
+
+    def _completed(self, scene: Scene) -> Scene:
+        """The scene with the points of matches that the ratio dropped, where they agree with its poses, which stay."""
+        more = with_dropped(self.images, self.geometries, self.dropped)
+        if not more or self.model is None:
+            return scene
+        for pair, matches in more.items():
+            self.geometries[pair].inlier_matches = matches.astype(np.uint32)
+        database, output = self.workdir / "database.db", self.workdir / "completed"
+        keep_geometries(database, self.image_ids, self.geometries)
+        output.mkdir()
+        request = {
+            "do": "complete",
+            "database": str(database),
+            "model": str(self.model),
+            "output": str(output),
+            "seed": self.options.seed,
+        }
+        answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
+        if isinstance(answer, Stopped):
+            return scene
+        import pycolmap
+
+        found = scene_of(pycolmap.Reconstruction(output), self.images)
+        return (restricted(found, frozenset(scene.images)) or scene) if set(found.images) != set(scene.images) else found
 
     def _run(self, names: set[str]) -> Scene | NoMap | Stopped:
         output = self.workdir / ("sparse" if self.attempts == 0 else f"sparse-{self.attempts + 1}")
@@ -201,11 +230,11 @@ class _Build:
     def _best(self, output: Path) -> Scene | NoMap:
         import pycolmap
 
-        models = [pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()]
-        models = [model for model in models if model.num_reg_images() and model.num_points3D()]
+        models = {folder: pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()}
+        models = {folder: model for folder, model in models.items() if model.num_reg_images() and model.num_points3D()}
         if not models:
             return NoMap(_too_weak(len(self.pairs)))
-        best = max(models, key=lambda model: (model.num_reg_images(), model.num_points3D()))
+        self.model, best = max(models.items(), key=lambda item: (item[1].num_reg_images(), item[1].num_points3D()))
         if best.num_reg_images() < min(self.options.min_model_images, len(self.images)):
             return NoMap(_too_weak(len(self.pairs)))
         return scene_of(best, self.images)

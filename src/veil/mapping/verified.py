@@ -41,11 +41,9 @@ def verified_pairs(
     geometries: Mapping[tuple[str, str], Any],
     *,
     max_ratio: float | None,
-    dropped: Mapping[tuple[str, str], Matches] | None = None,
 ) -> dict[tuple[str, str], VerifiedPair]:
-    """The pairs that evidence verifies; weak ones are matched a second time along their geometry, and of the `dropped` matches,
-    which failed a ratio, those that the geometry explains come back. What that adds goes into COLMAP's objects alone: a map is
-    not judged by it.
+    """The pairs that evidence verifies; weak ones are matched a second time along their geometry. What that adds goes into
+    COLMAP's objects alone: a map is not judged by it.
 
     A pair passes if fewer than `WRONG_PAIRS` pairs as good are expected among all pairs of wrong matches. `max_ratio` is that
     of the second matching; None for none. Geometries that fail are left out.
@@ -67,13 +65,25 @@ def verified_pairs(
         two_view = _two_view(geometry, images[pair[0]], images[pair[1]])
         matched = _again(images, positions, pair, two_view, found[pair].inliers, max_ratio or 1.0)
         geometry.inlier_matches = matched.astype(np.uint32)
-    for pair in found:
-        geometry = geometries[pair]
-        more = _of(dropped or {}, pair)
-        two_view = _two_view(geometry, images[pair[0]], images[pair[1]])
-        geometry.inlier_matches = _restored(positions, pair, two_view, np.asarray(geometry.inlier_matches), more).astype(
-            np.uint32
-        )
+    return found
+
+
+def with_dropped(
+    images: Mapping[str, MapImage], geometries: Mapping[tuple[str, str], Any], dropped: Mapping[tuple[str, str], Matches]
+) -> dict[tuple[str, str], Int64[np.ndarray, "matches 2"]]:
+    """Matches of verified pairs that get some back: of those `dropped` by a ratio the ones that the geometry explains.
+
+    They are for more points, not for poses: what a geometry picked is no evidence for it.
+    """
+    names = {name for pair in geometries for name in pair}
+    positions = {name: undistorted_pixels(images[name].camera, images[name].keypoints) for name in names}
+    found = {}
+    for (a, b), geometry in geometries.items():
+        kept = np.asarray(geometry.inlier_matches, dtype=np.int64)
+        two_view = _two_view(geometry, images[a], images[b])
+        more = _restored(positions, (a, b), two_view, kept, _of(dropped, (a, b)))
+        if len(more) > len(kept):
+            found[a, b] = more
     return found
 
 
