@@ -29,8 +29,8 @@ ROUNDS = 4  # of local optimization after each new best pose
 @dataclass(frozen=True, kw_only=True)
 class GroupedOptions:
     """Iterations are samples. Search ends when `confidence` says that no better pose is left, after `max_iterations`, or after
-    `max_seconds` of the processor, of all threads together, whatever else they do; results then depend on how fast that is, so
-    it is None by default."""
+    `max_seconds` of the processor, of all threads together, whatever else they do, the first samples aside, which may compile
+    code; results then depend on how fast it is, so it is None by default."""
 
     confidence: float = 0.9999
     min_iterations: int = 4000
@@ -137,7 +137,7 @@ def resect_grouped(
             if convinced(best):
                 needed = _needed(groups, best.rows, options.confidence)
                 enough = min(max(needed, options.min_iterations), options.max_iterations)
-        used += time.thread_time() - started
+        used = 0.0 if done == STREAMS * BATCH else used + time.thread_time() - started
         if progress is not None:
             progress(min(done, enough), enough)
         if options.max_seconds is not None and used > options.max_seconds:
