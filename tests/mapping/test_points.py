@@ -170,6 +170,26 @@ def test_an_upload_that_hangs_the_mapper_is_left_out_and_named(tmp_path: Path, m
     assert scene.check is not None and "zz" in scene.check.left_out
 
 
+def test_time_that_is_up_ends_the_map_and_accuses_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: mapping takes longer than its limit. It is not begun anew without the image that it happened to be at."""
+    import veil.mapping.points as points
+    from veil.mapping.colmap import Stopped
+
+    asked: list[str] = []
+
+    class Slow(points.Colmap):
+        def run(self, request, progress=None, *, work=1.0):
+            asked.append(request["do"])
+            if request["do"] == "map":
+                return Stopped(reason="it was not done after 5 s", image_id=1, out_of_time=True)
+            return super().run(request, progress, work=work)
+
+    monkeypatch.setattr(points, "Colmap", Slow)
+    found = mapped(images_of(world("time is up", points=100), 0), tmp_path)
+    assert isinstance(found, NoMap) and not found.left_out and "not done after 5 s" in found.reason
+    assert asked == ["verify", "map"]
+
+
 def test_two_places_in_one_folder_are_not_made_one(tmp_path: Path) -> None:
     """Half of the images are of another place that shares forty copies of the first one's points, each put elsewhere."""
     here, there = world("here", points=250), world("there", points=250)

@@ -176,6 +176,8 @@ class _Build:
             if len(names) < 2:
                 break
             scene = self._run(names)
+            if isinstance(scene, Stopped) and scene.out_of_time:
+                return NoMap(f"the mapper was stopped: {scene.reason}", self.left_out)
             if isinstance(scene, Stopped):
                 culprit = self._culprit(scene, names)
                 self.left_out[culprit] = f"the mapper was stopped at it: {scene.reason}"
@@ -279,11 +281,16 @@ class _Build:
         return min(support, key=lambda name: support[name])
 
     def _weights(self, shares: Mapping[Pair, float]) -> dict[Pair, float]:
+        against = self._contradicting(shares)
         return {
             pair: len(self.pairs[pair].inliers) * (2 * share - 1)
             for pair, share in shares.items()
-            if share >= EXPLAINED or confirmed(pair, self.pairs)
+            if share >= EXPLAINED or pair in against
         }
+
+    def _contradicting(self, shares: Mapping[Pair, float]) -> frozenset[Pair]:
+        """Pairs that the map does not explain and that a cycle of rotations confirms."""
+        return confirmed([pair for pair, share in shares.items() if share < EXPLAINED], self.pairs)
 
     def _check(self, scene: Scene, shares: Mapping[Pair, float]) -> MapCheck:
         counts = {pair: len(self.pairs[pair].inliers) for pair in shares}
@@ -294,7 +301,7 @@ class _Build:
         return MapCheck(
             pairs=len(shares),
             explained_pairs=sum(share >= EXPLAINED for share in shares.values()),
-            contradicting_pairs=sum(share < EXPLAINED and confirmed(pair, self.pairs) for pair, share in shares.items()),
+            contradicting_pairs=len(self._contradicting(shares)),
             explained_matches=sum(counts[p] * s for p, s in shares.items()) / max(1, sum(counts.values())),
             neck=None if (cut := thinnest_cut(scene)) is None else cut.points,
             uncertainty=position_uncertainty(scene),

@@ -124,5 +124,6 @@ def _set(options: Any, values: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # this folder holds no module that anybody should find by accident
+    # This folder, if Python put it there, holds no module that anybody should find by accident.
+    sys.path[:] = [place for place in sys.path if Path(place).absolute() != Path(__file__).absolute().parent]
     main()
