@@ -12,25 +12,13 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from heavy import HEAVY
 from veil.cli import _parser
 
-HEAVY = [
-    "numpy",
-    "numba",
-    "llvmlite",
-    "scipy",
-    "matplotlib",
-    "cv2",
-    "pycolmap",
-    "faiss",
-    "h5py",
-    "PIL",
-    "poselib",
-    "jinja2",
-    "torch",
-    "onnxruntime",
-]
 PROCESSES = 3
 CODE = f"""
 import contextlib, io, sys
@@ -39,7 +27,7 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     main(sys.argv[1:])
 import resource
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(used.ru_utime + used.ru_stime, *[name for name in {HEAVY!r}.split() if name in sys.modules])
+print(used.ru_utime + used.ru_stime, *[name for name in {("numpy", *HEAVY)!r} if name in sys.modules])
 """
 NOTHING = "import resource; used = resource.getrusage(resource.RUSAGE_SELF); print(used.ru_utime + used.ru_stime)"
 

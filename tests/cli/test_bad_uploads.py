@@ -100,6 +100,33 @@ def test_map_names_what_it_skipped(folder: Path, tmp_path: Path, capsys: pytest.
     assert "no map" not in capsys.readouterr().err
 
 
+def test_a_limit_that_is_none_is_refused_before_the_work(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: matching, which may take hours, fails at once; the message is about the option."""
+    monkeypatch.setattr("veil.cli.server.match_pairs", lambda *_, **__: pytest.fail("matched first"))
+    for wrong in (("--max-seconds", "-1"), ("--max-seconds", "nan"), ("--ratio", "2")):
+        assert main(["map", str(folder), "-o", str(tmp_path / "map"), *wrong]) == 1
+        assert "matched first" not in (said := capsys.readouterr().err) and wrong[1] in said
+
+
+def test_a_message_that_cannot_even_be_read_does_not_stop_a_map_from_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of that name; what identifies the run, to go on with it later, is made of the others."""
+    for index in range(5):
+        message = word_line_upload()
+        put(
+            tmp_path / "up",
+            f"{index}.veil",
+            replace(message, camera=replace(camera(), params=(500.0 + index, 500.0, 320.0, 240.0))),
+        )
+    (tmp_path / "up" / "zz.veil").mkdir()
+    assert main(["map", str(tmp_path / "up"), "-o", str(tmp_path / "map")]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("veil: skipped zz.veil: cannot read") and not said[-1].startswith("veil: cannot read"), said
+
+
 def test_what_a_terminal_would_obey_is_escaped() -> None:
     """Escapes, carriage returns, direction marks and stray bytes of names; letters of any script stay."""
     assert printable("a\x1b[31mb\rc\u202ed\udcff\x7f\x9b") == "a\\x1b[31mb\\rc\\u202ed\\udcff\\x7f\\x9b"

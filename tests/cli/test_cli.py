@@ -147,6 +147,23 @@ def test_inspects_json_is_documented(at_home: Path, capsys: pytest.CaptureFixtur
             assert f"`{key}`" in text, (path, key)
 
 
+def test_several_files_are_inspected_at_once(at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Second method: each by itself; what cannot be read takes nothing from the others."""
+    files = [query(at_home), at_home / "query.h5", tmp_path / "none.veil"]
+    alone = []
+    for path in files[:2]:
+        assert run("inspect", path, "--json", "-") == 0
+        alone.append(printed_json(capsys))
+    assert run("inspect", *files[:2]) == 0
+    said = capsys.readouterr().out
+    assert all(f"file: {path}" in said and facts["what"] in said for path, facts in zip(files, alone, strict=False))
+    assert run("inspect", *files, "--json", "-") == 1
+    output = capsys.readouterr()
+    found = json.loads(output.out)
+    assert found["files"] == dict(zip(map(str, files), alone, strict=False)) and list(found["skipped"]) == [str(files[2])]
+    assert "skipped" in output.err and "there is no" in output.err
+
+
 def test_people_and_machines_are_told_the_same(at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --json FILE people read standard output; with --json - the same lines go to standard error."""
     arguments = ["localize", at_home / "map", query(at_home), "--json"]

@@ -239,3 +239,24 @@ def test_a_store_of_format_1_in_the_place_of_a_sealed_one_is_no_way_around(door:
     downgraded()
     assert verify("bob", 3) == 1
     assert run("faces", "reseal", "door.store", *DECOYS) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM facts WHERE key = 'setup'",
+        "UPDATE facts SET value = '[]' WHERE key = 'setup'",
+        "UPDATE facts SET value = 'no JSON' WHERE key = 'setup'",
+        "UPDATE templates SET version = 'first'",
+        "UPDATE templates SET origin = 7",
+        "UPDATE templates SET person = x'ff' WHERE person = 'bob'",
+    ],
+)
+def test_a_damaged_store_of_format_1_is_refused(damage: str, door: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Broken twins of the store above: a sentence, and the file as it was."""
+    downgraded()
+    (door / "home" / "faces.sqlite").unlink()
+    written(damage)
+    before = (door / "door.store").read_bytes()
+    assert run("faces", "reseal", "door.store", *DECOYS) == 1
+    assert capsys.readouterr().err.startswith("veil: ") and (door / "door.store").read_bytes() == before

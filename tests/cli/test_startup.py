@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,24 +11,10 @@ from pathlib import Path
 import pytest
 
 from crowd import crowd, pairs_of
+from heavy import HEAVY
 from veil.cli import COMMANDS, _parser, main
 from veil.files.faces import write_faces
 
-HEAVY = (
-    "numba",
-    "llvmlite",
-    "scipy",
-    "matplotlib",
-    "cv2",
-    "pycolmap",
-    "faiss",
-    "h5py",
-    "PIL",
-    "poselib",
-    "jinja2",
-    "torch",
-    "onnxruntime",
-)
 LOADED = """
 import contextlib, io, sys
 from veil.cli import main
@@ -84,6 +71,15 @@ def test_a_descriptor_verifies_without_what_looks_at_photographs(tmp_path: Path,
     assert main(["faces", "enroll", "s", "f.npz", *who]) == 0
     looking = ("cv2", "dlib", "faiss", "matplotlib", "onnxruntime", "poselib", "pycolmap", "torch")
     assert loaded(looking, "faces", "verify", "s", "f.npz", *who) == []
+
+
+def test_the_benchmark_of_start_up_measures_processes() -> None:
+    """Enumeration: what loads a library is told so, and what loads none is not."""
+    benchmark = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "startup.py"))
+    seconds, loaded = benchmark["measured"](benchmark["CODE"], "--version")
+    assert 0 < seconds < 5 and loaded == []
+    _, loaded = benchmark["measured"]("import scipy\n" + benchmark["CODE"], "--version")
+    assert set(loaded) == {"numpy", "scipy"}
 
 
 def test_the_table_of_commands_is_what_the_commands_say_of_themselves() -> None:

@@ -15,6 +15,7 @@ from edges import door_photographs, truncated
 from veil.cli import main
 from veil.files.colmap_text import read_images
 from veil.files.examples import lund_door
+from veil.files.maps import read_map
 from veil.files.vocabularies import read_vocabulary
 from veil.geometry.rigid import Rigid
 from veil.match.vocabulary import Vocabulary
@@ -29,19 +30,23 @@ def references() -> dict[str, Rigid]:
         return {name: pose for name, (_, pose) in read_images(example.folder / "images.txt").items()}
 
 
-def gravity_table(path: Path, names: list[str], *, upside_down: bool = False) -> Path:
-    """Exact gravity: the mean y-axis of the reference cameras is down in their world."""
+def gravity_table(path: Path, names: list[str], *, upside_down: bool = False, faulty: str = "") -> Path:
+    """Exact gravity: the mean y-axis of the reference cameras is down in their world; `faulty` is off by 34.8 degrees."""
     poses = references()
     down = np.mean([pose.rotation[1] for pose in poses.values()], axis=0)
     down *= (-1 if upside_down else 1) / np.linalg.norm(down)
-    rows = [",".join([name, *(repr(float(v)) for v in poses[name].rotation @ down)]) for name in names]
+    cosine, sine = np.cos(np.radians(34.8)), np.sin(np.radians(34.8))
+    turn = np.array([[1, 0, 0], [0, cosine, -sine], [0, sine, cosine]])
+    readings = {name: (turn if name == faulty else np.eye(3)) @ poses[name].rotation @ down for name in names}
+    rows = [",".join([name, *(repr(float(v)) for v in reading)]) for name, reading in readings.items()]
     path.write_text("\n".join(["image,x,y,z", *rows]) + "\n")
     return path
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A public map of five photographs with gravity, and a sixth one as a query: in words, and in words with lines."""
+    """A public map of five photographs with gravity, one reading wrong, and a sixth one as a query: in words, and in words with
+    lines."""
     folder = tmp_path_factory.mktemp("words")
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()), lund_door() as example:
         patch.setenv("VEIL_HOME", str(folder / "home"))
@@ -50,8 +55,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
             photographs = door_photographs(folder / place, *numbers)
             options = ("--max-features", 1500, "--camera", camera)
             assert run("extract", photographs, "-o", folder / f"{place}.h5", *options) == 0
-            gravity_table(folder / f"{place}.csv", sorted(path.name for path in photographs.iterdir()))
-        assert run("map", folder / "mapped.h5", "-o", folder / "map", "--gravity", folder / "mapped.csv") == 0
+            names = sorted(path.name for path in photographs.iterdir())
+            gravity_table(folder / f"{place}.csv", names, faulty="DSC_0005.jpg")
+        told = ("--gravity", folder / "mapped.csv", "--json", folder / "map.json")
+        assert run("map", folder / "mapped.h5", "-o", folder / "map", *told) == 0
         words = ("--words", "bundled", "--epsilon", 9, "--m", 2)
         assert run("privatize", folder / "query.h5", "-o", folder / "words", *words) == 0
         second = ("--lines", "--gravity", folder / "query.csv", "--allow-second-release")
@@ -107,6 +114,17 @@ def test_words_with_lines_are_localized_upright(work: Path, tmp_path: Path, caps
     assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 1.0
 
 
+def test_a_wrong_reading_is_named_by_the_map(work: Path) -> None:
+    """Planted: 34.8 degrees off, four others right. Their common down is that of the reference cameras, as the map has it."""
+    found = json.loads((work / "map.json").read_text())["gravity"]
+    assert found["wrong"] == {"DSC_0005.jpg": pytest.approx(34.8, abs=1.5)}
+    assert (found["readings"], found["agreeing"], found["reason"]) == (5, 4, "")
+    scene = read_map(work / "map")
+    right = references()["DSC_0002.jpg"].rotation @ np.mean([pose.rotation[1] for pose in references().values()], axis=0)
+    ours = scene.images["DSC_0002.jpg"].cam_from_world.rotation @ scene.down
+    assert np.degrees(np.arccos(np.clip(ours @ right / np.linalg.norm(right), -1, 1))) < 1.5
+
+
 def test_lines_need_the_gravity_of_the_map(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with redirect_stdout(io.StringIO()):
         assert run("map", work / "mapped.h5", "-o", tmp_path / "map") == 0
@@ -114,7 +132,7 @@ def test_lines_need_the_gravity_of_the_map(work: Path, tmp_path: Path, capsys: p
     assert "the map has no gravity" in capsys.readouterr().err
     gravity_table(tmp_path / "other.csv", ["DSC_0001.jpg"])
     assert run("map", work / "mapped.h5", "-o", tmp_path / "map2", "--gravity", tmp_path / "other.csv") == 1
-    assert "has no gravity of a mapped image" in capsys.readouterr().err
+    assert "names none of the images" in capsys.readouterr().err
     assert not (tmp_path / "map2").exists()
 
 

@@ -13,20 +13,13 @@ from pathlib import Path
 import pytest
 
 from edges import flipped, other_database, outcome, truncated
+from ledgers import ENTRY as ONE
 from veil.chance import KEY_BYTES
 from veil.errors import FileFormatError, InputError, ReleaseRefused
-from veil.files.client import Entry, Ledger, home, load_secret, read_ledger
+from veil.files import client
+from veil.files.client import Ledger, home, load_secret, read_ledger
 from worlds import generator
 
-ONE = Entry(
-    image_digest="aa" * 32,
-    released_as="0123456789abcdef",
-    name="x.jpg",
-    parameters="paper m=4",
-    features=7,
-    message_digest="bb" * 32,
-    fresh=False,
-)
 OTHER = replace(ONE, parameters="paper m=8", message_digest="cc" * 32)
 
 
@@ -190,3 +183,24 @@ def test_a_crash_between_check_and_entry_leaves_the_ledger_free(tmp_path: Path) 
     connection.close()  # without a commit
     assert ledger.entries() == []
     assert ledger.record(ONE)
+
+
+def test_a_release_does_not_read_all_that_were_made_before(tmp_path: Path) -> None:
+    """Enumeration of the lines that are read: of fifty releases of other images none, but where all are asked for."""
+    ledger = Ledger(tmp_path)
+    for number in range(50):
+        ledger.record(replace(ONE, image_digest=f"{number:064x}", message_digest=f"{number:064x}"))
+    ledger.record(ONE)
+    read: list[object] = []
+
+    def counted(row: sqlite3.Row | tuple) -> object:
+        read.append(row)
+        return entry_of(row)
+
+    entry_of = client._entry
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "_entry", counted)
+        assert not ledger.record(ONE) and ledger.entries_of(ONE.image_digest) == [ledger.entries()[-1]]
+        with pytest.raises(ReleaseRefused):
+            ledger.record(OTHER)
+    assert len(read) == 1 + 1 + 51 + 1

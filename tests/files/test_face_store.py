@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sqlite3
@@ -18,7 +19,7 @@ import pytest
 from veil.chance import Secret
 from veil.errors import FileFormatError, InputError
 from veil.faces.template import Setup
-from veil.files import face_store
+from veil.files import face_facts, face_store
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore, Threshold
 from veil.forms import Subspaces, canonical, lifted_guarantee
@@ -132,6 +133,32 @@ def test_many_are_read_in_parts(store: FaceStore, monkeypatch: pytest.MonkeyPatc
     damaged((whole, "01"), (template("2").origin.tobytes(), "02"), (np.full(16, np.nan, dtype="<f4").tobytes(), "10"))
     with pytest.raises(FileFormatError, match="'10' for 'door' is not its own"):
         store.templates("door")
+
+
+def test_a_number_in_the_place_of_a_tag_makes_no_such_many_zeros() -> None:
+    """`bytes` of an integer is so many zeros, and SQLite keeps whatever it is given; without the type checks of a test run."""
+    read = inspect.unwrap(face_facts._line)
+    assert read("alice", "door", 1, 1, 0.0, None, b"tag").tag == b"tag"
+    with pytest.raises(TypeError, match="not bytes"):
+        read("alice", "door", 1, 1, 0.0, None, 5)
+
+
+def test_a_full_disk_is_no_damage(store: FaceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite's own error, from a limit of pages that is reached at once; nothing has to be restored."""
+    connect = sqlite3.connect
+
+    def limited(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size where that is more
+        return connection
+
+    name = "x" * 256
+    monkeypatch.setattr(sqlite3, "connect", limited)
+    with pytest.raises(InputError, match=r"cannot be written.*full.*make room"):
+        for number in range(100):
+            store.enroll(f"{name[:200]}{number}", "door", 1, template("alice"), renew=False)
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    store.enroll("alice", "door", 1, template("alice"), renew=False)  # with room again
 
 
 def enroll_many(path: str, worker: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -206,3 +208,21 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
             write_features(path, [("a", features(generator("one"), 2))])
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "veil-home") == ["file", "folder"]
     assert issubclass(InputError, VeilError)
+
+
+def test_images_are_found_at_any_depth_without_opening_every_object(tmp_path: Path) -> None:
+    """Enumeration of what was written; a chain of 1,200 groups, each of which takes long to open, is looked through at once."""
+    path = tmp_path / "deep.h5"
+    chain = "/".join(["g"] * 1200)
+    with h5py.File(path, "w") as file:
+        group = file.create_group(chain)
+        for name in ("b.jpg", "db/1.jpg", f"{chain}/c.jpg"):
+            file.create_group(name)
+            file[name]["keypoints"], file[name]["descriptors"] = np.ones((1, 2), "f4"), np.full((4, 1), 0.5, "f4")
+            file[name]["image_size"] = np.array([9, 9])
+        group["keypoints"] = np.ones((1, 2), "f4")  # no image: it has no descriptors
+        file["other"] = h5py.SoftLink("/b.jpg")
+    begun = time.process_time()
+    found = [name for name, _ in read_features(path, space=replace(SUPERPOINT, dim=4))]
+    assert found == ["b.jpg", "db/1.jpg", f"{chain}/c.jpg"]
+    assert time.process_time() - begun < 1.5

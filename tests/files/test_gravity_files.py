@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError
-from veil.files.gravity import read_gravity, read_gravity_readings, write_gravity
+from veil.files.gravity import holds_gravity, read_gravity, read_gravity_readings, write_gravity
 from veil.geometry.gravity import Gravity
 
 
@@ -157,3 +157,12 @@ def test_any_words_are_a_header(tmp_path: Path) -> None:
     path = tmp_path / "g.csv"
     path.write_text("name,gx,gy,gz\na.jpg,0.0,2.0,0.0\n")
     assert {name: down.tolist() for name, down in read_gravity(path).items()} == {"a.jpg": [0.0, 1.0, 0.0]}
+
+
+def test_the_mark_that_spreadsheets_put_first_is_no_part_of_a_name(tmp_path: Path) -> None:
+    """A byte order mark before the first name, before a header, and before one of a table of sensors."""
+    path = tmp_path / "g.csv"
+    for text in ("a.jpg,0,1,0\n", "image,x,y,z\na.jpg,0,1,0\n", "image,gravity_x,gravity_y,gravity_z\na.jpg,0,1,0\n"):
+        path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+        assert list(read_gravity(path)) == ["a.jpg"]
+        assert holds_gravity(path) is text.startswith("image")

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ledgers import ENTRY
 from veil.chance import KEY_BYTES, Secret
 from veil.errors import FileFormatError, InputError, ReleaseRefused
 from veil.files import ledger_file
 from veil.files.atomic import replacing
-from veil.files.client import Entry, Ledger, load_secret, read_ledger, released_under
+from veil.files.client import Ledger, load_secret, read_ledger, released_under
 from veil.files.codebooks import write_codebook
 from veil.files.features import write_features
 from veil.files.private import require_own
@@ -23,15 +24,6 @@ from veil.files.secret import MadeUnder
 from worlds import codebook, features, generator
 
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")
-ENTRY = Entry(
-    image_digest="aa" * 32,
-    released_as="0123456789abcdef",
-    name="x.jpg",
-    parameters="paper m=4",
-    features=7,
-    message_digest="bb" * 32,
-    fresh=False,
-)
 # A ledger as veil 0.1 left it, by its own statements; the parameters name the secret.
 OLD = """
 CREATE TABLE releases (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from grouped_problems import LIMIT, Planted, near, planted_groups
 from veil.errors import RangeError
+from veil.geometry import grouped as module
 from veil.geometry.grouped import GroupedConsensus, GroupedOptions, consensus_of, resect_grouped
 from veil.geometry.rigid import Rigid
 
@@ -157,6 +159,44 @@ def test_time_ends_the_search() -> None:
     started = time.monotonic()
     resect(problem, options=GroupedOptions(max_iterations=10**11, max_seconds=0.2), convinced=never)
     assert time.monotonic() - started < 5
+
+
+def test_time_that_others_take_does_not_count() -> None:
+    """A callback that sleeps stands for other work on the machine: the search draws all its samples, on one thread or two."""
+    problem = planted_groups("crowded", features=100, candidates=4, right=0.3)
+    options = GroupedOptions(min_iterations=16_000, max_iterations=16_000, max_seconds=20.0)
+    resect(problem, options=options, convinced=never)  # compiled
+    options = GroupedOptions(min_iterations=16_000, max_iterations=16_000, max_seconds=1.5)
+    for threads in (1, 2):
+        rounds: list[int] = []
+
+        def wait(done: int, _: int, rounds: list[int] = rounds) -> None:
+            rounds.append(done)
+            time.sleep(0.3)
+
+        resect(problem, options=options, convinced=never, threads=threads, progress=wait)
+        assert rounds == list(range(2000, 16_001, 2000))
+
+
+def test_what_compiling_takes_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the first search of a fresh installation computes for half a second before it begins, more than all may take."""
+    problem = planted_groups("compiling", features=100, candidates=4, right=0.3)
+    resect(problem, options=GroupedOptions(min_iterations=1, max_iterations=4000), convinced=never)  # compiled
+    first: list[bool] = []
+
+    def searched(*arguments: Any, **options: Any) -> Any:
+        end = time.thread_time() + (0.5 if not first else 0.0)
+        first.append(True)
+        while time.thread_time() < end:
+            pass
+        return search(*arguments, **options)
+
+    search = module.search
+    monkeypatch.setattr(module, "search", searched)
+    rounds: list[int] = []
+    options = GroupedOptions(min_iterations=6000, max_iterations=6000, max_seconds=0.4)
+    resect(problem, options=options, convinced=never, progress=lambda done, _: rounds.append(done))
+    assert rounds == [2000, 4000, 6000]
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from veil.geometry import significance
 from veil.geometry.resection_lines import LineResection, weighed
 from veil.geometry.rigid import Rigid
 from veil.geometry.significance import (
@@ -186,3 +188,23 @@ def test_lines_of_a_map_are_weighed_by_their_own_crowd() -> None:
     near = [[abs(line @ [*place, 1.0]) * 500 <= 4 for line in lines] for place in places]
     expected = np.mean([(sum(row) - row[own]) / 79 for own, row in enumerate(near)])
     assert agreement == pytest.approx(expected) and agreement > line_agreement(camera(), 4.0)
+
+
+def test_crowded_places_are_told_apart_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: the rule itself in loops. A query may hold all keypoints at one place; lists of near pairs are quadratic."""
+    random = generator("crowded")
+    for dim in (2, 3):
+        places = random.normal(size=(300, dim)) * 2
+        kept: list[int] = []
+        for row in range(len(places)):
+            if all(np.linalg.norm(places[row] - places[other]) > 1.0 for other in kept):
+                kept.append(row)
+        usual = np.flatnonzero(apart(places, 1.0)).tolist()
+        with monkeypatch.context() as few:
+            few.setattr(significance, "MOST_PAIRS", 10)
+            assert np.flatnonzero(apart(places, 1.0)).tolist() == usual == kept
+    tracemalloc.start()
+    assert apart(np.full((20_000, 2), 320.0), 1.0).sum() == 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6

@@ -67,6 +67,33 @@ def _point_errors(scene: Scene, place: World, alignment) -> np.ndarray:
     return np.concatenate(errors)
 
 
+def test_points_that_the_ratio_dropped_come_back_and_move_no_pose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: the planted points. A third of them look like each other in pairs, which no ratio passes, and are not in the map
+    that the poses come from."""
+    import veil.mapping.points as points
+
+    place = world("twins")
+    place.descriptors[1:100:2] = unit(place.descriptors[0:100:2] + 0.03 * generator("twins").normal(size=(50, 128)))
+    before: list[Scene] = []
+    completed = points._Build._completed
+
+    def watched(build: points._Build, scene: Scene) -> Scene:
+        before.append(scene)
+        return completed(build, scene)
+
+    monkeypatch.setattr(points._Build, "_completed", watched)
+    scene = mapped(images_of(place, 0), tmp_path)
+    assert isinstance(scene, Scene)
+    assert len(before[0].points) < 230 < 260 < len(scene.points)
+    for name, image in before[0].images.items():
+        pose = scene.images[name].cam_from_world
+        np.testing.assert_allclose(pose.rotation, image.cam_from_world.rotation, atol=1e-9)
+        np.testing.assert_allclose(pose.translation, image.cam_from_world.translation, atol=1e-9)
+    names = sorted(scene.images)
+    alignment = align_poses([scene.images[n].cam_from_world for n in names], [place.poses[n] for n in names])
+    assert np.quantile(_point_errors(scene, place, alignment), 0.9) < 0.1
+
+
 def test_no_overlap_gives_no_map_but_a_reason(tmp_path: Path) -> None:
     random = generator("no overlap")
     place = world("no overlap")
@@ -141,6 +168,26 @@ def test_an_upload_that_hangs_the_mapper_is_left_out_and_named(tmp_path: Path, m
     assert isinstance(scene, Scene)
     assert set(scene.images) == set(place.poses)
     assert scene.check is not None and "zz" in scene.check.left_out
+
+
+def test_time_that_is_up_ends_the_map_and_accuses_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: mapping takes longer than its limit. It is not begun anew without the image that it happened to be at."""
+    import veil.mapping.points as points
+    from veil.mapping.colmap import Stopped
+
+    asked: list[str] = []
+
+    class Slow(points.Colmap):
+        def run(self, request, progress=None, *, work=1.0):
+            asked.append(request["do"])
+            if request["do"] == "map":
+                return Stopped(reason="it was not done after 5 s", image_id=1, out_of_time=True)
+            return super().run(request, progress, work=work)
+
+    monkeypatch.setattr(points, "Colmap", Slow)
+    found = mapped(images_of(world("time is up", points=100), 0), tmp_path)
+    assert isinstance(found, NoMap) and not found.left_out and "not done after 5 s" in found.reason
+    assert asked == ["verify", "map"]
 
 
 def test_two_places_in_one_folder_are_not_made_one(tmp_path: Path) -> None:

@@ -105,6 +105,16 @@ def test_an_image_that_contradicts_its_points_is_found_out() -> None:
     assert smaller.registered.sum() == 5
 
 
+@pytest.mark.parametrize(("keep", "stays"), [(17, False), (60, True)])
+def test_an_image_on_too_few_firm_points_goes_again(keep: int, stays: bool) -> None:
+    """Planted truth: even a right pose on 17 points that others checked cannot be told from a wrong one; on 60 it stays."""
+    world, model, place = known_map("firm", keep=keep)
+    held = model.with_pose(IMAGE, place.poses["05"])
+    found = contradicted(world, held, OPTIONS)
+    assert (IMAGE not in found) == stays
+    assert stays or "points that others checked" in found[IMAGE]
+
+
 def test_points_that_gather_agree_by_chance_more_often() -> None:
     """By counting: lines all through one spot agree with points that all project there, whichever belongs to which."""
     world, model, place = known_map("gathered")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from veil.geometry.camera import as_colmap
-from veil.mapping.two_view import TwoView, expected_by_chance, log10_chance
+from veil.geometry.significance import Sampling, chance_poses
+from veil.mapping.two_view import TwoView, log10_chance
 from worlds import camera, generator, project, world
 
 COLMAP_INLIERS = 15
@@ -68,9 +69,9 @@ def test_the_bound_counts_every_sample_and_every_agreement() -> None:
     samples = len(list(combinations(range(matches), size)))
     sets = len(list(combinations(range(matches - size), inliers - size)))
     expected = solutions * (matches - size) * samples * sets * agreement ** (inliers - size)
-    assert expected_by_chance(inliers, matches, agreement, size, solutions) == pytest.approx(log10(expected))
+    assert chance_poses(inliers, matches, agreement, Sampling(size=size, poses=solutions)) == pytest.approx(log10(expected))
     assert sets == comb(6, 3)
-    assert expected_by_chance(size, matches, agreement, size, solutions) == float("inf")
+    assert chance_poses(size, matches, agreement, Sampling(size=size, poses=solutions)) == float("inf")
 
 
 def test_matches_at_one_position_count_once() -> None:

@@ -29,7 +29,8 @@ SHARES: Mapping[str, float] = {
     "oracle": 1,
     "database": 6,
 }
-# The first feature is not timed: it may compile code. The next few tell how long one takes.
+# The first feature is not timed, nor taken from its attack's share: it may compile code for longer than that. The next few tell
+# how long one takes, or the next one where the first took so long that it may be the attack that is slow.
 FIRST, NEXT = 1, 7
 # A piece is at most so many times as large as all that its time is judged by.
 GROWTH = 4
@@ -93,14 +94,16 @@ class TimeBudget:
         """
         allowed, begun = self.allowance(attack), self.clock()
         order = np.random.default_rng([seed, *attack.encode()]).permutation(rows)
-        done, found = 0, []
+        done, found, first = 0, [], 0.0
         while done < len(rows):
-            size = self._next(attack, allowed - (self.clock() - begun), len(rows) - done)
+            left = allowed - (self.clock() - begun - first)
+            size = self._next(attack, left, len(rows) - done, NEXT if first <= allowed else 1)
             if not size:
                 break
             piece = np.sort(order[done : done + size])
             start = self.clock()
             found.append((piece, work(piece)))
+            first += 0.0 if attack in self._timed else self.clock() - start
             self._learn(attack, self.clock() - start, size)
             done += size
         self._account(attack, self.clock() - begun, len(rows), done)
@@ -112,15 +115,15 @@ class TimeBudget:
         self._left = max(0.0, self._left - seconds)
         self._charged += seconds
 
-    def _next(self, attack: str, left: float, remaining: int) -> int:
-        """How many features there is time for, at the attack's pace so far."""
+    def _next(self, attack: str, left: float, remaining: int, unknown: int) -> int:
+        """How many features there is time for, at the attack's pace so far; `unknown` of them where that is not known."""
         if math.isinf(self.seconds):
             return remaining
         if attack not in self._timed:  # every attack has a first feature, or its pace would never be known
             return min(FIRST, remaining)
         seconds, features = self._timed[attack]
         if not features:
-            return min(NEXT, remaining) if left > 0 else 0
+            return min(unknown, remaining) if left > 0 else 0
         pace = seconds / features
         return max(0, min(remaining, GROWTH * features, math.floor(left / pace) if pace > 0 else remaining))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from veil import __version__
-from veil.cli.common import notes, printable
+from veil.cli.common import notes, tell
 from veil.errors import VeilError
 from veil.threads import settle
 
@@ -72,15 +72,15 @@ def main(argv: list[str] | None = None) -> int:
         with notes():
             return int(arguments.run(arguments))
     except VeilError as error:
-        print(printable(f"veil: {error}"), file=sys.stderr)
+        tell(f"veil: {error}")
         return EXIT_ERROR
     except BrokenPipeError:
         return EXIT_OK
     except OSError as error:  # a full disk, a missing permission
-        print(printable(f"veil: {error}; make room or choose another place"), file=sys.stderr)
+        tell(f"veil: {error}; make room or choose another place")
         return EXIT_ERROR
     except KeyboardInterrupt:
-        print("veil: interrupted; nothing was left half-written", file=sys.stderr)
+        tell("veil: interrupted; nothing was left half-written")
         return 130
 
 

@@ -21,11 +21,21 @@ from veil.audit.verdict import judge
 from veil.budget import total
 from veil.cli import EXIT_OK, EXIT_POLICY
 from veil.cli.attackers import attackers_knowledge, neighbor_model
-from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, report, write_json
+from veil.cli.common import (
+    add_command,
+    add_json,
+    add_strict,
+    at_least,
+    progress,
+    quiet_colmap,
+    report,
+    tell_skipped,
+    write_json,
+)
 from veil.cli.inspect import upload_facts
 from veil.cli.originals import Originals, read_originals
 from veil.cli.shown import tracker
-from veil.cli.uploads import add_strict, decoded, say_skipped
+from veil.cli.uploads import decoded, further_messages
 from veil.composition import composed_epsilon
 from veil.errors import InputError
 from veil.files.atomic import read_bytes, write_text
@@ -120,8 +130,8 @@ def _audit(arguments: argparse.Namespace) -> int:
     start = time.perf_counter()
     rules = _rules(arguments)
     releases, skipped = decoded(arguments.release, strict=arguments.strict)
-    others = _others(arguments.against, strict=arguments.strict, skipped=skipped)
-    say_skipped(skipped)
+    others = further_messages(arguments.against, strict=arguments.strict, skipped=skipped)
+    tell_skipped(skipped)
     knowledge = attackers_knowledge(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
     truths = _truths(releases, originals, knowledge)
@@ -190,17 +200,6 @@ def _effort(arguments: argparse.Namespace, rules: list[Rule]) -> Effort:
         return replace(usual, features=arguments.features)
     every, structural = least_features(rules, LIFTED), least_features(rules, STRUCTURAL)
     return replace(usual, features=max(usual.features, every), structural=max(usual.structural, structural))
-
-
-def _others(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> dict[str, Message]:
-    """Further releases, by a name that is not taken; what cannot be read is added to `skipped`."""
-    found: dict[str, Message] = {}
-    for path in paths:
-        messages, left_out = decoded(path, strict=strict)
-        skipped.update({str(path / name): reason for name, reason in left_out.items()})
-        for name, message in messages.items():
-            found[name if name not in found else str(path / f"{name}.veil")] = message
-    return found
 
 
 def _truths(releases: Mapping[str, Message], originals: Originals | None, knowledge: Knowledge) -> dict[str, Truth]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from veil.chance import Secret
+from veil.cli.common import tell
 from veil.files.client import Ledger, home, load_secret
 
 
@@ -14,12 +13,8 @@ def client_files(*, replace_lost: bool = False) -> tuple[Secret, Ledger]:
     secret = load_secret(home(), on_new=made.append, replace_lost=replace_lost)
     ledger = Ledger(home())
     if made:
-        _tell(made[0])
+        tell(made[0])
     elif ledger.is_new:
-        _tell(f"note: a new ledger was made beside an older secret: {ledger.path}. It does not know what was released before")
+        tell(f"note: a new ledger was made beside an older secret: {ledger.path}. It does not know what was released before")
     ledger.require_secret(secret, replace_lost=replace_lost)
     return secret, ledger
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr)

@@ -8,7 +8,7 @@ import logging
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,6 +35,13 @@ def add_command(commands: Commands, name: str, summary: str, description: str, e
 def add_json(parser: argparse.ArgumentParser) -> None:
     """--json FILE."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON ('-': standard output)")
+
+
+def add_strict(parser: argparse.ArgumentParser, what: str = "upload") -> None:
+    """--strict."""
+    parser.add_argument(
+        "--strict", action="store_true", help=f"refuse all if one {what} cannot be used (default: skip and name it)"
+    )
 
 
 def write_json(path: Path | None, value: object) -> None:
@@ -101,7 +108,7 @@ def notes() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
             if issubclass(category, VeilWarning):
-                print(f"veil: note: {message}", file=sys.stderr)
+                tell(f"veil: note: {message}")
             else:
                 other(message, category, *place)
 
@@ -112,6 +119,17 @@ def notes() -> Iterator[None]:
 def printable(text: str) -> str:
     """The text with everything escaped that a terminal would obey, or could not show: names come from others."""
     return "".join(char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text)
+
+
+def tell(text: str) -> None:
+    """Print for people on standard error: notes, and what was left out."""
+    print(printable(text), file=sys.stderr)
+
+
+def tell_skipped(skipped: Mapping[str, str]) -> None:
+    """Name on standard error what was left out, and why."""
+    for name, reason in skipped.items():
+        tell(f"veil: skipped {name}: {reason}")
 
 
 def say(arguments: argparse.Namespace, text: str) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, progress, quiet_colmap, report, write_json
-from veil.errors import InputError
+from veil.cli.common import add_command, add_json, add_strict, progress, quiet_colmap, report, tell_skipped, write_json
+from veil.errors import InputError, VeilError
 from veil.extract import EXTRACTORS, extract
 from veil.extract.picture import Picture
 from veil.extract.sift import MAX_FEATURES, SiftOptions
@@ -17,7 +17,7 @@ from veil.files.calibration import camera_from_matrix, matrix_of
 from veil.files.features import read_colmap_database, read_features, write_features
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
-from veil.geometry.intrinsics import parse
+from veil.geometry.intrinsics import parse, require_readable
 from veil.space import Space
 
 EXAMPLES = """\
@@ -37,7 +37,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "photographs -> raw features (stay on the device)",
         "Extract features, or import those of a COLMAP database (.db) or of hloc (.h5). Keypoint (0, 0) is the\n"
         "top-left corner of the upright image. A camera matrix in K.txt beside photographs gives their intrinsics.\n"
-        "The result can be inverted into images: do not upload it.",
+        "A photograph that cannot be used is skipped and named. The result can be inverted into images: do not upload it.",
         EXAMPLES,
     )
     parser.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, a COLMAP .db, or an hloc .h5")
@@ -56,6 +56,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "--camera", metavar="MODEL,P1,...", help="of all photographs, COLMAP's models (default: K.txt beside them)"
     )
     parser.add_argument("--imported", metavar="NAME[:DIM]", help="what the descriptors of an .h5 of another tool are")
+    add_strict(parser, "photograph")
     add_json(parser)
     parser.set_defaults(run=_extract)
 
@@ -72,20 +73,26 @@ def _octave(text: str) -> int | None:
 
 def _extract(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    features: dict[str, Features] = {}
-    for name, item in _gather(arguments):
-        features[name] = item
+    skipped: dict[str, str] = {}
+    features = dict(_gather(arguments, skipped))
+    tell_skipped(skipped)
+    if not features:
+        name, reason = next(iter(skipped.items()))
+        raise InputError(f"none of the {len(skipped)} photographs can be used; {name}: {reason}")
     write_features(arguments.output, sorted(features.items()))
     total = sum(len(item) for item in features.values())
     write_json(
         arguments.json,
-        {"images": [{"name": name, "features": len(f), "space": str(f.space)} for name, f in sorted(features.items())]},
+        {
+            "images": [{"name": name, "features": len(f), "space": str(f.space)} for name, f in sorted(features.items())],
+            "skipped": skipped,
+        },
     )
     report(arguments, arguments.output, f"{total} raw features of {len(features)} images (do not upload this file)")
     return 0
 
 
-def _gather(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
+def _gather(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     first = arguments.input[0]
     if len(arguments.input) == 1 and first.suffix == ".db":
         space = Space(descriptor="sift", normalization=_said_normalization(arguments), dim=128)
@@ -93,31 +100,44 @@ def _gather(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
     elif len(arguments.input) == 1 and first.suffix in (".h5", ".hdf5"):
         yield from progress(read_features(first, space=_imported_space(arguments)), "importing")
     else:
-        yield from _from_photographs(arguments)
+        yield from _from_photographs(arguments, skipped)
 
 
-def _from_photographs(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
+def _from_photographs(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
+    """Features by name; why a photograph has none is added to `skipped`, unless --strict refuses it, or there is one only."""
     options = SiftOptions(
         max_features=arguments.max_features,
         normalization=arguments.normalization or "L2",
         first_octave=arguments.first_octave,
     )
     network = load_network(arguments.descriptor)
-    for name, path in progress(named_pictures(arguments.input), "extracting"):
-        picture = with_camera(read_picture(path), arguments.camera, path)
+    if arguments.camera:
+        require_readable(arguments.camera)  # a slip of the user, and no fault of each photograph
+    pictures = named_pictures(arguments.input)
+    for name, path in progress(pictures, "extracting"):
         try:
-            yield name, extract(picture, arguments.descriptor, options, network)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
+            picture = with_camera(read_picture(path), arguments.camera, path)
+            found = extract(picture, arguments.descriptor, options, network)
+        except VeilError as error:
+            if arguments.strict or len(pictures) == 1:
+                raise type(error)(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+            skipped[name] = str(error)
+            continue
+        yield name, found
 
 
-def with_camera(picture: Picture, camera: str | None, path: Path | None = None) -> Picture:
+def with_camera(picture: Picture, camera: str | None, path: Path) -> Picture:
     """The picture with the intrinsics that --camera says, or else a K.txt beside the photograph at `path`."""
     size = picture.camera.width_px, picture.camera.height_px
     if camera is not None:
         return replace(picture, camera=parse(camera, *size))
-    matrix = None if path is None else matrix_of(path)
+    matrix = matrix_of(path)
     return picture if matrix is None else replace(picture, camera=camera_from_matrix(matrix, *size))
+
+
+def is_calibrated(camera: str | None, path: Path) -> bool:
+    """Whether `with_camera` has intrinsics that somebody measured."""
+    return camera is not None or matrix_of(path) is not None
 
 
 def _said_normalization(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import add_command, add_json, at_least, report, say, write_json
+from veil.cli.common import add_command, add_json, at_least, report, say, tell, write_json
 from veil.cli.face_calibration import PAIRS_HELP, calibrate, print_sizes, print_what_is_needed
 from veil.cli.face_decisions import face_vector, identify, opened_store, verify
 from veil.cli.face_networks import add_model
@@ -216,7 +215,7 @@ def _create(arguments: argparse.Namespace) -> int:
         balance=arguments.balance,
         quota=tuple(arguments.quota),
     )
-    home = FaceHome.for_new_store(on_new=lambda told: print(told, file=sys.stderr))
+    home = FaceHome.for_new_store(on_new=tell)
     Client(setup=setup, decoys=decoys, secret=home.secret)  # refuses what would not work later
     FaceStore.create(arguments.store, setup, home)
     write_json(arguments.json, _record(setup))

@@ -52,7 +52,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("--readings", type=Path, metavar="CSV", help="accelerometer readings of the photographs, or gravity")
     parser.add_argument("--axes", metavar="AXES", help="of --readings: ios, android or as +x-y-z; default: by vertical edges")
-    parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs, COLMAP's models")
+    parser.add_argument(
+        "--camera", metavar="MODEL,P1,...", help="of all photographs, COLMAP's models (default: K.txt beside them)"
+    )
     parser.add_argument(
         "--figure", type=picture, metavar="FILE", help="draw the vertical edges of one photograph (.png or .svg)"
     )
@@ -125,7 +127,7 @@ def _draw(arguments: argparse.Namespace, path: Path, answer: Answer) -> None:
     from veil.extract.segments import detect_segments
     from veil.report.gravity import draw_vertical
 
-    picture = with_camera(read_picture(path), arguments.camera)
+    picture = with_camera(read_picture(path), arguments.camera, path)
     draw_vertical(arguments.figure, read_rgb(path), detect_segments(picture), picture.camera, answer.vertical)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli.common import progress, say
-from veil.cli.extract import with_camera
+from veil.cli.extract import is_calibrated, with_camera
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.accelerometers import read_accelerometer
 from veil.files.gravity import holds_gravity, read_gravity_readings
@@ -59,11 +59,11 @@ def edges_of(path: Path, camera: str | None) -> Edges:
     from veil.geometry.vertical import vertical_from_segments
 
     try:
-        picture = with_camera(read_picture(path), camera)
+        picture = with_camera(read_picture(path), camera, path)
     except VeilError as error:
         return Edges(answer=NoGravity(reason=str(error)), check=None, segments=np.zeros((0, 2, 2)), pixel=1.0)
     segments, pixel = normalized_segments(picture)
-    options = VerticalOptions(focal_spread=focal_spread(picture.camera, calibrated=camera is not None))
+    options = VerticalOptions(focal_spread=focal_spread(picture.camera, calibrated=is_calibrated(camera, path)))
     found = check = vertical_from_segments(segments, pixel, options)
     if isinstance(found, NoGravity):
         check = vertical_from_segments(segments, pixel, replace(options, max_sigma_deg=CHECK_SIGMA_DEG))

@@ -9,9 +9,10 @@ from decimal import Decimal
 from pathlib import Path
 
 from veil.budget import outward
-from veil.cli.common import add_command, add_json, write_json
+from veil.cli import EXIT_ERROR, EXIT_OK
+from veil.cli.common import add_command, add_json, say, tell_skipped, write_json
 from veil.composition import account
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, VeilError
 from veil.files.atomic import read_bytes
 from veil.files.client import read_ledger
 from veil.files.codebooks import read_codebook
@@ -27,6 +28,7 @@ from veil.wire.message import LineUpload, Message
 
 EXAMPLES = """\
   veil inspect upload/3f2a....veil
+  veil inspect upload/*.veil --json -
   veil inspect map/
   veil inspect features.h5
   veil inspect ~/.local/share/veil/ledger.sqlite      what was released of what (stays on the device)
@@ -67,40 +69,69 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         commands,
         "inspect",
         "what a file contains and does not protect",
-        "Describe an upload, a map, raw features or a codebook in plain words.",
+        "Describe uploads, maps, raw features or codebooks in plain words. Of several files, those that cannot be read are\n"
+        "skipped and named, and the exit code is 1.",
         EXAMPLES,
     )
-    parser.add_argument("file", type=Path, help="message, map folder, features (.h5), codebook (.npz) or ledger (.sqlite)")
+    parser.add_argument(
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="message, map folder, features (.h5), codebook (.npz) or ledger (.sqlite)",
+    )
     add_json(parser)
     parser.set_defaults(run=_inspect)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
-    path: Path = arguments.file
+    if len(arguments.files) == 1:
+        facts = _facts(arguments.files[0])
+        write_json(arguments.json, facts)
+        _print(arguments, facts)
+        return EXIT_OK
+    found: dict[str, dict] = {}
+    skipped: dict[str, str] = {}
+    for path in arguments.files:
+        try:
+            found[str(path)] = _facts(path)
+        except VeilError as error:
+            skipped[str(path)] = str(error)
+    tell_skipped(skipped)
+    write_json(arguments.json, {"files": found, "skipped": skipped})
+    for name, facts in found.items():
+        _print(arguments, {"file": name, **facts})
+    return EXIT_ERROR if skipped else EXIT_OK
+
+
+def _facts(path: Path) -> dict:
+    """What there is to say of one file, by name. Raises VeilError for what is none of veil's."""
     if path.is_dir():
-        facts = _map_facts(path)
-    elif path.suffix in (".h5", ".hdf5"):
-        facts = _feature_facts(path)
-    elif path.suffix == ".npz":
+        return _map_facts(path)
+    if path.suffix in (".h5", ".hdf5"):
+        return _feature_facts(path)
+    if path.suffix == ".npz":
         book = read_codebook(path)
-        facts = {"what": f"codebook of {len(book)} {book.kind}", "sha256": book.digest, "source": book.provenance.source}
-    elif path.suffix == ".sqlite" and path.is_file():
-        facts = _ledger_facts(path)
-    elif path.exists():
-        data = read_bytes(path)
-        facts = upload_facts(decode(data), len(data))
-    else:
+        return {"what": f"codebook of {len(book)} {book.kind}", "sha256": book.digest, "source": book.provenance.source}
+    if path.suffix == ".sqlite" and path.is_file():
+        return _ledger_facts(path)
+    if not path.exists():
         raise FileFormatError(f"there is no {path}")
-    write_json(arguments.json, facts)
-    if str(arguments.json) != "-":
-        for key, value in facts.items():
-            if isinstance(value, (list, tuple)):
-                print(f"{key}:")
-                for item in value:
-                    print(f"  - {item}")
-            else:
-                print(f"{key}: {value}")
-    return 0
+    data = read_bytes(path)
+    return upload_facts(decode(data), len(data))
+
+
+def _print(arguments: argparse.Namespace, facts: dict) -> None:
+    """For people, unless standard output is for machines."""
+    if str(arguments.json) == "-":
+        return
+    for key, value in facts.items():
+        if isinstance(value, (list, tuple)):
+            say(arguments, f"{key}:")
+            for item in value:
+                say(arguments, f"  - {item}")
+        else:
+            say(arguments, f"{key}: {value}")
 
 
 def upload_facts(upload: Message, size_bytes: int) -> dict:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from veil.cli.common import Bar, report, say, write_json
+from veil.cli.map_gravity import gravity_facts, readings_of, say_gravity
+from veil.cli.uploads import Loaded
 from veil.errors import InputError
+from veil.files.atomic import read_bytes
 from veil.files.checkpoints import Checkpoints, run_key
 from veil.files.maps import read_map, write_map
-from veil.mapping.gravity import checked_readings
+from veil.forms import Lines
 from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.models import further_maps
@@ -44,10 +49,10 @@ class _Job:
         return [(a, b) for a, b in all_pairs(sorted(self.images)) if not (a in old and b in old)]
 
 
-def map_messages(
-    arguments: argparse.Namespace, new: Mapping[str, LineImage], digests: list[bytes], skipped: Mapping[str, str]
-) -> int:
+def map_messages(arguments: argparse.Namespace, loaded: Mapping[str, Loaded], skipped: Mapping[str, str]) -> int:
     """The whole command, once the messages are read; `skipped` says why others are no part of it."""
+    new = _with_lines(loaded)
+    digests = _digests(arguments.input, skipped)
     base = read_map(arguments.add_to) if arguments.add_to else None
     job = _Job(new=new, base=base)
     if base and (known := sorted(set(base.images) & set(new))):
@@ -76,6 +81,21 @@ def map_messages(
     checkpoints.remove()
     _tell(arguments, found, scenes, images, skipped)
     return 0
+
+
+def _with_lines(images: Mapping[str, Loaded]) -> dict[str, LineImage]:
+    """The images as mapping from lines needs them."""
+    return {
+        name: LineImage(camera=image.camera, lines=image.seen, form=image.form)
+        for name, image in images.items()
+        if isinstance(image.seen, Lines)
+    }
+
+
+def _digests(path: Path, skipped: Mapping[str, str]) -> list[bytes]:
+    """What identifies the messages of a run, those that were `skipped` left out: some cannot even be read."""
+    files = sorted(file for file in path.glob("*.veil") if file.name not in skipped) if path.is_dir() else [path]
+    return [file.name.encode() + hashlib.sha256(read_bytes(file)).digest() for file in files]
 
 
 def _max_ratio(text: str | None, job: _Job) -> float:
@@ -141,9 +161,8 @@ def _tell(
     skipped: Mapping[str, str],
 ) -> None:
     scene = scenes[0]
-    check = checked_readings(
-        {name: image.cam_from_world for name, image in scene.images.items()},
-        {name: image.view.lines.gravity for name, image in images.items() if image.view.lines.gravity is not None},
+    check = readings_of(
+        scene, {name: image.view.lines.gravity for name, image in images.items() if image.view.lines.gravity is not None}
     )
     facts = {
         "images": len(images),
@@ -157,19 +176,10 @@ def _tell(
         "models": [sorted(item.images) for item in scenes],
         "refused": dict(found.refused),
         "check": found.check.as_json(),
-        "gravity": {
-            "readings": check.readings,
-            "agreeing": check.agreeing,
-            "sigma_deg": check.sigma_deg,
-            "wrong": dict(check.wrong_deg),
-            "reason": check.reason,
-        },
+        "gravity": gravity_facts(check),
     }
     write_json(arguments.json, facts)
-    for name, degrees in sorted(check.wrong_deg.items()):
-        say(arguments, f"the gravity of {name} is wrong by {degrees:.0f} degrees, by the map and {check.agreeing} others")
-    if check.readings > 1 and check.down is None:
-        say(arguments, f"beware: {check.reason}, so the map or the readings are wrong")
+    say_gravity(arguments, check)
     for name, reason in sorted(found.refused.items()):
         say(arguments, f"{name} is not in the map: {reason}")
     say(

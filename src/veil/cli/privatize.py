@@ -207,7 +207,7 @@ def _release(
 
 def _alias(name: str, image_digest: str, message_digest: str, ledger: Ledger, *, fresh: bool) -> str:
     """The name of a message: that under which it was entered before, or one that no other message of the image has."""
-    others = [entry for entry in ledger.entries() if entry.image_digest == image_digest]
+    others = ledger.entries_of(image_digest)
     known = next((entry.released_as for entry in others if entry.message_digest == message_digest), None)
     if known is not None:
         return known

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
-from veil.cli.line_maps import map_messages
-from veil.cli.uploads import Loaded, add_strict, comparable, load_images, load_uploads, say_skipped
+import numpy as np
+
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    add_strict,
+    at_least,
+    quiet_colmap,
+    report,
+    say,
+    tell_skipped,
+    write_json,
+)
+from veil.cli.map_gravity import gravity_facts, readings_of, say_gravity
+from veil.cli.uploads import Loaded, comparable, load_images, load_uploads
 from veil.errors import InputError
-from veil.files.atomic import read_bytes
 from veil.files.gravity import read_gravity
 from veil.files.maps import require_vacant, write_map
 from veil.forms import Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
-from veil.mapping.lines.scenes import LineImage
+from veil.mapping.gravity import ReadingsCheck
 from veil.match import MatchOptions, match, match_pairs
 from veil.match.neighbors import distance_name
 from veil.match.pairs import all_pairs
 from veil.match.ratio import calibrated
-from veil.scene import mean_down
+from veil.scene import Scene, mean_down
 
 MATCH_EXAMPLES = """\
   veil match upload/1a....veil upload/9c....veil
@@ -101,21 +112,6 @@ def _with_positions(images: dict[str, Loaded]) -> dict[str, MapImage]:
     return found
 
 
-def _with_lines(images: dict[str, Loaded]) -> dict[str, LineImage]:
-    """The images as mapping from lines needs them."""
-    return {
-        name: LineImage(camera=image.camera, lines=image.seen, form=image.form)
-        for name, image in images.items()
-        if isinstance(image.seen, Lines)
-    }
-
-
-def _digests(path: Path) -> list[bytes]:
-    """What identifies the messages of a run."""
-    files = sorted(path.glob("*.veil")) if path.is_dir() else [path]
-    return [file.name.encode() + hashlib.sha256(read_bytes(file)).digest() for file in files]
-
-
 def _match(arguments: argparse.Namespace) -> int:
     left, right = (_only_image(path) for path in (arguments.left, arguments.right))
     options = matching_options(arguments, left.form, right.form)
@@ -146,53 +142,73 @@ def _map(arguments: argparse.Namespace) -> int:
     require_vacant(arguments.output)
     uploads = comparable(load_uploads(arguments.input, strict=arguments.strict), strict=arguments.strict)
     loaded = uploads.images
-    say_skipped(uploads.skipped)
+    tell_skipped(uploads.skipped)
     if all(isinstance(image.seen, Lines) for image in loaded.values()):
-        return map_messages(arguments, _with_lines(loaded), _digests(arguments.input), uploads.skipped)
+        from veil.cli.line_maps import map_messages  # a map of positions needs nothing of it
+
+        return map_messages(arguments, loaded, uploads.skipped)
     if arguments.add_to:
         raise InputError("--add-to takes messages with lines; a map of positions is built again from all its images")
     images = _with_positions(loaded)
     names = sorted(images)
     if len(names) < 2:
         raise InputError(f"a map needs at least two images, {arguments.input} holds {len(names)}")
-    max_ratio = _map_ratio(arguments)
-    gravity = read_gravity(arguments.gravity) if arguments.gravity else None
+    gravity = _gravity_of(arguments, names)
+    options = MapOptions(seed=arguments.seed, max_ratio=_map_ratio(arguments), limits=Limits(max_seconds=arguments.max_seconds))
     forms = {name: image.form for name, image in images.items()}
     with Bar("matching") as bar:
         matches = match_pairs(forms, all_pairs(names), workers=arguments.workers, progress=bar)
-    options = MapOptions(seed=arguments.seed, max_ratio=max_ratio, limits=Limits(max_seconds=arguments.max_seconds))
     with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, Bar("mapping") as bar:
         scene = build_map(images, matches, workdir=Path(workdir), options=options, gravity=gravity, progress=bar)
     if isinstance(scene, NoMap):
         write_json(arguments.json, {**_no_map_facts(len(images), scene), "skipped": uploads.skipped})
         _say_left_out(arguments, scene.left_out)
         raise InputError(f"no map: {scene.reason}")
+    readings = None
     if gravity is not None:
         scene = replace(scene, measured_down=mean_down(gravity, scene.images))
+        say_gravity(arguments, readings := readings_of(scene, gravity))
         if scene.measured_down is None:
             raise InputError(f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names")
     write_map(arguments.output, scene)
+    _tell_map(arguments, scene, len(images), uploads.skipped, readings)
+    return 0
+
+
+def _tell_map(
+    arguments: argparse.Namespace, scene: Scene, images: int, skipped: Mapping[str, str], readings: ReadingsCheck | None
+) -> None:
     facts = {
-        "images": len(images),
-        "skipped": uploads.skipped,
+        "images": images,
+        "skipped": dict(skipped),
         "registered": len(scene.images),
         "points": len(scene.points),
         "observations": scene.observation_count,
         "mean_reprojection_error_px": scene.mean_reprojection_error_px,
         "public": scene.is_public,
         "check": scene.check and scene.check.as_json(),
+        "gravity": readings and gravity_facts(readings),
     }
     write_json(arguments.json, facts)
     say(
         arguments,
-        f"{facts['registered']} of {facts['images']} images, {facts['points']} points, "
+        f"{len(scene.images)} of {images} images, {len(scene.points)} points, "
         f"{scene.mean_reprojection_error_px:.2f} px mean reprojection error",
     )
     if scene.check is not None:
         say(arguments, f"checked: {scene.check.described()}")
         _say_left_out(arguments, scene.check.left_out)
     report(arguments, arguments.output, "the public map" if scene.is_public else "the private map")
-    return 0
+
+
+def _gravity_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, np.ndarray] | None:
+    """The readings of --gravity. Raises InputError where they are of other images: before the work, not after."""
+    if not arguments.gravity:
+        return None
+    found = read_gravity(arguments.gravity)
+    if not set(found) & set(names):
+        raise InputError(f"{arguments.gravity} names none of the images, which are {', '.join(names[:3])}; check its names")
+    return found
 
 
 def _map_ratio(arguments: argparse.Namespace) -> float | None:

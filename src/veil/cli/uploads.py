@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import printable
 from veil.errors import InputError, VeilError, WireError
 from veil.files.atomic import read_bytes
 from veil.files.features import read_features
@@ -40,19 +37,6 @@ class Uploads:
 
     images: dict[str, Loaded]
     skipped: dict[str, str] = field(default_factory=dict)
-
-
-def add_strict(parser: argparse.ArgumentParser) -> None:
-    """--strict."""
-    parser.add_argument(
-        "--strict", action="store_true", help="refuse all if one upload cannot be used (default: skip and name it)"
-    )
-
-
-def say_skipped(skipped: dict[str, str]) -> None:
-    """Name on standard error what was left out, and why."""
-    for name, reason in skipped.items():
-        print(printable(f"veil: skipped {name}: {reason}"), file=sys.stderr)
 
 
 def message_files(path: Path) -> list[Path]:
@@ -91,6 +75,17 @@ def decoded(path: Path, *, strict: bool) -> tuple[dict[str, Message], dict[str, 
         name, reason = next(iter(skipped.items()))
         raise WireError(f"none of the {len(files)} messages in {path} can be used; {name}: {reason}")
     return found, skipped
+
+
+def further_messages(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> dict[str, Message]:
+    """The messages of several folders or files, by a name that is not taken; what cannot be read is added to `skipped`."""
+    found: dict[str, Message] = {}
+    for path in paths:
+        messages, left_out = decoded(path, strict=strict)
+        skipped.update({str(path / name): reason for name, reason in left_out.items()})
+        for name, message in messages.items():
+            found[name if name not in found else str(path / f"{name}.veil")] = message
+    return found
 
 
 def _image_name(file: Path) -> str:

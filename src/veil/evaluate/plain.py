@@ -12,7 +12,8 @@ from pathlib import Path
 
 from veil.mapping.database import write_database
 from veil.mapping.images import MapImage
-from veil.mapping.points import NoMap, scene_of
+from veil.mapping.points import NoMap
+from veil.mapping.scenes import scene_of
 from veil.match.neighbors import Matches
 from veil.scene import Scene
 

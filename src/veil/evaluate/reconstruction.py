@@ -20,7 +20,6 @@ from veil.chance import seeded
 from veil.errors import InputError
 from veil.evaluate.leak import leak_of_lines, leak_of_points
 from veil.evaluate.plain import plain_map
-from veil.evaluate.reconstruction_run import SUCCESS_DEG as SUCCESS_DEG
 from veil.evaluate.reconstruction_run import Run, Spread
 from veil.features import Features
 from veil.forms import Form

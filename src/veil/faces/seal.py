@@ -4,7 +4,7 @@ A template is only a few vectors; nothing in them says whose they are. Whoever c
 vectors into another's row, raise the threshold, or bring an erased template back. The client has a secret, so it can tell:
 each template has a tag over everything that it is used with, and the seal covers the facts of the store and the list of tags.
 It is a MAC, no encryption, and says nothing of an older store that is put back whole: for that a client remembers what it
-saw last (`veil.files.face_counters`, docs/theory/faces.md).
+saw last (`veil.files.face_home`, docs/theory/faces.md).
 """
 
 from __future__ import annotations

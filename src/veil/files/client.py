@@ -22,12 +22,12 @@ from veil.subset import SubsetMechanism
 
 LEDGER, SECRET = "ledger.sqlite", "secret"
 _RELEASES = "image_digest, released_as, name, parameters, features, message_digest, fresh, released_at"
-_ALONE = f"SELECT {_RELEASES}, NULL, NULL, NULL, NULL FROM releases ORDER BY released_at, rowid"
+_ALONE = f"SELECT {_RELEASES}, NULL, NULL, NULL, NULL FROM releases r"
 _WITH_SPENDING = f"""
 SELECT {", ".join(f"r.{column}" for column in _RELEASES.split(", "))}, s.words, s.epsilon, s.m, s.features FROM releases r
 LEFT JOIN spending s ON s.image_digest = r.image_digest AND s.message_digest = r.message_digest
-ORDER BY r.released_at, r.rowid
 """
+_OF_IMAGE, _BY_AGE = " WHERE r.image_digest = ?", " ORDER BY r.released_at, r.rowid"
 # How earlier versions noted the secret, among the parameters of each release.
 _NOTED_SECRET = re.compile(r"\bsecret=([0-9a-f]{8})\b")
 # What a message may be called: a name from the ledger becomes a path.
@@ -132,8 +132,7 @@ class Ledger:
         """
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            known = _entries(connection)
-            same = [other for other in known if other.image_digest == entry.image_digest]
+            same = _entries(connection, entry.image_digest)
             if entry.message_digest in [other.message_digest for other in same]:
                 return False
             others = [other for other in same if entry.fresh or other.fresh or other.parameters != entry.parameters]
@@ -141,7 +140,7 @@ class Ledger:
                 raise ReleaseRefused(_second_release(entry, others))
             for budget in _in_force(_changes(connection)).values():
                 if entry.charge is not None:
-                    before = known if budget.unit == "session" else same
+                    before = _entries(connection) if budget.unit == "session" else same
                     budget.require([other.charge for other in before if other.charge], entry.charge, entry.name)
             _insert(connection, entry)
         return True
@@ -159,6 +158,11 @@ class Ledger:
     def entries(self) -> list[Entry]:
         """All lines, oldest first."""
         return read_ledger(self.path)
+
+    def entries_of(self, image_digest: str) -> list[Entry]:
+        """The lines of one image, oldest first."""
+        with connected(self.path, mode="ro") as connection:
+            return _entries(connection, image_digest)
 
     def budgets(self) -> dict[Unit, Budget]:
         """What is in force."""
@@ -186,9 +190,11 @@ def read_budgets(path: Path) -> list[BudgetChange]:
         return _changes(connection)
 
 
-def _entries(connection: sqlite3.Connection) -> list[Entry]:
-    rows = connection.execute(_WITH_SPENDING if has_table(connection, "spending") else _ALONE).fetchall()
-    return [_entry(row) for row in rows]
+def _entries(connection: sqlite3.Connection, image_digest: str | None = None) -> list[Entry]:
+    """All lines, or those of one image, which an index finds: a release must not read what was released before it."""
+    query = _WITH_SPENDING if has_table(connection, "spending") else _ALONE
+    where, values = ("", ()) if image_digest is None else (_OF_IMAGE, (image_digest,))
+    return [_entry(row) for row in connection.execute(f"{query}{where}{_BY_AGE}", values).fetchall()]
 
 
 def _entry(row: Sequence) -> Entry:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from veil.chance import Secret
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, VeilError
 from veil.faces.identification import OpenSet
 from veil.faces.seal import Line, Sealer
 from veil.faces.template import Setup
@@ -144,7 +144,9 @@ def read_facts(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def _line(person: str, purpose: str, version: int, generation: int, enrolled: float, revoked: float | None, tag: bytes) -> Line:
-    # A value of another type than was written has another tag.
+    # A value of another type than was written has another tag; of a number, `bytes` would make so many zeros.
+    if not isinstance(tag, bytes):
+        raise TypeError("a tag is not bytes")
     return Line(
         person=str(person),
         purpose=str(purpose),
@@ -152,7 +154,7 @@ def _line(person: str, purpose: str, version: int, generation: int, enrolled: fl
         generation=int(generation),
         enrolled_at=float(enrolled),
         revoked_at=None if revoked is None else float(revoked),
-        tag=bytes(tag),
+        tag=tag,
     )
 
 
@@ -179,6 +181,28 @@ def write_line(
 
 
 @contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """What is raised where values of a file are of no use becomes a FileFormatError; veil's own errors pass."""
+    try:
+        yield
+    except VeilError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise FileFormatError(f"{path} is no store of face templates, or is damaged ({error})") from None
+
+
+def _refusal(path: Path, said: str) -> VeilError:
+    """What to do about what SQLite says of a file that need not be damaged."""
+    if "locked" in said:
+        return InputError(f"another process holds {path}; nothing was changed, try again")
+    if "full" in said or "readonly" in said:
+        return InputError(
+            f"{path} cannot be written ({said}); nothing was changed: make room, or see to it that you may write it"
+        )
+    return FileFormatError(f"{path} cannot be used ({said}); restore it from a backup")
+
+
+@contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection whose transaction is kept whole or dropped; erased numbers are overwritten on disk.
 
@@ -195,8 +219,6 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
             finally:
                 connection.close()
         except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                raise InputError(f"another process holds {path}; nothing was changed, try again") from None
-            raise FileFormatError(f"{path} cannot be used ({error}); restore it from a backup") from None
+            raise _refusal(path, str(error)) from None
         except sqlite3.DatabaseError as error:
             raise FileFormatError(f"{path} is no store of face templates, or is damaged ({error})") from None

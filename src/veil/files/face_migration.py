@@ -21,6 +21,7 @@ from veil.files.face_facts import (
     opened,
     read_contents,
     read_facts,
+    understood,
     write_facts,
     write_line,
 )
@@ -36,6 +37,7 @@ _SEALED = (
     "LEFT JOIN numbers n ON n.person = t.person AND n.purpose = t.purpose AND n.version = t.version"
 )
 Key = tuple[str, str, int]
+Lines = dict[Key, tuple[Line, bytes, bytes]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,31 +61,40 @@ def reseal_store(
     """
     with opened(path) as connection:
         connection.execute("BEGIN EXCLUSIVE")
-        facts = read_facts(connection)
-        old = facts.get("format") == str(UNSEALED)
-        contents = None if old else _sealed(connection, path, home)
-        if home.knows(path) and not restored:
-            raise FileFormatError(
-                f"a sealed store was at {path}, and this one is another, or needs no new seal; accept it with --restored if "
-                "you put it there yourself"
-            )
-        rows = connection.execute(_OLD if old else _SEALED).fetchall()
-        lines = _lines([row for row in rows if row[0] not in without])
-        fresh = Contents.new(facts["setup"], home.secret)
-        if contents is not None:
-            fresh.set_thresholds(contents.threshold, contents.open_set)
-        found = Resealed(
-            setup=fresh.setup,
-            templates={key: _form(fresh.setup, path, *numbers) for key, (line, *numbers) in lines.items() if line.valid},
-            format_before=UNSEALED if old else int(facts["format"]),
-            threshold_dropped=old and "threshold" in facts,
-        )
+        with understood(path):
+            found, fresh, lines = _read(connection, path, home, restored=restored, without=without)
         examine(found)
         _write(connection, fresh, lines, Sealer.of(home.secret))
     with writing(path):
         make_private(path)
     home.saw(path, fresh)
     return found
+
+
+def _read(
+    connection: sqlite3.Connection, path: Path, home: FaceHome, *, restored: bool, without: Sequence[str]
+) -> tuple[Resealed, Contents, Lines]:
+    """What would be sealed, the new store without its templates, and these."""
+    facts = read_facts(connection)
+    old = facts.get("format") == str(UNSEALED)
+    contents = None if old else _sealed(connection, path, home)
+    if home.knows(path) and not restored:
+        raise FileFormatError(
+            f"a sealed store was at {path}, and this one is another, or needs no new seal; accept it with --restored if "
+            "you put it there yourself"
+        )
+    rows = connection.execute(_OLD if old else _SEALED).fetchall()
+    lines = _lines([row for row in rows if row[0] not in without])
+    fresh = Contents.new(facts["setup"], home.secret)
+    if contents is not None:
+        fresh.set_thresholds(contents.threshold, contents.open_set)
+    found = Resealed(
+        setup=fresh.setup,
+        templates={key: _form(fresh.setup, path, *numbers) for key, (line, *numbers) in lines.items() if line.valid},
+        format_before=UNSEALED if old else int(facts["format"]),
+        threshold_dropped=old and "threshold" in facts,
+    )
+    return found, fresh, lines
 
 
 def _sealed(connection: sqlite3.Connection, path: Path, home: FaceHome) -> Contents:
@@ -100,24 +111,26 @@ def _sealed(connection: sqlite3.Connection, path: Path, home: FaceHome) -> Conte
     return contents
 
 
-def _lines(rows: Sequence[Sequence]) -> dict[Key, tuple[Line, bytes, bytes]]:
+def _lines(rows: Sequence[Sequence]) -> Lines:
     """Lines with their numbers. Names are brought into one spelling: InputError where two of them become one."""
-    found: dict[Key, tuple[Line, bytes, bytes]] = {}
+    found: Lines = {}
+    valid: set[tuple[str, str]] = set()
     for person, purpose, version, enrolled, revoked, origin, basis in rows:
         line = Line(
             person=checked_name(person, "person"),
             purpose=checked_name(purpose, "purpose"),
-            version=version,
+            version=int(version),
             generation=1,
-            enrolled_at=enrolled,
-            revoked_at=revoked,
+            enrolled_at=float(enrolled),
+            revoked_at=None if revoked is None else float(revoked),
         )
         key = (line.purpose, line.person, line.version)
-        if key in found or (line.valid and any(known[0].valid and at[:2] == key[:2] for at, known in found.items())):
+        if key in found or (line.valid and key[:2] in valid):
             raise FileFormatError(
                 f"two people are called {line.person!r} for {line.purpose!r}, spelled differently; leave one out (--without)"
             )
         found[key] = (line, origin or b"", basis or b"")
+        valid |= {key[:2]} if line.valid else set()
     return found
 
 
@@ -135,9 +148,7 @@ def _form(setup: Setup, path: Path, origin: bytes, basis: bytes) -> Subspaces:
     )
 
 
-def _write(
-    connection: sqlite3.Connection, contents: Contents, lines: dict[Key, tuple[Line, bytes, bytes]], sealer: Sealer
-) -> None:
+def _write(connection: sqlite3.Connection, contents: Contents, lines: Lines, sealer: Sealer) -> None:
     """The whole store anew, in the transaction that read it."""
     for table in ("templates", "numbers", "facts"):
         connection.execute(f"DROP TABLE IF EXISTS {table}")

@@ -15,13 +15,23 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError, VeilError
+from veil.errors import FileFormatError, InputError
 from veil.faces.identification import OpenSet
 from veil.faces.naming import checked_name
 from veil.faces.seal import Line, Sealer, require_equal
 from veil.faces.template import Setup
 from veil.files.atomic import replacing
-from veil.files.face_facts import SCHEMA, Contents, Threshold, opened, read_contents, setup_text, write_facts, write_line
+from veil.files.face_facts import (
+    SCHEMA,
+    Contents,
+    Threshold,
+    opened,
+    read_contents,
+    setup_text,
+    understood,
+    write_facts,
+    write_line,
+)
 from veil.files.face_home import FaceHome
 from veil.forms import Subspaces, lifted_guarantee
 
@@ -202,16 +212,12 @@ class FaceStore:
 
     def _checked(self, connection: sqlite3.Connection) -> Contents:
         """What the file holds, after its secret, its seal and its age are found right."""
-        try:
+        with understood(self.path):
             contents = read_contents(connection, self.path)
             self._home.require_own_secret(self.path, contents.facts["secret"])
             seal = self._sealer.seal(contents.facts, contents.lines.values())
             require_equal(contents.seal, seal, f"{self.path}: its seal does not fit what it holds")
             self.setup, self.threshold, self.open_set = contents.setup, contents.threshold, contents.open_set
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, VeilError):
-                raise
-            raise FileFormatError(f"{self.path} is no store of face templates, or is damaged ({error})") from None
         self._home.require_not_older(self.path, contents)
         return contents
 

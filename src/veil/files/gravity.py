@@ -29,7 +29,7 @@ def read_gravity(path: Path) -> dict[str, np.ndarray]:
 def read_gravity_readings(path: Path) -> dict[str, Gravity]:
     """As `read_gravity`, with the standard deviation of those lines that give one."""
     try:
-        rows = list(csv.reader(read_bytes(path).decode("utf-8").splitlines()))
+        rows = list(csv.reader(read_bytes(path).decode("utf-8-sig").splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:
         raise FileFormatError(f"{path} is not a text table ({error})") from None
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
@@ -73,7 +73,7 @@ def require_names(names: Iterable[str]) -> None:
 
 def holds_gravity(path: Path) -> bool:
     """Whether a table gives down in camera frames, by its first line; accelerometer readings alone are not that."""
-    lines = read_bytes(path)[:10_000].decode("utf-8", errors="replace").splitlines()
+    lines = read_bytes(path)[:10_000].decode("utf-8-sig", errors="replace").splitlines()
     header = [cell.strip().lower() for cell in lines[0].split(",")] if lines else []
     return set(_NAMED) <= set(header) or (header[:4] == ["image", "x", "y", "z"])
 

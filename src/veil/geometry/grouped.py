@@ -29,7 +29,8 @@ ROUNDS = 4  # of local optimization after each new best pose
 @dataclass(frozen=True, kw_only=True)
 class GroupedOptions:
     """Iterations are samples. Search ends when `confidence` says that no better pose is left, after `max_iterations`, or after
-    `max_seconds`; a limit in seconds makes results depend on the machine, so it is None by default."""
+    `max_seconds` of the processor, of all threads together, whatever else they do, the first samples aside, which may compile
+    code; results then depend on how fast it is, so it is None by default."""
 
     confidence: float = 0.9999
     min_iterations: int = 4000
@@ -125,10 +126,10 @@ def resect_grouped(
     if len(groups.list_starts) < 2:
         return None
     best: GroupedConsensus | None = None
-    first_gain, done, enough, started = 0.0, 0, options.max_iterations, time.monotonic()
+    first_gain, done, enough, used = 0.0, 0, options.max_iterations, 0.0
     while done < enough:
-        found = _round(threads, groups, limit, options.seed, done, best.gain if best else 0.0, first_gain)
-        done += STREAMS * BATCH
+        found, seconds = _round(threads, groups, limit, options.seed, done, best.gain if best else 0.0, first_gain)
+        done, used, started = done + STREAMS * BATCH, used + seconds, time.thread_time()
         if found is not None:
             pose, first_gain = found
             better = _optimized(groups, pose, limit, refine, done)
@@ -136,27 +137,32 @@ def resect_grouped(
             if convinced(best):
                 needed = _needed(groups, best.rows, options.confidence)
                 enough = min(max(needed, options.min_iterations), options.max_iterations)
+        used = 0.0 if done == STREAMS * BATCH else used + time.thread_time() - started
         if progress is not None:
             progress(min(done, enough), enough)
-        if options.max_seconds is not None and time.monotonic() - started > options.max_seconds:
+        if options.max_seconds is not None and used > options.max_seconds:
             break
     return best
 
 
 def _round(
     threads: int, groups: Groups, limit: float, seed: int, done: int, floor: float, first_floor: float
-) -> tuple[Rigid, float] | None:
-    """The best new pose of a round and the gain of its first groups; None if none is better than `floor`."""
+) -> tuple[tuple[Rigid, float] | None, float]:
+    """The best new pose of a round and the gain of its first groups, None if none is better than `floor`; and the processor
+    seconds of all of its searches."""
 
-    def one(stream: int) -> tuple[np.ndarray, np.ndarray, float, float]:
+    def one(stream: int) -> tuple[tuple[np.ndarray, np.ndarray, float, float], float]:
         start = (seed << 40) + done + stream + 1
-        most = BATCH * COMPARISONS
-        return search(
+        most, begun = BATCH * COMPARISONS, time.thread_time()
+        found = search(
             groups, limit=limit, iterations=BATCH, seed=start, floor=floor, first_floor=first_floor, max_comparisons=most
         )
+        return found, time.thread_time() - begun
 
-    rotation, translation, gain, first_gain = max(shared(one, range(STREAMS), threads), key=lambda found: found[2])
-    return (Rigid(rotation=rotation, translation=translation), first_gain) if gain > floor else None
+    searched = list(shared(one, range(STREAMS), threads))
+    rotation, translation, gain, first_gain = max((found for found, _ in searched), key=lambda found: found[2])
+    seconds = sum(each for _, each in searched)
+    return (Rigid(rotation=rotation, translation=translation), first_gain) if gain > floor else None, seconds
 
 
 def candidates_searched(group: Int64[np.ndarray, "candidates"]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from veil.geometry.camera import Camera
 
 # Keypoints, or lines, that differ by no more are one observation: SIFT repeats a place with several orientations.
 SAME_PX = 1.0
+# Pairs of near places that are listed at once; where there are more, features crowd.
+MOST_PAIRS = 1_000_000
 # So many lines stand for all of a query where it has more: the standard error of one share of 4 % is a fifth of it, and that of
 # a mean over hundreds of places far less.
 MOST_LINES = 512
@@ -117,11 +120,27 @@ def apart(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.nd
     kept = np.ones(len(places), dtype=bool)
     if len(places) < 2:
         return kept
-
-    pairs = cKDTree(places).query_pairs(same, output_type="ndarray")
+    tree = cKDTree(places)
+    if same > 0 and tree.count_neighbors(tree, same) > 2 * MOST_PAIRS:  # counts whole nodes: quick however many there are
+        return _apart_crowded(places, same)
+    pairs = tree.query_pairs(same, output_type="ndarray")
     for first, second in pairs[np.lexsort(pairs.T[::-1])].tolist():
         if kept[first]:
             kept[second] = False
+    return kept
+
+
+def _apart_crowded(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.ndarray, "inliers"]:
+    """The same row by row: what is kept stands apart, so few of them lie in the cells around a row."""
+    kept = np.zeros(len(places), dtype=bool)
+    cells = np.floor((places - places.min(axis=0)) / same).astype(np.int64)
+    around = list(product((-1, 0, 1), repeat=places.shape[1]))
+    held: dict[tuple[int, ...], list[list[float]]] = {}
+    for row, (cell, place) in enumerate(zip(map(tuple, cells.tolist()), places.tolist(), strict=True)):
+        near = (other for step in around for other in held.get(tuple(a + b for a, b in zip(cell, step, strict=True)), ()))
+        if all(sum((a - b) ** 2 for a, b in zip(place, other, strict=True)) > same * same for other in near):
+            kept[row] = True
+            held.setdefault(cell, []).append(place)
     return kept
 
 
@@ -164,6 +183,4 @@ def chance_poses(inliers: int, matches: int, agreement: float, sampling: Samplin
 
 
 def _log_binomial(n: int, k: int) -> float:
-    from scipy.special import gammaln
-
-    return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

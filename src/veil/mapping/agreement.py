@@ -111,29 +111,26 @@ def _homogeneous(positions: np.ndarray) -> np.ndarray:
     return np.hstack([positions, np.ones((len(positions), 1))])
 
 
-def confirmed(pair: Pair, pairs: Mapping[Pair, VerifiedPair]) -> bool:
-    """Whether the rotations of two other pairs lead from one image of `pair` to the other as it does itself.
+def confirmed(asked: Iterable[Pair], pairs: Mapping[Pair, VerifiedPair]) -> frozenset[Pair]:
+    """Those of the pairs `asked` for which the rotations of two other pairs lead from one image to the other as their own does.
 
     Repeated structure and dominant planes make pairs that chance does not explain and that are wrong all the same, each in its
     own way; right ones close cycles.
     """
-    a, b = pair
-    rotation = pairs[pair].rotation
-    if rotation is None:
-        return False
-    for c in {name for other in pairs for name in other} - {a, b}:
-        first, second = _rotation(a, c, pairs), _rotation(c, b, pairs)
-        if first is not None and second is not None and rotation_angle_deg(second @ first @ rotation.T) <= CYCLE_DEG:
-            return True
-    return False
+    turns: dict[str, dict[str, Float64[np.ndarray, "3 3"]]] = {}
+    for (a, b), pair in pairs.items():
+        if pair.rotation is not None:
+            turns.setdefault(a, {})[b] = pair.rotation
+            turns.setdefault(b, {})[a] = pair.rotation.T
 
+    def closes(a: str, b: str) -> bool:
+        own = turns.get(a, {}).get(b)
+        if own is None:
+            return False
+        between = sorted(turns[a].keys() & turns[b].keys())
+        return any(rotation_angle_deg(turns[c][b] @ turns[a][c] @ own.T) <= CYCLE_DEG for c in between)
 
-def _rotation(a: str, b: str, pairs: Mapping[Pair, VerifiedPair]) -> Float64[np.ndarray, "3 3"] | None:
-    """b_from_a of a pair listed in either order."""
-    if (a, b) in pairs:
-        return pairs[a, b].rotation
-    found = pairs.get((b, a))
-    return None if found is None or found.rotation is None else found.rotation.T
+    return frozenset(pair for pair in asked if closes(*pair))
 
 
 def consistent_groups(names: Iterable[str], weights: Mapping[Pair, float]) -> list[frozenset[str]]:

@@ -6,6 +6,7 @@ its own pairs: what contradicts them is left out and named, or there is no map (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,14 +25,18 @@ from veil.mapping.database import keep_geometries, read_geometries, write_databa
 from veil.mapping.images import MapImage, impossible
 from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.uncertainty import position_uncertainty
-from veil.mapping.verified import VerifiedPair, verified_pairs
+from veil.mapping.verified import VerifiedPair, match_again, unsupported, verified_pairs, with_dropped
 from veil.match.neighbors import Matches
-from veil.match.ratio import chance_ratio
+from veil.match.ratio import WRONG_SHARE, passed_by, wrong_ratios
 from veil.scene import Scene
 
 # COLMAP's RANSAC looks for geometries of so few inliers; evidence decides (COLMAP asks for 15 and looks no further).
 LEAST_INLIERS = 8
 WORD_TRIALS = 30_000
+# Of wrong matches this share passes the ratio of the first verification.
+STRICT_SHARE = 0.001
+# Trials of the second one, whose pairs are mostly wrong: enough for pairs of which a quarter of the matches is right.
+MORE_TRIALS = 2_000
 # How often mapping is tried anew without the images that stopped it or contradicted it.
 ATTEMPTS = 5
 # Verifying more pairs, or mapping more images, may take longer before it counts as hanging.
@@ -42,8 +47,9 @@ PAIRS_AT_ONCE, IMAGES_AT_ONCE = 50, 50
 class MapOptions:
     """Models of fewer than `min_model_images` images are dropped; one seed serves verification and mapping.
 
-    `max_ratio` is that of the matches to begin with and of the second matching; None takes the ratio that one in a hundred
-    wrong matches passes (`veil.match.ratio.chance_ratio`), 1 keeps all.
+    `max_ratio` is that of the matches to begin with and of the second matching; None takes the ratio that one in a thousand
+    wrong matches passes (`veil.match.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1
+    keeps all.
     """
 
     min_model_images: int = 3
@@ -84,24 +90,20 @@ def build_map(
     if len(images) < 2:
         return NoMap(f"of all images but {len(images)} the cameras are impossible", left_out)
     matches = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
-    max_ratio = _ratio(images, matches, options)
-    dropped: Mapping[Pair, Matches] = {}
-    if max_ratio is not None:
-        dropped = {pair: found.take(found.ratios > max_ratio) for pair, found in matches.items()}
-        matches = {pair: found.take(found.ratios <= max_ratio) for pair, found in matches.items()}
     with Colmap(options.limits) as colmap:
         build = _Build(images, options, workdir, colmap, gravity or {}, left_out, progress)
-        reason = build.verify(matches, max_ratio, dropped)
+        reason = build.verify(matches, _ratios(images, matches, options))
         return NoMap(reason, left_out) if reason else build.mapped()
 
 
-def _ratio(images: Mapping[str, MapImage], matches: Mapping[Pair, Matches], options: MapOptions) -> float | None:
-    """The ratio of the first matching; None for words, which have no distance to compare."""
+def _ratios(images: Mapping[str, MapImage], matches: Mapping[Pair, Matches], options: MapOptions) -> tuple[float, ...]:
+    """The ratios of the first matching, one after the other; none for words, which have no distance to compare."""
     if any(isinstance(image.form, Subsets) for image in images.values()):
-        return None if options.max_ratio in (None, 1) else options.max_ratio
+        return () if options.max_ratio in (None, 1) else (float(options.max_ratio or 1),)
     if options.max_ratio is not None:
-        return options.max_ratio
-    return chance_ratio({name: image.form for name, image in images.items()}, list(matches))
+        return (options.max_ratio,)
+    wrong = wrong_ratios({name: image.form for name, image in images.items()}, list(matches))
+    return tuple(sorted({passed_by(wrong, share) for share in (STRICT_SHARE, WRONG_SHARE)}))
 
 
 class _Build:
@@ -123,25 +125,48 @@ class _Build:
         self.image_ids: dict[str, int] = {}
         self.constant_cameras: set[int] = set()
         self.attempts = 0
+        self.geometries: dict[Pair, Any] = {}
+        self.dropped: Mapping[Pair, Matches] = {}
+        self.model: Path | None = None
 
-    def verify(self, matches: Mapping[Pair, Matches], max_ratio: float | None, dropped: Mapping[Pair, Matches]) -> str | None:
-        """Fill the database with pairs that chance does not explain. Returns why there can be no map."""
-        tried = {pair: found for pair, found in matches.items() if len(found) >= LEAST_INLIERS}
-        database = self.workdir / "database.db"
+    def verify(self, matches: Mapping[Pair, Matches], ratios: tuple[float, ...]) -> str | None:
+        """Fill the database with pairs that chance does not explain. Returns why there can be no map.
+
+        Wrong pairs take COLMAP longest, the longer the more matches they have: the looser of two ratios is for pairs of images
+        that the stricter one leaves with few inliers.
+        """
+        database, tests = self.workdir / "database.db", 0
+        for number, ratio in enumerate(ratios or (math.inf,)):
+            kept = {pair: found.take(found.ratios <= ratio) for pair, found in matches.items()}
+            tried = {pair: found for pair, found in kept.items() if len(found) >= LEAST_INLIERS}
+            tried = {pair: tried[pair] for pair in unsupported(self.pairs, tried)}
+            tests += len(tried)
+            if number and not tried:
+                break
+            path = database if number == 0 else self.workdir / "database-2.db"
+            geometries = self._geometries(path, tried, {"ransac.max_num_trials": MORE_TRIALS} if number else {})
+            if isinstance(geometries, Stopped):
+                return f"COLMAP's verification was stopped: {geometries.reason}"
+            found = verified_pairs(self.images, tried, geometries, tests=tests)
+            self.pairs |= found
+            self.geometries |= {pair: geometries[pair] for pair in found}
+        if ratios:
+            self.dropped = {pair: found.take(found.ratios > ratios[0]) for pair, found in matches.items()}
+            match_again(self.images, self.pairs, self.geometries, ratios[-1])
+        keep_geometries(database, self.image_ids, self.geometries)
+        return None if self.pairs else _too_weak(len(matches))
+
+    def _geometries(self, database: Path, tried: Mapping[Pair, Matches], more: Mapping[str, Any]) -> dict[Pair, Any] | Stopped:
+        """COLMAP's two-view geometries of these matches, by way of a new database; `more` are settings."""
         self.image_ids, self.constant_cameras = write_database(database, self.images, tried)
-        settings: dict[str, Any] = {"min_num_inliers": LEAST_INLIERS, "compute_relative_pose": True}
+        settings: dict[str, Any] = {"min_num_inliers": LEAST_INLIERS, "compute_relative_pose": True, **more}
         if any(isinstance(image.form, Subsets) for image in self.images.values()):
             # Shared words are mostly coincidences: fewer of them are right than COLMAP expects of matches.
             settings |= {"ransac.min_inlier_ratio": 0.05, "ransac.max_num_trials": WORD_TRIALS}
         request = {"do": "verify", "database": str(database), "seed": self.options.seed, "options": settings}
         # All pairs are verified in one stage without a sign of progress.
         answer = self.colmap.run(request, work=max(1.0, len(tried) / PAIRS_AT_ONCE))
-        if isinstance(answer, Stopped):
-            return f"COLMAP's verification was stopped: {answer.reason}"
-        geometries = read_geometries(database, self.image_ids)
-        self.pairs = verified_pairs(self.images, tried, geometries, max_ratio=max_ratio, dropped=dropped)
-        keep_geometries(database, self.image_ids, {pair: geometries[pair] for pair in self.pairs})
-        return None if self.pairs else _too_weak(len(matches))
+        return answer if isinstance(answer, Stopped) else read_geometries(database, self.image_ids)
 
     def mapped(self) -> Scene | NoMap:
         """Map, check, and map again without what stopped or contradicted the map, a few times."""
@@ -151,6 +176,8 @@ class _Build:
             if len(names) < 2:
                 break
             scene = self._run(names)
+            if isinstance(scene, Stopped) and scene.out_of_time:
+                return NoMap(f"the mapper was stopped: {scene.reason}", self.left_out)
             if isinstance(scene, Stopped):
                 culprit = self._culprit(scene, names)
                 self.left_out[culprit] = f"the mapper was stopped at it: {scene.reason}"
@@ -172,8 +199,33 @@ class _Build:
             check = self._check(scene, shares)
             if check.doubts:
                 return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
-            return replace(scene, check=check)
+            return replace(self._completed(scene), check=check)
         return refused or NoMap("the mapper was stopped again and again", self.left_out)
+
+    def _completed(self, scene: Scene) -> Scene:
+        """The scene with the points of matches that the ratio dropped, where they agree with its poses, which stay."""
+        more = with_dropped(self.images, self.geometries, self.dropped)
+        if not more or self.model is None:
+            return scene
+        for pair, matches in more.items():
+            self.geometries[pair].inlier_matches = matches.astype(np.uint32)
+        database, output = self.workdir / "database.db", self.workdir / "completed"
+        keep_geometries(database, self.image_ids, self.geometries)
+        output.mkdir()
+        request = {
+            "do": "complete",
+            "database": str(database),
+            "model": str(self.model),
+            "output": str(output),
+            "seed": self.options.seed,
+        }
+        answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
+        if isinstance(answer, Stopped):
+            return scene
+        import pycolmap
+
+        found = scene_of(pycolmap.Reconstruction(output), self.images)
+        return (restricted(found, frozenset(scene.images)) or scene) if set(found.images) != set(scene.images) else found
 
     def _run(self, names: set[str]) -> Scene | NoMap | Stopped:
         output = self.workdir / ("sparse" if self.attempts == 0 else f"sparse-{self.attempts + 1}")
@@ -199,11 +251,11 @@ class _Build:
     def _best(self, output: Path) -> Scene | NoMap:
         import pycolmap
 
-        models = [pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()]
-        models = [model for model in models if model.num_reg_images() and model.num_points3D()]
+        models = {folder: pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()}
+        models = {folder: model for folder, model in models.items() if model.num_reg_images() and model.num_points3D()}
         if not models:
             return NoMap(_too_weak(len(self.pairs)))
-        best = max(models, key=lambda model: (model.num_reg_images(), model.num_points3D()))
+        self.model, best = max(models.items(), key=lambda item: (item[1].num_reg_images(), item[1].num_points3D()))
         if best.num_reg_images() < min(self.options.min_model_images, len(self.images)):
             return NoMap(_too_weak(len(self.pairs)))
         return scene_of(best, self.images)
@@ -229,11 +281,16 @@ class _Build:
         return min(support, key=lambda name: support[name])
 
     def _weights(self, shares: Mapping[Pair, float]) -> dict[Pair, float]:
+        against = self._contradicting(shares)
         return {
             pair: len(self.pairs[pair].inliers) * (2 * share - 1)
             for pair, share in shares.items()
-            if share >= EXPLAINED or confirmed(pair, self.pairs)
+            if share >= EXPLAINED or pair in against
         }
+
+    def _contradicting(self, shares: Mapping[Pair, float]) -> frozenset[Pair]:
+        """Pairs that the map does not explain and that a cycle of rotations confirms."""
+        return confirmed([pair for pair, share in shares.items() if share < EXPLAINED], self.pairs)
 
     def _check(self, scene: Scene, shares: Mapping[Pair, float]) -> MapCheck:
         counts = {pair: len(self.pairs[pair].inliers) for pair in shares}
@@ -244,7 +301,7 @@ class _Build:
         return MapCheck(
             pairs=len(shares),
             explained_pairs=sum(share >= EXPLAINED for share in shares.values()),
-            contradicting_pairs=sum(share < EXPLAINED and confirmed(pair, self.pairs) for pair, share in shares.items()),
+            contradicting_pairs=len(self._contradicting(shares)),
             explained_matches=sum(counts[p] * s for p, s in shares.items()) / max(1, sum(counts.values())),
             neck=None if (cut := thinnest_cut(scene)) is None else cut.points,
             uncertainty=position_uncertainty(scene),

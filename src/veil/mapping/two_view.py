@@ -21,11 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from veil.geometry.significance import Sampling, chance_poses
+
 THRESHOLDS_PX = (1.0, 2.0, 4.0)
 # Wrong pairs that are looked at to count how often a wrong match agrees.
 BACKGROUND_PAIRS = 8_000
 # A sample this large fixes a model up to so many solutions: five-point, seven-point, four-point.
-ESSENTIAL, FUNDAMENTAL, HOMOGRAPHY = (5, 10), (7, 3), (4, 1)
+ESSENTIAL, FUNDAMENTAL, HOMOGRAPHY = Sampling(size=5, poses=10), Sampling(size=7, poses=3), Sampling(size=4, poses=1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,14 +54,13 @@ def log10_chance(left: Float64[np.ndarray, "matches 2"], right: Float64[np.ndarr
         (_sampson, geometry.fundamental, ESSENTIAL if geometry.calibrated else FUNDAMENTAL),
         (_transfer, geometry.homography, HOMOGRAPHY),
     ]
-    for residual, matrix, (size, solutions) in models:
-        if matrix is None or len(left) <= size:
+    for residual, matrix, sampling in models:
+        if matrix is None or len(left) <= sampling.size:
             continue
         errors, wrong = residual(matrix, left, right), residual(matrix, left[rows], right[columns])
         for limit in THRESHOLDS_PX:
             agreement = (int((wrong <= limit).sum()) + 1) / (len(wrong) + 1)
-            chance = expected_by_chance(int((errors <= limit).sum()), len(left), agreement, size, solutions)
-            best = min(best, chance)
+            best = min(best, chance_poses(int((errors <= limit).sum()), len(left), agreement, sampling))
     return best + math.log10(len(models) * len(THRESHOLDS_PX))
 
 
@@ -77,15 +78,6 @@ def agreeing(
     rows, columns = _wrong_pairs(len(left))
     share = (int((residual(matrix, left[rows], right[columns]) <= limit_px).sum()) + 1) / (len(rows) + 1)
     return residual(matrix, left, right) <= limit_px, share * len(left)
-
-
-def expected_by_chance(inliers: int, matches: int, agreement: float, size: int, solutions: int) -> float:
-    """log10 of the NFA above for one threshold (T = 1)."""
-    if inliers <= size:
-        return math.inf
-    agreeing, others = inliers - size, matches - size
-    log = math.log(solutions * others) + _log_binomial(matches, size) + _log_binomial(others, agreeing)
-    return (log + agreeing * math.log(agreement)) / math.log(10)
 
 
 def _sampson(fundamental: np.ndarray, left: np.ndarray, right: np.ndarray) -> Float64[np.ndarray, "n"]:
@@ -125,9 +117,3 @@ def _wrong_pairs(count: int) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarr
     )
     rows = np.tile(np.arange(count), len(shifts))
     return rows, (rows + np.repeat(shifts, count)) % max(count, 1)
-
-
-def _log_binomial(n: int, k: int) -> float:
-    from scipy.special import gammaln
-
-    return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

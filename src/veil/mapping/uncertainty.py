@@ -99,18 +99,16 @@ def _cross(v: np.ndarray) -> Float64[np.ndarray, "n 3 3"]:
 def _reduced(
     camera: np.ndarray, point: np.ndarray, by_camera: np.ndarray, by_point: np.ndarray, cameras: int, points: int
 ) -> Float64[np.ndarray, "_ _"]:
-    """The Schur complement of the points in the normal equations: U - W V^-1 W^T, dense over the cameras."""
+    """The Schur complement of the points in the normal equations, dense over the cameras: U - (A^T Q) (A^T Q)^T for the
+    Jacobians A of the cameras and an orthonormal basis Q of the points' columns.
+
+    Not U - W V^-1 W^T: V is singular for points without parallax, and the rounding of its inverse would pass for information.
+    """
     from scipy.sparse import csr_array
 
     u = np.zeros((cameras, 6, 6))
     np.add.at(u, camera, np.einsum("nki,nkj->nij", by_camera, by_camera))
-    v = np.zeros((points, 3, 3))
-    np.add.at(v, point, np.einsum("nki,nkj->nij", by_point, by_point))
-    trace = np.trace(v, axis1=1, axis2=2)
-    seen = trace > 0
-    v += 1e-12 * np.where(seen, trace, 1.0)[:, None, None] * np.eye(3)
-    root = np.linalg.cholesky(np.linalg.inv(v))
-    w = np.einsum("nki,nkj->nij", by_camera, by_point) @ root[point]
+    w = np.einsum("nki,nkj->nij", by_camera, _orthonormal(by_point, point, points))
     rows = (6 * camera[:, None, None] + np.arange(6)[:, None] + np.zeros(3, dtype=np.int64)).ravel()
     columns = (3 * point[:, None, None] + np.zeros(6, dtype=np.int64)[:, None] + np.arange(3)).ravel()
     wide = csr_array((w.ravel(), (rows, columns)), shape=(6 * cameras, 3 * points))
@@ -118,3 +116,21 @@ def _reduced(
     for index in range(cameras):
         normal[6 * index : 6 * index + 6, 6 * index : 6 * index + 6] += u[index]
     return (normal + normal.T) / 2
+
+
+def _orthonormal(by_point: np.ndarray, point: np.ndarray, points: int) -> Float64[np.ndarray, "n 2 3"]:
+    """Each point's three columns of all its observations made orthonormal, by Gram and Schmidt, twice; zeros for a column that
+    depends on those before it."""
+    q = by_point.copy()
+
+    def product(first: int, second: int) -> np.ndarray:
+        return np.bincount(point, (q[:, :, first] * q[:, :, second]).sum(axis=1), points)
+
+    for column in range(3):
+        before = product(column, column)
+        for other in (*range(column), *range(column)):
+            q[:, :, column] -= product(column, other)[point, None] * q[:, :, other]
+        after = product(column, column)
+        kept = after > 1e-24 * before
+        q[:, :, column] *= np.where(kept, 1 / np.sqrt(np.where(kept, after, 1.0)), 0.0)[point, None]
+    return q

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from veil.match.neighbors import Matches
 WRONG_PAIRS = 0.01
 # A pair this strong gains nothing from a second matching, nor do images with so many verified matches in all.
 ENOUGH_INLIERS, ENOUGH_SUPPORT = 100, 500
+# Images with fewer inliers are worth a verification of looser matches.
+LITTLE_SUPPORT = 250
 # Matches that the ratio dropped come back within so many pixels of the pair's geometry, if so few of them can be accidents.
 RESTORED_PX, MOST_ACCIDENTS = 2.0, 0.1
 
@@ -40,19 +42,12 @@ def verified_pairs(
     matches: Mapping[tuple[str, str], Matches],
     geometries: Mapping[tuple[str, str], Any],
     *,
-    max_ratio: float | None,
-    dropped: Mapping[tuple[str, str], Matches] | None = None,
+    tests: int,
 ) -> dict[tuple[str, str], VerifiedPair]:
-    """The pairs that evidence verifies; weak ones are matched a second time along their geometry, and of the `dropped` matches,
-    which failed a ratio, those that the geometry explains come back. What that adds goes into COLMAP's objects alone: a map is
-    not judged by it.
-
-    A pair passes if fewer than `WRONG_PAIRS` pairs as good are expected among all pairs of wrong matches. `max_ratio` is that
-    of the second matching; None for none. Geometries that fail are left out.
-    """
-    names = {name for pair in geometries for name in pair}
-    positions = {name: undistorted_pixels(images[name].camera, images[name].keypoints) for name in names}
-    limit = math.log10(WRONG_PAIRS) - math.log10(max(1, len(matches)))
+    """The pairs that evidence verifies: those of which fewer than `WRONG_PAIRS` as good are expected in `tests` pairs of wrong
+    matches. `matches` are those that the geometries were sought in."""
+    positions = _positions(images, geometries)
+    limit = math.log10(WRONG_PAIRS) - math.log10(max(1, tests))
     found: dict[tuple[str, str], VerifiedPair] = {}
     for (a, b), geometry in geometries.items():
         tried = _of(matches, (a, b))
@@ -62,19 +57,54 @@ def verified_pairs(
             rotation = None if pose is None else np.asarray(pose.rotation.matrix(), dtype=np.float64)
             inliers = np.asarray(geometry.inlier_matches, dtype=np.int64)
             found[a, b] = VerifiedPair(inliers=inliers, log10_chance=chance, rotation=rotation)
-    for pair in _weak(found) if max_ratio is not None else ():
-        geometry = geometries[pair]
-        two_view = _two_view(geometry, images[pair[0]], images[pair[1]])
-        matched = _again(images, positions, pair, two_view, found[pair].inliers, max_ratio or 1.0)
-        geometry.inlier_matches = matched.astype(np.uint32)
-    for pair in found:
-        geometry = geometries[pair]
-        more = _of(dropped or {}, pair)
-        two_view = _two_view(geometry, images[pair[0]], images[pair[1]])
-        geometry.inlier_matches = _restored(positions, pair, two_view, np.asarray(geometry.inlier_matches), more).astype(
-            np.uint32
-        )
     return found
+
+
+def match_again(
+    images: Mapping[str, MapImage],
+    pairs: Mapping[tuple[str, str], VerifiedPair],
+    geometries: Mapping[tuple[str, str], Any],
+    max_ratio: float,
+) -> None:
+    """Match weak pairs a second time along their geometry. What that adds goes into COLMAP's objects alone: a map is not judged
+    by it."""
+    positions = _positions(images, geometries)
+    for pair in _weak(pairs):
+        two_view = _two_view(geometries[pair], images[pair[0]], images[pair[1]])
+        matched = _again(images, positions, pair, two_view, pairs[pair].inliers, max_ratio)
+        geometries[pair].inlier_matches = matched.astype(np.uint32)
+
+
+def with_dropped(
+    images: Mapping[str, MapImage], geometries: Mapping[tuple[str, str], Any], dropped: Mapping[tuple[str, str], Matches]
+) -> dict[tuple[str, str], Int64[np.ndarray, "matches 2"]]:
+    """Matches of verified pairs that get some back: of those `dropped` by a ratio the ones that the geometry explains.
+
+    They are for more points, not for poses: what a geometry picked is no evidence for it.
+    """
+    positions = _positions(images, geometries)
+    found = {}
+    for (a, b), geometry in geometries.items():
+        kept = np.asarray(geometry.inlier_matches, dtype=np.int64)
+        two_view = _two_view(geometry, images[a], images[b])
+        more = _restored(positions, (a, b), two_view, kept, _of(dropped, (a, b)))
+        if len(more) > len(kept):
+            found[a, b] = more
+    return found
+
+
+def unsupported(pairs: Mapping[tuple[str, str], VerifiedPair], candidates: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those of the candidates that are not verified and have an image of few inliers in all its verified pairs together."""
+    support, known = _support(pairs), {frozenset(pair) for pair in pairs}
+    return [
+        pair for pair in candidates if frozenset(pair) not in known and min(support[name] for name in pair) < LITTLE_SUPPORT
+    ]
+
+
+def _positions(images: Mapping[str, MapImage], pairs: Iterable[tuple[str, str]]) -> dict[str, Float64[np.ndarray, "_ 2"]]:
+    """Undistorted pixels of the images that the pairs name."""
+    names = {name for pair in pairs for name in pair}
+    return {name: undistorted_pixels(images[name].camera, images[name].keypoints) for name in names}
 
 
 def _of(matches: Mapping[tuple[str, str], Matches], pair: tuple[str, str]) -> Int64[np.ndarray, "matches 2"]:
@@ -98,15 +128,21 @@ def _restored(
 
 def _weak(pairs: Mapping[tuple[str, str], VerifiedPair]) -> list[tuple[str, str]]:
     """The pairs of few inliers that have an image of few inliers in all its pairs together."""
-    support: Counter[str] = Counter()
-    for names, pair in pairs.items():
-        for name in names:
-            support[name] += len(pair.inliers)
+    support = _support(pairs)
     return [
         names
         for names, pair in pairs.items()
         if len(pair.inliers) < ENOUGH_INLIERS and min(support[name] for name in names) < ENOUGH_SUPPORT
     ]
+
+
+def _support(pairs: Mapping[tuple[str, str], VerifiedPair]) -> Counter[str]:
+    """Inliers of every image in all its pairs together."""
+    support: Counter[str] = Counter()
+    for names, pair in pairs.items():
+        for name in names:
+            support[name] += len(pair.inliers)
+    return support
 
 
 def _again(

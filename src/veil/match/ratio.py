@@ -65,30 +65,39 @@ def chance_ratio(
 ) -> float:
     """The ratio that a share `wrong_share` of wrong matches passes, learnt from these forms without knowing which are right.
 
+    Words, which have no distance, and samples too small to tell (1 over `wrong_share` features) give 1.
+    """
+    return passed_by(wrong_ratios(forms, pairs, seed=seed), wrong_share)
+
+
+def passed_by(ratios: Float[np.ndarray, "features"], share: float) -> float:
+    """The ratio below which a share of these lies; 1 if they are too few to tell."""
+    return float(np.quantile(ratios, share)) if len(ratios) >= 1 / share else 1.0
+
+
+def wrong_ratios(
+    forms: Mapping[str, Form], pairs: Sequence[tuple[str, str]], *, seed: int = 0
+) -> Float[np.ndarray, "features"]:
+    """Ratios of wrong matches between these forms, a sample of them; none for words.
+
     Of a feature without its right match in the other image the nearest neighbor is wrong, and so is the second. A feature
     that has its right match shows the same once that is set aside: its second and third neighbors are wrong, and their ratio
-    is distributed like that of a wrong match. The threshold is the `wrong_share` quantile of that ratio, so it
-    follows the distance and the dimension by itself. Features whose second neighbor is another subspace with the same decoy,
-    at no distance, are left out: of one image in several all may be. Words, which have no distance, and samples of less than
-    100 features give 1.
+    is distributed like that of a wrong match. It follows the distance and the dimension by itself. Features whose second
+    neighbor is another subspace with the same decoy, at no distance, are left out: of one image in several all may be.
     """
     random = np.random.default_rng(seed)
     chosen = [pairs[i] for i in random.permutation(len(pairs))[:SAMPLE_PAIRS]]
-    second, third = [], []
+    second, third = [np.empty(0)], [np.empty(0)]
     for a, b in chosen:
         left, right = forms[a], forms[b]
         if isinstance(left, Subsets) or isinstance(right, Subsets):
-            return 1.0
+            return np.empty(0)
         if len(right) < 3 or len(left) == 0:
             continue
         rows = np.sort(random.permutation(len(left))[:SAMPLE_FEATURES])
         distance = kernels.nearest(as_set(left.take(rows)), as_set(right), 3).distance
         second.append(distance[:, 1])
         third.append(distance[:, 2])
-    if not second:
-        return 1.0
     near, far = np.concatenate(second), np.concatenate(third)
     apart = near > MEETING * far.max(initial=0.0)
-    if apart.sum() < 1 / wrong_share:
-        return 1.0
-    return float(np.quantile(near[apart] / far[apart], wrong_share))
+    return near[apart] / far[apart]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from veil.errors import VeilError
+from veil.errors import RangeError, VeilError
 
 WORKER = Path(__file__).with_name("worker.py")
 # COLMAP's log says which image it is about to register.
@@ -36,13 +37,21 @@ class Limits:
     max_seconds: float | None = None
     memory_bytes: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("stall_s", "max_seconds", "memory_bytes"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise RangeError(f"{name} must be positive and finite, got {value!r}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
-    """A stage that did not end by itself: why, and the image (COLMAP's id) that it was at if COLMAP's log names one."""
+    """A stage that did not end by itself: why, the image (COLMAP's id) that it was at if COLMAP's log names one, and whether
+    its time was up, which is no fault of that image."""
 
     reason: str
     image_id: int | None
+    out_of_time: bool = False
 
 
 class Colmap:
@@ -54,6 +63,7 @@ class Colmap:
         self._log: deque[str] = deque(maxlen=20)
         self._at_image: int | None = None
         self._stall_s = limits.stall_s
+        self._late = threading.Event()
 
     def __enter__(self) -> Colmap:
         self._start()
@@ -72,9 +82,10 @@ class Colmap:
         process = self._process if self._process is not None and self._process.poll() is None else self._start()
         self._at_image = None
         memory = self._limits.memory_bytes if self._limits.memory_bytes is not None else _default_memory()
+        self._late.clear()
         clock = None
         if self._limits.max_seconds is not None:
-            clock = threading.Timer(self._limits.max_seconds, process.kill)
+            clock = threading.Timer(self._limits.max_seconds, self._end, args=(process,))
             clock.daemon = True
             clock.start()
         try:
@@ -112,12 +123,18 @@ class Colmap:
         self._reader.join(timeout=1)
         if code == -getattr(signal, "SIGPROF", 0) and code:
             reason = f"it made no progress in {self._stall_s:.0f} s of processor time"
-        elif code == -signal.SIGKILL and self._limits.max_seconds is not None:
-            reason = f"it was not done after {self._limits.max_seconds:.0f} s"
+        elif self._late.is_set():
+            reason = f"it was not done after {self._limits.max_seconds:g} s"
         else:
             reason = f"it ended by itself (code {code}): {' '.join(self._log)[-300:]}"
         self._process = None
-        return Stopped(reason=reason, image_id=self._at_image)
+        _close(process)
+        return Stopped(reason=reason, image_id=self._at_image, out_of_time=self._late.is_set())
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
+        """Its time is up."""
+        self._late.set()
+        process.kill()
 
     def _start(self) -> subprocess.Popen[str]:
         try:
@@ -127,6 +144,7 @@ class Colmap:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                errors="replace",  # a log that cannot be decoded must still be read, or COLMAP waits for its reader
                 bufsize=1,
             )
         except OSError as error:
@@ -150,10 +168,15 @@ class Colmap:
         process.kill()
         process.wait()
         self._reader.join(timeout=1)
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
+        _close(process)
+
+
+def _close(process: subprocess.Popen[str]) -> None:
+    """The pipes of a process that has ended; what was never read of a request is lost without a word."""
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
 
 
 def _default_memory() -> int:

@@ -19,7 +19,7 @@ def main() -> None:
         request = json.loads(line)
         try:
             _limit_memory(request["memory_bytes"])
-            answer = {"verify": _verify, "map": _map}[request["do"]](request)
+            answer = {"verify": _verify, "map": _map, "complete": _complete}[request["do"]](request)
         except Exception as error:  # of any kind: the parent decides
             answer = {"failed": f"{type(error).__name__}: {error}"[:500]}
         _arm(0)
@@ -97,6 +97,22 @@ def _map(request: dict[str, Any]) -> dict[str, Any]:
     return {"models": len(models)}
 
 
+def _complete(request: dict[str, Any]) -> dict[str, Any]:
+    """Points of the database's matches in a model whose poses stay as they are."""
+    import pycolmap
+
+    _arm(request["stall_s"])
+    pycolmap.set_random_seed(request["seed"])
+    options = pycolmap.IncrementalPipelineOptions()
+    options.random_seed = request["seed"]
+    options.extract_colors = False  # there are no photographs here
+    output = Path(request["output"])
+    pycolmap.triangulate_points(
+        pycolmap.Reconstruction(request["model"]), request["database"], output, output, clear_points=False, options=options
+    )
+    return {"completed": True}
+
+
 def _set(options: Any, values: dict[str, Any]) -> None:
     """Assign {"a.b": value} to options.a.b."""
     for name, value in values.items():
@@ -108,5 +124,6 @@ def _set(options: Any, values: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # this folder holds no module that anybody should find by accident
+    # This folder, if Python put it there, holds no module that anybody should find by accident.
+    sys.path[:] = [place for place in sys.path if Path(place).absolute() != Path(__file__).absolute().parent]
     main()

@@ -27,7 +27,8 @@ FLAT_RELIEF = 0.005
 class LineMapOptions:
     """Thresholds in pixels and degrees. An image enters with `min_registration_inliers`, of which the points shared with one
     neighbor (or all points) are `min_neighbor_share` or more and beyond chance, unless another pose explains other lines,
-    `max_rival_share` as many, or has `max_twin_share` of its score (docs/theory/mapping.md, An image more).
+    `max_rival_share` as many, or has `max_twin_share` of its score (docs/theory/mapping.md, An image more). It stays with
+    `min_firm_inliers` on points that four others observe: those have a check of their own.
 
     Seeds of `quads` image quads are compared, and up to `attempts` of them grown where none is sure.
     All cameras are adjusted when the map has grown by `global_growth` since they last were, else the newest and its
@@ -42,6 +43,7 @@ class LineMapOptions:
     min_angle_deg: float = 1.5
     min_lines: int = 4
     min_registration_inliers: int = 15
+    min_firm_inliers: int = 20
     min_neighbor_share: float = 0.25
     max_rival_share: float = 0.6
     max_twin_share: float = 0.85

@@ -193,10 +193,11 @@ def contradicted(world: World, model: Model, options: LineMapOptions) -> dict[in
     found = {}
     for image in np.flatnonzero(model.registered).tolist():
         rows = np.flatnonzero((tracks.image == image) & (length[tracks.track] - model.observed >= 4))
-        if len(rows) < options.min_registration_inliers:
-            continue  # nothing speaks against it
         seen = _problem(world, model, image, rows)
         inliers = seen.problem.residuals(model.pose(image)) < options.resection_error_px
+        if inliers.sum() < options.min_firm_inliers:
+            found[image] = f"was taken out again: only {int(inliers.sum())} of its lines agree with points that others checked"
+            continue
         held = Candidate(pose=model.pose(image), inliers=inliers, score=float(inliers.sum()))
         support = evidence(world, seen, neighbors(world, model, image, rows), held, options)
         if support.log10_nfa > options.max_log10_nfa or support.share < options.min_neighbor_share:

@@ -1,0 +1,37 @@
+"""What `veil map` says of its images' readings of gravity: which are wrong by the map."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from jaxtyping import Float64
+from numpy import ndarray
+
+from veil.cli.common import say
+from veil.mapping.gravity import ReadingsCheck, checked_readings
+from veil.scene import Scene
+
+
+def readings_of(scene: Scene, gravity: Mapping[str, Float64[ndarray, "3"]]) -> ReadingsCheck:
+    """The readings of the scene's images against its poses."""
+    return checked_readings({name: image.cam_from_world for name, image in scene.images.items()}, gravity)
+
+
+def gravity_facts(check: ReadingsCheck) -> dict[str, object]:
+    """The record of docs/reference/json.md."""
+    return {
+        "readings": check.readings,
+        "agreeing": check.agreeing,
+        "sigma_deg": check.sigma_deg,
+        "wrong": dict(check.wrong_deg),
+        "reason": check.reason,
+    }
+
+
+def say_gravity(arguments: argparse.Namespace, check: ReadingsCheck) -> None:
+    """Name the wrong readings, or that nothing tells which are."""
+    for name, degrees in sorted(check.wrong_deg.items()):
+        say(arguments, f"the gravity of {name} is wrong by {degrees:.0f} degrees, by the map and {check.agreeing} others")
+    if check.readings > 1 and check.down is None:
+        say(arguments, f"beware: {check.reason}, so the map or the readings are wrong")
