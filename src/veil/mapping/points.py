@@ -103,7 +103,9 @@ def _ratios(images: Mapping[str, MapImage], matches: Mapping[Pair, Matches], opt
     if options.max_ratio is not None:
         return (options.max_ratio,)
     wrong = wrong_ratios({name: image.form for name, image in images.items()}, list(matches))
-    return tuple(sorted({passed_by(wrong, share) for share in (STRICT_SHARE, WRONG_SHARE)}))
+    loose = passed_by(wrong, WRONG_SHARE)
+    strict = min(passed_by(wrong, STRICT_SHARE), loose)  # small samples give no strict one
+    return (strict, loose) if strict < loose else (loose,)
 
 
 class _Build:
