@@ -53,16 +53,31 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MatchedPoints:
-    """Keypoints against points: P3P and a least-squares refinement by COLMAP; with an unknown focal length, P4Pf."""
+class _Pairs:
+    """Features of a query and the points that they match: rows of both, the most trusted pairs first."""
 
     camera: Camera
-    seen: Float32[np.ndarray, "features 2"]
     keypoint_rows: Int64[np.ndarray, "pairs"]
     point_rows: Int64[np.ndarray, "pairs"]
     points: Float64[np.ndarray, "points 3"]
     max_error_px: float
     seed: int
+
+    @cached_property
+    def _unique(self) -> tuple[Int64[np.ndarray, "_"], Int64[np.ndarray, "pairs"]]:
+        return np.unique(self.keypoint_rows, return_inverse=True)
+
+    @property
+    def own(self) -> Int64[np.ndarray, "pairs"]:
+        """Each pair's row in the background."""
+        return self._unique[1]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchedPoints(_Pairs):
+    """Keypoints against points: P3P and a least-squares refinement by COLMAP; with an unknown focal length, P4Pf."""
+
+    seen: Float32[np.ndarray, "features 2"]
 
     rival_part = 0.25  # of the pairs that a pose leaves, the most trusted ones
 
@@ -74,15 +89,6 @@ class MatchedPoints:
     def floor(self, part: float) -> float:
         """The least probability of an agreement by chance: that of keypoints spread over the picture."""
         return point_agreement(self.camera, part * self.max_error_px)
-
-    @cached_property
-    def _unique(self) -> tuple[Int64[np.ndarray, "_"], Int64[np.ndarray, "pairs"]]:
-        return np.unique(self.keypoint_rows, return_inverse=True)
-
-    @property
-    def own(self) -> Int64[np.ndarray, "pairs"]:
-        """Each pair's row in the background."""
-        return self._unique[1]
 
     @cached_property
     def background(self) -> Background:
@@ -192,16 +198,10 @@ class MatchedPoints:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MatchedLines:
+class MatchedLines(_Pairs):
     """Lines against points: six-line samples, refinement by the line adjustment; everything in the normalized plane."""
 
-    camera: Camera
     seen: Lines
-    keypoint_rows: Int64[np.ndarray, "pairs"]
-    point_rows: Int64[np.ndarray, "pairs"]
-    points: Float64[np.ndarray, "points 3"]
-    max_error_px: float
-    seed: int
 
     sampling = P6L
     rival_part = 1.0  # samples come from the most trusted pairs anyway
@@ -217,15 +217,6 @@ class MatchedLines:
     @property
     def _limit(self) -> float:
         return self.max_error_px / self.camera.focal_px
-
-    @cached_property
-    def _unique(self) -> tuple[Int64[np.ndarray, "_"], Int64[np.ndarray, "pairs"]]:
-        return np.unique(self.keypoint_rows, return_inverse=True)
-
-    @property
-    def own(self) -> Int64[np.ndarray, "pairs"]:
-        """Each pair's row in the background."""
-        return self._unique[1]
 
     @cached_property
     def background(self) -> Background:
