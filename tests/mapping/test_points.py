@@ -96,14 +96,14 @@ def test_points_that_the_ratio_dropped_come_back_and_move_no_pose(tmp_path: Path
 
 def test_a_small_sample_gives_one_ratio_and_a_large_one_two() -> None:
     """Oracle: quantiles by hand. Too few features to know one wrong match in a thousand must not loosen the other ratio."""
-    import veil.mapping.points as points
+    from veil.mapping.options import first_ratios
     from veil.match.ratio import chance_ratio
 
     for features, count in ((100, 1), (300, 2)):
         images = images_of(world("ratios", images=5, points=features), 0)
         forms = {name: image.form for name, image in images.items()}
         pairs = all_pairs(sorted(forms))
-        found = points._ratios(images, match_pairs(forms, pairs), MapOptions())
+        found = first_ratios(forms, pairs, MapOptions())
         assert len(found) == count
         assert found[-1] == chance_ratio(forms, pairs) < 1
         assert found == tuple(sorted(found))

@@ -16,46 +16,23 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError
-from veil.forms import Subsets
 from veil.map_check import EXPLAINED, MIN_NECK, MapCheck
 from veil.mapping.agreement import Pair, confirmed, consistent_groups, explained_shares
 from veil.mapping.check import gravity_agreement, rotation_disagreement, step_ratio, thinnest_cut
-from veil.mapping.colmap import Colmap, Limits, Stopped
+from veil.mapping.colmap import Colmap, Stopped
 from veil.mapping.database import keep_geometries, read_geometries, write_database
 from veil.mapping.images import MapImage, impossible
+from veil.mapping.options import LEAST_INLIERS, MapOptions, first_ratios, pipeline_settings, verification_settings
 from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.uncertainty import position_uncertainty
 from veil.mapping.verified import VerifiedPair, match_again, unsupported, verified_pairs, with_dropped
 from veil.match.neighbors import Matches
-from veil.match.ratio import WRONG_SHARE, passed_by, wrong_ratios
 from veil.scene import Scene
 
-# COLMAP's RANSAC looks for geometries of so few inliers; evidence decides (COLMAP asks for 15 and looks no further).
-LEAST_INLIERS = 8
-WORD_TRIALS = 30_000
-# Of wrong matches this share passes the ratio of the first verification.
-STRICT_SHARE = 0.001
-# Trials of the second one, whose pairs are mostly wrong: enough for pairs of which a quarter of the matches is right.
-MORE_TRIALS = 2_000
 # How often mapping is tried anew without the images that stopped it or contradicted it.
 ATTEMPTS = 5
 # Verifying more pairs, or mapping more images, may take longer before it counts as hanging.
 PAIRS_AT_ONCE, IMAGES_AT_ONCE = 50, 50
-
-
-@dataclass(frozen=True, kw_only=True)
-class MapOptions:
-    """Models of fewer than `min_model_images` images are dropped; one seed serves verification and mapping.
-
-    `max_ratio` is that of the matches to begin with and of the second matching; None takes the ratio that one in a thousand
-    wrong matches passes (`veil.match.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1
-    keeps all.
-    """
-
-    min_model_images: int = 3
-    seed: int = 0
-    max_ratio: float | None = None
-    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
@@ -92,20 +69,10 @@ def build_map(
     matches = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
     with Colmap(options.limits) as colmap:
         build = _Build(images, options, workdir, colmap, gravity or {}, left_out, progress)
-        reason = build.verify(matches, _ratios(images, matches, options))
+        reason = build.verify(
+            matches, first_ratios({name: image.form for name, image in images.items()}, list(matches), options)
+        )
         return NoMap(reason, left_out) if reason else build.mapped()
-
-
-def _ratios(images: Mapping[str, MapImage], matches: Mapping[Pair, Matches], options: MapOptions) -> tuple[float, ...]:
-    """The ratios of the first matching, one after the other; none for words, which have no distance to compare."""
-    if any(isinstance(image.form, Subsets) for image in images.values()):
-        return () if options.max_ratio in (None, 1) else (float(options.max_ratio or 1),)
-    if options.max_ratio is not None:
-        return (options.max_ratio,)
-    wrong = wrong_ratios({name: image.form for name, image in images.items()}, list(matches))
-    loose = passed_by(wrong, WRONG_SHARE)
-    strict = min(passed_by(wrong, STRICT_SHARE), loose)  # small samples give no strict one
-    return (strict, loose) if strict < loose else (loose,)
 
 
 class _Build:
@@ -146,7 +113,7 @@ class _Build:
             if number and not tried:
                 break
             path = database if number == 0 else self.workdir / "database-2.db"
-            geometries = self._geometries(path, tried, {"ransac.max_num_trials": MORE_TRIALS} if number else {})
+            geometries = self._geometries(path, tried, again=number > 0)
             if isinstance(geometries, Stopped):
                 return f"COLMAP's verification was stopped: {geometries.reason}"
             found = verified_pairs(self.images, tried, geometries, tests=tests)
@@ -158,13 +125,10 @@ class _Build:
         keep_geometries(database, self.image_ids, self.geometries)
         return None if self.pairs else _too_weak(len(matches))
 
-    def _geometries(self, database: Path, tried: Mapping[Pair, Matches], more: Mapping[str, Any]) -> dict[Pair, Any] | Stopped:
-        """COLMAP's two-view geometries of these matches, by way of a new database; `more` are settings."""
+    def _geometries(self, database: Path, tried: Mapping[Pair, Matches], *, again: bool) -> dict[Pair, Any] | Stopped:
+        """COLMAP's two-view geometries of these matches, by way of a new database."""
         self.image_ids, self.constant_cameras = write_database(database, self.images, tried)
-        settings: dict[str, Any] = {"min_num_inliers": LEAST_INLIERS, "compute_relative_pose": True, **more}
-        if any(isinstance(image.form, Subsets) for image in self.images.values()):
-            # Shared words are mostly coincidences: fewer of them are right than COLMAP expects of matches.
-            settings |= {"ransac.min_inlier_ratio": 0.05, "ransac.max_num_trials": WORD_TRIALS}
+        settings = verification_settings(self.images, again=again)
         request = {"do": "verify", "database": str(database), "seed": self.options.seed, "options": settings}
         # All pairs are verified in one stage without a sign of progress.
         answer = self.colmap.run(request, work=max(1.0, len(tried) / PAIRS_AT_ONCE))
@@ -238,7 +202,7 @@ class _Build:
             "output": str(output),
             "seed": self.options.seed + self.attempts,
             "constant_cameras": sorted(self.constant_cameras),
-            "options": _pipeline(names, self.images, self.options),
+            "options": pipeline_settings(names, self.images, self.options),
         }
         total = len(names)
         answer = self.colmap.run(
@@ -320,21 +284,3 @@ def _too_weak(pairs: int) -> str:
         f"none of {pairs} pairs of images gave enough matches for a start; take photographs with more overlap, extract with "
         "--first-octave -1, or lift to a smaller m; words need a larger epsilon to map than to localize"
     )
-
-
-def _pipeline(names: set[str], images: Mapping[str, MapImage], options: MapOptions) -> dict[str, Any]:
-    """COLMAP's settings; `constant_cameras` holds known focal lengths whatever is refined."""
-    guessed = any(not images[name].camera.focal_is_known for name in names)
-    settings: dict[str, Any] = {
-        "extract_colors": False,  # there are no photographs here
-        "min_model_size": min(options.min_model_images, len(names)),
-        "multiple_models": len(names) > options.min_model_images,
-        "min_num_matches": LEAST_INLIERS,
-        "ba_refine_focal_length": guessed,
-        "ba_refine_extra_params": guessed,
-        "mapper.abs_pose_refine_focal_length": guessed,
-        "mapper.abs_pose_refine_extra_params": guessed,
-    }
-    if len(names) < len(images):
-        settings["image_names"] = sorted(names)
-    return settings

@@ -1,0 +1,76 @@
+"""How a map of positions is built: what callers may choose, the ratios of matches, and what COLMAP is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from veil.forms import Form, Subsets
+from veil.mapping.colmap import Limits
+from veil.mapping.images import MapImage
+from veil.match.ratio import WRONG_SHARE, passed_by, wrong_ratios
+
+# COLMAP's RANSAC looks for geometries of so few inliers; evidence decides (COLMAP asks for 15 and looks no further).
+LEAST_INLIERS = 8
+WORD_TRIALS = 30_000
+# Of wrong matches this share passes the ratio of the first verification.
+STRICT_SHARE = 0.001
+# Trials of the second one, whose pairs are mostly wrong: enough for pairs of which a quarter of the matches is right.
+MORE_TRIALS = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapOptions:
+    """Models of fewer than `min_model_images` images are dropped; one seed serves verification and mapping.
+
+    `max_ratio` is that of the matches to begin with and of the second matching; None takes the ratio that one in a thousand
+    wrong matches passes (`veil.match.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1
+    keeps all.
+    """
+
+    min_model_images: int = 3
+    seed: int = 0
+    max_ratio: float | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+def first_ratios(forms: Mapping[str, Form], pairs: Sequence[tuple[str, str]], options: MapOptions) -> tuple[float, ...]:
+    """The ratios of the first matching, one after the other; none for words, which have no distance to compare."""
+    if any(isinstance(form, Subsets) for form in forms.values()):
+        return () if options.max_ratio in (None, 1) else (float(options.max_ratio or 1),)
+    if options.max_ratio is not None:
+        return (options.max_ratio,)
+    wrong = wrong_ratios(forms, pairs)
+    loose = passed_by(wrong, WRONG_SHARE)
+    strict = min(passed_by(wrong, STRICT_SHARE), loose)  # small samples give no strict one
+    return (strict, loose) if strict < loose else (loose,)
+
+
+def verification_settings(images: Mapping[str, MapImage], *, again: bool) -> dict[str, Any]:
+    """COLMAP's settings for two-view geometries; `again` for pairs of which most are wrong."""
+    settings: dict[str, Any] = {"min_num_inliers": LEAST_INLIERS, "compute_relative_pose": True}
+    if again:
+        settings["ransac.max_num_trials"] = MORE_TRIALS
+    if any(isinstance(image.form, Subsets) for image in images.values()):
+        # Shared words are mostly coincidences: fewer of them are right than COLMAP expects of matches.
+        settings |= {"ransac.min_inlier_ratio": 0.05, "ransac.max_num_trials": WORD_TRIALS}
+    return settings
+
+
+def pipeline_settings(names: set[str], images: Mapping[str, MapImage], options: MapOptions) -> dict[str, Any]:
+    """COLMAP's settings for mapping these images; `constant_cameras` holds known focal lengths whatever is refined."""
+    guessed = any(not images[name].camera.focal_is_known for name in names)
+    settings: dict[str, Any] = {
+        "extract_colors": False,  # there are no photographs here
+        "min_model_size": min(options.min_model_images, len(names)),
+        "multiple_models": len(names) > options.min_model_images,
+        "min_num_matches": LEAST_INLIERS,
+        "ba_refine_focal_length": guessed,
+        "ba_refine_extra_params": guessed,
+        "mapper.abs_pose_refine_focal_length": guessed,
+        "mapper.abs_pose_refine_extra_params": guessed,
+    }
+    if len(names) < len(images):
+        settings["image_names"] = sorted(names)
+    return settings
