@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -60,7 +61,8 @@ class MapCheck:
             f"explains {self.explained_pairs} of {self.pairs} verified pairs and {self.explained_matches:.1%} of their matches"
         ]
         if self.uncertainty is not None:
-            parts.append(f"noise moves its cameras by {self.uncertainty:.2%} of their extent")
+            moved = f"by {self.uncertainty:.2%} of their extent" if math.isfinite(self.uncertainty) else "anywhere"
+            parts.append(f"noise moves its cameras {moved}")
         if self.neck is not None:
             parts.append(f"at least {self.neck} points hold any two parts together")
         if self.rotation_deg is not None:
@@ -87,7 +89,8 @@ class MapCheck:
         if self.neck is not None and self.neck < MIN_NECK:
             found.append(f"two parts of it hang together by {self.neck} common points")
         if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY:
-            found.append(f"noise alone moves its cameras by {self.uncertainty:.1%} of their extent")
+            moved = f"by {self.uncertainty:.1%} of their extent" if math.isfinite(self.uncertainty) else "anywhere"
+            found.append(f"noise alone moves its cameras {moved}")
         if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
             found.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
         return found
