@@ -236,7 +236,7 @@ def test_doubts_name_their_number_and_the_record_comes_back() -> None:
         ({"rotation_deg": 10.1}, "10 degrees"),
         ({"neck": 19}, "19 common"),
         ({"uncertainty": 0.021}, "2.1%"),
-        ({"uncertainty": float("anywhere")}, "inf"),
+        ({"uncertainty": float("inf")}, "anywhere"),
         ({"gravity_agreeing": 0.4}, "60%"),
         ({"pairs": 0, "explained_pairs": 0}, "no pair"),
     ):
