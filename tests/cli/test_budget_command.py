@@ -9,24 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from ledgers import ENTRY
 from veil.budget import inward, outward
 from veil.cli import main
 from veil.composition import basic_epsilon, composed_epsilon
-from veil.files.client import Entry, Ledger, home
+from veil.files.client import Ledger, home
 from veil.subset import SubsetMechanism
 
 LAW = SubsetMechanism(words=8000, epsilon=4.0, m=2)
 OTHER = replace(LAW, epsilon=2.0)
-ONE = Entry(
-    image_digest="aa" * 32,
-    released_as="0123456789abcdef",
-    name="one.jpg",
-    parameters="words",
-    features=200,
-    message_digest="b1",
-    fresh=False,
-    mechanism=LAW,
-)
+ONE = replace(ENTRY, name="one.jpg", parameters="words", features=200, message_digest="b1", mechanism=LAW)
 
 
 def run(*arguments: object) -> int:

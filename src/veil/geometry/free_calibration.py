@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.geometry.rigid import Rigid
+from veil.kernels.schur import moved_cameras
 
 ITERATIONS, DAMPING, TOL = 30, 1e-3, 1e-5
 POSE = 6  # the pose's parameters come first
@@ -124,18 +125,7 @@ class Sights:
 
 
 def _moved(camera: FreeCamera, step: np.ndarray, middle: np.ndarray, least: np.ndarray, reach: np.ndarray) -> FreeCamera:
-    turn = _rotation(step[:3])
-    center = camera.pose.rotation @ middle + camera.pose.translation + step[3:6]
-    rotation = turn @ camera.pose.rotation
-    pose = Rigid(rotation=rotation, translation=center - rotation @ middle)
+    seen = camera.pose.rotation @ middle + camera.pose.translation
+    rotations, places = moved_cameras(camera.pose.rotation[None], seen[None], np.zeros(1, dtype=np.int64), step[None, :POSE])
+    pose = Rigid(rotation=rotations[0], translation=places[0] - rotations[0] @ middle)
     return FreeCamera(pose=pose, offsets=np.clip(camera.offsets + step[POSE:], least, reach))
-
-
-def _rotation(turn: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3 3"]:
-    """Rodrigues' formula."""
-    angle = float(np.linalg.norm(turn))
-    if angle < 1e-12:
-        return np.eye(3)
-    x, y, z = turn / angle
-    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    return np.eye(3) + math.sin(angle) * cross + (1 - math.cos(angle)) * cross @ cross
