@@ -119,11 +119,13 @@ def _may_be_framed(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_
         return False
     if views is None or _beyond(matched, found, rows, views) < GOES_ON:
         return False
-    part, limit = matched.sights(found).take(_few(rows)), matched.max_error_px / matched.camera.focal_px
-    declared = part.fitted(FreeCamera(pose=found.pose), TOLERANCE)
-    prints = [part.fitted(_shrunk(found.pose, part, share), PRINT_MOST, PRINT_LEAST) for share in PRINTS]
-    misfits = [max(float(np.minimum(part.residuals(camera), limit).mean()), 1e-12) for camera in (declared, *prints)]
-    return 2 * len(part.points) * math.log(min(misfits[1:]) / misfits[0]) < CLEARLY
+    declared, sights = FreeCamera(pose=found.pose), matched.sights(found)
+    for share in PRINTS:
+        shrunk = _shrunk(found.pose, sights.take(rows), share)
+        print_of = _gathered(matched, sights, shrunk, rows, PRINT_MOST, PRINT_LEAST)
+        if print_of is not None and _doubt(matched, sights, declared, print_of, TOLERANCE, PRINT_MOST, PRINT_LEAST) > -CLEARLY:
+            return True
+    return False
 
 
 def _beyond(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews) -> float:
@@ -167,26 +169,52 @@ def contradicts_calibration(matched: Matched, found: Estimate, rows: Int64[np.nd
     """
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
-    sights, limit = matched.sights(found), matched.max_error_px / matched.camera.focal_px
+    sights, start = matched.sights(found), FreeCamera(pose=found.pose)
     reach = TOLERANCE if matched.camera.focal_is_known else TOLERANCE_UNKNOWN
-    start = other = FreeCamera(pose=found.pose)
-    for _ in range(ROUNDS):
-        last, other = other, sights.take(_few(rows)).fitted(other, ANY_REACH)
-        if np.abs(other.offsets - last.offsets).max() <= SETTLED:
-            break
-        rows = _agreeing(matched, sights.residuals(other), WIDE * limit)
-        if len(rows) < LEAST_FOR_CALIBRATION:
-            return False
-    if (np.abs(other.offsets) <= reach).all():
+    other = _gathered(matched, sights, start, rows, ANY_REACH, -ANY_REACH)
+    if other is None or (np.abs(other.offsets) <= reach).all():
         return False
+    return _doubt(matched, sights, start, other, reach, ANY_REACH, -ANY_REACH) > CALIBRATION_DOUBT
+
+
+def _gathered(
+    matched: Matched, sights: Sights, camera: FreeCamera, rows: Int64[np.ndarray, "_"], most: np.ndarray, least: np.ndarray
+) -> FreeCamera | None:
+    """The camera fitted to the rows, then to the pairs that agree with it, until it changes no more; None if too few do."""
+    for _ in range(ROUNDS):
+        last, camera = camera, sights.take(_few(rows)).fitted(camera, most, least)
+        if np.abs(camera.offsets - last.offsets).max() <= SETTLED:
+            break
+        rows = _agreeing(matched, sights.residuals(camera), WIDE * _limit(matched))
+        if len(rows) < LEAST_FOR_CALIBRATION:
+            return None
+    return camera
+
+
+def _doubt(
+    matched: Matched,
+    sights: Sights,
+    start: FreeCamera,
+    other: FreeCamera,
+    reach: np.ndarray,
+    most: np.ndarray,
+    least: np.ndarray,
+) -> float:
+    """How much better the other camera, between `least` and `most`, explains what agrees with either than the best one within
+    `reach` of the declared calibration: twice the log likelihood ratio."""
+    limit = _limit(matched)
     part = sights.take(_few(_agreeing(matched, np.minimum(sights.residuals(start), sights.residuals(other)), limit)))
 
     def misfit(camera: FreeCamera) -> float:
         return max(float(np.minimum(part.residuals(camera), limit).mean()), 1e-12)
 
     declared = min(misfit(part.fitted(camera, reach)) for camera in (start, other))
-    best = misfit(part.fitted(other, ANY_REACH))
-    return 2 * len(part.points) * math.log(declared / best) > CALIBRATION_DOUBT
+    return 2 * len(part.points) * math.log(declared / misfit(part.fitted(other, most, least)))
+
+
+def _limit(matched: Matched) -> float:
+    """The threshold in the normalized plane."""
+    return matched.max_error_px / matched.camera.focal_px
 
 
 def _few(rows: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
