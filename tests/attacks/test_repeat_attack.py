@@ -10,7 +10,7 @@ from line_clouds import CAMERA, RADIAL, errors, line_cloud, uniform_keypoints
 from material import lifted, photograph, truth
 from random_forms import RAW, form_through, points
 
-from veil.attacks.repeat import RepeatOptions, intersect, pair_releases, repeat_descriptors, repeat_positions
+from veil.attacks.repeat import RepeatOptions, intersect, pair_releases, pair_with_each, repeat_descriptors, repeat_positions
 from veil.chance import seeded
 from veil.errors import InputError, RangeError, SpaceError
 from veil.files.codebooks import bundled_codebook
@@ -98,6 +98,20 @@ def test_a_shuffled_second_release_is_paired_by_its_distances() -> None:
     assert (right | same).all() and len(pairs) >= 0.99 * 120
     other = lifted(photograph(5, 120), paper(4), case="one")
     assert len(pair_releases(first, other, decoys=bundled_codebook().words)) == 0
+
+
+def test_pairs_with_several_releases_are_those_with_each() -> None:
+    """Oracle: one release at a time. The pool is searched once for all, and none of the parts may be mixed up."""
+    features = photograph(1, 60)
+    first = lifted(features, paper(4), case="one")
+    others = [lifted(features, paper(4), case="two"), lifted(photograph(5, 80), paper(4), case="one"), first.take(np.arange(0))]
+    others += [lifted(features, paper(4), case="three").take(np.arange(59, -1, -1))]
+    for decoys in (None, bundled_codebook().words):
+        together = pair_with_each(first, others, decoys=decoys, threads=2)
+        for pairs, other in zip(together, others, strict=True):
+            np.testing.assert_array_equal(pairs, pair_releases(first, other, decoys=decoys))
+    assert [len(pairs) > 50 for pairs in together] == [True, False, False, True]
+    assert pair_with_each(first, []) == []
 
 
 def test_shared_decoys_are_not_taken_for_descriptors() -> None:

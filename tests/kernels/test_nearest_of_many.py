@@ -59,7 +59,9 @@ def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize(("backend", "threads"), [("reference", 1), ("numpy", 1), ("cpu", 1), ("cpu", 3)])
-@pytest.mark.parametrize(("m", "n", "count"), [(4, 0, 2), (2, 0, 20), (0, 3, 2), (0, 3, 20), (2, 2, 3), (0, 0, 1), (9, 9, 2)])
+@pytest.mark.parametrize(
+    ("m", "n", "count"), [(4, 0, 2), (2, 0, 20), (4, 0, 60), (0, 3, 2), (0, 3, 20), (2, 2, 3), (0, 0, 1), (9, 9, 2)]
+)
 def test_it_is_sorting(m: int, n: int, count: int, threads: int, backend: kernels.Backend) -> None:
     """Oracle: sort of all float64 distances; queries of m dimensions, database of n."""
     queries, database = a_set("queries", 17, m), a_set("database", 211, n)
@@ -72,6 +74,22 @@ def test_it_is_sorting(m: int, n: int, count: int, threads: int, backend: kernel
     np.testing.assert_array_equal(found.index, order)
     np.testing.assert_allclose(found.distance, np.take_along_axis(expected, order, axis=1), atol=1e-9)
     assert done[-1] == (211, 211) and done == sorted(done)
+
+
+def test_once_thresholds_are_known_many_neighbors_take_few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part for each of 200 neighbors in the first chunks; in later ones these were calls without end for a few queries."""
+    monkeypatch.setattr(stream, "CHUNK_MAX", 1024)
+    parts, plain = [], prune.Search.run
+
+    def run(self: prune.Search, threads: int) -> object:
+        parts.append(self.parts)
+        return plain(self, threads)
+
+    monkeypatch.setattr(prune.Search, "run", run)
+    queries, database = a_set("queries", 3, 2), a_set("database", 4096, 0)
+    found = kernels.nearest(queries, database, 200, backend="cpu")
+    np.testing.assert_array_equal(found.index, np.argsort(truth(queries, database), axis=1, kind="stable")[:, :200])
+    assert parts[0] >= 200 and parts[-1] == 200 // prune.SETTLED_PARTS
 
 
 @pytest.mark.usefixtures("small_chunks")

@@ -117,6 +117,7 @@ def database_attack(
     *,
     gap: GapOptions | None = None,
     away: AwayOptions | None = None,
+    threads: int = 1,
     progress: Progress | None = None,
 ) -> tuple[Estimates, Decoys]:
     """Estimates from the words that decoys were drawn from; undecided where the distances show no gap.
@@ -132,7 +133,7 @@ def database_attack(
     for begin in range(0, len(form), FEATURES):
         rows = np.arange(begin, min(begin + FEATURES, len(form)))
         part = form.take(rows)
-        found = nearby(part, database, count=count)
+        found = nearby(part, database, count=count, threads=threads)
         parts.append(decoys_by_gap(found, m=form.m, options=gap))
         kept = np.flatnonzero(parts[-1].count)
         words = database.vectors[np.maximum(parts[-1].rows[kept], 0)].astype(np.float64)

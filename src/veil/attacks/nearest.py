@@ -88,13 +88,13 @@ def at(form: Subspaces, inside: Float64[np.ndarray, "features points m"]) -> Flo
 
 
 def nearest_neighbor(
-    form: Subspaces, database: Points, *, projected: bool = True, progress: Progress | None = None
+    form: Subspaces, database: Points, *, projected: bool = True, threads: int = 1, progress: Progress | None = None
 ) -> Estimates:
     """The database entry nearest to each subspace ([D21] 4.2), or its projection on it at unit length where that is known.
 
     Confidence falls with the distance. Nothing is certified: the entry nearest to D may be near a decoy.
     """
-    found = nearby(form, database, count=1, progress=progress)
+    found = nearby(form, database, count=1, threads=threads, progress=progress)
     points = database.vectors[found.rows[:, 0]].astype(np.float64)
     return Estimates(
         points=renormalized(form, project(form, points)) if projected else points,
@@ -104,13 +104,13 @@ def nearest_neighbor(
 
 
 def nearest_lists(
-    form: Subspaces, database: Points, *, count: int, projected: bool = True, progress: Progress | None = None
+    form: Subspaces, database: Points, *, count: int, projected: bool = True, threads: int = 1, progress: Progress | None = None
 ) -> Lists:
     """The `count` entries nearest to each subspace, nearest first: what an oracle that knows the truth picks from ([D21] 4.2).
 
     It bounds from above what any attack can do that picks one of these entries, for example by the neighbors' descriptors.
     """
-    found = nearby(form, database, count=count, progress=progress)
+    found = nearby(form, database, count=count, threads=threads, progress=progress)
     candidates: list[np.ndarray] = []
     for begin in range(0, len(form), FEATURES):
         part = form.take(np.arange(begin, min(begin + FEATURES, len(form))))

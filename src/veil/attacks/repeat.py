@@ -14,7 +14,7 @@ from veil.attacks.segments import focal_px, pixels
 from veil.errors import InputError, RangeError
 from veil.forms import Lines, Subspaces
 from veil.geometry.camera import Camera
-from veil.kernels import nearest_two
+from veil.kernels import nearest, nearest_two
 from veil.space import Space, require_same
 
 CHUNK_FEATURES = 256
@@ -143,16 +143,42 @@ def pair_releases(
     one of these are left out. Rows of identical subspaces are paired as well: they say that two features are equal.
     Raises SpaceError if the spaces differ, InputError if any two subspaces of this dimension meet.
     """
+    return pair_with_each(first, [second], options=options, decoys=decoys)[0]
+
+
+def pair_with_each(
+    first: Subspaces,
+    others: Sequence[Subspaces],
+    *,
+    options: RepeatOptions | None = None,
+    decoys: Float[np.ndarray, "words dim"] | None = None,
+    threads: int = 1,
+) -> list[Int64[np.ndarray, "_ 2"]]:
+    """`pair_releases` of one release with each of `others`; a pool of decoys is searched once for all of them."""
     options = options or RepeatOptions()
+    near = [_near_pairs(first, other, options, threads) for other in others]
+    fair = [np.ones(len(pairs), dtype=bool) for pairs, _ in near]
+    if decoys is not None and near:
+        met = [(first, other, pairs) for other, (pairs, _) in zip(others, near, strict=True)]
+        fair = [~known for known in _are_decoys(met, decoys, options, threads)]
+    return [_one_each(pairs[kept], distance[kept]) for (pairs, distance), kept in zip(near, fair, strict=True)]
+
+
+def _near_pairs(
+    first: Subspaces, second: Subspaces, options: RepeatOptions, threads: int
+) -> tuple[Int64[np.ndarray, "pairs 2"], Float64[np.ndarray, "pairs"]]:
+    """Pairs of subspaces that meet, and their distances; of each row the two nearest are looked at.
+
+    The nearest may be a shared decoy, which is as near to 0 as the descriptor.
+    """
     require_same(first.space, second.space)
     if first.m + second.m >= first.space.dim:
         raise InputError(
             f"any two subspaces of dimensions {first.m} and {second.m} meet in {first.space.dim}-D: nothing to pair"
         )
     if min(len(first), len(second)) == 0:
-        return np.empty((0, 2), dtype=np.int64)
-    found = nearest_two((first.origin, first.basis), (second.origin, second.basis))
-    # The second nearest as well: the nearest may be a shared decoy, which is as near to 0 as the descriptor.
+        return np.empty((0, 2), dtype=np.int64), np.empty(0)
+    found = nearest_two((first.origin, first.basis), (second.origin, second.basis), threads=threads)
     left = np.repeat(np.arange(len(first)), 2)
     pairs = np.concatenate(
         [
@@ -164,19 +190,24 @@ def pair_releases(
     # nearest_two gives the distance of two subspaces, twice the root mean square distance of the middle.
     near = (distance <= 2 * (options.meet + dither_reach(first.space))) & (pairs >= 0).all(axis=1)
     pairs, keep = np.unique(pairs[near], axis=0, return_index=True)
-    distance = distance[near][keep]
-    if decoys is not None and len(pairs):
-        fair = ~_is_decoy(first, second, pairs, decoys, options)
-        pairs, distance = pairs[fair], distance[fair]
-    return _one_each(pairs, distance)
+    return pairs, distance[near][keep]
 
 
-def _is_decoy(
-    first: Subspaces, second: Subspaces, pairs: Int64[np.ndarray, "pairs 2"], decoys: np.ndarray, options: RepeatOptions
-) -> Bool[np.ndarray, "pairs"]:
-    common = intersect([first.take(pairs[:, 0]), second.take(pairs[:, 1])], tol=options.tol)
-    nearest = nearest_two((common.points, None), (np.asarray(decoys, dtype=np.float64), None)).left_distance[:, 0]
-    return common.determined & (nearest <= options.decoy + 2 * dither_reach(first.space))
+def _are_decoys(
+    met: Sequence[tuple[Subspaces, Subspaces, Int64[np.ndarray, "_ 2"]]],
+    decoys: Float[np.ndarray, "words dim"],
+    options: RepeatOptions,
+    threads: int,
+) -> list[Bool[np.ndarray, "_"]]:
+    """Of each two releases and their pairs: which pairs meet in a known decoy."""
+    common = [intersect([first.take(pairs[:, 0]), second.take(pairs[:, 1])], tol=options.tol) for first, second, pairs in met]
+    determined = np.concatenate([part.determined for part in common])
+    known = np.zeros(len(determined), dtype=bool)
+    points = np.concatenate([part.points for part in common])[determined]
+    if len(points) and len(decoys):
+        found = nearest((points, None), (np.asarray(decoys, dtype=np.float64), None), 1, threads=threads)
+        known[determined] = found.distance[:, 0] <= options.decoy + 2 * dither_reach(met[0][0].space)
+    return np.split(known, np.cumsum([len(pairs) for _, _, pairs in met])[:-1])
 
 
 def _one_each(pairs: Int64[np.ndarray, "pairs 2"], distance: Float64[np.ndarray, "pairs"]) -> Int64[np.ndarray, "kept 2"]:

@@ -11,9 +11,12 @@ import numpy as np
 from jaxtyping import Int64
 
 from veil.attacks.attack import Estimates, Lists
+from veil.attacks.nearest import entries
 from veil.audit.finding import Family
 from veil.codebook import Codebook
 from veil.errors import RangeError
+from veil.forms import Points
+from veil.space import Space
 from veil.wire.message import Message
 
 Progress = Callable[[str], None]
@@ -32,6 +35,22 @@ class Knowledge:
     decoys: Codebook | None
     database: Codebook
     others: Mapping[str, Message] = field(default_factory=dict)
+    _mapped: dict[tuple[int, Space], Points] = field(default_factory=dict, init=False, repr=False)
+
+    def database_in(self, space: Space) -> Points:
+        """The attacker's own descriptors in `space`. Raises SpaceError if they cannot be brought there."""
+        return self._in(space, self.database)
+
+    def decoys_in(self, space: Space) -> Points | None:
+        """The decoys' pool in `space`, None if it is secret. Raises SpaceError if it cannot be brought there."""
+        return None if self.decoys is None else self._in(space, self.decoys)
+
+    def _in(self, space: Space, words: Codebook) -> Points:
+        """Made once: a pool of 262,144 takes over a second, and an upload has one space for all its releases."""
+        key = id(words), space
+        if key not in self._mapped:
+            self._mapped[key] = entries(words, space, codebook=self.codebook)
+        return self._mapped[key]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from veil.attacks.database import database_attack
 from veil.attacks.grain import effective_dimension, identifiable_noise, release_noise
 from veil.attacks.intersection import MeetingOptions, intersection_attack
 from veil.attacks.lattice import lattice_attack
-from veil.attacks.nearest import entries, nearest_lists, nearest_neighbor
+from veil.attacks.nearest import nearest_lists, nearest_neighbor
 from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.audit.attempt import Attempt, Effort, Knowledge, Progress, timed
 from veil.audit.finding import Family
@@ -77,16 +77,15 @@ class _Case:
         """The public compression, if the form is behind one."""
         return pca_of(self.form, self.knowledge)
 
-    @cached_property
+    @property
     def database(self) -> Points:
         """The attacker's own descriptors in the form's space."""
-        return entries(self.knowledge.database, self.form.space, codebook=self.knowledge.codebook)
+        return self.knowledge.database_in(self.form.space)
 
-    @cached_property
+    @property
     def pool(self) -> Points | None:
         """The decoys' pool in the form's space, if it is known."""
-        decoys = self.knowledge.decoys
-        return None if decoys is None else entries(decoys, self.form.space, codebook=self.knowledge.codebook)
+        return self.knowledge.decoys_in(self.form.space)
 
     @property
     def decoy_count(self) -> int:
@@ -217,14 +216,15 @@ def _vertex(case: _Case) -> Iterator[Attempt]:
 
 def _nearest(case: _Case) -> Iterator[Attempt]:
     for name, projected in (("nearest", False), ("nearest, projected", True)):
-        work = partial(nearest_neighbor, database=case.database, projected=projected)
+        work = partial(nearest_neighbor, database=case.database, projected=projected, threads=case.effort.threads)
         done, parts = _timely(case, name, case.rows, work)
         yield Attempt(attack=name, family="distribution", assumes=OWN, estimates=done.estimates(parts), **done.common)
 
 
 def _oracle(case: _Case) -> Iterator[Attempt]:
-    count = min(case.effort.oracle, len(case.database))
-    done, parts = _timely(case, "oracle", case.rows, lambda part: nearest_lists(part, case.database, count=count))
+    count, threads = min(case.effort.oracle, len(case.database)), case.effort.threads
+    work = partial(nearest_lists, database=case.database, count=count, threads=threads)
+    done, parts = _timely(case, "oracle", case.rows, work)
     yield Attempt(
         attack=f"oracle of {count}",
         family="distribution",
@@ -239,7 +239,7 @@ def _database(case: _Case) -> Iterator[Attempt]:
     if pool is None:
         yield Attempt(attack="database", family="distribution", assumes=POOL, skipped="the pool is secret (--secret-decoys)")
         return
-    done, parts = _timely(case, "database", case.rows, lambda part: database_attack(part, pool))
+    done, parts = _timely(case, "database", case.rows, lambda part: database_attack(part, pool, threads=case.effort.threads))
     seen = sum(int((decoys.count > 0).sum()) for _, decoys in parts)
     yield Attempt(
         attack="database",
@@ -289,8 +289,14 @@ def _intersection(case: _Case) -> Iterator[Attempt]:
 
 
 def _repeat(case: _Case) -> Iterator[Attempt]:
-    decoys = None if case.pool is None else case.pool.vectors.astype(np.float64)
-    yield from repeat_attempts(case.message, case.rows, case.knowledge.others.values(), meet=case.meet, decoys=decoys)
+    yield from repeat_attempts(
+        case.message,
+        case.rows,
+        case.knowledge.others.values(),
+        meet=case.meet,
+        decoys=None if case.pool is None else case.pool.vectors.astype(np.float64),
+        threads=case.effort.threads,
+    )
 
 
 def _limited(forms: Sequence[Subspaces], effort: Effort) -> list[Subspaces]:

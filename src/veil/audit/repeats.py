@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.attacks.attack import Estimates, undecided
-from veil.attacks.repeat import RepeatOptions, pair_releases, repeat_descriptors
+from veil.attacks.repeat import RepeatOptions, pair_with_each, repeat_descriptors
 from veil.audit.attempt import Attempt, timed
 from veil.forms import Subspaces
 from veil.wire.message import Message, Upload
@@ -19,6 +19,8 @@ VIEWS = "releases of other photographs of the same place"
 NONE_GIVEN = "no other release of this kind was given (--against)"
 # Of one photograph, releases have nearly all features in common; of two views, less than half, and next to no position.
 SAME_PHOTOGRAPH, SAME_PLACE_PX = 0.5, 1e-3
+# Another release, and the rows of both whose subspaces meet.
+_Met = tuple[Subspaces, Int64[np.ndarray, "_ 2"]]
 
 
 def repeat_attempts(
@@ -28,6 +30,7 @@ def repeat_attempts(
     *,
     meet: float,
     decoys: Float64[np.ndarray, "words dim"] | None,
+    threads: int = 1,
 ) -> Iterator[Attempt]:
     """Two attempts on the features `rows`: with further releases of this photograph, and with those of other views.
 
@@ -35,22 +38,25 @@ def repeat_attempts(
     """
     form = message.form
     assert isinstance(form, Subspaces)
-    again: list[Subspaces] = []
-    views: list[Subspaces] = []
     part, options = form.take(rows), RepeatOptions(meet=meet)
-    for other, its_form in same_kind(form, others):
+    kin = same_kind(form, others)
+    with timed() as pairing:
+        pairs = pair_with_each(part, [its_form for _, its_form in kin], options=options, decoys=decoys, threads=threads)
+    again: list[_Met] = []
+    views: list[_Met] = []
+    for (other, its_form), meeting in zip(kin, pairs, strict=True):
         if isinstance(message, Upload) and isinstance(other, Upload):
             same = _same_positions(message, other)
         else:
-            same = len(pair_releases(part, its_form, options=options, decoys=decoys)) > SAME_PHOTOGRAPH * len(part)
-        (again if same else views).append(its_form)
-    for attack, assumes, forms in (("repeat", REPEATS, again), ("views", VIEWS, views)):
+            same = len(meeting) > SAME_PHOTOGRAPH * len(part)
+        (again if same else views).append((its_form, meeting))
+    for attack, assumes, met in (("repeat", REPEATS, again), ("views", VIEWS, views)):
         family = "repeat" if attack == "repeat" else "views"
-        if not forms:
+        if not met:
             yield Attempt(attack=attack, family=family, assumes=assumes, skipped=NONE_GIVEN)  # type: ignore[arg-type]
             continue
         with timed() as clock:
-            found = _met(part, forms, options, decoys)
+            found = _surest(part, met, options)
         if attack == "views":  # two views of a point have two descriptors, which nearly meet: that is no certificate
             found = replace(found, certified=np.zeros(len(part), dtype=bool))
         yield Attempt(
@@ -59,7 +65,7 @@ def repeat_attempts(
             assumes=assumes,
             rows=rows,
             estimates=found,
-            seconds=clock.seconds,
+            seconds=clock.seconds + pairing.seconds * len(met) / len(kin),
             notes=() if attack == "repeat" else ("whoever matches features learns what they have in common: by design",),
         )
 
@@ -73,13 +79,10 @@ def same_kind(form: Subspaces, others: Iterable[Message]) -> list[tuple[Message,
     ]
 
 
-def _met(
-    part: Subspaces, others: Sequence[Subspaces], options: RepeatOptions, decoys: Float64[np.ndarray, "words dim"] | None
-) -> Estimates:
+def _surest(part: Subspaces, met: Sequence[_Met], options: RepeatOptions) -> Estimates:
     """For each feature the surest of what the others tell."""
     best = undecided(len(part), part.space.dim)
-    for other in others:
-        pairs = pair_releases(part, other, options=options, decoys=decoys)
+    for other, pairs in met:
         if len(pairs):
             found = repeat_descriptors([part.take(pairs[:, 0]), other.take(pairs[:, 1])], options=options)
             best = _more_confident(best, found, pairs[:, 0])

@@ -26,7 +26,7 @@ from veil.kernels.pairs import distinct
 from veil.threads import shared
 
 # Bounds of one block of rows, two bytes each, its parts at least (each gives every column one seed), and seeds of each row.
-BLOCK_BOUNDS, PARTS, ROW_SEEDS = 1 << 24, 6, 4
+BLOCK_BOUNDS, PARTS, ROW_SEEDS, SETTLED_PARTS = 1 << 24, 6, 4, 16
 # Bytes of full left features in a tile of rows: they stay in the second cache while what is left of the tile is evaluated.
 TILE_BYTES = 1 << 19
 # Share of a block's pairs that may be left over; more, and pruning gives up.
@@ -171,7 +171,9 @@ class Search:
         lost = error + 2 * (left.error + right.error)
         self.bound_slack = np.float32(lost * (max(size, self.unit**2 if shape.fixed else 0.0) + self.bound_reach))
         self.panels = len(right.packed.squares) // shape.lanes
-        self.parts = max(PARTS, right.wanted + 4) if right.wanted else 1
+        # Once every column has thresholds, few seeds lower them further: each part costs a call.
+        settled = bool((right.limits()[: right.packed.count] < NO_LIMIT).all())
+        self.parts = max(PARTS, right.wanted // SETTLED_PARTS if settled else right.wanted + 4) if right.wanted else 1
         self.seeds = max(ROW_SEEDS, left.wanted + 2)
         self.left_max = LEFT_MAX if left_max is None else left_max
         self.room = room or threading.local()
