@@ -46,9 +46,9 @@ def _error_deg(subject: Subject, seed: int, noise_deg: float) -> float:
     """Worst relative rotation of the seed that a map would begin with; infinite if there is none."""
     world = world_of(line_views(subject, seed=seed, gravity_noise_deg=noise_deg), subject_graph(subject))
     found = ranked_seeds(world, LineMapOptions())
-    if isinstance(found, NoLineMap):
+    if isinstance(found, NoLineMap) or found.doubt:
         return float("inf")
-    quad, best = found[0]
+    quad, best = found.found[0]
     reference = [subject.reference[world.tracks.names[image]] for image in quad.images]
     return max(
         pairwise_rotation_deg([best.cam_from_world[a], best.cam_from_world[b]], [reference[a], reference[b]])

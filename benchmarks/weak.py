@@ -7,7 +7,7 @@
 
 Scenes are folders as `veil evaluate reconstruction` takes them. For every scene, number of shared tracks and seed, the
 features that are left are matched anew. Plain pycolmap (ratio test at 0.8, known intrinsics held) maps them, and so does each
-of veil's ways that `--methods` names: `lines`, or maps of positions as `veil map` makes them from `raw` features, `subspaces`
+of veil's ways that `--methods` names: `lines` (`ceiling`: what these could take in if every pose were true), or maps of positions as `veil map` makes them from `raw` features, `subspaces`
 (hardened) or `words` (16,384 words, m = 2, epsilon 10). `--shared 0` leaves the scene whole. A row gives images registered,
 images off by more than 5 % of the extent of the reference's camera centers, the median position error as a share of it, and
 seconds. Processor time is that of verification and mapping, of subspaces and words also of the release and of matching.
@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from ceiling import ceiling
 from tqdm import tqdm
 
 from veil.chance import seeded
@@ -94,6 +95,7 @@ METHODS: dict[str, Callable[[Subject, int], Run]] = {
     "subspaces": lambda subject, seed: _lifted(subject, seed),
     "words": lambda subject, seed: _worded(subject, seed),
     "lines-noise": lambda subject, seed: map_lines(subject, seed=seed, gravity_noise_deg=1.0),
+    "ceiling": ceiling,
     "lines-aligned": lambda subject, seed: map_lines(subject, seed=seed, aligned_share=0.75),
 }
 

@@ -30,7 +30,8 @@ class LineMapOptions:
     `max_rival_share` as many, or has `max_twin_share` of its score (docs/theory/mapping.md, An image more). It stays with
     `min_firm_inliers` on points that four others observe: those have a check of their own.
 
-    Seeds of `quads` image quads are compared, and up to `attempts` of them grown where none is sure.
+    Seeds of `quads` image quads are compared, and up to `attempts` of them grown where none is sure. A map whose seed chance
+    explains is none, unless it took in `min_weak_share` of the images and at least `min_weak_images`.
     All cameras are adjusted when the map has grown by `global_growth` since they last were, else the newest and its
     `local_images` nearest.
     """
@@ -49,6 +50,8 @@ class LineMapOptions:
     max_twin_share: float = 0.85
     max_aligned_share: float = 0.9
     max_log10_nfa: float = -6.0
+    min_weak_share: float = 0.8
+    min_weak_images: int = 8
     global_growth: float = 1.1
     local_images: int = 6
 

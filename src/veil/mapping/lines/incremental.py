@@ -83,7 +83,7 @@ def map_from_lines(
     if isinstance(seeds, NoLineMap):
         return seeds
     best: tuple[Model, dict[str, str], Quad] | None = None
-    for quad, seed in seeds[: options.attempts]:
+    for quad, seed in seeds.found[: options.attempts]:
         model, refused = _grow(world, _seeded(world, quad, seed, options), options, checkpoint, progress)
         if best is None or _weight(world, model) > _weight(world, best[0]):
             best = model, refused, quad
@@ -92,6 +92,8 @@ def map_from_lines(
             break  # images are taken in on evidence, which a wrong seed does not have for all of them
     assert best is not None
     model, refused, quad = best
+    if seeds.doubt and model.registered.sum() < max(options.min_weak_images, options.min_weak_share * len(views)):
+        return NoLineMap(seeds.doubt)
     return _told(_finished(world, model, refused, quad, options))
 
 
@@ -149,8 +151,16 @@ def _finished(world: World, model: Model, refused: Mapping[str, str], quad: Quad
     )
 
 
-def ranked_seeds(world: World, options: LineMapOptions) -> list[tuple[Quad, Seed]] | NoLineMap:
-    """Seeds of the candidate quads, most convincing first."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seeds:
+    """Seeds of image quads, the most convincing first; `doubt` says why none is beyond chance, where that is so."""
+
+    found: list[tuple[Quad, Seed]]
+    doubt: str = ""
+
+
+def ranked_seeds(world: World, options: LineMapOptions) -> Seeds | NoLineMap:
+    """Seeds of the candidate quads: those beyond chance, or where there is none, those that only fit closely."""
     quads = candidate_quads(
         world.tracks,
         world.aligned,
@@ -161,18 +171,20 @@ def ranked_seeds(world: World, options: LineMapOptions) -> list[tuple[Quad, Seed
     if not quads:
         return NoLineMap("no four images with gravity share enough tracks; take photographs with more overlap")
     found: list[tuple[Quad, Seed]] = []
+    weak: list[tuple[Quad, Seed]] = []
     reason = ""
     for quad in quads:
         seed = seed_from_quad(_quad_tracks(world, quad), options.seed)
         if isinstance(seed, NoSeed):
             reason = seed.reason
+            weak += [] if seed.weak is None else [(quad, seed.weak)]
         else:
             found.append((quad, seed))
         if len(found) >= MIN_SEEDS and any(_sure(item) for _, item in found):
             break
-    if not found:
-        return NoLineMap(f"none of {len(quads)} image quads gave a seed; the last said: {reason}")
-    return sorted(found, key=lambda item: -item[1].evidence)
+    doubt = "" if found else f"none of {len(quads)} image quads gave a seed; the last said: {reason}"
+    ranked = sorted(found or weak, key=lambda item: -item[1].evidence)
+    return Seeds(found=ranked, doubt=doubt) if ranked else NoLineMap(doubt)
 
 
 def _sure(seed: Seed) -> bool:

@@ -124,9 +124,10 @@ class Seed:
 
 @dataclass(frozen=True, kw_only=True)
 class NoSeed:
-    """These four views give no seed, and why."""
+    """These four views give no seed, and why; `weak` is one that chance explains too, but that agrees closely."""
 
     reason: str
+    weak: Seed | None = None
 
 
 def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Seed | NoSeed:
@@ -168,7 +169,7 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
         return NoSeed(reason="no heights fit the planar poses, or the views are too close together to triangulate")
     if best.closeness < needed:
         return NoSeed(reason=f"only {best.closeness:.0%} of the tracks agree closely; is gravity right, and the camera known?")
-    return NoSeed(reason=f"{best.inliers} of {len(rows)} tracks agree, which chance also gives; more overlap helps")
+    return NoSeed(reason=f"{best.inliers} of {len(rows)} tracks agree, which chance also gives; more overlap helps", weak=best)
 
 
 def _planar_tracks(lines: np.ndarray, tracks: QuadTracks) -> PlanarTracks:

@@ -1,0 +1,78 @@
+"""What mapping from lines takes in at most, one image at a time: every pose is the reference's, only the evidence is the lines'.
+
+    python benchmarks/weak.py strecha/castle-P19 --shared 100 50 --methods lines ceiling
+
+From the quad of images that has most tracks, images enter at their true poses as long as the lines that agree with points of
+the images before are beyond chance, and stay as `veil.mapping.lines` keeps them. No search is made, nothing is confused and
+nothing drifts: a mapper that decides by the same evidence registers no more. Whoever is left out is told with the lines that
+agree with its true pose.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from veil.evaluate.reconstruction import Run, Subject, line_views, subject_graph
+from veil.mapping.lines.growth import LineMapOptions, triangulate
+from veil.mapping.lines.registration import Candidate, contradicted, evidence, sighting
+from veil.mapping.lines.tracks import candidate_quads
+from veil.mapping.lines.world import Model, World, empty_model, world_of, without_images
+
+
+def ceiling(subject: Subject, seed: int) -> Run:
+    """How many images enter and stay."""
+    options, start = LineMapOptions(), time.perf_counter()
+    views = line_views(subject, seed=seed, gravity_noise_deg=0.0)
+    world = world_of(views, subject_graph(subject))
+    truth = [subject.reference[name] for name in world.tracks.names]
+    known = [view.lines.gravity is not None for view in world.views]
+    quads = candidate_quads(world.tracks, world.aligned, with_gravity=known, limit=1, min_tracks=options.seed.min_tracks)
+    model = empty_model(world)
+    for image in quads[0].images if quads else ():
+        model = model.with_pose(image, truth[image])
+    model = triangulate(world, model, options.point_error_px, options)
+    while (image := _next(world, model, truth, options)) is not None:
+        model = triangulate(world, model.with_pose(image, truth[image]), options.point_error_px, options)
+    left = [f"{i}: {_agreeing(world, model, i, truth, options)}" for i in np.flatnonzero(~model.registered).tolist()]
+    out = contradicted(world, model, options)
+    model = without_images(world, model, out)
+    return Run(
+        scene=subject.name,
+        method="ceiling",
+        seed=seed,
+        gravity_noise_deg=0.0,
+        total=len(views),
+        gravity_is_measured=subject.gravity_is_measured,
+        seconds={"map": time.perf_counter() - start},
+        cam_from_world={name: truth[i] for i, name in enumerate(world.tracks.names) if model.registered[i]},
+        reason=f"in and out again: {sorted(out)}; never in, lines that agree: {', '.join(left)}",
+    )
+
+
+def _next(world: World, model: Model, truth: list, options: LineMapOptions) -> int | None:
+    """The image that is most beyond chance on points of four lines, or else of three."""
+    for limits in (options, replace(options, min_lines=3)):
+        source = triangulate(world, model, options.point_error_px, limits)
+        best, found = options.max_log10_nfa, None
+        for image in np.flatnonzero(~model.registered).tolist():
+            seen, sources = sighting(world, source, image)
+            if len(seen.rows) < options.min_registration_inliers:
+                continue
+            inliers = seen.problem.residuals(truth[image]) < options.resection_error_px
+            held = Candidate(pose=truth[image], inliers=inliers, score=float(inliers.sum()))
+            support = evidence(world, seen, sources, held, options)
+            if support.inliers >= options.min_registration_inliers and support.log10_nfa <= best:
+                best, found = support.log10_nfa, image
+        if found is not None:
+            return found
+    return None
+
+
+def _agreeing(world: World, model: Model, image: int, truth: list, options: LineMapOptions) -> str:
+    source = triangulate(world, model, options.point_error_px, replace(options, min_lines=3))
+    seen, _ = sighting(world, source, image)
+    agreeing = int((seen.problem.residuals(truth[image]) < options.resection_error_px).sum()) if len(seen.rows) else 0
+    return f"{agreeing} of {len(seen.rows)}"
