@@ -1,4 +1,4 @@
-"""What mapping from lines takes in at most, one image at a time: every pose is the reference's, only the evidence is the lines'.
+"""What mapping from lines takes in at most, one image at a time: poses are the reference's, the evidence is the lines'.
 
     python benchmarks/weak.py strecha/castle-P19 --shared 100 50 --methods lines ceiling
 
@@ -19,7 +19,7 @@ from veil.evaluate.reconstruction import Run, Subject, line_views, subject_graph
 from veil.mapping.lines.growth import LineMapOptions, triangulate
 from veil.mapping.lines.registration import Candidate, contradicted, evidence, sighting
 from veil.mapping.lines.tracks import candidate_quads
-from veil.mapping.lines.world import Model, World, empty_model, world_of, without_images
+from veil.mapping.lines.world import Model, World, empty_model, without_images, world_of
 
 
 def ceiling(subject: Subject, seed: int) -> Run:

@@ -7,10 +7,11 @@
 
 Scenes are folders as `veil evaluate reconstruction` takes them. For every scene, number of shared tracks and seed, the
 features that are left are matched anew. Plain pycolmap (ratio test at 0.8, known intrinsics held) maps them, and so does each
-of veil's ways that `--methods` names: `lines` (`ceiling`: what these could take in if every pose were true), or maps of positions as `veil map` makes them from `raw` features, `subspaces`
-(hardened) or `words` (16,384 words, m = 2, epsilon 10). `--shared 0` leaves the scene whole. A row gives images registered,
-images off by more than 5 % of the extent of the reference's camera centers, the median position error as a share of it, and
-seconds. Processor time is that of verification and mapping, of subspaces and words also of the release and of matching.
+of veil's ways that `--methods` names: `lines` (`ceiling`: what these take in at most, if every pose is true), or maps of
+positions as `veil map` makes them from `raw` features, `subspaces` (hardened) or `words` (16,384 words, m = 2, epsilon 10).
+`--shared 0` leaves the scene whole. A row gives images registered, images off by more than 5 % of the extent of the
+reference's camera centers, the median position error as a share of it, and seconds. Processor time is that of verification
+and mapping, of subspaces and words also of the release and of matching.
 """
 
 from __future__ import annotations
