@@ -68,8 +68,8 @@ def map_from_lines(
 ) -> LineMap | NoLineMap:
     """Map as many images as agree; what cannot be told from a wrong map is none.
 
-    `checkpoint` gets the model whenever it has grown; given back as `resume` (with the same views, matches and options) it is
-    continued. Raises InputError for fewer than four images or none with gravity.
+    `checkpoint` gets the model whenever it has grown, unless chance explains its seed; given back as `resume` (with the same
+    views, matches and options) it is continued. Raises InputError for fewer than four images or none with gravity.
     """
     options = options or LineMapOptions()
     if len(views) < 4:
@@ -84,7 +84,9 @@ def map_from_lines(
         return seeds
     best: tuple[Model, dict[str, str], Quad] | None = None
     for quad, seed in seeds.found[: options.attempts]:
-        model, refused = _grow(world, _seeded(world, quad, seed, options), options, checkpoint, progress)
+        # A model that was resumed could not be told from one of a seed beyond chance, so doubtful ones are not kept.
+        kept = None if seeds.doubt else checkpoint
+        model, refused = _grow(world, _seeded(world, quad, seed, options), options, kept, progress)
         if best is None or _weight(world, model) > _weight(world, best[0]):
             best = model, refused, quad
         count = int(model.registered.sum())
