@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -127,3 +129,7 @@ def test_counts_are_of_each_group_and_exact() -> None:
     assert found[False, "all"].high == pytest.approx(1 - 0.025 ** (1 / 40))
     assert found[False, FORMS[0]].total == 20 and found[False, "poster 0.4"].total == 40
     assert found[True, "all"].accepted == 2 and found[True, "all"].astray == 1
+    groups = [item.group for item in counted(answers) if not item.true]
+    assert groups == ["all", FORMS[0], FORMS[1], "p", "poster 0.4"]
+    doubted = [replace(answers[0], inliers=20, log10_nfa=-8.0), replace(answers[1], inliers=20, log10_nfa=-5.0), *answers[2:]]
+    assert counted(doubted)[0].doubted == 1 and found[False, "all"].doubted == 0

@@ -68,4 +68,5 @@ def told_forged(answers: Sequence[Answer]) -> Iterator[str]:
 
 def _line(item: Count) -> str:
     text = f"{item.group:34} {f'{item.accepted}/{item.total}':>9}  {100 * item.low:6.2f}-{100 * item.high:6.2f} %"
-    return text + (f"  {item.astray} turned by more than 5 deg" if item.astray else "")
+    text += f"  {item.astray} turned by more than 5 deg" if item.astray else ""
+    return text + (f"  {item.doubted} refused though beyond chance" if item.doubted else "")

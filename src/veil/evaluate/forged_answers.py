@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -188,7 +189,8 @@ def answerer(place: Place, codebook: Codebook, decoys: Codebook, workdir: Path, 
 class Count:
     """Answers of one group ("all", a form, a place or a kind): how many were accepted, with an exact 95 % interval.
 
-    `astray` counts accepted true queries whose pose is turned by more than `RIGHT_DEG`.
+    `astray` counts accepted true queries whose pose is turned by more than `RIGHT_DEG`, `doubted` refused ones whose best pose
+    is beyond chance.
     """
 
     true: bool
@@ -198,6 +200,7 @@ class Count:
     low: float
     high: float
     astray: int
+    doubted: int
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
@@ -210,9 +213,9 @@ def counted(answers: Sequence[Answer]) -> list[Count]:
     for true in (False, True):
         own = [item for item in answers if item.true == true]
         groups: dict[str, list[Answer]] = {"all": own} if own else {}
-        for item in own:
-            for group in (item.form, item.place, item.kind):
-                groups.setdefault(group, []).append(item)
+        for group_of in (attrgetter("form"), attrgetter("place"), attrgetter("kind")):
+            for item in own:
+                groups.setdefault(group_of(item), []).append(item)
         found += [_count(true, group, items) for group, items in groups.items()]
     return found
 
@@ -221,4 +224,13 @@ def _count(true: bool, group: str, items: Sequence[Answer]) -> Count:
     accepted = sum(item.accepted for item in items)
     low, high = exact_interval(accepted, len(items))
     astray = sum(item.rotation_error_deg is not None and item.rotation_error_deg > RIGHT_DEG for item in items)
-    return Count(true=true, group=group, total=len(items), accepted=accepted, low=low, high=high, astray=astray)
+    doubted = sum(not item.accepted and beyond_chance(item.inliers, item.log10_nfa) for item in items)
+    return Count(
+        true=true, group=group, total=len(items), accepted=accepted, low=low, high=high, astray=astray, doubted=doubted
+    )
+
+
+def beyond_chance(inliers: int, log10_nfa: float) -> bool:
+    """Whether the default options see more than chance in a pose."""
+    options = LocalizeOptions()
+    return inliers >= options.min_inliers and log10_nfa <= options.max_log10_nfa

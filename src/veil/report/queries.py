@@ -59,7 +59,7 @@ def draw_forged(path: Path, answers: Sequence[Answer], *, threshold: float) -> N
     axis.set_yticks(range(len(kinds)), [kind for _, kind in kinds], fontsize=7)
     axis.set_ylim(len(kinds) - 0.4, -0.6)
     axis.set_xlabel("-log10 of the expected number of chance poses, of the best pose")
-    axis.legend(fontsize=8, loc="lower left")
+    figure.legend(fontsize=8, loc="outside upper right", ncols=len(shown), frameon=False)
     axis.grid(axis="x", alpha=0.3)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=130)
