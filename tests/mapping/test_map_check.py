@@ -107,6 +107,29 @@ def test_two_halves_of_different_scale_are_told_apart() -> None:
     assert {groups[0], groups[1]} == {frozenset({"00", "01", "02"}), frozenset(small)}
 
 
+def test_groups_are_those_of_a_scan_of_all_pairs() -> None:
+    """Slow reference: of all sums between groups the largest, the pair of last names among equals, until none is positive."""
+
+    def scanned(names: list[str], weights: dict[tuple[str, str], float]) -> list[frozenset[str]]:
+        groups = {name: frozenset([name]) for name in sorted(names)}
+        while True:
+            sums = [
+                (sum(w for (a, b), w in weights.items() if {a in groups[i], b in groups[j]} == {True} or
+                     {b in groups[i], a in groups[j]} == {True}), i, j)
+                for i in groups for j in groups if i < j
+            ]  # fmt: skip
+            best = max(sums, default=(0, "", ""))
+            if best[0] <= 0:
+                return sorted(groups.values(), key=lambda group: (-len(group), sorted(group)))
+            groups[best[1]] |= groups.pop(best[2])
+
+    random = generator("groups")
+    for count in [0, 1, 2, *[7] * 40]:
+        names = [f"{k}" for k in range(count)]
+        weights = {(a, b): float(random.integers(-3, 4)) for a in names for b in names if a < b and random.random() < 0.7}
+        assert consistent_groups(names, weights) == scanned(names, weights)
+
+
 def test_the_least_cut_is_that_of_enumeration() -> None:
     random = generator("cuts")
     for nodes in (2, 3, 6):

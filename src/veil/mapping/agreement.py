@@ -10,6 +10,7 @@ Keuper et al., ICCV 2015) until no sum is positive.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -135,17 +136,28 @@ def confirmed(asked: Iterable[Pair], pairs: Mapping[Pair, VerifiedPair]) -> froz
 
 def consistent_groups(names: Iterable[str], weights: Mapping[Pair, float]) -> list[frozenset[str]]:
     """Images gathered by pairs that speak for (weight > 0) or against (< 0) their being together; the largest group first."""
-    groups = {name: frozenset([name]) for name in sorted(names)}
-    between: dict[str, dict[str, float]] = {name: {} for name in groups}
+    ordered = sorted(names)
+    place = {name: k for k, name in enumerate(ordered)}
+    groups = [frozenset([name]) for name in ordered]
+    between: list[dict[int, float]] = [{} for _ in ordered]
     for (a, b), weight in sorted(weights.items()):
-        between[a][b] = between[b][a] = between[a].get(b, 0.0) + weight
-    while True:
-        best = max(((w, a, b) for a, row in between.items() for b, w in row.items() if a < b), default=(0.0, "", ""))
-        weight, a, b = best
-        if weight <= 0:
-            return sorted(groups.values(), key=lambda group: (-len(group), sorted(group)))
-        groups[a] |= groups.pop(b)
-        for other, value in between.pop(b).items():
-            del between[other][b]
-            if other != a:
-                between[a][other] = between[other][a] = between[a].get(other, 0.0) + value
+        i, j = place[a], place[b]
+        between[i][j] = between[j][i] = between[i].get(j, 0.0) + weight
+    # Of equal sums the pair of last names; an entry whose sum has changed since is passed over.
+    heap = [(-weight, -i, -j) for i, row in enumerate(between) for j, weight in row.items() if i < j and weight > 0]
+    heapq.heapify(heap)
+    while heap:
+        less, i, j = heapq.heappop(heap)
+        into, gone = -i, -j
+        if between[into].get(gone) != -less:
+            continue
+        groups[into], groups[gone] = groups[into] | groups[gone], frozenset()
+        for other, value in between[gone].items():
+            del between[other][gone]
+            if other != into:
+                total = between[into].get(other, 0.0) + value
+                between[into][other] = between[other][into] = total
+                if total > 0:
+                    heapq.heappush(heap, (-total, -min(into, other), -max(into, other)))
+        between[gone] = {}
+    return sorted((group for group in groups if group), key=lambda group: (-len(group), sorted(group)))
