@@ -33,6 +33,7 @@ FORMS = {
     "lines": ["--lines", "--decoys", "pool.npz"],
     "words": ["--words", "bundled", "--epsilon", "6", "--m", "2", "--allow-private-dictionary"],
 }
+POINT = ["--words", "4096", "--epsilon", "10", "--m", "2", "--folds", "2"]  # one setting of each form
 SETTLED = ("OMP", "OPENBLAS", "GOMP", "MKL", "KMP")  # what the shell says of threads is not measured
 
 
@@ -93,7 +94,7 @@ def _jobs(arguments: argparse.Namespace, data: Path, folder: Path) -> Iterator[J
         mapping = [*VEIL, "map", "door", "-o", "map"]
         yield Job(name="map", command=mapping, warm=mapping, writes="map")
     if "localization" in arguments.what:
-        study = [*VEIL, "evaluate", "localization", str(data / "strecha" / "fountain-P11"), "--workers", "2"]
+        study = [*VEIL, "evaluate", "localization", str(data / "strecha" / "fountain-P11"), *POINT]
         yield Job(name="evaluate localization", command=study, warm=["true"])
 
 

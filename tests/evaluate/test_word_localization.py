@@ -107,8 +107,23 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
     with lund_door() as example:
         for name in ("cameras.txt", "images.txt"):
             shutil.copy(example.folder / name, scene)
-    small = ("--words", 512, "--epsilon", 0, 12, "--m", 2, "--default", "512,12,2", "--iterations", 4000, "--folds", 2)
-    fast = ("--max-features", 600, "--retrieval-words", 512, "--strangers", 0, "--workers", 1, "--elsewhere", "bundled")
+    small = (
+        "--words",
+        512,
+        1_000_000,
+        "--epsilon",
+        0,
+        12,
+        "--m",
+        2,
+        "--default",
+        "512,12,2",
+        "--iterations",
+        4000,
+        "--folds",
+        2,
+    )
+    fast = ("--max-features", 600, "--retrieval-words", 512_000, "--strangers", 0, "--workers", 1, "--elsewhere", "bundled")
     files = ("--json", tmp_path / "w.json", "--figure", tmp_path / "w.png")
     assert main(["evaluate", "localization", *map(str, (scene, *small, *fast, *files))]) == 0
     written = json.loads((tmp_path / "w.json").read_text())
@@ -124,8 +139,21 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
     assert (tmp_path / "w.png").stat().st_size > 10_000
     printed = capsys.readouterr().out
     assert "door: 5 queries, 0 false ones a setting" in printed and "raw descriptors" in printed
+    assert "door: without K = 1000000" in printed and ", not 512000: the maps have too few descriptors" in printed
+    assert {item["words"] for item in written["rows"] if item["dictionary"] == "reference"} == {512}
     text = (REFERENCE / "json.md").read_text().partition("\n## veil evaluate localization\n")[2].partition("\n## ")[0]
     assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
+
+
+def test_a_default_that_no_map_can_give_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scene = tmp_path / "door"
+    door_photographs(scene / "images", 3, 4, 5, 6, 7)
+    with lund_door() as example:
+        for name in ("cameras.txt", "images.txt"):
+            shutil.copy(example.folder / name, scene)
+    asked = ("--default", "1000000,12,2", "--max-features", 600, "--folds", 2, "--workers", 1, "--forms", "words")
+    assert main(["evaluate", "localization", *map(str, (scene, *asked))]) == 1
+    assert "not for --default 1000000; ask for fewer, or for more --max-features" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("point", ["4096,10", "a,b,c", "4096;10;2"])

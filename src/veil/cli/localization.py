@@ -19,6 +19,7 @@ from veil.cli.index import read_dictionary
 from veil.cli.queries import apart, photographs, place_of
 from veil.codebook import Codebook
 from veil.errors import InputError
+from veil.evaluate.dictionaries import mapped, most_words
 from veil.evaluate.queries import Fold, Protocol, fold_maps
 from veil.evaluate.retrieval import Recall, recalls
 from veil.evaluate.settings import FORMS, METRIC, RELATIVE, Row, Setting, Tables, Trial, row
@@ -104,9 +105,10 @@ def _localization(arguments: argparse.Namespace) -> int:
     for scene in scenes:
         folds = _folds(scene, features[scene.name], arguments)
         first_folds.append(folds[0])
+        possible = _possible(settings, scene.name, folds, arguments)
         strangers = _strangers(others[scene.name], features, folds, arguments)
-        trials = list(_trials(scene.name, folds, settings, strangers, named, arguments))
-        for setting in settings:
+        trials = list(_trials(scene.name, folds, possible, strangers, named, arguments))
+        for setting in possible:
             own = [trial for trial in trials if trial.setting == setting]
             thresholds, extent = (METRIC, 1.0) if scene.metric else (RELATIVE, _extent(scene.cam_from_world))
             rows.append(row(setting, own, thresholds=thresholds, extent=extent))
@@ -115,7 +117,10 @@ def _localization(arguments: argparse.Namespace) -> int:
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
             write_json(arguments.json, _record(rows, []))
     laws = [(math.inf, 1), *((value, arguments.default[2]) for value in arguments.epsilon)]
-    found = recalls(first_folds, arguments.retrieval_words, laws) if speaks else []
+    joint = min(arguments.retrieval_words, sum(most_words(mapped(fold)) for fold in first_folds))
+    if speaks and joint < arguments.retrieval_words:
+        say(arguments, f"retrieval with {joint} words, not {arguments.retrieval_words}: the maps have too few descriptors")
+    found = recalls(first_folds, joint, laws) if speaks else []
     write_json(arguments.json, _record(rows, found))
     for line in _recalled(found) if speaks else []:
         say(arguments, line)
@@ -133,6 +138,20 @@ def _folds(scene: ReferenceScene, features: dict[str, Features], arguments: argp
     protocol = Protocol(folds=arguments.folds, workers=arguments.workers)
     with tempfile.TemporaryDirectory(prefix="veil-localization-") as workdir, Bar(f"{scene.name}: mapping") as bar:
         return fold_maps(place_of(scene, features), protocol, workdir=Path(workdir), progress=bar)
+
+
+def _possible(settings: Sequence[Setting], name: str, folds: Sequence[Fold], arguments: argparse.Namespace) -> list[Setting]:
+    """The settings whose dictionary the maps can give; what is left out is said. Raises InputError if all words are."""
+    most = min(most_words(mapped(fold)) for fold in folds)
+    left_out = sorted({item.words or 0 for item in settings if item.dictionary == "reference" and (item.words or 0) > most})
+    if arguments.default[0] in left_out:
+        raise InputError(
+            f"the smallest map of {name} has {2 * most} descriptors, enough for {most} words and not for --default "
+            f"{arguments.default[0]}; ask for fewer, or for more --max-features"
+        )
+    if left_out:
+        say(arguments, f"{name}: without K = {', '.join(map(str, left_out))}: the smallest map is enough for {most} words")
+    return [item for item in settings if item.dictionary != "reference" or (item.words or 0) <= most]
 
 
 def _strangers(

@@ -9,14 +9,25 @@ import numpy as np
 from veil.clustering import spherical_kmeans
 from veil.codebook import Codebook, Provenance
 from veil.errors import RangeError
+from veil.evaluate.queries import Fold
 from veil.features import Features
 from veil.privatize.public import publish
+
+
+def mapped(fold: Fold) -> list[Features]:
+    """Raw features of the photographs in the fold's map."""
+    return [fold.place.features[name] for name in fold.scene.images]
+
+
+def most_words(images: Sequence[Features]) -> int:
+    """How many words a dictionary of these images may have: half as many as there are descriptors."""
+    return sum(len(item) for item in images) // 2
 
 
 def dictionary_of(images: Sequence[Features], words: int, *, source: str, seed: int = 0, iterations: int = 8) -> Codebook:
     """Centroids of all descriptors of `images`. Raises RangeError unless there are twice as many descriptors as words."""
     vectors = np.concatenate([publish(item).vectors for item in images])
-    if words > len(vectors) // 2:
+    if words > most_words(images):
         raise RangeError(f"{source}: {len(vectors)} descriptors cannot give {words} words; ask for fewer or extract more")
     centroids = list(spherical_kmeans(vectors, words, iterations=iterations, seed=seed))[-1]
     return Codebook(

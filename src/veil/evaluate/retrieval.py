@@ -14,7 +14,7 @@ import numpy as np
 
 from veil.chance import fresh
 from veil.codebook import Codebook
-from veil.evaluate.dictionaries import dictionary_of
+from veil.evaluate.dictionaries import dictionary_of, mapped
 from veil.evaluate.queries import Fold
 from veil.localize import Localization, localize
 from veil.match.retrieval import most_similar
@@ -78,7 +78,7 @@ def overlapping(fold: Fold, query: str) -> set[str]:
 def recalls(folds: Sequence[Fold], words: int, laws: Sequence[tuple[float, int]]) -> list[Recall]:
     """Recall for each (epsilon, m), one fold of each scene; an infinite epsilon is retrieval from raw descriptors."""
     scene = joint_scene({fold.place.name: fold.scene for fold in folds})
-    images = [fold.place.features[name] for fold in folds for name in fold.scene.images]
+    images = [item for fold in folds for item in mapped(fold)]
     book = dictionary_of(images, words, source="the maps of all scenes")
     vocabulary = index_map(scene, book)
     truth = {(fold.place.name, name): overlapping(fold, name) for fold in folds for name in fold.held_out}

@@ -14,7 +14,7 @@ import numpy as np
 from veil.chance import fresh
 from veil.codebook import Codebook
 from veil.composition import composed_epsilon
-from veil.evaluate.dictionaries import dictionary_of
+from veil.evaluate.dictionaries import dictionary_of, mapped
 from veil.evaluate.queries import LEVEL, Fold
 from veil.evaluate.settings import Setting, Trial
 from veil.features import Features
@@ -66,8 +66,7 @@ class Examiner:
 
     def _from_map(self, words: int) -> Codebook:
         """Of all descriptors of the mapped photographs; the held-out ones have no part in it."""
-        images = [self.fold.place.features[name] for name in self.scene.images]
-        return dictionary_of(images, words, source=f"the map of {self.fold.place.name}", seed=self.seed)
+        return dictionary_of(mapped(self.fold), words, source=f"the map of {self.fold.place.name}", seed=self.seed)
 
     def ask(self, setting: Setting, name: str, features: Features, *, true: bool) -> Trial:
         """Release, send, localize and score one photograph."""
