@@ -100,13 +100,19 @@ def keys(value: object) -> set[str]:
     return {key for item in value for key in keys(item)} if isinstance(value, list) else set()
 
 
-def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Oracle: the bundled reference poses. An infinite epsilon and a large one find the door, epsilon 0 finds nothing."""
-    scene = tmp_path / "door"
+def door(folder: Path) -> Path:
+    """Five photographs of the bundled portal with their reference cameras, as a scene."""
+    scene = folder / "door"
     door_photographs(scene / "images", 3, 4, 5, 6, 7)
     with lund_door() as example:
         for name in ("cameras.txt", "images.txt"):
             shutil.copy(example.folder / name, scene)
+    return scene
+
+
+def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Oracle: the bundled reference poses. An infinite epsilon and a large one find the door, epsilon 0 finds nothing."""
+    scene = door(tmp_path)
     small = (
         "--words",
         512,
@@ -146,11 +152,7 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_default_that_no_map_can_give_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scene = tmp_path / "door"
-    door_photographs(scene / "images", 3, 4, 5, 6, 7)
-    with lund_door() as example:
-        for name in ("cameras.txt", "images.txt"):
-            shutil.copy(example.folder / name, scene)
+    scene = door(tmp_path)
     asked = ("--default", "1000000,12,2", "--max-features", 600, "--folds", 2, "--workers", 1, "--forms", "words")
     assert main(["evaluate", "localization", *map(str, (scene, *asked))]) == 1
     assert "not for --default 1000000; ask for fewer, or for more --max-features" in capsys.readouterr().err
