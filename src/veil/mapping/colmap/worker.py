@@ -15,6 +15,7 @@ from typing import Any
 def main() -> None:
     """Serve requests until standard input ends."""
     _end_with_parent()
+    _load()
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -33,6 +34,14 @@ def _end_with_parent() -> None:
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     except (ImportError, OSError, AttributeError, TypeError):
+        pass
+
+
+def _load() -> None:
+    """Load COLMAP while the parent prepares its request; what fails here fails again at the request, and is told there."""
+    try:
+        import pycolmap  # noqa: F401
+    except Exception:
         pass
 
 
