@@ -4,6 +4,7 @@ Run as a script by `veil.mapping.colmap`. Between two signs of progress it may u
 timer then ends the process by the signal's default action, which needs no cooperation of the code that hangs.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -39,10 +40,8 @@ def _end_with_parent() -> None:
 
 def _load() -> None:
     """Load COLMAP while the parent prepares its request; what fails here fails again at the request, and is told there."""
-    try:
+    with contextlib.suppress(Exception):
         import pycolmap  # noqa: F401
-    except Exception:
-        pass
 
 
 def _say(answer: dict[str, Any]) -> None:
