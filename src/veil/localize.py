@@ -23,7 +23,7 @@ from veil.geometry.significance import point_agreement as point_agreement
 from veil.geometry.views import MapViews
 from veil.match import MatchOptions, match_pairs
 from veil.matched_features import Estimate, Matched, matched_features
-from veil.pose_evidence import NESTED, Evidence, pictured, rival, weigh
+from veil.pose_evidence import NESTED, Evidence, pictured, rival, vague, weigh
 from veil.scene import Scene
 
 
@@ -31,12 +31,14 @@ from veil.scene import Scene
 class LocalizeOptions:
     """`max_error_px` is the inlier threshold of points, `line_error_px` that of lines (a distance to a line underestimates
     that to the hidden keypoint, traps S7); a pose needs `min_inliers` keypoints on different points *and* fewer
-    than 10^`max_log10_nfa` expected chance poses as good as it (docs/theory/localization.md)."""
+    than 10^`max_log10_nfa` expected chance poses as good as it, and its inliers must leave its turn uncertain by no more than
+    `max_turn_deg`, one standard deviation (docs/theory/localization.md)."""
 
     max_error_px: float = 8.0
     line_error_px: float = 4.0
     min_inliers: int = 15
     max_log10_nfa: float = -6.0
+    max_turn_deg: float = 0.6
     matching: MatchOptions = field(default_factory=MatchOptions)
     workers: int = 2
     seed: int = 0
@@ -49,12 +51,14 @@ class LocalizeOptions:
             raise RangeError(f"min_inliers below 6 accepts chance, got {self.min_inliers!r}")
         if not self.max_log10_nfa <= 0:
             raise RangeError(f"max_log10_nfa must be at most 0, got {self.max_log10_nfa!r}")
+        if not self.max_turn_deg > 0:
+            raise RangeError(f"max_turn_deg must be positive (inf: any), got {self.max_turn_deg!r}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Localization:
-    """A pose with its evidence. `covariance` is of (rotation, translation) in the camera frame, from the inliers; None where
-    the pose came from lines.
+    """A pose with its evidence. `covariance` is of (rotation in radians, translation in units of the map) in the camera frame,
+    for a noise of one pixel along each axis of the inliers; None where the pose came from lines.
 
     `keypoint_rows` and `point_rows` list the inlier correspondences; whoever runs this sees them, and can estimate
     the descriptors of exactly these features (traps D16).
@@ -144,6 +148,8 @@ def localize_matches(
     other = rival(matched, estimate, evidence, views, min_inliers=options.min_inliers, max_log10_nfa=options.max_log10_nfa)
     if other is not None:
         return refused(AMBIGUOUS.format(len(evidence.rows), len(other.rows), count))
+    if vague(matched, estimate, evidence, max_turn_deg=options.max_turn_deg, max_log10_nfa=options.max_log10_nfa):
+        return refused(VAGUE.format(len(evidence.rows), count))
     return Localization(
         cam_from_world=estimate.pose,
         covariance=estimate.covariance,
@@ -162,6 +168,11 @@ IMPOSSIBLE = (
 AMBIGUOUS = (
     "two poses explain {} and {} of {} matches, and nothing tells which is right; does the query show one thing several "
     "times, or several photographs?"
+)
+
+VAGUE = (
+    "the best pose is better than chance, but its {} inliers of {} matches leave it uncertain by degrees; show more of the "
+    "place, extract more features, or map more images of it"
 )
 
 

@@ -16,12 +16,11 @@ from jaxtyping import Float32, Int64
 from veil.forms import Lines, Subsets
 from veil.geometry.camera import Camera
 from veil.geometry.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, resect_grouped
-from veil.geometry.rigid import Rigid
-from veil.localize import AMBIGUOUS, IMPOSSIBLE, Localization, NoPose
+from veil.localize import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localization, NoPose
 from veil.match.retrieval import most_similar
 from veil.match.vocabulary import Candidates, Vocabulary, vocabulary_candidates
-from veil.matched_features import Estimate, matched_features
-from veil.pose_evidence import COIN, Evidence, coin, pictured, weakest_rival
+from veil.matched_features import Estimate, Matched, matched_features
+from veil.pose_evidence import COIN, Evidence, coin, pictured, vague, weakest_rival
 from veil.scene import Scene
 from veil.word_poses import WordOptions as WordOptions
 from veil.word_poses import WordProblem
@@ -112,11 +111,15 @@ def localize_candidates(
         )
     chosen = problem.order[rows]
     keypoint_rows, point_rows = candidates.keypoint_rows[chosen], candidates.point_rows[chosen]
-    if not sure or _pictured(problem, found.pose, rows, candidates):
+    matched = _matched(problem, candidates)
+    estimate, evidence = Estimate(pose=found.pose, camera=problem.camera), Evidence(rows=rows, log10_nfa=log10_nfa)
+    if not sure or pictured(matched, estimate, evidence, scene.views):
         return refused(IMPOSSIBLE)
     other = _rival(problem, found, rows, candidates, names)
     if other is not None:
         return refused(AMBIGUOUS.format(len(rows), other, count))
+    if vague(matched, estimate, evidence, max_turn_deg=options.max_turn_deg, max_log10_nfa=options.max_log10_nfa):
+        return refused(VAGUE.format(len(rows), count))
     pose = found.pose if len(cameras) == 1 else problem.with_focal(found.pose, rows)
     return Localization(
         cam_from_world=pose,
@@ -132,9 +135,9 @@ def _beyond_chance(rows: np.ndarray, log10_nfa: float, options: WordOptions) -> 
     return len(rows) >= options.min_inliers and log10_nfa <= options.max_log10_nfa
 
 
-def _pictured(problem: WordProblem, pose: Rigid, rows: np.ndarray, candidates: Candidates) -> bool:
-    """Whether the query is a photograph of a photograph (`veil.pose_evidence.pictured`)."""
-    matched = matched_features(
+def _matched(problem: WordProblem, candidates: Candidates) -> Matched:
+    """The candidates as pairs, in the order of the problem's rows."""
+    return matched_features(
         problem.camera,
         problem.seen,
         candidates.keypoint_rows[problem.order],
@@ -143,8 +146,6 @@ def _pictured(problem: WordProblem, pose: Rigid, rows: np.ndarray, candidates: C
         max_error_px=problem.limit_px,
         seed=problem.options.search.seed,
     )
-    evidence = Evidence(rows=rows, log10_nfa=-math.inf)
-    return pictured(matched, Estimate(pose=pose, camera=problem.camera), evidence, problem.scene.views)
 
 
 def _rival(

@@ -15,7 +15,7 @@ from veil.geometry.camera import Camera, as_colmap, from_colmap
 from veil.geometry.free_calibration import Sights
 from veil.geometry.ransac import RansacOptions
 from veil.geometry.resection_lines import LineResection, resect_from_lines
-from veil.geometry.rigid import Rigid, rigid_from_colmap
+from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
 from veil.geometry.significance import (
     LINE_FLOOR,
     P3P,
@@ -156,11 +156,10 @@ class MatchedPoints(_Pairs):
 
     def _estimate(self, found: dict[str, Any], camera: Any) -> Estimate:
         """COLMAP's result, with its camera where the focal length was refined."""
-        covariance = found.get("covariance")
         return Estimate(
             pose=rigid_from_colmap(found["cam_from_world"]),
             camera=self.camera if self.camera.focal_is_known else from_colmap(camera),
-            covariance=None if covariance is None else np.asarray(covariance, dtype=np.float64),
+            covariance=covariance_from_colmap(found),
         )
 
     def _plausible(self, focal_px: float) -> bool:

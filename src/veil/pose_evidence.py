@@ -13,7 +13,7 @@ from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid
 from veil.geometry.significance import chance_poses
 from veil.geometry.views import MapViews
-from veil.matched_features import Estimate, Matched
+from veil.matched_features import Estimate, Matched, MatchedPoints
 
 # A match is weighed within these parts of the threshold.
 THRESHOLDS = (1.0, 0.5, 0.25)
@@ -23,6 +23,9 @@ NESTED = (0.25, 0.5, 1.0)
 COIN = 1e-3
 # The other one is sought among at least so many pairs for each of its inliers.
 RIVAL_ROOM = 4
+# A noise below this is luck. Of a query that sees the place some right matches also speak for wrong poses near the right one:
+# so many orders of the evidence of keypoints are not counted (docs/theory/localization.md).
+NOISE_FLOOR_PX, PLACE_MARGIN = 0.5, 6.0
 # Sizes of points in the picture, beside the image of the map that shows them most alike.
 LEAST_SIZE, SMALLER = 0.5, 0.8
 # A photograph shown at this size fills no more of the picture, but for what photographs of one place differ in distance.
@@ -226,6 +229,21 @@ def _agreeing(matched: Matched, gaps: Float64[np.ndarray, "pairs"], limit: float
     """Pairs within `limit`, one to one, the nearest first."""
     near = np.flatnonzero(gaps <= limit)
     return one_to_one(near[np.argsort(gaps[near], kind="stable")], matched)
+
+
+def turn_deviation_deg(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float:
+    """Standard deviation of the pose's turn, in degrees, as the residuals of these pairs tell it (theory, Eq. 6)."""
+    least = NOISE_FLOOR_PX / matched.camera.focal_px
+    fitted = isinstance(matched, MatchedPoints) and not matched.camera.focal_is_known
+    sights = matched.sights(found).take(rows)
+    return math.degrees(sights.turn_deviation(FreeCamera(pose=found.pose), least_noise=least, free_focal=fitted))
+
+
+def vague(matched: Matched, found: Estimate, evidence: Evidence, *, max_turn_deg: float, max_log10_nfa: float) -> bool:
+    """Whether a pose beyond chance may still be turned by degrees: its inliers leave it uncertain, or are keypoints so few that
+    right matches and accidents together explain them."""
+    margin = PLACE_MARGIN if isinstance(matched, MatchedPoints) else 0.0
+    return evidence.log10_nfa > max_log10_nfa - margin or turn_deviation_deg(matched, found, evidence.rows) > max_turn_deg
 
 
 def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarray, "_"]:

@@ -14,7 +14,7 @@ from veil.forms import Lines
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.grouped import GroupedConsensus, GroupedOptions, consensus_of, grouped
 from veil.geometry.resection_lines import LineResection
-from veil.geometry.rigid import Rigid, rigid_from_colmap
+from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
 from veil.geometry.significance import (
     LINE_FLOOR,
     P3P,
@@ -46,6 +46,7 @@ class WordOptions:
     line_error_px: float = 4.0
     min_inliers: int = 15
     max_log10_nfa: float = -6.0
+    max_turn_deg: float = 0.6
     retrieved: int = 20
     gravity_sigma_deg: float = 0.5
     search: GroupedOptions = field(default_factory=GroupedOptions)
@@ -61,6 +62,8 @@ class WordOptions:
             raise RangeError(f"min_inliers below 6 accepts chance, got {self.min_inliers!r}")
         if not self.max_log10_nfa <= 0:
             raise RangeError(f"max_log10_nfa must be at most 0, got {self.max_log10_nfa!r}")
+        if not self.max_turn_deg > 0:
+            raise RangeError(f"max_turn_deg must be positive (inf: any), got {self.max_turn_deg!r}")
         if self.retrieved < 1 or self.threads < 1:
             raise RangeError(f"retrieved and threads must be at least 1, got {self.retrieved!r} and {self.threads!r}")
 
@@ -141,7 +144,7 @@ class WordProblem:
         if self.pixels is None:
             return None
         found = self._refined(pose, rows)
-        return None if found is None or found.get("covariance") is None else np.asarray(found["covariance"], dtype=np.float64)
+        return None if found is None else covariance_from_colmap(found)
 
     def with_focal(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid:
         """The pose after its focal length was refined with it; the pose itself where that fails."""

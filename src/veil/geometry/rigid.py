@@ -45,3 +45,15 @@ def rigid_from_colmap(cam_from_world: Any) -> Rigid:
     """pycolmap's Rigid3d as ours."""
     matrix = np.asarray(cam_from_world.matrix(), dtype=np.float64)
     return Rigid(rotation=matrix[:, :3].copy(), translation=matrix[:, 3].copy())
+
+
+def covariance_from_colmap(found: Any) -> Float64[np.ndarray, "6 6"] | None:
+    """The covariance of (rotation, translation) that pycolmap's refinement returned, with the rotation in radians.
+
+    Ceres turns quaternions by half angles, so that its rotations count half. None where there is none.
+    """
+    covariance = found.get("covariance")
+    if covariance is None:
+        return None
+    unit = np.array([2.0, 2.0, 2.0, 1.0, 1.0, 1.0])
+    return np.asarray(covariance, dtype=np.float64) * np.outer(unit, unit)
