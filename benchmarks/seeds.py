@@ -18,8 +18,8 @@ from veil.cli.reconstruction import read_subject
 from veil.evaluate.reconstruction import Subject, line_views, subject_graph
 from veil.files.scenes import read_scene
 from veil.geometry.similarity import pairwise_rotation_deg
-from veil.mapping.lines import LineMapOptions, NoLineMap
-from veil.mapping.lines.incremental import ranked_seeds
+from veil.mapping.lines import LineMapOptions
+from veil.mapping.lines.seeds import quad_batches, ranked_seeds
 from veil.mapping.lines.world import world_of
 
 RIGHT_DEG = 0.5
@@ -45,10 +45,11 @@ def main() -> None:
 def _error_deg(subject: Subject, seed: int, noise_deg: float) -> float:
     """Worst relative rotation of the seed that a map would begin with; infinite if there is none."""
     world = world_of(line_views(subject, seed=seed, gravity_noise_deg=noise_deg), subject_graph(subject))
-    found = ranked_seeds(world, LineMapOptions())
-    if isinstance(found, NoLineMap) or found.doubt:
+    options = LineMapOptions()
+    found = ranked_seeds(world, next(quad_batches(world, options), []), options).found
+    if not found:
         return float("inf")
-    quad, best = found.found[0]
+    quad, best = found[0]
     reference = [subject.reference[world.tracks.names[image]] for image in quad.images]
     return max(
         pairwise_rotation_deg([best.cam_from_world[a], best.cam_from_world[b]], [reference[a], reference[b]])

@@ -118,6 +118,20 @@ def test_quads_are_counted_and_ordered() -> None:
     np.testing.assert_array_equal(tracks.table(images), expected)
 
 
+def test_later_quads_are_of_other_images() -> None:
+    """Enumeration: in their order, those that share at most two images with any before."""
+    tracks, seen, vertical = random_tracks("apart")
+    known = [True] * 7
+    everything = candidate_quads(tracks, vertical[seen], with_gravity=known, limit=35, min_tracks=3)
+    first = everything[:1]
+    later = candidate_quads(tracks, vertical[seen], with_gravity=known, limit=35, min_tracks=3, apart_from=first)
+    expected = list(first)
+    for quad in everything[1:]:
+        if all(len({*quad.images} & {*other.images}) <= 2 for other in expected):
+            expected.append(quad)
+    assert later == expected[1:] and len(later) >= 3
+
+
 def test_images_without_gravity_do_not_seed() -> None:
     tracks, seen, vertical = random_tracks("gravity")
     aligned = vertical[seen]

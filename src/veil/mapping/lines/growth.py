@@ -30,8 +30,9 @@ class LineMapOptions:
     `max_rival_share` as many, or has `max_twin_share` of its score (docs/theory/mapping.md, An image more). It stays with
     `min_firm_inliers` on points that four others observe: those have a check of their own.
 
-    Seeds of `quads` image quads are compared, and up to `attempts` of them grown where none is sure. A map whose seed chance
-    explains is none, unless it took in `min_weak_share` of the images and at least `min_weak_images`.
+    Seeds of `quads` image quads are compared, and up to `attempts` of them grown where none is sure; if none grows, those of
+    quads of other images. A map whose seed chance explains is none, unless it took in `min_weak_share` of the images and at
+    least `min_weak_images`.
     All cameras are adjusted when the map has grown by `global_growth` since they last were, else the newest and its
     `local_images` nearest.
     """

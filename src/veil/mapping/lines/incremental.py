@@ -6,7 +6,7 @@ one of them not along gravity, an angle, positive depth, and a projection inside
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,15 +18,12 @@ from veil.mapping.lines.check import LineMapCheck, checked
 from veil.mapping.lines.completion import completed, joined
 from veil.mapping.lines.growth import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
 from veil.mapping.lines.registration import contradicted, registration
-from veil.mapping.lines.seed import NoSeed, QuadTracks, Seed, seed_from_quad
-from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads
+from veil.mapping.lines.seed import Seed
+from veil.mapping.lines.seeds import is_sure, quad_batches, ranked_seeds
+from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks
 from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, without_images, world_of
 
 FINAL_ROUNDS = 4
-# A seed of so many tracks that fits so well is not doubted (wrong ones reached a fit of 3.4): once so many quads gave seeds and
-# one is such, others are not tried, and the first such one that grows is the map.
-MIN_SEEDS = 3
-SURE_TRACKS, SURE_FIT = 200, 3.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,24 +76,62 @@ def map_from_lines(
     world = world_of(views, graph)
     if resume is not None:
         return _told(_finished(world, *_grow(world, resume, options, checkpoint, progress), None, options))
-    seeds = ranked_seeds(world, options)
-    if isinstance(seeds, NoLineMap):
-        return seeds
-    best: tuple[Model, dict[str, str], Quad] | None = None
-    for quad, seed in seeds.found[: options.attempts]:
-        # A model that was resumed could not be told from one of a seed beyond chance, so doubtful ones are not kept.
-        kept = None if seeds.doubt else checkpoint
-        model, refused = _grow(world, _seeded(world, quad, seed, options), options, kept, progress)
-        if best is None or _weight(world, model) > _weight(world, best[0]):
-            best = model, refused, quad
-        count = int(model.registered.sum())
-        if count == len(views) or (count > len(quad.images) and _sure(seed)):
-            break  # images are taken in on evidence, which a wrong seed does not have for all of them
-    assert best is not None
-    model, refused, quad = best
-    if seeds.doubt and model.registered.sum() < max(options.min_weak_images, options.min_weak_share * len(views)):
-        return NoLineMap(seeds.doubt)
-    return _told(_finished(world, model, refused, quad, options))
+    growing = _Growing(world, options, progress)
+    weak: list[tuple[Quad, Seed]] = []
+    tried, reason = 0, ""
+    for quads in quad_batches(world, options):
+        seeds = ranked_seeds(world, quads, options)
+        weak, reason, tried = weak + seeds.weak, reason or seeds.reason, tried + len(quads)
+        growing.try_all(seeds.found, checkpoint)
+        if growing.grown:
+            break
+    if not tried:
+        return NoLineMap("no four images with gravity share enough tracks; take photographs with more overlap")
+    if growing.best is None:
+        # Such a model, once resumed, could not be told from one of a seed beyond chance, so none is kept.
+        growing.try_all(sorted(weak, key=lambda item: -item[1].evidence), None)
+        least = max(options.min_weak_images, options.min_weak_share * len(views))
+        if growing.best is None or growing.best.images < least:
+            return NoLineMap(f"none of {tried} image quads gave a seed; one of them said: {reason}")
+    best = growing.best
+    return _told(_finished(world, best.model, best.refused, best.quad, options))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Grown:
+    """What a seed grew to, and why the other images were refused."""
+
+    model: Model
+    refused: Mapping[str, str]
+    quad: Quad
+
+    @property
+    def images(self) -> int:
+        return int(self.model.registered.sum())
+
+
+class _Growing:
+    """Seeds grown one after the other, and the best map of them so far."""
+
+    def __init__(self, world: World, options: LineMapOptions, progress: Progress | None) -> None:
+        self._world, self._options, self._progress = world, options, progress
+        self.best: _Grown | None = None
+
+    @property
+    def grown(self) -> bool:
+        """Whether a map took in more than its seed, or all there is."""
+        return self.best is not None and self.best.images > min(len(self.best.quad.images), len(self._world.views) - 1)
+
+    def try_all(self, seeds: Sequence[tuple[Quad, Seed]], checkpoint: Checkpoint | None) -> None:
+        """Grow the first few, until one is the map beyond doubt: a wrong seed has no evidence for all images."""
+        for quad, seed in seeds[: self._options.attempts]:
+            start = _seeded(self._world, quad, seed, self._options)
+            model, refused = _grow(self._world, start, self._options, checkpoint, self._progress)
+            found = _Grown(model=model, refused=refused, quad=quad)
+            if self.best is None or _weight(self._world, model) > _weight(self._world, self.best.model):
+                self.best = found
+            if found.images == len(self._world.views) or (found.images > len(quad.images) and is_sure(seed)):
+                break
 
 
 def _told(found: LineMap) -> LineMap | NoLineMap:
@@ -153,72 +188,11 @@ def _finished(world: World, model: Model, refused: Mapping[str, str], quad: Quad
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Seeds:
-    """Seeds of image quads, the most convincing first; `doubt` says why none is beyond chance, where that is so."""
-
-    found: list[tuple[Quad, Seed]]
-    doubt: str = ""
-
-
-def ranked_seeds(world: World, options: LineMapOptions) -> Seeds | NoLineMap:
-    """Seeds of the candidate quads: those beyond chance, or where there is none, those that only fit closely."""
-    quads = candidate_quads(
-        world.tracks,
-        world.aligned,
-        with_gravity=[view.lines.gravity is not None for view in world.views],
-        limit=options.quads,
-        min_tracks=options.seed.min_tracks,
-    )
-    if not quads:
-        return NoLineMap("no four images with gravity share enough tracks; take photographs with more overlap")
-    found: list[tuple[Quad, Seed]] = []
-    weak: list[tuple[Quad, Seed]] = []
-    reason = ""
-    for quad in quads:
-        seed = seed_from_quad(_quad_tracks(world, quad), options.seed)
-        if isinstance(seed, NoSeed):
-            reason = seed.reason
-            weak += [] if seed.weak is None else [(quad, seed.weak)]
-        else:
-            found.append((quad, seed))
-        if len(found) >= MIN_SEEDS and any(_sure(item) for _, item in found):
-            break
-    doubt = "" if found else f"none of {len(quads)} image quads gave a seed; the last said: {reason}"
-    ranked = sorted(found or weak, key=lambda item: -item[1].evidence)
-    return Seeds(found=ranked, doubt=doubt) if ranked else NoLineMap(doubt)
-
-
-def _sure(seed: Seed) -> bool:
-    return seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT
-
-
 def _seeded(world: World, quad: Quad, seed: Seed, options: LineMapOptions) -> Model:
     model = empty_model(world)
     for image, pose in zip(quad.images, seed.cam_from_world, strict=True):
         model = model.with_pose(image, pose)
     return settle(world, model, model.registered, options)
-
-
-def _quad_tracks(world: World, quad: Quad) -> QuadTracks:
-    """Tracks of all four images, and of three of them where all three lines are aligned."""
-    table = world.tracks.table(quad.images)
-    chosen = [world.views[image].lines for image in quad.images]
-    seen = table >= 0
-    aligned = np.stack([view.aligned[table[:, v]] for v, view in enumerate(chosen)], axis=1) & seen
-    rows = np.flatnonzero(seen.all(axis=1) | (aligned.sum(axis=1) == 3))
-    coefficients = [view.coefficients[table[rows, v]].astype(np.float64) for v, view in enumerate(chosen)]
-    gravity = []
-    for view in chosen:
-        assert view.gravity is not None
-        gravity.append(view.gravity)
-    return QuadTracks(
-        lines=np.where(seen[rows][..., None], np.stack(coefficients, axis=1), 0.0),
-        aligned=aligned[rows],
-        seen=seen[rows],
-        gravity=np.array(gravity),
-        focal_px=world.focal_px[list(quad.images)],
-    )
 
 
 def _grow(

@@ -18,6 +18,8 @@ from veil.kernels.components import consistent_components
 
 # Image pairs among which quads are sought: all of them up to 28 images.
 MAX_PAIRS = 400
+# Quads apart from each other share at most so many images.
+MOST_SHARED = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,10 +148,12 @@ def candidate_quads(
     with_gravity: Sequence[bool],
     limit: int = 10,
     min_tracks: int = 20,
+    apart_from: Sequence[Quad] = (),
 ) -> list[Quad]:
     """The `limit` quads that share most tracks among images with gravity, enough random ones given.
 
     `aligned[k]` flags the line of observation k. Ties are broken by image order, so the result does not depend on chance.
+    With `apart_from`, quads that share three images with one of these, or with each other, are left out.
     """
     if limit < 1 or min_tracks < 1:
         raise RangeError("limit and min_tracks must be at least 1")
@@ -160,6 +164,9 @@ def candidate_quads(
     seen &= np.array(with_gravity, dtype=bool)
     found: list[Quad] = []
     for images, count in _ranked(seen, min_tracks):
+        others = [*apart_from, *found] if apart_from else []
+        if any(len({*images} & {*other.images}) > MOST_SHARED for other in others):
+            continue
         columns = list(images)
         complete = seen[:, columns].all(axis=1)
         vertical_lines = vertical[complete][:, columns].sum(axis=1)
