@@ -93,10 +93,11 @@ class _Build:
         self.pairs: dict[Pair, VerifiedPair] = {}
         self.image_ids: dict[str, int] = {}
         self.constant_cameras: set[int] = set()
-        self.attempts = 0
+        self.attempts = self.runs = 0
         self.geometries: dict[Pair, Any] = {}
         self.dropped: Mapping[Pair, Matches] = {}
         self.model: Path | None = None
+        self.restored = False
 
     def verify(self, matches: Mapping[Pair, Matches], ratios: tuple[float, ...]) -> str | None:
         """Fill the database with pairs that chance does not explain. Returns why there can be no map.
@@ -168,15 +169,20 @@ class _Build:
             return replace(self._completed(scene), check=check)
         return refused or NoMap("the mapper was stopped again and again", self.left_out)
 
-    def _completed(self, scene: Scene) -> Scene:
-        """The scene with the points of matches that the ratio dropped, where they agree with its poses, which stay."""
+    def _restore_dropped(self) -> bool:
+        """Put matches that the ratio dropped and the pairs' geometries explain into the database; whether there are any."""
         more = with_dropped(self.images, self.geometries, self.dropped)
-        if not more or self.model is None:
-            return scene
         for pair, matches in more.items():
             self.geometries[pair].inlier_matches = matches.astype(np.uint32)
+        if more:
+            keep_geometries(self.workdir / "database.db", self.image_ids, self.geometries)
+        return bool(more)
+
+    def _completed(self, scene: Scene) -> Scene:
+        """The scene with the points of matches that the ratio dropped, where they agree with its poses, which stay."""
+        if self.restored or self.model is None or not self._restore_dropped():
+            return scene
         database, output = self.workdir / "database.db", self.workdir / "completed"
-        keep_geometries(database, self.image_ids, self.geometries)
         output.mkdir()
         request = {
             "do": "complete",
@@ -194,7 +200,27 @@ class _Build:
         return (restricted(found, frozenset(scene.images)) or scene) if set(found.images) != set(scene.images) else found
 
     def _run(self, names: set[str]) -> Scene | NoMap | Stopped:
-        output = self.workdir / ("sparse" if self.attempts == 0 else f"sparse-{self.attempts + 1}")
+        """The mapper's largest model. Where it leaves out images that verified pairs join to it, it gets the matches that the
+        ratio dropped as well: they cost time, and repetitive ones may be wrong, so that maps that need none go without."""
+        scene = self._modeled(names)
+        if isinstance(scene, Stopped) or self.restored or not self._misses(names, scene) or not self._restore_dropped():
+            return scene
+        self.restored, model = True, self.model
+        wider = self._modeled(names)
+        if isinstance(wider, Scene) and (isinstance(scene, NoMap) or len(wider.images) > len(scene.images)):
+            return wider
+        self.model = model
+        return scene
+
+    def _misses(self, names: set[str], scene: Scene | NoMap) -> bool:
+        """Whether a verified pair joins an image that the model lacks to one that it has, or to anything if there is none."""
+        seen = names if isinstance(scene, NoMap) else set(scene.images)
+        lacking = names if isinstance(scene, NoMap) else names - seen
+        return any((a in seen and b in lacking) or (b in seen and a in lacking) for a, b in self.pairs)
+
+    def _modeled(self, names: set[str]) -> Scene | NoMap | Stopped:
+        self.runs += 1
+        output = self.workdir / ("sparse" if self.runs == 1 else f"sparse-{self.runs}")
         output.mkdir()
         request = {
             "do": "map",
