@@ -113,8 +113,14 @@ def test_an_image_that_the_ratio_cuts_off_is_mapped(tmp_path: Path, monkeypatch:
     alignment = align_poses([scene.images[n].cam_from_world for n in names], [place.poses[n] for n in names])
     position, rotation = pose_error(scene.images[last].cam_from_world, place.poses[last], alignment)
     assert position < 0.1 and rotation < 0.5
+    few = np.flatnonzero(place.visible[last] >= 200)  # what has no twin: nothing can come back there
+    place.visible[last], place.keypoints[last] = place.visible[last][few], place.keypoints[last][few]
+    scene = mapped(images_of(place, 0), tmp_path / "few")
+    assert isinstance(scene, Scene) and set(scene.images) == set(place.poses) - {last}
+    completed = len(scene.points)
     monkeypatch.setattr(points, "with_dropped", lambda *_: {})
     scene = mapped(images, tmp_path / "without")
+    assert isinstance(scene, Scene) and len(scene.points) < completed - 50
     assert isinstance(scene, Scene) and set(scene.images) == set(place.poses) - {last}
     assert scene.check is not None and "too few matches" in scene.check.left_out[last]
 

@@ -180,7 +180,7 @@ class _Build:
 
     def _completed(self, scene: Scene) -> Scene:
         """The scene with the points of matches that the ratio dropped, where they agree with its poses, which stay."""
-        if self.restored or self.model is None or not self._restore_dropped():
+        if self.model is None or not (self.restored or self._restore_dropped()):
             return scene
         database, output = self.workdir / "database.db", self.workdir / "completed"
         output.mkdir()
@@ -213,10 +213,9 @@ class _Build:
         return scene
 
     def _misses(self, names: set[str], scene: Scene | NoMap) -> bool:
-        """Whether a verified pair joins an image that the model lacks to one that it has, or to anything if there is none."""
-        seen = names if isinstance(scene, NoMap) else set(scene.images)
-        lacking = names if isinstance(scene, NoMap) else names - seen
-        return any((a in seen and b in lacking) or (b in seen and a in lacking) for a, b in self.pairs)
+        """Whether a verified pair joins an image that the model lacks to one that it has, or any two if there is no model."""
+        seen = set(scene.images) if isinstance(scene, Scene) else set()
+        return any({a, b} <= names and (not seen or (a in seen) != (b in seen)) for a, b in self.pairs)
 
     def _modeled(self, names: set[str]) -> Scene | NoMap | Stopped:
         self.runs += 1
