@@ -11,7 +11,8 @@ of veil's ways that `--methods` names: `lines` (`ceiling`: what these take in at
 positions as `veil map` makes them from `raw` features, `subspaces` (hardened) or `words` (16,384 words, m = 2, epsilon 10).
 `--shared 0` leaves the scene whole. A row gives images registered, images off by more than 5 % of the extent of the
 reference's camera centers, the median position error as a share of it, and seconds. Processor time is that of verification
-and mapping, of subspaces and words also of the release and of matching.
+and mapping, of subspaces and words also of the release and of matching. A table of all rows ends the output; rows that
+`--json` kept are told again by `--table rows.json ...` without running anything.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ EPSILON = 10.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("scenes", type=Path, nargs="+")
+    parser.add_argument("scenes", type=Path, nargs="*")
     parser.add_argument("--shared", type=int, nargs="+", default=[200, 100, 50], help="tracks of the best four images")
     parser.add_argument("--seeds", type=int, default=5, help="thinnings of each scene (default 5)")
     parser.add_argument("--methods", nargs="+", choices=sorted(METHODS), default=["lines"], help="beside plain pycolmap")
@@ -61,9 +62,15 @@ def main() -> None:
     parser.add_argument("--gravity", type=Path, metavar="CSV", help="readings instead of the scene's own or exact ones")
     parser.add_argument("--cache", type=Path, help="a folder that keeps extracted and matched scenes between runs")
     parser.add_argument("--json", type=Path, help="write the rows here, as they are done")
+    parser.add_argument("--table", type=Path, nargs="+", help="rows that --json wrote: print their table and end")
     parser.add_argument("--first-octave", type=int, default=-1, help="default -1, as COLMAP")
     parser.set_defaults(workers=1, json_to_stdout=False)
     arguments = parser.parse_args()
+    if arguments.table:
+        print(table([row for path in arguments.table for row in json.loads(path.read_text())]))
+        return
+    if not arguments.scenes:
+        parser.error("name a scene, or rows with --table")
     quiet_colmap()
     rows: list[dict] = []
     for folder in arguments.scenes:
@@ -79,6 +86,28 @@ def main() -> None:
                     tqdm.write(_line(row))
                     if arguments.json:
                         arguments.json.write_text(json.dumps(rows, indent=1))
+    print(table(rows))
+
+
+def table(rows: list[dict]) -> str:
+    """One line for each scene, number of shared tracks and method, over all seeds; the errors are the worst of any run."""
+    cells: dict[tuple, list[dict]] = {}
+    for row in rows:
+        cells.setdefault((row["scene"], row["shared"] or "all", row["method"]), []).append(row)
+    lines = [
+        "| scene | shared | method | runs | registered | wrong | worst median | processor s |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for (scene, shared, method), own in cells.items():
+        least, most = (extreme(row["registered"] for row in own) for extreme in (min, max))
+        registered = f"{least if least == most else f'{least} to {most}'} of {own[0]['total']}"
+        medians = [row["median_share"] for row in own if row["median_share"] is not None]
+        lines.append(
+            f"| {scene} | {shared} | {method} | {len(own)} | {registered} "
+            f"| {sum(row['wrong'] for row in own)} | {f'{100 * max(medians):.2f} %' if medians else ''} "
+            f"| {sum(row['processor_s'] for row in own) / len(own):.1f} |"
+        )
+    return "\n".join(lines)
 
 
 def thinned_subject(whole: Subject, *, shared: int, seed: int) -> tuple[Subject, float]:
