@@ -104,7 +104,7 @@ def test_an_uncertain_pose_is_refused_with_what_helps() -> None:
     assert found.log10_nfa < -12
     assert "uncertain by degrees" in found.reason and "show more of the place" in found.reason
     anyway = asked(spot, 2.0, 20, max_turn_deg=math.inf)
-    assert isinstance(anyway, Localization)
+    assert isinstance(anyway, Localization) and anyway.turn_deviation_deg > 0.6
     turn_deg = math.degrees(np.linalg.norm(turn_of(anyway.cam_from_world.rotation)))
     assert turn_deg > 1  # the refusal was right
 
@@ -112,6 +112,7 @@ def test_an_uncertain_pose_is_refused_with_what_helps() -> None:
 def test_a_well_spread_query_is_answered() -> None:
     found = asked(scene_points(40), 2.0, 20)
     assert isinstance(found, Localization)
+    assert 0.05 < found.turn_deviation_deg < 0.6
     assert math.degrees(np.linalg.norm(turn_of(found.cam_from_world.rotation))) < 1
 
 

@@ -23,7 +23,7 @@ from veil.geometry.significance import point_agreement as point_agreement
 from veil.geometry.views import MapViews
 from veil.match import MatchOptions, match_pairs
 from veil.matched_features import Estimate, Matched, matched_features
-from veil.pose_evidence import NESTED, Evidence, pictured, rival, vague, weigh
+from veil.pose_evidence import NESTED, Evidence, pictured, rival, too_few, turn_deviation_deg, weigh
 from veil.scene import Scene
 
 
@@ -58,7 +58,8 @@ class LocalizeOptions:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Localization:
     """A pose with its evidence. `covariance` is of (rotation in radians, translation in units of the map) in the camera frame,
-    for a noise of one pixel along each axis of the inliers; None where the pose came from lines.
+    for a noise of one pixel along each axis of the inliers; None where the pose came from lines. `turn_deviation_deg` is the
+    standard deviation of the rotation about its least certain axis, with the noise that the inliers show.
 
     `keypoint_rows` and `point_rows` list the inlier correspondences; whoever runs this sees them, and can estimate
     the descriptors of exactly these features (traps D16).
@@ -66,6 +67,7 @@ class Localization:
 
     cam_from_world: Rigid
     covariance: Float64[np.ndarray, "6 6"] | None
+    turn_deviation_deg: float
     keypoint_rows: Int64[np.ndarray, "inliers"]
     point_rows: Int64[np.ndarray, "inliers"]
     correspondences: int
@@ -148,11 +150,13 @@ def localize_matches(
     other = rival(matched, estimate, evidence, views, min_inliers=options.min_inliers, max_log10_nfa=options.max_log10_nfa)
     if other is not None:
         return refused(AMBIGUOUS.format(len(evidence.rows), len(other.rows), count))
-    if vague(matched, estimate, evidence, max_turn_deg=options.max_turn_deg, max_log10_nfa=options.max_log10_nfa):
+    deviation_deg = turn_deviation_deg(matched, estimate, evidence.rows)
+    if too_few(matched, evidence, options.max_log10_nfa) or deviation_deg > options.max_turn_deg:
         return refused(VAGUE.format(len(evidence.rows), count))
     return Localization(
         cam_from_world=estimate.pose,
         covariance=estimate.covariance,
+        turn_deviation_deg=deviation_deg,
         keypoint_rows=keypoint_rows[evidence.rows],
         point_rows=point_rows[evidence.rows],
         correspondences=count,

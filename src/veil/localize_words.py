@@ -20,7 +20,7 @@ from veil.localize import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localization, NoPose
 from veil.match.retrieval import most_similar
 from veil.match.vocabulary import Candidates, Vocabulary, vocabulary_candidates
 from veil.matched_features import Estimate, Matched, matched_features
-from veil.pose_evidence import COIN, Evidence, coin, pictured, vague, weakest_rival
+from veil.pose_evidence import COIN, Evidence, coin, pictured, too_few, turn_deviation_deg, weakest_rival
 from veil.scene import Scene
 from veil.word_poses import WordOptions as WordOptions
 from veil.word_poses import WordProblem
@@ -118,12 +118,14 @@ def localize_candidates(
     other = _rival(problem, found, rows, candidates, names)
     if other is not None:
         return refused(AMBIGUOUS.format(len(rows), other, count))
-    if vague(matched, estimate, evidence, max_turn_deg=options.max_turn_deg, max_log10_nfa=options.max_log10_nfa):
+    deviation_deg = turn_deviation_deg(matched, estimate, rows)
+    if too_few(matched, evidence, options.max_log10_nfa) or deviation_deg > options.max_turn_deg:
         return refused(VAGUE.format(len(rows), count))
     pose = found.pose if len(cameras) == 1 else problem.with_focal(found.pose, rows)
     return Localization(
         cam_from_world=pose,
         covariance=problem.covariance(found.pose, rows),
+        turn_deviation_deg=deviation_deg,
         keypoint_rows=keypoint_rows,
         point_rows=point_rows,
         correspondences=count,

@@ -239,11 +239,10 @@ def turn_deviation_deg(matched: Matched, found: Estimate, rows: Int64[np.ndarray
     return math.degrees(sights.turn_deviation(FreeCamera(pose=found.pose), least_noise=least, free_focal=fitted))
 
 
-def vague(matched: Matched, found: Estimate, evidence: Evidence, *, max_turn_deg: float, max_log10_nfa: float) -> bool:
-    """Whether a pose beyond chance may still be turned by degrees: its inliers leave it uncertain, or are keypoints so few that
-    right matches and accidents together explain them."""
+def too_few(matched: Matched, evidence: Evidence, max_log10_nfa: float) -> bool:
+    """Whether the inliers are keypoints so few that right matches of a query of the place, and accidents, explain them."""
     margin = PLACE_MARGIN if isinstance(matched, MatchedPoints) else 0.0
-    return evidence.log10_nfa > max_log10_nfa - margin or turn_deviation_deg(matched, found, evidence.rows) > max_turn_deg
+    return evidence.log10_nfa > max_log10_nfa - margin
 
 
 def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarray, "_"]:

@@ -121,7 +121,10 @@ def test_json_on_standard_output_stands_alone_and_is_documented(
         (["extract", work / "query", "-o", tmp_path / "f.h5", "--max-features", 50], {"images", "name", "features", "space"}),
         (["privatize", work / "query.h5", "-o", tmp_path / "up"], {"profile", "releases", "name", "file", "features", "bytes"}),
         (["match", *pair], {"distance", "matches", "distances"}),
-        (["localize", work / "map", query(work)], {"queries", "name", "status", "cam_from_world", "log10_nfa", "covariance"}),
+        (
+            ["localize", work / "map", query(work)],
+            {"queries", "name", "status", "cam_from_world", "log10_nfa", "covariance", "turn_deviation_deg"},
+        ),
         (["codebook", "info", work / "book.npz"], {"kind", "words", "pca_dim", "sha256"}),
         (["map", work / "mapped-up", "-o", tmp_path / "map"], {"images", "registered", "mean_reprojection_error_px"}),
     ]

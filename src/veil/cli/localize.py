@@ -159,6 +159,7 @@ def _row(name: str, found: Localization | NoPose, seconds: float) -> dict:
         },
         "camera_center": found.cam_from_world.center.tolist(),
         "covariance": None if found.covariance is None else found.covariance.tolist(),
+        "turn_deviation_deg": found.turn_deviation_deg,
         "inliers": found.inliers,
         "correspondences": found.correspondences,
         "log10_nfa": found.log10_nfa,
