@@ -171,4 +171,5 @@ def _pose_line(name: str, found: Localization | NoPose) -> str:
     if isinstance(found, NoPose):
         return f"{name}: no pose: {found.reason}"
     center = " ".join(f"{value:.4f}" for value in found.cam_from_world.center)
-    return f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches"
+    told = f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches"
+    return f"{told}, turn known to {found.turn_deviation_deg:.2f} deg"
