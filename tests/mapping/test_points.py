@@ -98,7 +98,7 @@ def test_points_that_the_ratio_dropped_come_back_and_move_no_pose(tmp_path: Path
 def test_an_image_that_the_ratio_cuts_off_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that the last image sees but 22 points has a twin, which no ratio passes: its pairs are verified, but COLMAP asks
     for 30 points. Without the matches that the ratio dropped it is left out."""
-    import veil.mapping.points as points
+    from veil.mapping import verification
 
     place = world("cut off", points=400)
     place.descriptors[1:200:2] = unit(place.descriptors[0:200:2] + 0.03 * generator("cut off").normal(size=(100, 128)))
@@ -118,7 +118,7 @@ def test_an_image_that_the_ratio_cuts_off_is_mapped(tmp_path: Path, monkeypatch:
     scene = mapped(images_of(place, 0), tmp_path / "few")
     assert isinstance(scene, Scene) and set(scene.images) == set(place.poses) - {last}
     completed = len(scene.points)
-    monkeypatch.setattr(points, "with_dropped", lambda *_: {})
+    monkeypatch.setattr(verification, "with_dropped", lambda *_: {})
     scene = mapped(images, tmp_path / "without")
     assert isinstance(scene, Scene) and len(scene.points) < completed - 50
     assert isinstance(scene, Scene) and set(scene.images) == set(place.poses) - {last}

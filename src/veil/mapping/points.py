@@ -6,11 +6,9 @@ its own pairs: what contradicts them is left out and named, or there is no map (
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -20,19 +18,19 @@ from veil.map_check import EXPLAINED, MIN_NECK, MapCheck
 from veil.mapping.agreement import Pair, confirmed, consistent_groups, explained_shares
 from veil.mapping.check import gravity_agreement, rotation_disagreement, step_ratio, thinnest_cut
 from veil.mapping.colmap import Colmap, Stopped
-from veil.mapping.database import keep_geometries, read_geometries, write_database
 from veil.mapping.images import MapImage, impossible
-from veil.mapping.options import LEAST_INLIERS, MapOptions, first_ratios, pipeline_settings, verification_settings
+from veil.mapping.options import MapOptions, pipeline_settings
 from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.uncertainty import position_uncertainty
-from veil.mapping.verified import VerifiedPair, match_again, unsupported, verified_pairs, with_dropped
+from veil.mapping.verification import Verification
+from veil.mapping.verified import VerifiedPair
 from veil.match.neighbors import Matches
 from veil.scene import Scene
 
 # How often mapping is tried anew without the images that stopped it or contradicted it.
 ATTEMPTS = 5
-# Verifying more pairs, or mapping more images, may take longer before it counts as hanging.
-PAIRS_AT_ONCE, IMAGES_AT_ONCE = 50, 50
+# Mapping more images may take longer before it counts as hanging.
+IMAGES_AT_ONCE = 50
 
 
 @dataclass(frozen=True)
@@ -68,11 +66,13 @@ def build_map(
         return NoMap(f"of all images but {len(images)} the cameras are impossible", left_out)
     matches = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
     with Colmap(options.limits) as colmap:
-        build = _Build(images, options, workdir, colmap, gravity or {}, left_out, progress)
-        reason = build.verify(
-            matches, first_ratios({name: image.form for name, image in images.items()}, list(matches), options)
-        )
-        return NoMap(reason, left_out) if reason else build.mapped()
+        verification = Verification(images, options, workdir, colmap)
+        stopped = verification.run(matches)
+        if stopped is not None:
+            return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
+        if not verification.pairs:
+            return NoMap(_too_weak(len(matches)), left_out)
+        return _Build(images, options, workdir, colmap, verification, gravity or {}, left_out, progress).mapped()
 
 
 class _Build:
@@ -84,56 +84,22 @@ class _Build:
         options: MapOptions,
         workdir: Path,
         colmap: Colmap,
+        verification: Verification,
         gravity: Mapping[str, Float64[np.ndarray, "3"]],
         left_out: dict[str, str],
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self.images, self.options, self.workdir, self.colmap = images, options, workdir, colmap
         self.gravity, self.left_out, self.progress = gravity, left_out, progress
-        self.pairs: dict[Pair, VerifiedPair] = {}
-        self.image_ids: dict[str, int] = {}
-        self.constant_cameras: set[int] = set()
+        self.verification = verification
         self.attempts = self.runs = 0
-        self.geometries: dict[Pair, Any] = {}
-        self.dropped: Mapping[Pair, Matches] = {}
         self.model: Path | None = None
-        self.restored = False
+        self.widened = False
 
-    def verify(self, matches: Mapping[Pair, Matches], ratios: tuple[float, ...]) -> str | None:
-        """Fill the database with pairs that chance does not explain. Returns why there can be no map.
-
-        Wrong pairs take COLMAP longest, the longer the more matches they have: the looser of two ratios is for pairs of images
-        that the stricter one leaves with few inliers.
-        """
-        database, tests = self.workdir / "database.db", 0
-        for number, ratio in enumerate(ratios or (math.inf,)):
-            kept = {pair: found.take(found.ratios <= ratio) for pair, found in matches.items()}
-            tried = {pair: found for pair, found in kept.items() if len(found) >= LEAST_INLIERS}
-            tried = {pair: tried[pair] for pair in unsupported(self.pairs, tried)}
-            tests += len(tried)
-            if number and not tried:
-                break
-            path = database if number == 0 else self.workdir / "database-2.db"
-            geometries = self._geometries(path, tried, again=number > 0)
-            if isinstance(geometries, Stopped):
-                return f"COLMAP's verification was stopped: {geometries.reason}"
-            found = verified_pairs(self.images, tried, geometries, tests=tests)
-            self.pairs |= found
-            self.geometries |= {pair: geometries[pair] for pair in found}
-        if ratios:
-            self.dropped = {pair: found.take(found.ratios > ratios[0]) for pair, found in matches.items()}
-            match_again(self.images, self.pairs, self.geometries, ratios[-1])
-        keep_geometries(database, self.image_ids, self.geometries)
-        return None if self.pairs else _too_weak(len(matches))
-
-    def _geometries(self, database: Path, tried: Mapping[Pair, Matches], *, again: bool) -> dict[Pair, Any] | Stopped:
-        """COLMAP's two-view geometries of these matches, by way of a new database."""
-        self.image_ids, self.constant_cameras = write_database(database, self.images, tried)
-        settings = verification_settings(self.images, again=again)
-        request = {"do": "verify", "database": str(database), "seed": self.options.seed, "options": settings}
-        # All pairs are verified in one stage without a sign of progress.
-        answer = self.colmap.run(request, work=max(1.0, len(tried) / PAIRS_AT_ONCE))
-        return answer if isinstance(answer, Stopped) else read_geometries(database, self.image_ids)
+    @property
+    def pairs(self) -> Mapping[Pair, VerifiedPair]:
+        """What the map is judged by."""
+        return self.verification.pairs
 
     def mapped(self) -> Scene | NoMap:
         """Map, check, and map again without what stopped or contradicted the map, a few times."""
@@ -169,24 +135,15 @@ class _Build:
             return replace(self._completed(scene), check=check)
         return refused or NoMap("the mapper was stopped again and again", self.left_out)
 
-    def _restore_dropped(self) -> bool:
-        """Put matches that the ratio dropped and the pairs' geometries explain into the database; whether there are any."""
-        more = with_dropped(self.images, self.geometries, self.dropped)
-        for pair, matches in more.items():
-            self.geometries[pair].inlier_matches = matches.astype(np.uint32)
-        if more:
-            keep_geometries(self.workdir / "database.db", self.image_ids, self.geometries)
-        return bool(more)
-
     def _completed(self, scene: Scene) -> Scene:
         """The scene with the points of matches that the ratio dropped, where they agree with its poses, which stay."""
-        if self.model is None or not (self.restored or self._restore_dropped()):
+        if self.model is None or not self.verification.restore_dropped():
             return scene
-        database, output = self.workdir / "database.db", self.workdir / "completed"
+        output = self.workdir / "completed"
         output.mkdir()
         request = {
             "do": "complete",
-            "database": str(database),
+            "database": str(self.verification.database),
             "model": str(self.model),
             "output": str(output),
             "seed": self.options.seed,
@@ -200,22 +157,22 @@ class _Build:
         return (restricted(found, frozenset(scene.images)) or scene) if set(found.images) != set(scene.images) else found
 
     def _run(self, names: set[str]) -> Scene | NoMap | Stopped:
-        """The mapper's largest model. Where it leaves out images that verified pairs join to it, it gets the matches that the
-        ratio dropped as well: they cost time, and repetitive ones may be wrong, so that maps that need none go without."""
+        """The mapper's largest model. Where it leaves images out, looser matches of these are verified, and it runs once more:
+        they cost time, and repetitive ones may be wrong, so that maps that need none go without."""
         scene = self._modeled(names)
-        if isinstance(scene, Stopped) or self.restored or not self._misses(names, scene) or not self._restore_dropped():
+        if isinstance(scene, Stopped) or self.widened:
             return scene
-        self.restored, model = True, self.model
+        missing = names - (set(scene.images) if isinstance(scene, Scene) else set())
+        if not missing:
+            return scene
+        self.widened, model = True, self.model
+        if not self.verification.widen(names, missing):
+            return scene
         wider = self._modeled(names)
         if isinstance(wider, Scene) and (isinstance(scene, NoMap) or len(wider.images) > len(scene.images)):
             return wider
         self.model = model
         return scene
-
-    def _misses(self, names: set[str], scene: Scene | NoMap) -> bool:
-        """Whether a verified pair joins an image that the model lacks to one that it has, or any two if there is no model."""
-        seen = set(scene.images) if isinstance(scene, Scene) else set()
-        return any({a, b} <= names and (not seen or (a in seen) != (b in seen)) for a, b in self.pairs)
 
     def _modeled(self, names: set[str]) -> Scene | NoMap | Stopped:
         self.runs += 1
@@ -223,10 +180,10 @@ class _Build:
         output.mkdir()
         request = {
             "do": "map",
-            "database": str(self.workdir / "database.db"),
+            "database": str(self.verification.database),
             "output": str(output),
             "seed": self.options.seed + self.attempts,
-            "constant_cameras": sorted(self.constant_cameras),
+            "constant_cameras": sorted(self.verification.constant_cameras),
             "options": pipeline_settings(names, self.images, self.options),
         }
         total = len(names)
@@ -266,7 +223,7 @@ class _Build:
     def _culprit(self, stopped: Stopped, names: set[str]) -> str:
         """The image that COLMAP was at, or else one whose pairs are weakest."""
         for name in names:
-            if self.image_ids[name] == stopped.image_id:
+            if self.verification.image_ids[name] == stopped.image_id:
                 return name
         support = {name: sum(len(p.inliers) for pair, p in self.pairs.items() if name in pair) for name in sorted(names)}
         return min(support, key=lambda name: support[name])
