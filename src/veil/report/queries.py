@@ -48,7 +48,7 @@ def draw_forged(path: Path, answers: Sequence[Answer], *, threshold: float) -> N
         if not np.isfinite(item.log10_nfa):
             continue
         beyond = -item.log10_nfa >= threshold
-        word = "accepted" if item.accepted else ("refused: no camera of the map's place" if beyond else "refused: chance")
+        word = "accepted" if item.accepted else ("refused though beyond chance" if beyond else "refused: chance")
         color = {"accepted": _TRUE if item.true else _FALSE, "refused: chance": "#9ca3af"}.get(word, "#d99a2b")
         label = f"{'true' if item.true else 'forged'}, {word}" if item.accepted else word
         y = kinds.index((item.true, item.kind)) + random.uniform(-0.3, 0.3)
