@@ -76,7 +76,6 @@ class Verification:
         }
         if len(self._ratios) > 1 and tried and self._verify(tried) is None:
             self._keep()
-        self._restored = False
         restored = self.restore_dropped()
         rest = names - missing
         joined = any({*pair} <= names and {*pair} & missing and ({*pair} & rest or not rest) for pair in self.pairs)
