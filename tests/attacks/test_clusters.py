@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from material import photograph, truth
 
+from rules import Rule
 from veil.attacks import clusters as module
 from veil.attacks.clusters import ClusterOptions, cluster_centers, clustering_attack
 from veil.attacks.intersection import meetings, pooled
@@ -35,7 +36,7 @@ def image(number: int, m: int, words: int, count: int = 40) -> Subspaces:
         return np.argsort(order.random((len(rows), words)), axis=1)[:, : draws.shape[1]]
 
     return lift(
-        photograph(number, count), profile=paper(m, "hybrid"), codebook=BOOK, decoys=BOOK, chance=seeded("c"), rule=rule
+        photograph(number, count), profile=paper(m, "hybrid"), codebook=BOOK, decoys=BOOK, chance=seeded("c"), rule=Rule(rule)
     ).form
 
 
@@ -149,7 +150,9 @@ def test_null_words_that_nobody_shares_leave_everything_undecided() -> None:
     def rule(rows: np.ndarray, draws: np.ndarray, available: np.ndarray) -> np.ndarray:
         return 2 * rows[:, None] + np.arange(draws.shape[1])
 
-    form = lift(photograph(1, 40), profile=paper(4, "hybrid"), codebook=BOOK, decoys=book, chance=seeded("own"), rule=rule).form
+    form = lift(
+        photograph(1, 40), profile=paper(4, "hybrid"), codebook=BOOK, decoys=book, chance=seeded("own"), rule=Rule(rule)
+    ).form
     estimates = clustering_attack(form, PUBLIC, seed=1)
     assert not estimates.decided.any() and not estimates.certified.any() and not estimates.confidence.any()
 

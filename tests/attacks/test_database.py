@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from material import hardened_form, lifted, photograph, truth
 
+from rules import Rule
 from veil.attacks import database as module
 from veil.attacks.database import AwayOptions, Decoys, GapOptions, away_from, database_attack, decoys_by_gap, find_decoys
 from veil.attacks.nearest import Nearby, entries, nearby
@@ -36,7 +37,7 @@ def planted(m: int, strategy: str = "sub-hybrid") -> tuple[Subspaces, np.ndarray
         return chosen
 
     book = bundled_codebook()
-    form = lift(IMAGE, profile=profile, codebook=book, decoys=book, chance=seeded("planted"), rule=rule).form
+    form = lift(IMAGE, profile=profile, codebook=book, decoys=book, chance=seeded("planted"), rule=Rule(rule)).form
     return form, np.concatenate(drawn)
 
 

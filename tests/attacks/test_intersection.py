@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from material import hardened_form, lifted, photograph, truth
 
+from rules import Rule
 from veil.attacks import intersection as module
 from veil.attacks.intersection import (
     MeetingOptions,
@@ -45,7 +46,7 @@ def image(number: int, m: int, words: int, strategy: str = "hybrid", case: str =
         return chosen
 
     profile = paper(m, strategy)  # type: ignore[arg-type]
-    form = lift(photograph(number, 40), profile=profile, codebook=BOOK, decoys=BOOK, chance=seeded(case), rule=rule).form
+    form = lift(photograph(number, 40), profile=profile, codebook=BOOK, decoys=BOOK, chance=seeded(case), rule=Rule(rule)).form
     return form, np.concatenate(drawn) if drawn else np.zeros((40, 0), dtype=np.int64)
 
 
@@ -119,7 +120,7 @@ def test_two_shared_decoys_leave_a_line_and_no_claim() -> None:
             codebook=BOOK,
             decoys=BOOK,
             chance=seeded("line"),
-            rule=lambda rows, draws, available: np.array([chosen]),
+            rule=Rule(lambda rows, draws, available: np.array([chosen])),
         ).form
 
     form, twice, once = single(0, [0, 1]), single(1, [0, 1]), single(2, [1, 2])
@@ -200,7 +201,7 @@ def test_dithered_decoys_are_found_without_a_certificate() -> None:
         codebook=BOOK,
         decoys=bundled_decoys(),
         chance=seeded("dither"),
-        rule=lambda rows, draws, available: np.argsort(draws, axis=1) + 4 * (rows[:, None] % 20),
+        rule=Rule(lambda rows, draws, available: np.argsort(draws, axis=1) + 4 * (rows[:, None] % 20)),
     ).form
     assert not shared_decoys(form).certified.any()
     wide = meetings(form, tol=0.06)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from power import require_even, require_mean
+from rules import Rule
 from veil import chance
 from veil.codebook import Codebook, Provenance
 from veil.errors import InputError, RangeError, SpaceError
@@ -120,7 +121,7 @@ def test_the_callers_rule_chooses_the_decoys() -> None:
             chosen[i] = fitting[chance.distinct_below(draws[i : i + 1], len(fitting))[0]]
         return chosen
 
-    form = lift(IMAGE, profile=paper(4, "adversarial"), codebook=BOOK, decoys=BOOK, chance=STUDY, rule=parity).form
+    form = lift(IMAGE, profile=paper(4, "adversarial"), codebook=BOOK, decoys=BOOK, chance=STUDY, rule=Rule(parity)).form
     rows, words = np.nonzero(distances_to(form, BOOK.words) < 1e-4)
     assert len(rows) == 4 * len(IMAGE)
     assert (rows % 2 == words % 2).all()

@@ -226,7 +226,7 @@ def _in_words(name: str, features: Features, words: Words, source: Secure, lines
     return _Made(
         upload=found.upload,
         dtype="float32",
-        parameters=words.parameters,
+        parameters=found.parameters.text,
         mechanism=words.mechanism,
         said=f", epsilon {outward(epsilon)} at delta {words.delta:g}, words at a median distance of {found.median_error:.2f}",
         facts={"image_epsilon": epsilon, "median_error": found.median_error},
@@ -241,8 +241,7 @@ def _lifted(arguments: argparse.Namespace, features: Features, source: Secure, l
     return _Made(
         upload=found.upload,
         dtype=profile.dtype,
-        parameters=f"{profile.name} {profile.strategy} m={profile.m} codebook={codebook.digest[:12]} "
-        f"decoys={decoys.digest[:12]}",
+        parameters=found.parameters.text,
         mechanism=None,
         said="",
         facts={},

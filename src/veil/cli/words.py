@@ -46,12 +46,6 @@ class Words:
             allow_private_dictionary=self.allow_private,
         )
 
-    @property
-    def parameters(self) -> str:
-        """For the ledger: everything that changes the draws."""
-        law = f"words K={self.mechanism.words} epsilon={self.mechanism.epsilon!r} m={self.mechanism.m}"
-        return f"{law} features={self.features_sent or 'all'} dictionary={self.dictionary.digest[:12]}"
-
     def image_epsilon(self, features: int) -> float:
         """Epsilon at delta of so many features."""
         return composed_epsilon({self.mechanism: features}, self.delta)

@@ -25,7 +25,7 @@ from veil.errors import InputError, RangeError
 from veil.features import Features, unit_length
 from veil.forms import Points, Subspaces
 from veil.privatize.profile import Strategy, paper
-from veil.privatize.subspace import lift, uniform_rule
+from veil.privatize.subspace import UniformRule, lift
 
 # [P23] Eq. 1 to the letter, with a moderate list and one entry: scores in the whole space, no use of the known length.
 PLAIN_DATABASE = AwayOptions(neighbors=400, kept=1, within=False, unit_length=False)
@@ -141,13 +141,19 @@ def descriptor_attacks(
     return rows, found
 
 
+class _Recorded(UniformRule):
+    """The uniform rule, which keeps what it chose for those who score attacks on decoys."""
+
+    def __init__(self) -> None:
+        self.chosen: list[np.ndarray] = []
+
+    def __call__(self, rows: np.ndarray, draws: np.ndarray, available: np.ndarray) -> np.ndarray:
+        self.chosen.append(super().__call__(rows, draws, available))
+        return self.chosen[-1]
+
+
 def _scene(images: Sequence[Features], chosen: np.ndarray, words: Codebook, study: Study, m: int) -> _Scene:
-    forms, decoys = [], []
-
-    def recorded(rows: np.ndarray, draws: np.ndarray, available: np.ndarray) -> np.ndarray:
-        decoys.append(uniform_rule(rows, draws, available))
-        return decoys[-1]
-
+    forms, recorded = [], _Recorded()
     chance = seeded(f"descriptor attacks {study.seed}")
     for image in images:
         profile = paper(m, study.strategy)
@@ -163,7 +169,7 @@ def _scene(images: Sequence[Features], chosen: np.ndarray, words: Codebook, stud
         target=whole.take(chosen),
         others=whole.take(rest),
         descriptors=unit_length(descriptors),
-        decoys=np.concatenate(decoys)[chosen],
+        decoys=np.concatenate(recorded.chosen)[chosen],
     )
 
 

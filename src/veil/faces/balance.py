@@ -7,8 +7,10 @@ The labels are used on the client and never leave it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Int64, UInt64
@@ -56,6 +58,16 @@ class BalancedRule:
                     raise InputError(f"the pool has {len(words[k])} decoys of class {k}, {len(places)} are needed; enlarge it")
                 chosen[at, places] = words[k][distinct_below(draws[at : at + 1, places], len(words[k]))[0]]
         return chosen
+
+    def identity(self, rows: Int64[np.ndarray, "features"]) -> list[bytes]:
+        """Every field, and of `own` each feature's class: version 1 of this rule, in which templates are drawn for ever."""
+        return [b"%s own=%d" % (self._shared, int(self.own[row])) for row in rows.tolist()]
+
+    @cached_property
+    def _shared(self) -> bytes:
+        quota = ",".join(str(int(count)) for count in self.quota or [1] * self.classes)
+        pool = hashlib.sha256(self.pool.astype("<i8").tobytes()).hexdigest()
+        return f"balanced 1 classes={self.classes} quota={quota} others_only={int(self.others_only)} pool={pool}".encode()
 
     def _turns(self, own: int, draws: UInt64[np.ndarray, "decoys"]) -> list[int]:
         """The class of each decoy. The low bits of the draws rotate the rounds, the high bits choose words."""

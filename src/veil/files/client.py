@@ -267,13 +267,16 @@ def _difference(entry: Entry, other: Entry) -> str:
     )
     if "camera" in now and "aligned" in then and "camera" not in then:
         return ", by a veil that did not note the camera, so that nothing tells whether the lines are the same"
-    changed = [name for name in now if name in then and now[name] != then[name] and name != "draws"]
+    if "choices" in now and "choices" not in then:
+        return ", by a veil that did not note all of its choices, so that nothing tells whether the releases are the same"
+    digests = ("draws", "choices")  # of all that the draws depend on
+    changed = [name for name in now if name in then and now[name] != then[name] and name not in digests]
     told = [f"{name} {now[name]} and not {then[name]}" for name in changed if name not in ("keypoints", "secret")]
     if "keypoints" in changed:
         told.append("keypoints of another extraction")
     if "secret" in changed:
         told.append("another client secret")
-    if not told and now.get("draws") != then.get("draws"):
+    if not told and any(now.get(name) != then.get(name) for name in digests):
         told.append("drawn otherwise by this version of veil")
     return f": now {', '.join(told)}" if told else ""
 

@@ -54,7 +54,8 @@ def checked_gravity(direction: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, 
     Raises InputError if it is not finite, has no length, or points up: cameras are held upright more often than upside down,
     and a flipped sign is the common mistake.
     """
-    length = float(np.linalg.norm(direction))
+    # Not np.linalg.norm: its last digit hangs on the processor, and messages and the ledger hold what comes of it.
+    length = math.hypot(*direction.tolist())
     if not np.isfinite(length) or not length > 1e-6:
         raise InputError(f"gravity must be a finite vector of some length, got {direction.tolist()}")
     unit = direction / length

@@ -15,9 +15,7 @@ from veil.features import Features
 from veil.forms import Lines
 from veil.geometry.camera import as_colmap
 from veil.geometry.gravity import checked_gravity
-
-# Number of the rule by which `lift_to_lines` makes lines of keypoints, camera, gravity and draws: another rule, another number.
-LINE_RULE = 1
+from veil.privatize.parameters import LINE_RULE, line_draws
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +99,8 @@ def line_key(
 
 def _draws(features: Features, upright: bool, chance: Chance, options: LineOptions) -> UInt64[np.ndarray, "features 2"]:
     """Two words for each keypoint: one for the angle, one for whether the line follows gravity."""
-    contexts = [
-        b"line|" + f"{options!r}|{upright}|".encode() + features.image_digest + point.tobytes() for point in features.keypoints
-    ]
+    opening = line_draws(options, upright=upright)
+    contexts = [opening + features.image_digest + point.tobytes() for point in features.keypoints]
     return chance.words(contexts, 2)
 
 

@@ -15,6 +15,7 @@ from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
 from veil.forms import Released
 from veil.privatize.lines import LineOptions, lift_to_lines
+from veil.privatize.parameters import Parameters, word_parameters
 from veil.privatize.profile import Profile
 from veil.privatize.subset import to_words
 from veil.privatize.subspace import DecoyRule, lift, uniform_rule
@@ -39,11 +40,13 @@ class HideInLines:
 class Release:
     """What leaves of a release of subspaces (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature.
 
+    `parameters` is what its draws depend on beside the secret, the image and the lines.
     `nearest_decoy` is the smallest |w_i - d| (traps D8); `decoy_reuse` the mean number of this image's features that
     share a decoy: well above 0, subspaces meet in shared decoys and give them away (docs/theory/lifting.md, Eq. 8).
     """
 
     upload: Message
+    parameters: Parameters
     order: Int64[np.ndarray, "features"]
     slice_index: int | None
     nearest_decoy: float
@@ -54,11 +57,13 @@ class Release:
 class WordRelease:
     """What leaves of a release of words (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature.
 
+    `parameters` is what it depends on beside the secret, the image and the lines.
     `quantization_error[i]` is the distance of its descriptor to its true word (traps L6). `missing` is how many features fewer
     than asked for the image has: then their number says something about the image.
     """
 
     upload: Message
+    parameters: Parameters
     order: Int64[np.ndarray, "features"]
     quantization_error: Float64[np.ndarray, "features"]
     missing: int
@@ -93,6 +98,7 @@ def privatize(
     order = _order(features, chance)
     return Release(
         upload=_upload(_taken(features, order), lifted.form.take(order), chance, lines),
+        parameters=lifted.parameters,
         order=order,
         slice_index=lifted.slice_index,
         nearest_decoy=float(lifted.nearest_decoy.min()),
@@ -126,6 +132,7 @@ def privatize_words(
     worded = to_words(sent, mechanism=mechanism, dictionary=dictionary, chance=chance)
     return WordRelease(
         upload=_upload(sent, worded.form, chance, lines),
+        parameters=word_parameters(mechanism, dictionary=dictionary, features_sent=features_sent),
         order=order,
         quantization_error=worded.quantization_error,
         missing=0 if features_sent is None else features_sent - len(order),

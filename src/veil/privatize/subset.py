@@ -14,6 +14,7 @@ from veil.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import Features, unit_length
 from veil.forms import Subsets
+from veil.privatize.parameters import word_parameters
 from veil.subset import SubsetMechanism
 
 
@@ -46,8 +47,7 @@ def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Code
     vectors = unit_length(features.descriptors.astype(np.float64)).astype(np.float32)
     true_words = dictionary.nearest(vectors)
     error = np.linalg.norm(vectors.astype(np.float64) - dictionary.words[true_words], axis=1)
-    law = f"{mechanism.words}|{float(mechanism.epsilon)!r}|{mechanism.m}"
-    prefix = f"words|{law}|{dictionary.digest}|".encode() + features.image_digest
+    prefix = word_parameters(mechanism, dictionary=dictionary).draws + features.image_digest
     # Features that are alike in everything draw apart: equal subsets would tell that their descriptors are equal.
     alike: Counter[bytes] = Counter()
     contexts = []

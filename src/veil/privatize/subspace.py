@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -14,6 +15,7 @@ from veil.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import U8_STEP, Features, unit_length
 from veil.forms import Subspaces, canonical, lifted_guarantee
+from veil.privatize.parameters import Parameters, subspace_parameters
 from veil.privatize.profile import Profile
 from veil.space import Space
 
@@ -26,6 +28,7 @@ class DecoyRule(Protocol):
 
     `draws` are uniform 64-bit words, one row a feature; a rule must use no other chance. Rules see the raw side's row
     numbers, so that labels which never leave the client (for example attributes of a face) can balance the choice.
+    `identity` is, for each of `rows`, everything else that its choice depends on: it keys the draws, and the ledger has it.
     """
 
     def __call__(
@@ -35,14 +38,27 @@ class DecoyRule(Protocol):
         available: Int64[np.ndarray, "words"],
     ) -> Int64[np.ndarray, "features decoys"]: ...
 
+    def identity(self, rows: Int64[np.ndarray, "features"]) -> list[bytes]: ...
 
-def uniform_rule(
-    rows: Int64[np.ndarray, "features"],
-    draws: UInt64[np.ndarray, "features decoys"],
-    available: Int64[np.ndarray, "words"],
-) -> Int64[np.ndarray, "features decoys"]:
+
+class UniformRule:
     """w_i ~ U(W) without repetition within one descriptor (traps D8)."""
-    return available[chance.distinct_below(draws, len(available))]
+
+    def __call__(
+        self,
+        rows: Int64[np.ndarray, "features"],
+        draws: UInt64[np.ndarray, "features decoys"],
+        available: Int64[np.ndarray, "words"],
+    ) -> Int64[np.ndarray, "features decoys"]:
+        """Distinct words for each feature, every set equally likely."""
+        return available[chance.distinct_below(draws, len(available))]
+
+    def identity(self, rows: Int64[np.ndarray, "features"]) -> list[bytes]:
+        """The same for all: the choice depends on the draws alone."""
+        return [b"uniform_rule"] * len(rows)
+
+
+uniform_rule = UniformRule()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,6 +66,7 @@ class Lifted:
     """Subspaces in the order of the features that made them, and what the client may want to know about the lift."""
 
     form: Subspaces
+    parameters: Parameters
     slice_index: int | None
     nearest_decoy: Float64[np.ndarray, "features"]
 
@@ -67,11 +84,17 @@ class _Plan:
     slice_index: int | None
     space: Space
 
-    @property
-    def tag(self) -> bytes:
+    @cached_property
+    def parameters(self) -> Parameters:
         """Whatever changes the lift must change the draws, else one draw would serve two lifts and tie them."""
-        rule = getattr(self.rule, "__qualname__", type(self.rule).__qualname__)
-        return f"{self.profile!r}|{self.codebook.digest}|{self.decoys.digest}|{self.slice_index}|{rule}|".encode()
+        return subspace_parameters(
+            self.profile, codebook=self.codebook, decoys=self.decoys, slice_index=self.slice_index, rule=self.identity
+        )
+
+    @cached_property
+    def identity(self) -> list[bytes]:
+        """What the rule says of itself, for each feature."""
+        return self.rule.identity(np.arange(len(self.features)))
 
 
 def lift(
@@ -89,7 +112,8 @@ def lift(
     (`chance`, parameters, sub-database, descriptor), so equal descriptors get equal lifts (traps D15) unless two images
     drew different sub-databases.
     Raises SpaceError if features, codebook and decoys are not of one descriptor and normalization, InputError for a
-    wrong kind of decoys or no features, RangeError if m does not fit the dimension.
+    wrong kind of decoys or no features, RangeError if m does not fit the dimension, ReleaseRefused for a profile that
+    `veil.privatize.parameters` cannot express.
     """
     plan = _plan(features, profile, codebook, decoys, chance, rule)
     count, dim = len(features), plan.space.dim
@@ -107,7 +131,7 @@ def lift(
         profile=profile.name,
         releasable=chance.releasable,
     )
-    return Lifted(form=form, slice_index=plan.slice_index, nearest_decoy=nearest)
+    return Lifted(form=form, parameters=plan.parameters, slice_index=plan.slice_index, nearest_decoy=nearest)
 
 
 def _plan(features: Features, profile: Profile, codebook: Codebook, decoys: Codebook, source: Chance, rule: DecoyRule) -> _Plan:
@@ -219,7 +243,8 @@ class _Draws:
         h, raw_dim = profile.decoy_count, plan.features.space.dim
         self._dim = raw_dim
         total = h + (1 + h) * raw_dim + (profile.m - h) * dim + profile.m + profile.m * dim
-        contexts = [plan.tag + plan.features.descriptors[row].tobytes() for row in rows]
+        opening, said = plan.parameters.draws, plan.identity
+        contexts = [opening + said[row] + b"|" + plan.features.descriptors[row].tobytes() for row in rows.tolist()]
         self._words = source.words(contexts, total)
         self._spent = 0
 
