@@ -11,7 +11,7 @@ from material import hardened_form, lifted, paper_form, photograph, truth
 from scipy.stats import beta
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from veil.attacks.attack import Estimates
+from veil.attacks.claims import Estimates
 from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_lists, vertex_reach
 from veil.attacks.vertex_search import Flats, Search, flats, independent_excess, weigh
 from veil.codebook import Pca

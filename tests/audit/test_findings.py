@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.attacks.attack import Estimates, Lists
+from veil.attacks.claims import Estimates, Lists
 from veil.audit.finding import Family, Finding, Score
 from veil.audit.intervals import share_interval
 from veil.audit.policy import Breach, breaches, parse_policy, parse_rule

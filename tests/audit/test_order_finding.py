@@ -6,33 +6,31 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from veil.attacks.claims import OrderEvidence
+from veil.attacks.on_lines import ORDER_FALSE_ALARMS, detectable_order
 from veil.attacks.order import order_test
-from veil.audit.attempt import Attempt
-from veil.audit.lined import ORDER_FALSE_ALARMS, detectable_order, order_note
+from veil.audit.order import order_note
 from worlds import generator
 
 
-def attempts_of(p_values: list[float], features: int = 500) -> list[Attempt]:
+def evidence_of(p_values: list[float], features: int = 500) -> list[OrderEvidence]:
     seen = detectable_order(features, 2, tests=len(p_values))
-    return [
-        Attempt(attack="order", family="order", assumes="", unit="order", details={"p_value": p, "detectable": seen})
-        for p in p_values
-    ]
+    return [OrderEvidence(p_value=p, detectable=seen) for p in p_values]
 
 
 def test_a_small_p_value_is_not_called_random() -> None:
     """The defect: "looks random (p = 0.01)". One release at 0.01 is told; the smallest of fifteen at 0.01 is not, which says
     what was tested and what would have been seen, and never that an order is random."""
-    assert "it leaks (p = 0.01)" in order_note(attempts_of([0.01]))
-    note = order_note(attempts_of([0.01] + [0.5] * 14))
+    assert "it leaks (p = 0.01)" in order_note(evidence_of([0.01]))
+    note = order_note(evidence_of([0.01] + [0.5] * 14))
     assert "p = 0.15 after correction for 15 tests" in note and "leaks" not in note and "looks" not in note
     assert "a rank correlation of 0.24 would have been seen with 95 %, smaller ones may be there" in note
-    assert "in 2 of 15 releases: it leaks (p = 0.0075 after" in order_note(attempts_of([0.0005, 0.0006] + [0.5] * 13))
+    assert "in 2 of 15 releases: it leaks (p = 0.0075 after" in order_note(evidence_of([0.0005, 0.0006] + [0.5] * 13))
 
 
 def test_few_features_claim_nothing() -> None:
     """Bound: with six features no correlation at all would have been seen surely."""
-    assert order_note(attempts_of([0.4], features=6)).startswith("too few features")
+    assert order_note(evidence_of([0.4], features=6)).startswith("too few features")
 
 
 @pytest.mark.parametrize("releases", [1, 15])
@@ -40,7 +38,7 @@ def test_random_orders_are_called_a_leak_as_seldom_as_promised(releases: int) ->
     """Statistics: of 1,200 audits of random orders 1 % are called leaks, to within four deviations (2.1 %). The broken twin
     without correction would call 14 % of those of fifteen releases."""
     random = generator(f"orders {releases}")
-    leaks = np.mean(["leaks" in order_note(attempts_of(random.random(releases).tolist())) for _ in range(1200)])
+    leaks = np.mean(["leaks" in order_note(evidence_of(random.random(releases).tolist())) for _ in range(1200)])
     assert abs(leaks - ORDER_FALSE_ALARMS) < 4 * np.sqrt(ORDER_FALSE_ALARMS / 1200)
 
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_truth import released, taken
 
-from veil.attacks.attack import Estimates
-from veil.audit.attempt import Attempt, Effort, Knowledge
-from veil.audit.examine import Examined, examine
+from releases import released, taken
+from veil.attacks.attack import Attempt
+from veil.attacks.claims import Estimates
+from veil.attacks.registry import ATTACKS
+from veil.attacks.target import Effort, Knowledge
+from veil.audit.examine import Examined, Tried, examine
 from veil.audit.pictured import UNPROTECTED, Reconstruction, as_sift, reconstructions
 from veil.audit.truth import find_truth
 from veil.features import Features
@@ -41,10 +43,8 @@ KNOWLEDGE = Knowledge(codebook=bundled_codebook(), decoys=bundled_codebook(), da
 HARDENED = Knowledge(codebook=bundled_codebook(), decoys=bundled_decoys(), database=bundled_codebook())
 
 
-def examined(message: Message, features: Features, attempts: tuple[Attempt, ...] = ()) -> Examined:
-    return Examined(
-        name="a", message=message, attempts=attempts, truth=find_truth(message, {"a": features}, KNOWLEDGE.codebook)
-    )
+def examined(message: Message, features: Features, tried: tuple[Tried, ...] = ()) -> Examined:
+    return Examined(name="a", message=message, tried=tried, truth=find_truth(message, {"a": features}, KNOWLEDGE.codebook))
 
 
 def drawn(
@@ -91,7 +91,7 @@ def test_a_broken_release_shows_what_raw_features_show(door: dict[str, Features]
 def test_without_the_photograph_nothing_is_measured(door: dict[str, Features]) -> None:
     features = few(door)
     message, _ = released(features, paper(4))
-    item = Examined(name="a", message=message, attempts=(), truth=None)
+    item = Examined(name="a", message=message, tried=(), truth=None)
     found = reconstructions(item, KNOWLEDGE, {"raw": Shows("raw")}, effort=Effort(threads=1))
     assert [picture.attack for picture in found] == ["lattice", "nearest, projected", "database"]
     assert all(picture.as_json()["ssim"] is None for picture in found)
@@ -134,10 +134,9 @@ def test_undecided_places_are_left_out(door: dict[str, Features]) -> None:
     points = np.full((len(message), 2), np.nan)
     points[:3] = [[300.5, 400.5], [310.5, 410.5], [320.5, 420.5]]
     guess = Estimates(points=points, confidence=np.ones(len(points)), certified=np.zeros(len(points), dtype=bool))
-    attempt = Attempt(
-        attack="line density", family="positions", assumes="", unit="px", rows=np.arange(len(message)), estimates=guess
-    )
-    _, networks = drawn(examined(message, features, (attempt,)), features)
+    (attack,) = [attack for attack in ATTACKS if attack.name == "line density"]
+    attempt = Attempt(label="line density", rows=np.arange(len(message)), claim=guess)
+    _, networks = drawn(examined(message, features, (Tried(attack=attack, outcome=attempt),)), features)
     shows = networks["raw"]
     assert isinstance(shows, Shows) and [len(item) for item in shows.seen[1:]] == [3, 3, 3]
 
@@ -170,5 +169,5 @@ def test_other_descriptors_have_no_network(door: dict[str, Features]) -> None:
     message, _ = released(features, paper(2))
     space = replace(message.form.space, descriptor="hardtfeat")
     other = replace(message, form=replace(message.form, space=space))
-    item = Examined(name="a", message=other, attempts=(), truth=None)
+    item = Examined(name="a", message=other, tried=(), truth=None)
     assert reconstructions(item, KNOWLEDGE, {"raw": Shows("raw")}) == []

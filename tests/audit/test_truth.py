@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
+from releases import released, taken
 from veil.audit.truth import find_truth, in_space
-from veil.chance import Secure
-from veil.codebook import Codebook
 from veil.errors import InputError
 from veil.features import Features
-from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.codebooks import bundled_codebook
 from veil.privatize.profile import Profile, hardened, paper
 from veil.privatize.public import publish
-from veil.privatize.release import HideInLines, privatize, privatize_words
-from veil.subset import SubsetMechanism
-from veil.wire.codec import decode, encode
-from veil.wire.message import Message
-
-CHANCE = Secure(b"the audit's tests and nothing else"[:32])
-
-
-def taken(features: Features, rows: np.ndarray) -> Features:
-    return replace(
-        features, keypoints=features.keypoints[rows], descriptors=features.descriptors[rows], scales=None, orientations=None
-    )
-
-
-def released(features: Features, profile: Profile | None, *, lines: bool = False) -> tuple[Message, np.ndarray]:
-    """A message as a server gets it, and the rows of its features: subspaces of `profile`, or words."""
-    hide = HideInLines() if lines else None
-    book = bundled_codebook()
-    if profile is None:
-        law = SubsetMechanism(words=len(book), epsilon=12.0, m=2)
-        words = privatize_words(features, mechanism=law, dictionary=book, chance=CHANCE, lines=hide)
-        return decode(encode(words.upload)), words.order
-    decoys: Codebook = bundled_decoys() if profile.decoys == "descriptors" else book
-    lifted = privatize(features, profile=profile, codebook=book, decoys=decoys, chance=CHANCE, lines=hide)
-    return decode(encode(lifted.upload)), lifted.order
 
 
 @pytest.mark.parametrize("lines", [False, True])

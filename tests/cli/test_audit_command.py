@@ -13,10 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from releases import planted_map
 from veil.cli import EXIT_POLICY, main
 from veil.features import Features
 from veil.files.examples import lund_door
-from veil.files.features import write_features
+from veil.files.features import read_features, write_features
+from veil.files.maps import write_map
 
 FEATURES = 120
 
@@ -137,6 +139,31 @@ def test_words_and_their_epsilon(work: Path) -> None:
     assert posterior["identified"] == pytest.approx(expected, abs=5 * np.sqrt(expected / (2 * FEATURES)))
     assert record["epsilon"]["feature"] == 9 and 9 < record["epsilon"]["image"] < record["epsilon"]["session"]
     assert attack(record, "neighbors")["skipped"]
+
+
+def test_a_map_shows_what_its_holder_learns(work: Path, door: dict[str, Features]) -> None:
+    """Planted: the map sees the query's own features, so that most match. Without it the attack says what it needs."""
+    (name, features), *_ = read_features(work / "f.h5")
+    write_features(work / "one.h5", [(name, features)])
+    write_map(work / "map", planted_map(features, public=True))
+    assert run("privatize", work / "one.h5", "-o", work / "up", "--profile", "paper") == 0
+    _, record, _ = audit(work, "up", "--features", 60)
+    assert "--map" in attack(record, "inliers")["skipped"]
+    choices = ("--map", work / "map", "--images", work / "one.h5", "--fail-on", "matches>10%")
+    code, record, page = audit(work, "up", "--features", 60, *choices)
+    found = attack(record, "inliers")
+    assert code == EXIT_POLICY and found["within_0.1"] > 0.7 and found["details"]["matched"] > 0.7
+    assert "by design" in found["notes"][0] and "Matches: what a map" in page
+
+
+def test_subspaces_beside_words_carry_no_epsilon(work: Path) -> None:
+    """The ledger's words have an epsilon, which covers nothing of a release of subspaces (it stopped with a KeyError)."""
+    assert run("privatize", work / "f.h5", "-o", work / "up") == 0
+    second = ("--words", "bundled", "--epsilon", 8, "--allow-second-release")
+    assert run("privatize", work / "f.h5", "-o", work / "words", *second) == 0
+    code, record, page = audit(work, "up", "--features", 4)
+    assert code == 0 and set(record["epsilon"]) >= {"session"} and "feature" not in record["epsilon"]
+    assert "carries no epsilon" in record["verdict"]["sentences"][0] and "carries no epsilon" in page
 
 
 def test_fresh_releases_of_words_add_up(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from veil.attacks.attack import Lists
+from veil.attacks.claims import Lists
 from veil.attacks.database import AwayOptions
 from veil.errors import InputError, RangeError
 from veil.evaluate import descriptor_attacks as module

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from scipy import stats
 
-from veil.attacks.attack import Estimates, undecided
+from veil.attacks.claims import Estimates, undecided
 from veil.errors import InputError
 from veil.evaluate.inversion import Attack, Inverted, Photograph, gaps, known_attacks, rows, study
 from veil.features import Features

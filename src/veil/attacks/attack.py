@@ -1,103 +1,93 @@
-"""What every attack returns: what it believes of each feature, how sure it is, and where it makes no claim.
+"""What an attack is, and what running one on a release comes to: an attempt, or why there is none.
 
-An attack sees what a server sees: released forms, lines, messages, public codebooks and the attacker's own photographs. It
-never sees the truth; `veil.audit` scores it. A guess that is right by luck and one that the attack has proved to itself are
-told apart: `certified` is set only where a wrong guess would pass the attack's own test with negligible probability.
+`veil.attacks.registry.ATTACKS` lists every attack that veil knows; the audit and the studies iterate it. An attack sees a
+`Target`, which holds what a server sees and what the attacker has beside it, never the truth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Int64
 
-from veil.errors import InputError
-from veil.forms import Subspaces
+from veil.attacks.claims import CannotRun, Claim, Estimates, Lists, NamedWords
+from veil.attacks.target import Target
+from veil.errors import VeilError
 
-# Called with the number of features done and the number of all.
-Progress = Callable[[int, int], None]
+Family = Literal["structural", "distribution", "intersection", "repeat", "views", "matches", "positions", "order", "words"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+# What an attack looks at: descriptors in subspaces, positions in lines, words, the order of a message, descriptors of faces.
+Surface = Literal["subspaces", "lines", "words", "order", "faces"]
+# What an attack estimates: descriptors, positions in pixels, words, whether the order means something, classes of faces.
+Units = Literal["descriptor", "px", "word", "order", "class"]
+
+NOTHING = "nothing but the release"
+OWN = "photographs of its own"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Estimates:
-    """A point for each feature: a descriptor in the space of the form that was attacked, or a position in pixels.
+class Attack:
+    """One known attack: where it looks, what it takes, what it estimates, and how it is run on one release.
 
-    Rows of `points` are NaN where the attack made no decision. `confidence` in [0, 1] ranks the decisions of one attack and is
-    not comparable between attacks; it is 0 where there is none. What is certified is decided.
+    `assumes` is what the attacker needs beside the release. `run` returns an attempt, or raises CannotRun (or another
+    VeilError) with the reason why there is none. `modules` of `veil.attacks` hold its algorithm, the first of them its
+    description. `time_share` is its part of an audit's time (0: it compares all features with each other and is not cut).
     """
 
-    points: Float64[np.ndarray, "_ _"]
-    confidence: Float64[np.ndarray, "_"]
-    certified: Bool[np.ndarray, "_"]
+    name: str
+    surface: Surface
+    family: Family
+    assumes: str
+    units: Units
+    modules: tuple[str, ...]
+    run: Callable[[Target], Attempt]
+    time_share: float = 0.0
 
-    def __post_init__(self) -> None:
-        if not len(self.points) == len(self.confidence) == len(self.certified):
-            raise InputError("estimates need a confidence and a certificate for each point")
-        if not ((self.confidence >= 0) & (self.confidence <= 1)).all():
-            raise InputError("the confidence of an estimate lies between 0 and 1")
-        if (self.certified & ~self.decided).any():
-            raise InputError("an attack cannot certify what it has not decided")
 
-    def __len__(self) -> int:
-        return len(self.points)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Attempt:
+    """What an attack claims about the features `rows` of a release.
+
+    `label` is the attack's name, with what this run of it was like. `left_out` features were to be attacked too, but time was
+    short. `seconds` are the processor's. `notes` are sentences for the reader, `details` numbers behind them. `decoys` are the
+    points of each feature that the attack takes for decoys, where it looks for these.
+    """
+
+    label: str
+    rows: Int64[np.ndarray, "_"]
+    claim: Claim
+    left_out: int = 0
+    seconds: float = 0.0
+    assumes: str = ""
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, float] = field(default_factory=dict)
+    decoys: Lists | None = None
 
     @property
-    def decided(self) -> Bool[np.ndarray, "_"]:
-        """Where the attack claims anything."""
-        return np.isfinite(self.points).all(axis=1)
-
-    def take(self, rows: np.ndarray) -> Estimates:
-        """The estimates of `rows` (indices or a mask)."""
-        return Estimates(points=self.points[rows], confidence=self.confidence[rows], certified=self.certified[rows])
+    def estimates(self) -> Estimates | None:
+        """A point for each of `rows`; None where the attack claims something else."""
+        if isinstance(self.claim, NamedWords):
+            return self.claim.estimates
+        return self.claim if isinstance(self.claim, Estimates) else None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Lists:
-    """A list of candidates for each feature, best first: one of them is claimed to be the truth, or near it.
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """That an attack was not run, and why; `left_out` features were to be attacked."""
 
-    `candidates[i]` has shape (entries, dim) and may be empty. `certified` marks lists whose every entry the attack has proved
-    to be one of the points that made the subspace.
-    """
-
-    candidates: tuple[Float64[np.ndarray, "_ _"], ...]
-    certified: Bool[np.ndarray, "_"]
-
-    def __post_init__(self) -> None:
-        if len(self.candidates) != len(self.certified):
-            raise InputError("lists need a certificate for each feature")
-
-    def __len__(self) -> int:
-        return len(self.candidates)
-
-    def take(self, rows: np.ndarray) -> Lists:
-        """The lists of `rows` (indices)."""
-        return Lists(candidates=tuple(self.candidates[row] for row in rows), certified=self.certified[rows])
+    label: str
+    why: str
+    left_out: int = 0
 
 
-def joined(parts: Sequence[Estimates]) -> Estimates:
-    """All estimates of several parts, one after the other."""
-    return Estimates(
-        points=np.concatenate([part.points for part in parts]),
-        confidence=np.concatenate([part.confidence for part in parts]),
-        certified=np.concatenate([part.certified for part in parts]),
-    )
-
-
-def undecided(count: int, dim: int) -> Estimates:
-    """No claim about any of `count` features."""
-    return Estimates(points=np.full((count, dim), np.nan), confidence=np.zeros(count), certified=np.zeros(count, dtype=bool))
-
-
-def project(form: Subspaces, points: Float64[np.ndarray, "features dim"]) -> Float64[np.ndarray, "features dim"]:
-    """p_D of [P23]: for each feature the point of its subspace that is nearest to the feature's row of `points`."""
-    origin, basis = form.origin.astype(np.float64), form.basis.astype(np.float64)
-    return origin + np.einsum("fm,fmn->fn", np.einsum("fmn,fn->fm", basis, points - origin), basis)
-
-
-def renormalized(form: Subspaces, points: Float64[np.ndarray, "features dim"]) -> Float64[np.ndarray, "features dim"]:
-    """`points` scaled to unit length where the form's descriptors have it: not behind a PCA (traps D13)."""
-    if form.space.codebook:
-        return points
-    return points / np.maximum(np.linalg.norm(points, axis=-1, keepdims=True), 1e-12)
+def attempted(attack: Attack, target: Target) -> Attempt | Skipped:
+    """The attack on one release, or why it cannot be run there."""
+    try:
+        return attack.run(target)
+    except CannotRun as error:
+        return Skipped(label=attack.name, why=str(error), left_out=error.features)
+    except VeilError as error:  # an attack that cannot work on this form says so, and the others go on
+        return Skipped(label=attack.name, why=str(error))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from veil.attacks.attack import Progress
+from veil.attacks.claims import Progress
 from veil.attacks.words import posterior
 from veil.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError

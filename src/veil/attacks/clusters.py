@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from veil.attacks.attack import Estimates, Progress
+from veil.attacks.claims import Estimates, Progress
 from veil.attacks.database import GATHERED, moved_to_unit_length
 from veil.attacks.intersection import MeetingOptions, meetings, pooled
 from veil.attacks.nearest import at, coordinates, nearby, residuals

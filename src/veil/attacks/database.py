@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.attacks.attack import Estimates, Progress
+from veil.attacks.claims import Estimates, Progress
 from veil.attacks.nearest import Nearby, at, coordinates, nearby
 from veil.errors import RangeError
 from veil.forms import Points, Subspaces

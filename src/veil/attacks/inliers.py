@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64
 
-from veil.attacks.attack import Estimates
+from veil.attacks.claims import Estimates
 from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
 from veil.space import require_same

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.attacks.attack import Estimates, Lists, Progress
+from veil.attacks.claims import Estimates, Lists, Progress
 from veil.attacks.database import AwayOptions, away_from
 from veil.attacks.nearest import nearby
 from veil.errors import InputError, RangeError

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
 
-from veil.attacks.attack import Estimates, Lists, Progress
+from veil.attacks.claims import Estimates, Lists, Progress
 from veil.attacks.grain import (
     LENGTH_STEPS,
     Spans,

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64
 
-from veil.attacks.attack import Estimates, Progress, undecided
+from veil.attacks.claims import Estimates, Progress, undecided
 from veil.attacks.segments import Segments, pixels, segments
 from veil.errors import RangeError
 from veil.forms import Lines

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.attacks.attack import Estimates, Progress
+from veil.attacks.claims import Estimates, Progress
 from veil.attacks.segments import Segments, focal_px, pixels, segments
 from veil.errors import InputError, RangeError
 from veil.forms import Lines

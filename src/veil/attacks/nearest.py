@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from veil import kernels
-from veil.attacks.attack import Estimates, Lists, Progress, project, renormalized
+from veil.attacks.claims import Estimates, Lists, Progress, project, renormalized
 from veil.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.forms import Points, Subspaces

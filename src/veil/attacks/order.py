@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from veil.attacks.attack import Estimates
+from veil.attacks.claims import Estimates
 from veil.attacks.segments import Segments, pixels, segments
 from veil.errors import InputError, RangeError
 from veil.forms import Lines

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
 
-from veil.attacks.attack import Estimates, Progress
+from veil.attacks.claims import Estimates, Progress
 from veil.attacks.segments import focal_px, pixels
 from veil.errors import InputError, RangeError
 from veil.forms import Lines, Subspaces

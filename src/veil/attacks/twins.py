@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64
 
-from veil.attacks.attack import Progress
+from veil.attacks.claims import Progress
 from veil.attacks.line_neighbors import Neighborhoods
 from veil.errors import InputError, RangeError
 

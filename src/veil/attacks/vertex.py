@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64
 
-from veil.attacks.attack import Estimates, Lists, Progress, undecided
+from veil.attacks.claims import Estimates, Lists, Progress, undecided
 from veil.attacks.vertex_search import U8_STEP, Search, flats
 from veil.codebook import Pca
 from veil.errors import InputError, RangeError

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from veil.attacks.attack import Progress
+from veil.attacks.claims import Progress
 from veil.attacks.words import word_frequencies
 from veil.clustering import spherical_kmeans
 from veil.codebook import Codebook

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.attacks.attack import Estimates
+from veil.attacks.claims import Estimates
 from veil.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Subsets

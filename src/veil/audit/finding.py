@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64
 
-Family = Literal["structural", "distribution", "intersection", "repeat", "views", "positions", "order", "words"]
-FAMILIES: tuple[Family, ...] = get_args(Family)
+from veil.attacks.attack import Family
 
 # A descriptor within this of the truth is recovered; the others are the distances of the field's tables.
 EXACT = 1e-3

@@ -6,22 +6,26 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from veil.attacks.time_budget import TimeBudget
 from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding
 from veil.audit.pictured import Reconstruction
 from veil.audit.policy import Breach, Rule
-from veil.audit.time_budget import TimeBudget
 from veil.audit.verdict import NOT_TESTED, Verdict
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """`facts` tell of the release, `epsilons` (by unit, at `delta`) what words carry, `measured` what runs of them show, and
-    `time` and `picture_time` what the attacks, and those behind the pictures, were allowed and took."""
+    """`facts` tell of the release, `not_looked_at` why attacks on other kinds of release had nothing to look at.
+
+    `epsilons` (by unit, at `delta`) are what words carry, `measured` what runs of them show; `time` and `picture_time` what the
+    attacks, and those behind the pictures, were allowed and took.
+    """
 
     messages: Sequence[str]
     facts: Mapping[str, object]
     findings: Sequence[Finding]
+    not_looked_at: Mapping[str, str]
     pictures: Sequence[Reconstruction]
     epsilons: Mapping[str, float]
     delta: float
@@ -53,6 +57,14 @@ class Outcome:
                 )
         return tuple(said)
 
+    @property
+    def told_not_looked_at(self) -> list[tuple[str, str]]:
+        """The names of attacks that had nothing to look at, those of one reason together, and the reason."""
+        reasons: dict[str, list[str]] = {}
+        for name, why in self.not_looked_at.items():
+            reasons.setdefault(why, []).append(name)
+        return [("; ".join(names), why) for why, names in reasons.items()]
+
     def why(self, rule: Rule) -> str | None:
         """Why a rule is broken, None if it is kept."""
         return next((breach.why for breach in self.breaches if breach.rule == rule.text), None)
@@ -63,6 +75,7 @@ class Outcome:
         return {
             "release": {"messages": list(self.messages), **self.facts},
             "attacks": [finding.as_json() for finding in self.findings],
+            "not_looked_at": dict(self.not_looked_at),
             "epsilon": {"delta": self.delta, **self.epsilons, "measured": measured},
             "images": [picture.as_json() for picture in self.pictures],
             "verdict": {

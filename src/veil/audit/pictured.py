@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8
 
-from veil.attacks.attack import Estimates
-from veil.audit import lifted
-from veil.audit.attempt import Effort, Knowledge, Progress
-from veil.audit.examine import Examined
-from veil.audit.time_budget import TimeBudget
+from veil.attacks.attack import Attempt
+from veil.attacks.claims import Estimates
+from veil.attacks.registry import named, unbounded
+from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
+from veil.attacks.time_budget import TimeBudget
+from veil.audit.examine import Examined, Progress, try_attacks
 from veil.features import Features
 from veil.forms import Subsets, Subspaces
 from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
@@ -22,7 +23,7 @@ from veil.space import Space
 from veil.wire.message import Upload
 
 # Attacks that are cheap enough to be run on every feature of a photograph; the lattice attack only where nothing is compressed.
-CHEAP = ("nearest", "database")
+CHEAP = ("nearest, projected", "database")
 LINES = ("line neighbors", "line density")
 UNPROTECTED = "raw features, had they been sent"
 
@@ -119,18 +120,17 @@ def _estimates(
     attacked in part only."""
     form = item.message.form
     if isinstance(form, Subsets):
-        for attempt in item.attempts:
-            if attempt.unit == "word" and attempt.estimates is not None and len(attempt.rows) == len(form):
-                yield attempt.attack, rows, attempt.estimates.take(rows)
+        for attack, attempt in item.attempts:
+            if attack.units == "word" and attempt.estimates is not None and len(attempt.rows) == len(form):
+                yield attempt.label, rows, attempt.estimates.take(rows)
         return
-    attacks = CHEAP if form.space.codebook else ("lattice", *CHEAP)
-
-    def told(step: str) -> None:
-        progress(f"{item.name} {step}, {len(rows)} features")
-
-    for attempt in lifted.attempts(item.message, rows, knowledge, effort, told, only=attacks, time=time):
-        if attempt.estimates is not None and attempt.attack != "nearest":  # the projected one is nearer
-            yield attempt.attack, attempt.rows, attempt.estimates
+    attacks = named(*CHEAP) if form.space.codebook else named("lattice", *CHEAP)
+    target = Target(
+        image=ReleasedImage.of(item.message), rows=rows, knowledge=knowledge, effort=effort, time=time or unbounded()
+    )
+    for tried in try_attacks(target, attacks, lambda step: progress(f"{item.name} {step}, {len(rows)} features")):
+        if isinstance(tried.outcome, Attempt) and tried.outcome.estimates is not None:
+            yield tried.outcome.label, tried.outcome.rows, tried.outcome.estimates
 
 
 def _places(item: Examined) -> Float64[np.ndarray, "features 2"]:
@@ -140,8 +140,8 @@ def _places(item: Examined) -> Float64[np.ndarray, "features 2"]:
         return message.keypoints.astype(np.float64)
     places = np.full((len(message), 2), np.nan)
     for name in reversed(LINES):
-        for attempt in item.attempts:
-            if attempt.attack == name and attempt.estimates is not None:
+        for attack, attempt in item.attempts:
+            if attack.name == name and attempt.estimates is not None:
                 known = attempt.estimates.decided
                 places[attempt.rows[known]] = attempt.estimates.points[known]
     return places

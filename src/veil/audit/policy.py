@@ -12,7 +12,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from veil.audit.finding import CONFIDENCE, FAMILIES, Finding, Share
+from veil.attacks.attack import FAMILIES
+from veil.audit.finding import CONFIDENCE, Finding, Share
 from veil.errors import InputError
 
 _RULE = re.compile(r"^\s*([a-z][a-z0-9 _-]*?)(?:\.([a-z][a-z0-9_.]*))?\s*(>=|>)\s*([0-9.eE+-]+)\s*(%?)\s*$")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.attacks.attack import Estimates, Lists
+from veil.attacks.claims import Estimates, Lists
 from veil.audit.finding import CONFIDENCE, EXACT, WITHIN, WITHIN_PX, Score, Share
 from veil.audit.intervals import share_interval
 

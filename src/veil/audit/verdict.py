@@ -18,7 +18,7 @@ NOT_TESTED = (
     "decoders that are trained on positions, neighbors and descriptors jointly",
     "lattice reduction stronger than the one that was run",
     "photographs of the same place that an attacker may find elsewhere",
-    "what features that match a map give away to whoever matches them: that is by design",
+    "without a map (--map), what features that match one give away to whoever matches them: that is by design",
 )
 
 
@@ -37,7 +37,7 @@ class Verdict:
 def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: float) -> Verdict:
     """The worst of what was found decides, but for oracles, which only bound what others could do.
 
-    `epsilons` (by unit, at `delta`) is empty for forms that have none.
+    `epsilons` (by unit, at `delta`) has no feature's for forms that have none.
     """
     tried = [finding for finding in findings if not finding.skipped and not finding.hypothetical]
     ran = [(finding, share) for finding in tried if (share := finding.recovered) is not None]
@@ -85,7 +85,7 @@ def _of(finding: Finding) -> str:
 
 
 def _promise(epsilons: Mapping[str, float], delta: float) -> str:
-    if not epsilons:
+    if "feature" not in epsilons:  # what the session spent on other releases covers nothing of this one
         return "The release carries no epsilon: lifting and lines are obfuscations without proof."
     image = f", {epsilons['image']:g} for the whole image at delta {delta:g}" if "image" in epsilons else ""
     return (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from veil.attacks.target import Knowledge, ReleasedImage
 from veil.attacks.word_pairs import NeighborModel, Photograph, learn_neighbors
-from veil.audit.attempt import Knowledge
 from veil.cli.common import progress
 from veil.codebook import Codebook, Provenance
 from veil.errors import InputError
@@ -18,6 +18,7 @@ from veil.extract.sift import SiftOptions
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.features import read_features
+from veil.files.maps import read_map
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.forms import Subsets, Subspaces
@@ -52,7 +53,13 @@ def attackers_knowledge(arguments: argparse.Namespace, releases: Sequence[Messag
             f"the release holds {form.space.descriptor} {form.space.normalization} and the attacker's database {raw[0]} "
             f"{raw[1]}; give photographs with --attacker, or a codebook of such descriptors with --database"
         )
-    return Knowledge(codebook=codebook, decoys=decoys, database=database, others=others)
+    return Knowledge(
+        codebook=codebook,
+        decoys=decoys,
+        database=database,
+        others={name: ReleasedImage.of(message) for name, message in others.items()},
+        scene=read_map(arguments.map) if arguments.map else None,
+    )
 
 
 def neighbor_model(arguments: argparse.Namespace, releases: Sequence[Message], knowledge: Knowledge) -> NeighborModel | None:

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from veil.audit.attempt import Effort, Knowledge, Progress
+from veil.attacks.registry import TIME_SHARES
+from veil.attacks.target import Effort, Knowledge
+from veil.attacks.time_budget import AUDIT_SECONDS, TimeBudget
 from veil.audit.epsilon import EpsilonBound, measured
-from veil.audit.examine import Examined, epsilons, examine, findings
+from veil.audit.examine import Examined, Progress, epsilons, examine, findings, not_looked_at
 from veil.audit.outcome import Outcome
 from veil.audit.pictured import Reconstruction, reconstructions
 from veil.audit.policy import HELP, Rule, breaches, least_features, parse_policy, parse_rule
-from veil.audit.time_budget import AUDIT_SECONDS, TimeBudget
 from veil.audit.truth import Truth, find_truth
 from veil.audit.verdict import judge
 from veil.budget import total
@@ -52,10 +53,11 @@ EXAMPLES = """\
   veil audit upload/ --images features.h5 -o audit.html           and how near each attack comes to the truth
   veil audit upload/ --images features.h5 photos/                 with the photographs beside what attacks see
   veil audit upload/3f2a....veil --against other-upload/          what two releases of one place give away together
+  veil audit query/ --map map/ --images features.h5               what whoever localizes the release learns of it
   veil audit upload/ --images features.h5 --fail-on "structural>5%" --fail-on "epsilon.image>100"
 
 rules of --fail-on and --policy (one a line, # begins a comment):
-  structural>5%          any attack of a family: structural, distribution, intersection, repeat, views, positions, words
+  structural>5%          any attack of a family: structural, distribution, intersection, repeat, views, matches, positions ...
   lattice.exact>0        one attack; recovered (the default), certified, exact, identified, within_0.02, _0.1, _0.4, _0.6
   positions.within_5px>20%
   epsilon.image>100      of words: feature, object or image
@@ -87,6 +89,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--against", type=Path, nargs="+", default=[], metavar="PATH", help="other releases the server has seen"
     )
+    parser.add_argument("--map", type=Path, metavar="FOLDER", help="a map of the place, for what its holder learns by matching")
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="the release's codebook or dictionary; default: bundled")
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="the pool that decoys came from; default: bundled")
     parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
@@ -135,23 +138,23 @@ def _audit(arguments: argparse.Namespace) -> int:
     knowledge = attackers_knowledge(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
     truths = _truths(releases, originals, knowledge)
-    model = neighbor_model(arguments, list(releases.values()), knowledge)
+    knowledge = replace(knowledge, neighbors=neighbor_model(arguments, list(releases.values()), knowledge))
     effort, seconds = _effort(arguments, rules), arguments.seconds or math.inf
-    allowed = TimeBudget(seconds * (1 - PICTURES_SHARE), turns=len(releases))
+    allowed = TimeBudget(seconds * (1 - PICTURES_SHARE), turns=len(releases), shares=TIME_SHARES)
     with tracker("attacking") as bar:
         examined = examine(
             releases,
             truths,
             knowledge,
             effort=effort,
-            model=model,
             time=allowed,
             progress=lambda step: (bar.set_description(step), bar.update())[0],
         )
     found = findings(examined, knowledge.codebook)
     spent = epsilons(releases.values(), DELTA) | _session(arguments.ledger or home())
     networks = _inverters(arguments)
-    rest = TimeBudget(max(seconds - allowed.used_seconds, PICTURES_SHARE * seconds), turns=max(1, arguments.pictures))
+    left = max(seconds - allowed.used_seconds, PICTURES_SHARE * seconds)
+    rest = TimeBudget(left, turns=max(1, arguments.pictures), shares=TIME_SHARES)
     with tracker("pictures") as bar:
         pictures = [
             picture
@@ -162,6 +165,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         messages=list(releases),
         facts=_facts(releases, arguments.release),
         findings=found,
+        not_looked_at=not_looked_at(releases.values()),
         pictures=pictures,
         epsilons=spent,
         delta=DELTA,
@@ -307,6 +311,8 @@ def _print(outcome: Outcome) -> None:
             )
     if outcome.measured is not None:
         print(f"epsilon is at least {outcome.measured.low:.2f} ({outcome.measured.trials:,} trials, 95 %)")
+    for names, why in outcome.told_not_looked_at:
+        print(f"nothing to look at for {names}: {why}")
     for sentence in outcome.told_time[int(not any(finding.cut_short for finding in outcome.findings)) :]:
         print(sentence)
     for breach in outcome.breaches:

@@ -6,18 +6,20 @@ where the pool is called secret. Errors are those of descriptors in the space th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float64
 
-from veil.attacks.attack import Estimates
-from veil.attacks.database import GapOptions, database_attack
-from veil.attacks.intersection import intersection_attack
-from veil.attacks.lattice import LatticeOptions, lattice_attack
-from veil.attacks.nearest import entries, nearest_neighbor
-from veil.attacks.vertex import VertexOptions, vertex_attack
+from veil.attacks.claims import Estimates
+from veil.attacks.database import GapOptions
+from veil.attacks.intersection import MeetingOptions
+from veil.attacks.lattice import LatticeOptions
+from veil.attacks.registry import named
+from veil.attacks.target import Effort as AttackEffort
+from veil.attacks.target import Knowledge, ReleasedImage, Target, Tuning
+from veil.attacks.vertex import VertexOptions
 from veil.audit.score import share
 from veil.audit.truth import in_space
 from veil.chance import seeded
@@ -31,7 +33,16 @@ from veil.wire.codec_subspaces import as_sent
 
 WITHIN = (0.1, 0.4)
 DISTANCES: tuple[Distance, ...] = ("p2s", "s2s")
-STRUCTURAL = ("lattice", "vertex")
+# The attacks of the table, what it calls them, and what the attacker knows of real decoys.
+ATTACKED = (
+    ("lattice", "lattice", "secret pool"),
+    ("vertex", "vertex", "secret pool"),
+    ("nearest, projected", "nearest", "secret pool"),
+    ("intersection", "intersection, secret pool", "secret pool"),
+    ("database", "database, public pool", "public pool"),
+)
+# So many other subspaces are compared with that none is left out.
+ALL = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,34 +176,41 @@ def recoveries(
     """Every attack of the table on the features of `victims`, photograph by photograph."""
     forms = [released(item, defense, codebook, pools, f"{case} {k}") for k, item in enumerate(victims)]
     truths = [in_space(item, form.space, codebook) for item, form in zip(victims, forms, strict=True)]
-    pca = codebook.require_pca() if defense.reduced is not None else None
-    space = forms[0].space
-    restarts = VertexOptions().restarts if pca is None else effort.restarts
-    vertex = VertexOptions(restarts=restarts, threads=effort.threads)
-    lattice = LatticeOptions.of(space)
-    if pca is not None and effort.tours is not None:
+    is_compressed = defense.reduced is not None
+    restarts = effort.restarts if is_compressed else VertexOptions().restarts
+    lattice = LatticeOptions.of(forms[0].space)
+    if is_compressed and effort.tours is not None:
         lattice = replace(lattice, tours=effort.tours)
-    theirs = entries(pools.database, space, codebook=codebook)
-    pool = pools.decoys if defense.profile.decoys == "descriptors" else codebook
-    ours = entries(pool, space, codebook=codebook)
+    tuning = Tuning(
+        lattice=lattice,
+        vertex=VertexOptions(restarts=restarts, threads=effort.threads),
+        gap=GapOptions(counts=(defense.profile.decoy_count,)),
+        meeting=MeetingOptions.for_space(forms[0].space),
+    )
     # What every attacker knows of decoys: centroids are public with the codebook, a pool of real ones is not.
-    public = None if defense.profile.decoys == "descriptors" else codebook.words
-    gap = GapOptions(counts=(defense.profile.decoy_count,))
-    others = {k: [other for other in forms if other is not form] for k, form in enumerate(forms)}
-    attacks: dict[str, Callable[[int, Subspaces], Estimates]] = {
-        "lattice": lambda k, form: lattice_attack(form, options=lattice, pca=pca, words=public, threads=effort.threads),
-        "vertex": lambda k, form: vertex_attack(form, seed=0, pca=pca, decoys=public, options=vertex),
-        "nearest": lambda k, form: nearest_neighbor(form, theirs),
-        "intersection, secret pool": lambda k, form: intersection_attack(form, theirs, others[k])[0],
-        "database, public pool": lambda k, form: database_attack(form, ours, gap=gap)[0],
-    }
-    limited = effort.structural if defense.reduced is not None else None
+    is_real = defense.profile.decoys == "descriptors"
+    usual = Knowledge(codebook=codebook, decoys=None if is_real else codebook, database=pools.database)
+    public = replace(usual, decoys=pools.decoys if is_real else codebook)
+    images = {f"{k}": ReleasedImage(form=form) for k, form in enumerate(forms)}
     found = []
-    for name, attack in attacks.items():
-        few = limited if name in STRUCTURAL else None
+    for name, told, knowledge in ATTACKED:
+        (attack,) = named(name)
+        few = effort.structural if is_compressed and attack.family == "structural" else None
         rows = [np.arange(len(form))[: None if few is None else -(-few // len(forms))] for form in forms]
-        estimates = [attack(k, form.take(part)) for k, (form, part) in enumerate(zip(forms, rows, strict=True))]
-        found.append(_recovery(name, estimates, [truth[part] for truth, part in zip(truths, rows, strict=True)]))
+        known = public if knowledge == "public pool" else usual
+        estimates = []
+        for (key, image), part in zip(images.items(), rows, strict=True):
+            target = Target(
+                image=image,
+                rows=part,
+                knowledge=replace(known, others={other: item for other, item in images.items() if other != key}),
+                effort=AttackEffort(structural=len(image.form), auxiliary=ALL, threads=effort.threads),
+                tuning=tuning,
+            )
+            claim = attack.run(target).estimates
+            assert claim is not None
+            estimates.append(claim)
+        found.append(_recovery(told, estimates, [truth[part] for truth, part in zip(truths, rows, strict=True)]))
     return found
 
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.attacks.attack import Lists
-from veil.attacks.clusters import ClusterOptions, clustering_attack
-from veil.attacks.database import AwayOptions, Decoys, database_attack
-from veil.attacks.intersection import intersection_attack
-from veil.attacks.nearest import entries, nearest_lists, nearest_neighbor
+from veil.attacks.claims import Lists
+from veil.attacks.clusters import ClusterOptions
+from veil.attacks.database import AwayOptions
+from veil.attacks.intersection import MeetingOptions
+from veil.attacks.registry import named
+from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
 from veil.chance import seeded
 from veil.codebook import Codebook
 from veil.errors import InputError, RangeError
@@ -175,40 +176,53 @@ def _scene(images: Sequence[Features], chosen: np.ndarray, words: Codebook, stud
 
 def _attacks(scene: _Scene, words: Codebook, public: Points, study: Study) -> Iterator[tuple[str, np.ndarray, Lists | None]]:
     """Name, points (NaN where undecided) and claimed decoys of each attack."""
-    form, known = scene.target, entries(words, scene.target.space)
     count = scene.decoys.shape[1]
-    yield "nearest", nearest_neighbor(form, public, projected=False).points, None
-    yield "nearest, projected", nearest_neighbor(form, public).points, None
+    usual = Target(
+        image=ReleasedImage(form=scene.target),
+        rows=np.arange(len(scene.target)),
+        knowledge=Knowledge(
+            codebook=None, decoys=words, database=public, others={"seen before": ReleasedImage(form=scene.others)}
+        ),
+        effort=Effort(seed=study.seed, auxiliary=len(scene.others)),
+        tuning=Tuning(
+            clusters=replace(study.clusters, decoys=count),
+            away=study.away,
+            meeting=MeetingOptions.for_space(scene.target.space),
+            least_shared=count,
+        ),
+    )
+    plain = replace(usual, tuning=replace(usual.tuning, away=PLAIN_DATABASE))
+    yield _run("nearest", usual)
+    yield _run("nearest, projected", usual)
     for size in study.oracle:
         for projected in (False, True):
-            name = f"oracle of {size}" + (", projected" if projected else "")
-            yield name, _picked(form, public, scene.descriptors, size, projected=projected), None
-    clusters = replace(study.clusters, decoys=count)
-    yield "clustering", clustering_attack(form, public, [scene.others], seed=study.seed, options=clusters).points, None
-    estimates, shared = intersection_attack(form, public, [scene.others], least=count, away=study.away)
-    yield "intersection", estimates.points, shared
-    yield "database, plain", database_attack(form, known, away=PLAIN_DATABASE)[0].points, None
-    estimates, decoys = database_attack(form, known, away=study.away)
-    yield "database", estimates.points, _lists(decoys, known)
+            yield f"oracle of {size}" + (", projected" if projected else ""), _picked(usual, scene, size, projected), None
+    yield _run("clustering", usual)
+    yield _run("intersection", usual)
+    yield "database, plain", _run("database", plain)[1], None
+    yield _run("database", usual)
     yield "raw", scene.descriptors, None
 
 
-def _picked(
-    form: Subspaces, public: Points, truth: Float64[np.ndarray, "features dim"], size: int, *, projected: bool
-) -> Float64[np.ndarray, "features dim"]:
+def _run(name: str, target: Target) -> tuple[str, np.ndarray, Lists | None]:
+    (attack,) = named(name)
+    attempt = attack.run(target)
+    assert attempt.estimates is not None
+    return name, attempt.estimates.points, attempt.decoys
+
+
+def _picked(target: Target, scene: _Scene, size: int, projected: bool) -> Float64[np.ndarray, "features dim"]:
     """What an oracle that knows the truth picks from the nearest entries ([D21] 4.2)."""
-    picked = np.empty(truth.shape)
-    for begin in range(0, len(form), 64):  # the lists of all features together would be large
-        rows = np.arange(begin, min(begin + 64, len(form)))
-        lists = nearest_lists(form.take(rows), public, count=min(size, len(public)), projected=projected)
+    (oracle,) = named("oracle")
+    effort, tuning = replace(target.effort, oracle=size), replace(target.tuning, projected_oracle=projected)
+    picked = np.empty(scene.descriptors.shape)
+    for begin in range(0, len(picked), 64):  # the lists of all features together would be large
+        rows = np.arange(begin, min(begin + 64, len(picked)))
+        lists = oracle.run(replace(target, rows=rows, effort=effort, tuning=tuning)).claim
+        assert isinstance(lists, Lists)
         for row, candidates in zip(rows, lists.candidates, strict=True):
-            picked[row] = candidates[np.linalg.norm(candidates - truth[row], axis=1).argmin()]
+            picked[row] = candidates[np.linalg.norm(candidates - scene.descriptors[row], axis=1).argmin()]
     return picked
-
-
-def _lists(decoys: Decoys, known: Points) -> Lists:
-    rows = [row[row >= 0] for row in decoys.rows]
-    return Lists(candidates=tuple(known.vectors[row].astype(np.float64) for row in rows), certified=decoys.certified)
 
 
 def _row(

@@ -7,16 +7,18 @@ out of the training of both, and of the codebooks; nothing here can check that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from jaxtyping import UInt8
 
-from veil.attacks.attack import Estimates
-from veil.attacks.clusters import clustering_attack
-from veil.attacks.database import database_attack
-from veil.attacks.nearest import nearest_neighbor
+from veil.attacks.attack import Attack as KnownAttack
+from veil.attacks.claims import Estimates
+from veil.attacks.clusters import ClusterOptions
+from veil.attacks.registry import named
+from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
 from veil.chance import seeded
 from veil.codebook import Codebook
 from veil.errors import InputError
@@ -34,6 +36,8 @@ ORDER = (RAW, "database", "clustering", DIRECT, "nearest")
 DIMS = (2, 4, 8, 16)
 
 COMPANIONS = 10
+# So many other subspaces are compared with that none is left out.
+ALL = 1 << 40
 
 # What an attack sees: the form of one image, and those of some others, lifted alike.
 Attack = Callable[[Subspaces, Sequence[Subspaces]], Estimates]
@@ -83,11 +87,23 @@ def known_attacks(words: Points, public: Points, *, seed: int) -> dict[str, Atta
 
     The nearest entry is not projected, as in [P23].
     """
-    return {
-        "database": lambda form, others: database_attack(form, words)[0],
-        "clustering": lambda form, others: clustering_attack(form, public, others, seed=seed),
-        "nearest": lambda form, others: nearest_neighbor(form, public, projected=False),
-    }
+    knowledge = Knowledge(codebook=None, decoys=words, database=public)
+    effort = Effort(seed=seed, auxiliary=ALL)
+
+    def run(attack: KnownAttack, form: Subspaces, others: Sequence[Subspaces]) -> Estimates:
+        seen = {f"{place}": ReleasedImage(form=other) for place, other in enumerate(others)}
+        target = Target(
+            image=ReleasedImage(form=form),
+            rows=np.arange(len(form)),
+            knowledge=replace(knowledge, others=seen),
+            effort=effort,
+            tuning=Tuning(clusters=ClusterOptions()),
+        )
+        estimates = attack.run(target).estimates
+        assert estimates is not None
+        return estimates
+
+    return {attack.name: partial(run, attack) for attack in named("database", "clustering", "nearest")}
 
 
 def study(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.attacks.attack import Estimates
+from veil.attacks.claims import Estimates
 from veil.attacks.line_density import DensityOptions, density_positions
 from veil.attacks.line_neighbors import Neighborhoods, NeighborOptions, neighbor_positions
 from veil.attacks.order import positions_by_rank

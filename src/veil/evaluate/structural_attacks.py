@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from veil.attacks.attack import Estimates
-from veil.attacks.lattice import lattice_attack
-from veil.attacks.vertex import VertexOptions, vertex_attack
+from veil.attacks.claims import Estimates
+from veil.attacks.registry import named
+from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.chance import seeded
 from veil.codebook import Codebook
 from veil.errors import InputError
@@ -65,22 +65,22 @@ def structural_attacks(
     rows = []
     for done, (m, dtype) in enumerate(cells):
         form = _released(tested, m, dtype, words, strategy, f"structural attacks {seed}").take(np.arange(count))
-        for name, attack in _attacks(words, seed, threads).items():
-            attack(form.take(np.arange(2)))  # what is compiled at first use is no part of the attack
+        for attack in named("lattice", "vertex"):
+            # Public centroids of a single descriptor are integers, too: the attacker strikes them off.
+            target = Target(
+                image=ReleasedImage(form=form),
+                rows=np.arange(count),
+                knowledge=Knowledge(codebook=None, decoys=words, database=words),
+                effort=Effort(structural=count, seed=seed, threads=threads),
+            )
+            attack.run(replace(target, rows=np.arange(min(2, count))))  # what is compiled at first use is no part of the attack
             start = time.perf_counter()
-            found = attack(form)
-            rows.append(_row(name, m, dtype, found, truth, (time.perf_counter() - start) / count))
+            found = attack.run(target).estimates
+            assert found is not None
+            rows.append(_row(attack.name, m, dtype, found, truth, (time.perf_counter() - start) / count))
         if progress is not None:
             progress(done + 1, len(cells))
     return rows
-
-
-def _attacks(words: Codebook, seed: int, threads: int) -> dict[str, Callable[[Subspaces], Estimates]]:
-    return {
-        # Public centroids of a single descriptor are integers, too: the attacker strikes them off.
-        "lattice": lambda form: lattice_attack(form, words=words.words, threads=threads),
-        "vertex": lambda form: vertex_attack(form, seed=seed, decoys=words.words, options=VertexOptions(threads=threads)),
-    }
 
 
 def _released(images: Sequence[Features], m: int, dtype: Dtype, words: Codebook, strategy: Strategy, case: str) -> Subspaces:

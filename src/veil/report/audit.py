@@ -23,6 +23,7 @@ TITLES = {
     "structural": "Structure of the descriptors: no database, no training",
     "repeat": "Repeats: a second release of one photograph",
     "views": "Other views: what features that match have in common",
+    "matches": "Matches: what a map's holder learns of features that agree with the pose",
     "intersection": "Intersections of subspaces",
     "distribution": "Distribution of descriptors: the attacker has photographs of its own",
     "positions": "Hidden positions",
@@ -64,6 +65,7 @@ def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
         delta=f"{outcome.delta:g}",
         have_originals=outcome.have_originals,
         not_tested=NOT_TESTED,
+        not_looked_at=outcome.told_not_looked_at,
         time=outcome.told_time,
         seconds=f"{seconds:.0f}",
     )
@@ -177,11 +179,11 @@ def reconstructed_pictures(found: Sequence[Reconstruction]) -> list[tuple[str, s
 def _most_recovered(examined: Examined) -> tuple[str, np.ndarray, np.ndarray] | None:
     """The attack that gets most descriptors of one release to within 0.1 (an oracle is none)."""
     best, most = None, -1
-    for attempt in examined.attempts:
-        if attempt.unit == "px" or attempt.estimates is None or examined.truth is None:
+    for attack, attempt in examined.attempts:
+        if attack.units == "px" or attempt.estimates is None or examined.truth is None:
             continue
         error = np.linalg.norm(attempt.estimates.points - examined.truth.descriptors[attempt.rows], axis=1)
         count = int((error < 0.1).sum())
         if count > most:
-            best, most = (attempt.attack, attempt.rows, error), count
+            best, most = (attempt.label, attempt.rows, error), count
     return best

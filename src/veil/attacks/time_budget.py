@@ -19,16 +19,6 @@ from veil.errors import RangeError
 
 Result = TypeVar("Result")
 
-# Shares of one release's time: what searches gets more than what looks up. Attacks that are not named here compare all features
-# with each other and are not cut; what they take is taken from the others.
-SHARES: Mapping[str, float] = {
-    "lattice": 4,
-    "vertex": 6,
-    "nearest": 0.5,
-    "nearest, projected": 0.5,
-    "oracle": 1,
-    "database": 6,
-}
 # The first feature is not timed, nor taken from its attack's share: it may compile code for longer than that. The next few tell
 # how long one takes, or the next one where the first took so long that it may be the attack that is slow.
 FIRST, NEXT = 1, 7
@@ -54,12 +44,18 @@ class Spending:
 
 
 class TimeBudget:
-    """`seconds` of processor time over `turns` releases; `begin_turn` starts each. Infinite seconds cut nothing."""
+    """`seconds` of processor time over `turns` releases; `begin_turn` starts each. Infinite seconds cut nothing.
 
-    def __init__(self, seconds: float, *, turns: int, clock: Callable[[], float] = time.process_time) -> None:
+    `shares` holds each attack's part of one release's time, by name: what searches has more than what looks up. Attacks that it
+    does not name compare all features with each other and are not cut; what they take is taken from the others.
+    """
+
+    def __init__(
+        self, seconds: float, *, turns: int, shares: Mapping[str, float], clock: Callable[[], float] = time.process_time
+    ) -> None:
         if not seconds > 0 or turns < 1:
             raise RangeError(f"a budget needs a positive time and at least one turn, got {seconds!r} and {turns!r}")
-        self.seconds, self.turns, self.clock = seconds, turns, clock
+        self.seconds, self.turns, self.clock, self.shares = seconds, turns, clock, shares
         self._left, self._turns_left = seconds, turns
         self._shares_left = self._charged = 0.0
         self._spent: dict[str, Spending] = {}
@@ -77,13 +73,15 @@ class TimeBudget:
 
     def begin_turn(self) -> None:
         """The next release: whatever attacks were not run on the last one leave their time to this one."""
-        self._shares_left = sum(SHARES.values())
+        self._shares_left = sum(self.shares.values())
         self._turns_left = max(self._turns_left - 1, 0)
 
     def allowance(self, attack: str) -> float:
         """Processor seconds that the attack may take on this release: its share of all that is left."""
-        share = SHARES[attack]
-        return self._left * share / (max(self._shares_left, share) + self._turns_left * sum(SHARES.values()))
+        if math.isinf(self.seconds):
+            return math.inf
+        share = self.shares[attack]
+        return self._left * share / (max(self._shares_left, share) + self._turns_left * sum(self.shares.values()))
 
     def run(
         self, attack: str, rows: Int64[np.ndarray, "wanted"], work: Callable[[Int64[np.ndarray, "piece"]], Result], seed: int
@@ -107,7 +105,7 @@ class TimeBudget:
             self._learn(attack, self.clock() - start, size)
             done += size
         self._account(attack, self.clock() - begun, len(rows), done)
-        self._shares_left -= SHARES[attack]
+        self._shares_left -= self.shares.get(attack, 0.0)
         return found
 
     def charge(self, seconds: float) -> None:
@@ -134,8 +132,9 @@ class TimeBudget:
     def _account(self, attack: str, seconds: float, wanted: int, attacked: int) -> None:
         self._left = max(0.0, self._left - seconds)
         before = self._spent.get(attack)
+        part = 1.0 if math.isinf(self.seconds) else self.shares[attack] / sum(self.shares.values())
         self._spent[attack] = Spending(
-            share_seconds=self.seconds * SHARES[attack] / sum(SHARES.values()),
+            share_seconds=self.seconds * part,
             seconds=seconds + (before.seconds if before else 0.0),
             wanted=wanted + (before.wanted if before else 0),
             attacked=attacked + (before.attacked if before else 0),

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from veil.audit.time_budget import SHARES, TimeBudget
+from veil.attacks.registry import TIME_SHARES
+from veil.attacks.time_budget import TimeBudget
 from veil.errors import RangeError
 
 
@@ -31,12 +32,12 @@ class World:
 
 
 def budget(world: World, seconds: float, turns: int) -> TimeBudget:
-    return TimeBudget(seconds, turns=turns, clock=lambda: world.now)
+    return TimeBudget(seconds, turns=turns, shares=TIME_SHARES, clock=lambda: world.now)
 
 
 def test_without_a_limit_everything_is_done_in_one_piece() -> None:
     """Golden: infinite time cuts nothing, and the rows come sorted and whole."""
-    world, time = World(lattice=1e6), TimeBudget(math.inf, turns=1)
+    world, time = World(lattice=1e6), TimeBudget(math.inf, turns=1, shares=TIME_SHARES)
     time.begin_turn()
     (piece,) = time.run("lattice", np.arange(7) * 3, lambda rows: rows, seed=0)
     assert piece[0].tolist() == piece[1].tolist() == [0, 3, 6, 9, 12, 15, 18]
@@ -67,7 +68,7 @@ def test_what_one_leaves_passes_on() -> None:
         time.begin_turn()
         for attack in ("lattice", "vertex"):
             world.run(time, attack, 1000)
-    share = 100 * SHARES["lattice"] / sum(SHARES.values())
+    share = 100 * TIME_SHARES["lattice"] / sum(TIME_SHARES.values())
     assert quick.done["lattice"] == 1000
     assert slow.done["lattice"] == pytest.approx(share, abs=2)
     assert quick.done["vertex"] > slow.done["vertex"] + 0.3 * share
@@ -120,4 +121,4 @@ def test_every_attack_has_a_first_feature_and_then_none() -> None:
 def test_nonsense_is_refused() -> None:
     for seconds, turns in ((0.0, 1), (-1.0, 1), (math.nan, 1), (1.0, 0)):
         with pytest.raises(RangeError, match="budget"):
-            TimeBudget(seconds, turns=turns)
+            TimeBudget(seconds, turns=turns, shares=TIME_SHARES)

@@ -9,16 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from veil.attacks.attack import Estimates, Lists, joined
-from veil.errors import VeilError
-
-
-class OutOfTime(VeilError):
-    """There was no time for a single one of `features` features."""
-
-    def __init__(self, features: int) -> None:
-        super().__init__("there was no time left for it (--seconds)")
-        self.features = features
+from veil.attacks.claims import Estimates, Lists, joined
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,0 +1,244 @@
+"""The attacks on subspaces, as the list of attacks has them: what each assumes, and how it is run on one release."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from veil.attacks.attack import NOTHING, OWN, Attack, Attempt
+from veil.attacks.claims import CannotRun, Lists
+from veil.attacks.clusters import ClusterOptions, clustering_attack
+from veil.attacks.database import Decoys, database_attack
+from veil.attacks.grain import effective_dimension, identifiable_noise, release_noise
+from veil.attacks.intersection import MeetingOptions, intersection_attack
+from veil.attacks.lattice import lattice_attack
+from veil.attacks.matched import matched_attack
+from veil.attacks.nearest import nearest_lists, nearest_neighbor
+from veil.attacks.repeats import REPEATS, VIEWS, repeat_attack, views_attack
+from veil.attacks.target import Target
+from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_reach
+from veil.forms import Points
+
+OTHERS = "other releases that drew from the same pool"
+POOL = "the pool that the decoys were drawn from"
+SCENE = "a map of the place, whose points the release's features match"
+
+
+def _lattice(target: Target) -> Attempt:
+    """Applies to whatever was once stored in 8 bits; its failure says less than the noise against its bound."""
+    form, pca = target.form, target.pca
+    m_eff, dim = effective_dimension(form, pca), len(pca.mean) if pca else form.space.dim
+    noise = release_noise(form) + form.space.dither_steps / np.sqrt(12)
+    bound = identifiable_noise(m_eff, dim)
+    work = partial(
+        lattice_attack, options=target.tuning.lattice, pca=pca, words=target.raw_decoys, threads=target.effort.threads
+    )
+    done, parts = target.timely("lattice", target.few, work)
+    side = "below" if noise < bound else "above"
+    return Attempt(
+        label="lattice",
+        claim=done.estimates(parts),
+        notes=(
+            f"noise of {noise:.2g} steps is {side} the {bound:.2g} up to which an 8-bit descriptor is identifiable"
+            + ("" if side == "above" else "; where it failed, a stronger lattice reduction should be expected to succeed"),
+        ),
+        details={"noise_steps": float(noise), "identifiable_steps": float(bound), "m_eff": float(m_eff)},
+        **done.common,
+    )
+
+
+def _vertex(target: Target) -> Attempt:
+    reach = vertex_reach(target.form, pca=target.pca)
+    if not reach.applies:
+        raise CannotRun(reach.reason)
+    options = target.tuning.vertex or VertexOptions(threads=target.effort.threads)
+    work = partial(vertex_attack, seed=target.effort.seed, pca=target.pca, decoys=target.raw_decoys, options=options)
+    done, parts = target.timely("vertex", target.few, work)
+    return Attempt(
+        label="vertex",
+        claim=done.estimates(parts),
+        notes=(reach.reason,),
+        details={"reach": reach.share},
+        **done.common,
+    )
+
+
+def _nearest(target: Target, *, name: str, projected: bool) -> Attempt:
+    work = partial(nearest_neighbor, database=target.database, projected=projected, threads=target.effort.threads)
+    done, parts = target.timely(name, target.rows, work)
+    return Attempt(label=name, claim=done.estimates(parts), **done.common)
+
+
+def _oracle(target: Target) -> Attempt:
+    count = min(target.effort.oracle, len(target.database))
+    projected, threads = target.tuning.projected_oracle, target.effort.threads
+    work = partial(nearest_lists, database=target.database, count=count, projected=projected, threads=threads)
+    done, parts = target.timely("oracle", target.rows, work)
+    return Attempt(
+        label=f"oracle of {count}",
+        assumes=f"{OWN}, and a way to choose the best of {count} candidates, which nobody is known to have",
+        claim=done.lists(parts),
+        **done.common,
+    )
+
+
+def _database(target: Target) -> Attempt:
+    pool = target.pool
+    if pool is None:
+        raise CannotRun("the pool is secret (--secret-decoys)")
+    tuning, threads = target.tuning, target.effort.threads
+    work = partial(database_attack, database=pool, gap=tuning.gap, away=tuning.away, threads=threads)
+    done, parts = target.timely("database", target.rows, work)
+    seen = sum(int((decoys.count > 0).sum()) for _, decoys in parts)
+    return Attempt(
+        label="database",
+        claim=done.estimates(found for found, _ in parts),
+        notes=(f"decoys were told from the descriptor for {seen} of {len(done.rows)} features",),
+        details={"decoys_seen": seen / max(len(done.rows), 1)},
+        decoys=done.lists(_listed(decoys, pool) for _, decoys in parts),
+        **done.common,
+    )
+
+
+def _listed(decoys: Decoys, pool: Points) -> Lists:
+    """The words that were taken for decoys, by feature."""
+    rows = [row[row >= 0] for row in decoys.rows]
+    return Lists(candidates=tuple(pool.vectors[row].astype(np.float64) for row in rows), certified=decoys.certified)
+
+
+def _clustering(target: Target) -> Attempt:
+    if not target.rest and len(target.rows) < 2:
+        raise CannotRun("there are no other subspaces")
+    options = target.tuning.clusters or ClusterOptions(tol=target.meet, decoys=target.decoy_count)
+    with target.timer() as clock:
+        found = clustering_attack(target.part, target.database, target.rest, seed=target.effort.seed, options=options)
+    return Attempt(label="clustering", rows=target.rows, claim=found, seconds=clock.seconds)
+
+
+def _intersection(target: Target) -> Attempt:
+    tuning = target.tuning
+    options = tuning.meeting or MeetingOptions(tol=target.meet)
+    with target.timer() as clock:
+        found, lists = intersection_attack(
+            target.part, target.database, target.rest, least=tuning.least_shared, options=options, away=tuning.away
+        )
+    seen = sum(len(candidates) > 0 for candidates in lists.candidates)
+    return Attempt(
+        label="intersection",
+        rows=target.rows,
+        claim=found,
+        seconds=clock.seconds,
+        notes=(f"{seen} of {len(target.rows)} features share a decoy with another one that the attacker has seen",),
+        details={"share_a_decoy": seen / max(len(target.rows), 1)},
+        decoys=lists,
+    )
+
+
+SUBSPACE_ATTACKS = (
+    Attack(
+        name="lattice",
+        surface="subspaces",
+        family="structural",
+        assumes=NOTHING,
+        units="descriptor",
+        modules=("lattice", "grain"),
+        run=_lattice,
+        time_share=4.0,
+    ),
+    Attack(
+        name="vertex",
+        surface="subspaces",
+        family="structural",
+        assumes=NOTHING,
+        units="descriptor",
+        modules=("vertex", "vertex_search"),
+        run=_vertex,
+        time_share=6.0,
+    ),
+    Attack(
+        name="nearest",
+        surface="subspaces",
+        family="distribution",
+        assumes=OWN,
+        units="descriptor",
+        modules=("nearest",),
+        run=partial(_nearest, name="nearest", projected=False),
+        time_share=0.5,
+    ),
+    Attack(
+        name="nearest, projected",
+        surface="subspaces",
+        family="distribution",
+        assumes=OWN,
+        units="descriptor",
+        modules=("nearest",),
+        run=partial(_nearest, name="nearest, projected", projected=True),
+        time_share=0.5,
+    ),
+    Attack(
+        name="oracle",
+        surface="subspaces",
+        family="distribution",
+        assumes=f"{OWN}, and a way to choose the best candidate, which nobody is known to have",
+        units="descriptor",
+        modules=("nearest",),
+        run=_oracle,
+        time_share=1.0,
+    ),
+    Attack(
+        name="database",
+        surface="subspaces",
+        family="distribution",
+        assumes=POOL,
+        units="descriptor",
+        modules=("database",),
+        run=_database,
+        time_share=6.0,
+    ),
+    Attack(
+        name="clustering",
+        surface="subspaces",
+        family="distribution",
+        assumes=f"{OWN} and {OTHERS}",
+        units="descriptor",
+        modules=("clusters",),
+        run=_clustering,
+    ),
+    Attack(
+        name="intersection",
+        surface="subspaces",
+        family="intersection",
+        assumes=f"{OWN} and {OTHERS}",
+        units="descriptor",
+        modules=("intersection",),
+        run=_intersection,
+    ),
+    Attack(
+        name="repeat",
+        surface="subspaces",
+        family="repeat",
+        assumes=REPEATS,
+        units="descriptor",
+        modules=("repeat", "repeats"),
+        run=repeat_attack,
+    ),
+    Attack(
+        name="views",
+        surface="subspaces",
+        family="views",
+        assumes=VIEWS,
+        units="descriptor",
+        modules=("repeat", "repeats"),
+        run=views_attack,
+    ),
+    Attack(
+        name="inliers",
+        surface="subspaces",
+        family="matches",
+        assumes=SCENE,
+        units="descriptor",
+        modules=("inliers", "matched"),
+        run=matched_attack,
+    ),
+)

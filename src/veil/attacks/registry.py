@@ -1,0 +1,67 @@
+"""Every attack that veil knows, in one list.
+
+The audit tries all of them on a release, or says why it cannot; studies pick from them by name.
+"""
+
+from __future__ import annotations
+
+import math
+
+from veil.attacks.attack import Attack, Attempt
+from veil.attacks.attributes import infer
+from veil.attacks.claims import CannotRun, Classes
+from veil.attacks.on_lines import LINE_ATTACKS, ORDER_ATTACK
+from veil.attacks.on_subspaces import SUBSPACE_ATTACKS
+from veil.attacks.on_words import WORD_ATTACKS
+from veil.attacks.target import ReleasedImage, Target
+from veil.attacks.time_budget import TimeBudget
+from veil.forms import Subsets, Subspaces
+
+
+def _attributes(target: Target) -> Attempt:
+    labelled = target.knowledge.labelled
+    if labelled is None:
+        raise CannotRun("no descriptors with known labels were given")
+    form = target.image.form.take(target.rows)
+    with target.timer() as clock:
+        found = infer(form, labelled, dictionary=target.knowledge.codebook)
+    claim = Classes(labels=found.labels, names=labelled.classes)
+    return Attempt(label="attributes", rows=target.rows, claim=claim, seconds=clock.seconds)
+
+
+ATTRIBUTE_ATTACK = Attack(
+    name="attributes",
+    surface="faces",
+    family="distribution",
+    assumes="descriptors of other people's faces, with labels",
+    units="class",
+    modules=("attributes",),
+    run=_attributes,
+)
+
+ATTACKS: tuple[Attack, ...] = (*SUBSPACE_ATTACKS, *WORD_ATTACKS, *LINE_ATTACKS, ORDER_ATTACK, ATTRIBUTE_ATTACK)
+# Each attack's part of the time of one release (`TimeBudget`): what searches has more than what looks up.
+TIME_SHARES = {attack.name: attack.time_share for attack in ATTACKS if attack.time_share}
+
+
+def named(*names: str) -> tuple[Attack, ...]:
+    """The attacks on subspaces of these names, in this order. Raises KeyError for a name that none has."""
+    known = {attack.name: attack for attack in SUBSPACE_ATTACKS}
+    return tuple(known[name] for name in names)
+
+
+def unbounded() -> TimeBudget:
+    """Time that cuts no attack."""
+    return TimeBudget(math.inf, turns=1, shares=TIME_SHARES)
+
+
+def inapplicable(attack: Attack, image: ReleasedImage) -> str:
+    """Why an attack has nothing to look at in a release; empty if it has."""
+    lacks = {
+        "subspaces": "" if isinstance(image.form, Subspaces) else "the release holds no subspaces",
+        "words": "" if isinstance(image.form, Subsets) else "the release holds no words",
+        "lines": "" if image.lines is not None else "positions are sent as they are, not hidden in lines",
+        "order": "",
+        "faces": "the release is of a photograph of a place; of faces `veil evaluate attributes` measures it",
+    }
+    return lacks[attack.surface]

@@ -1,0 +1,68 @@
+"""Releases as a server gets them, with what stays: which feature is which."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from veil.chance import Secure, seeded
+from veil.codebook import Codebook
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.geometry.camera import as_colmap
+from veil.geometry.rigid import Rigid
+from veil.privatize.profile import Profile, paper
+from veil.privatize.public import publish
+from veil.privatize.release import HideInLines, privatize, privatize_words
+from veil.privatize.subspace import lift
+from veil.scene import MappedImage, Scene
+from veil.subset import SubsetMechanism
+from veil.wire.codec import decode, encode
+from veil.wire.message import Message
+
+CHANCE = Secure(b"the audit's tests and nothing else"[:32])
+
+
+def taken(features: Features, rows: np.ndarray) -> Features:
+    return replace(
+        features, keypoints=features.keypoints[rows], descriptors=features.descriptors[rows], scales=None, orientations=None
+    )
+
+
+def released(features: Features, profile: Profile | None, *, lines: bool = False) -> tuple[Message, np.ndarray]:
+    """A message as a server gets it, and the rows of its features: subspaces of `profile`, or words."""
+    hide = HideInLines() if lines else None
+    book = bundled_codebook()
+    if profile is None:
+        law = SubsetMechanism(words=len(book), epsilon=12.0, m=2)
+        words = privatize_words(features, mechanism=law, dictionary=book, chance=CHANCE, lines=hide)
+        return decode(encode(words.upload)), words.order
+    decoys: Codebook = bundled_decoys() if profile.decoys == "descriptors" else book
+    lifted = privatize(features, profile=profile, codebook=book, decoys=decoys, chance=CHANCE, lines=hide)
+    return decode(encode(lifted.upload)), lifted.order
+
+
+def planted_map(features: Features, *, public: bool) -> Scene:
+    """Three images of points that the query's camera sees at its keypoints, 4 to 8 units away."""
+    xy = np.asarray(as_colmap(features.camera).cam_from_img(features.keypoints.astype(np.float64)))
+    depth = np.random.default_rng(0).uniform(4, 8, (len(xy), 1))
+    points = np.hstack([xy, np.ones((len(xy), 1))]) * depth
+    published = publish(features)
+    images = {}
+    for place in range(3):
+        pose = Rigid(rotation=np.eye(3), translation=np.array([0.3 * place, 0.0, 0.0]))
+        seen = np.asarray(as_colmap(features.camera).img_from_cam(points + pose.translation)).astype(np.float32)
+        form = published
+        if not public:
+            book = bundled_codebook()
+            form = lift(features, profile=paper(4), codebook=book, decoys=book, chance=seeded("a map")).form  # type: ignore[assignment]
+        images[f"{place}.jpg"] = MappedImage(
+            name=f"{place}.jpg",
+            camera=features.camera,
+            cam_from_world=pose,
+            keypoints=seen,
+            point_rows=np.arange(len(points)),
+            form=form,
+        )
+    return Scene(images=images, points=points, mean_reprojection_error_px=0.5)
