@@ -33,14 +33,14 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from veil import kernels
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_decoys
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from veil.kernels.jit import serve
 from veil.kernels.jit.axes import axes_worth_it
 from veil.kernels.jit.compile import adds_pairs
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 from worlds import generator
 
 try:

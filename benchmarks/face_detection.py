@@ -19,7 +19,7 @@ import numpy as np
 
 from veil.audit.intervals import share_interval
 from veil.errors import NoFace
-from veil.extract.face_finder import FIVE_LANDMARKS, LEAST_CONFIDENCE, FaceFinder, load_face_finder
+from veil.extraction.face_finder import FIVE_LANDMARKS, LEAST_CONFIDENCE, FaceFinder, load_face_finder
 from veil.files.pictures import find_pictures, read_rgb
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.extract.segments import vertical_of
+from veil.extraction.segments import vertical_of
 from veil.files.examples import lund_door
 from veil.files.pictures import find_pictures, read_picture
 from veil.geometry.camera import Camera, guessed

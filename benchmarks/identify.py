@@ -33,7 +33,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from veil import kernels
-from veil.chance import Secret
 from veil.faces.seal import Line, Sealer
 from veil.faces.template import Setup
 from veil.files.face_facts import opened, read_contents, write_facts, write_line
@@ -41,6 +40,7 @@ from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
 from veil.kernels import few
 from veil.kernels.pairs import exact
+from veil.randomness import Secret
 from veil.space import Space
 
 # Templates that are made at a time, and templates whose float64 distances are held against the answer.

@@ -28,7 +28,7 @@ import numpy as np, pycolmap
 from veil.files.features import read_features
 from veil.mapping import MapImage
 from veil.mapping.database import write_database
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 
 features, output = Path(sys.argv[1]), Path(sys.argv[2])
 output.mkdir()

@@ -2,7 +2,7 @@
 
     python benchmarks/release.py [--features 2000] [--words 256000] [--sizes 1 2 16 64 256] [--epsilon 10]
 
-A release is `veil.privatize.subset.to_words`: unit vectors, nearest words, and one exact draw of the omega-subset mechanism a
+A release is `veil.mechanisms.words.to_words`: unit vectors, nearest words, and one exact draw of the omega-subset mechanism a
 feature. The dictionary is of random SIFT-like words: an exact search takes as long among these as among centroids. Reading the
 dictionary, its unit vectors and its hash are not part of a release; they are paid once and printed. So are the bytes of the
 words on the wire, and their ratio to the entropy of uniformly random subsets. Words that are not the nearest, or a draw that
@@ -25,12 +25,12 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from veil.chance import seeded
-from veil.codebook import Codebook, Provenance
+from veil.codebooks.codebook import Codebook, Provenance
 from veil.features import Features
 from veil.files.codebooks import read_codebook, write_codebook
-from veil.privatize.subset import Worded, randomized, to_words
-from veil.subset import SubsetMechanism
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.words import Worded, randomized, to_words
+from veil.randomness import seeded
 from veil.wire.packing import packed
 from worlds import features, generator, sift_like, unit
 

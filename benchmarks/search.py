@@ -22,10 +22,10 @@ from distances import _pools, _set
 from threadpoolctl import threadpool_limits
 
 from veil import kernels
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.pictures import named_pictures, read_picture
 from veil.kernels import reference
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 
 try:
     import torch

@@ -31,7 +31,6 @@ import numpy as np
 from ceiling import ceiling
 from tqdm import tqdm
 
-from veil.chance import seeded
 from veil.cli.common import quiet_colmap
 from veil.cli.reconstruction import subject_of
 from veil.evaluate.reconstruction import Run, Subject, map_checked, map_lines, map_points
@@ -39,13 +38,14 @@ from veil.evaluate.thinning import thin
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import read_scene
 from veil.forms import Form
-from veil.match import match_pairs
-from veil.match.pairs import all_pairs
-from veil.privatize.profile import hardened
-from veil.privatize.public import publish
-from veil.privatize.subset import to_words
-from veil.privatize.subspace import lift
-from veil.subset import SubsetMechanism
+from veil.ldp.mechanism import SubsetMechanism
+from veil.matching import match_pairs
+from veil.matching.pairs import all_pairs
+from veil.mechanisms.profile import hardened
+from veil.mechanisms.public import publish
+from veil.mechanisms.subspaces import lift
+from veil.mechanisms.words import to_words
+from veil.randomness import seeded
 
 WRONG_SHARE = 0.05
 EPSILON = 10.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import jaxtyping
 import pytest
 
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.examples import lund_door, other_place
 from veil.files.pictures import read_picture

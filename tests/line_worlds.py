@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from veil.chance import seeded
 from veil.features import Features
 from veil.mapping.lines import LineView, MatchGraph, match_graph
 from veil.mapping.lines.scenes import LineImage
-from veil.match import Matches
-from veil.privatize.lines import lift_to_lines
+from veil.matching import Matches
+from veil.mechanisms.lines import lift_to_lines
+from veil.randomness import seeded
 from worlds import World, generator, sift_like
 
 

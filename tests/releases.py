@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from veil.chance import Secure, seeded
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
-from veil.privatize.profile import Profile, paper
-from veil.privatize.public import publish
-from veil.privatize.release import HideInLines, privatize, privatize_words
-from veil.privatize.subspace import lift
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.mechanisms.subspaces import lift
+from veil.randomness import Secure, seeded
 from veil.scene import MappedImage, Scene
-from veil.subset import SubsetMechanism
 from veil.wire.codec import decode, encode
 from veil.wire.message import Message
 

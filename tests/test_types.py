@@ -13,7 +13,7 @@ from veil.forms import canonical
 from veil.geometry.camera import MODELS, Camera, guessed
 from veil.geometry.intrinsics import parse
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.guarantee import LocalDP, NoProof
+from veil.ldp.guarantee import LocalDP, NoProof
 from veil.space import Space
 from worlds import features, generator
 

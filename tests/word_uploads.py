@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from veil.forms import Lines, Subsets
+from veil.ldp.mechanism import SubsetMechanism
 from veil.space import Space
-from veil.subset import SubsetMechanism
 from veil.wire.message import LineUpload, Upload
 from worlds import camera, generator
 

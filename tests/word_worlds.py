@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from veil.chance import seeded
-from veil.codebook import Codebook, Provenance
+from veil.codebooks.codebook import Codebook, Provenance
 from veil.forms import Form, Lines, Points, Subsets
-from veil.privatize.subset import randomized
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.words import randomized
+from veil.randomness import seeded
 from veil.scene import MappedImage, Scene
 from veil.space import Space
-from veil.subset import SubsetMechanism
 from worlds import World, generator, sift_like, unit
 
 SIFT = Space(descriptor="sift", normalization="L2", dim=128)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veil.codebook import Codebook, Pca, Provenance, fit_pca
+from veil.codebooks.codebook import Codebook, Pca, Provenance, fit_pca
 from veil.features import Features
 from veil.forms import Points, Subspaces, canonical
 from veil.geometry.camera import MODELS, Camera
 from veil.geometry.rigid import Rigid
-from veil.guarantee import NoProof
+from veil.ldp.guarantee import NoProof
 from veil.space import Space
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, UInt32
 
 from veil.errors import InputError
-from veil.guarantee import Guarantee, NoProof
+from veil.ldp.guarantee import Guarantee, NoProof
+from veil.ldp.mechanism import SubsetMechanism
 from veil.space import Space
-from veil.subset import SubsetMechanism
 
 PUBLIC_POINTS = NoProof(
     reason="Raw descriptors: anyone who holds them can invert them into images of the scene. Publish only public scenes."

@@ -7,17 +7,17 @@ from functools import cache
 
 import numpy as np
 
-from veil.chance import seeded
-from veil.codebook import Codebook
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.codebooks.codebook import Codebook
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from veil.forms import Subspaces
-from veil.privatize.profile import Profile, hardened, paper
-from veil.privatize.public import publish
-from veil.privatize.subspace import lift
+from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
 
 
 @cache

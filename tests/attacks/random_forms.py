@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from veil.forms import Subspaces
-from veil.guarantee import NoProof
+from veil.ldp.guarantee import NoProof
 from veil.space import Space
 from worlds import affine_set, generator, unit
 

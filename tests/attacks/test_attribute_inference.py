@@ -9,15 +9,15 @@ import pytest
 
 from power import require_share
 from veil.attacks.attributes import Labelled, infer
-from veil.chance import seeded
-from veil.codebook import Codebook, Provenance
+from veil.codebooks.codebook import Codebook, Provenance
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import unit_length
 from veil.forms import Form, Points, Subspaces, canonical
-from veil.guarantee import NoProof
-from veil.privatize.subset import randomized
+from veil.ldp.guarantee import NoProof
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.words import randomized
+from veil.randomness import seeded
 from veil.space import Space
-from veil.subset import SubsetMechanism
 from word_worlds import subsets
 from worlds import generator
 

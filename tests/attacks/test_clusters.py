@@ -14,12 +14,12 @@ from veil.attacks import clusters as module
 from veil.attacks.clusters import ClusterOptions, cluster_centers, clustering_attack
 from veil.attacks.intersection import meetings, pooled
 from veil.attacks.nearest import entries, nearby, nearest_neighbor
-from veil.chance import seeded
 from veil.errors import RangeError, SpaceError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Points, Subspaces
-from veil.privatize.profile import paper
-from veil.privatize.subspace import lift
+from veil.mechanisms.profile import paper
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
 from veil.space import Space
 
 SPACE = Space(descriptor="sift", normalization="L2", dim=128)

@@ -13,12 +13,12 @@ from rules import Rule
 from veil.attacks import database as module
 from veil.attacks.database import AwayOptions, Decoys, GapOptions, away_from, database_attack, decoys_by_gap, find_decoys
 from veil.attacks.nearest import Nearby, entries, nearby
-from veil.chance import seeded
 from veil.errors import RangeError, SpaceError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Points, Subspaces
-from veil.privatize.profile import Profile, paper
-from veil.privatize.subspace import lift
+from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
 from veil.space import Space
 
 IMAGE = photograph(1, 60)

@@ -21,13 +21,13 @@ from veil.attacks.intersection import (
     shared_decoys,
 )
 from veil.attacks.nearest import entries, nearby
-from veil.chance import seeded
 from veil.errors import InputError, RangeError, SpaceError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces
 from veil.kernels.reference import subspace_to_subspace
-from veil.privatize.profile import Profile, hardened, paper
-from veil.privatize.subspace import lift
+from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
 from veil.space import Space
 from veil.wire.codec_subspaces import as_sent
 

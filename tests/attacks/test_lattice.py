@@ -23,20 +23,20 @@ from veil.attacks.grain import (
     spans,
 )
 from veil.attacks.lattice import LatticeOptions, lattice_attack, lattice_lists
-from veil.chance import seeded
-from veil.clustering import train_words
-from veil.codebook import Codebook, Provenance, fit_pca
+from veil.codebooks.codebook import Codebook, Provenance, fit_pca
+from veil.codebooks.kmeans import train_words
 from veil.errors import InputError, RangeError
-from veil.extract.learned import describe_keypoints
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.learned import describe_keypoints
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features, unit_length
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from veil.files.weights import load_network
 from veil.forms import Subspaces, canonical
-from veil.privatize.profile import Profile, paper
-from veil.privatize.subspace import lift
+from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
 from veil.space import Space
 from veil.wire.codec_subspaces import as_sent
 from worlds import generator, sift_like, subspaces, unit

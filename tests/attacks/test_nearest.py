@@ -9,13 +9,13 @@ import pytest
 from material import hardened_form, lifted, paper_form, photograph, truth
 
 from veil.attacks.nearest import at, coordinates, entries, nearby, nearest_lists, nearest_neighbor, residuals
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Points, Subspaces
 from veil.kernels.reference import point_to_subspace
-from veil.privatize.profile import Profile
-from veil.privatize.public import publish
+from veil.mechanisms.profile import Profile
+from veil.mechanisms.public import publish
 
 IMAGE = photograph(1, 40)
 FORM = paper_form(IMAGE, 4)

@@ -14,17 +14,17 @@ from material import photograph
 from veil.attacks.neighbor_words import DenoiseOptions, _votes, denoise
 from veil.attacks.word_pairs import NeighborModel, NeighborOptions, Photograph, learn_neighbors, paired
 from veil.attacks.words import posterior
-from veil.chance import seeded
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
 from veil.files.pictures import read_picture
 from veil.forms import Subsets
-from veil.privatize.public import publish
-from veil.privatize.subset import randomized
-from veil.subset import SubsetMechanism
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.public import publish
+from veil.mechanisms.words import randomized
+from veil.randomness import seeded
 from word_worlds import dictionary_of, subsets
 from worlds import generator, world
 

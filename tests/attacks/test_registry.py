@@ -23,8 +23,8 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces
-from veil.privatize.profile import hardened, paper
-from veil.privatize.public import publish
+from veil.mechanisms.profile import hardened, paper
+from veil.mechanisms.public import publish
 from veil.report.audit import TITLES
 from veil.wire.message import Message
 

@@ -11,14 +11,14 @@ from material import lifted, photograph, truth
 from random_forms import RAW, form_through, points
 
 from veil.attacks.repeat import RepeatOptions, intersect, pair_releases, pair_with_each, repeat_descriptors, repeat_positions
-from veil.chance import seeded
 from veil.errors import InputError, RangeError, SpaceError
 from veil.files.codebooks import bundled_codebook
 from veil.forms import canonical
 from veil.geometry.camera import Camera
-from veil.privatize.lines import LineOptions, lift_to_lines
-from veil.privatize.profile import hardened, paper
-from veil.privatize.public import publish
+from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.profile import hardened, paper
+from veil.mechanisms.public import publish
+from veil.randomness import seeded
 from worlds import generator, unit
 
 

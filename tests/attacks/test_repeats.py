@@ -13,12 +13,12 @@ from veil.attacks.claims import Estimates
 from veil.attacks.registry import named
 from veil.attacks.repeats import NONE_GIVEN
 from veil.attacks.target import Knowledge, ReleasedImage, Target
-from veil.chance import Secure
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
-from veil.privatize.profile import paper
-from veil.privatize.public import publish
-from veil.privatize.release import HideInLines, privatize
+from veil.mechanisms.profile import paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.release import HideInLines, privatize
+from veil.randomness import Secure
 from veil.wire.codec import decode, encode
 from veil.wire.message import Message
 

@@ -9,7 +9,7 @@ from line_clouds import errors, line_cloud
 from veil.attacks.line_neighbors import neighbor_positions
 from veil.attacks.twins import TwinOptions, _turn, twins
 from veil.errors import InputError, RangeError
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture

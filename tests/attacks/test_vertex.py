@@ -14,12 +14,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from veil.attacks.claims import Estimates
 from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_lists, vertex_reach
 from veil.attacks.vertex_search import Flats, Search, flats, independent_excess, weigh
-from veil.codebook import Pca
+from veil.codebooks.codebook import Pca
 from veil.errors import InputError, RangeError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.kernels.simplex import minimize
-from veil.privatize.profile import Profile
+from veil.mechanisms.profile import Profile
 from veil.space import Space
 from veil.wire.codec_subspaces import as_sent
 from worlds import generator

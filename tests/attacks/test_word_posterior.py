@@ -12,12 +12,12 @@ from scipy.stats import binom
 
 from power import require_share
 from veil.attacks.words import Beliefs, descriptors, posterior, repeated, word_frequencies
-from veil.chance import seeded
-from veil.codebook import Codebook, Provenance
+from veil.codebooks.codebook import Codebook, Provenance
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Subsets
-from veil.privatize.subset import randomized
-from veil.subset import SubsetMechanism
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.words import randomized
+from veil.randomness import seeded
 from word_worlds import subsets
 from worlds import generator, sift_like, unit
 

@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import binom
 
 from veil.audit.epsilon import EpsilonBound, bound, distinguish, of_descriptors, of_words, play, word_symbols
-from veil.chance import seeded
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
-from veil.subset import SubsetMechanism
+from veil.ldp.mechanism import SubsetMechanism
+from veil.randomness import seeded
 from worlds import generator
 
 WORDS = (3, 7)

@@ -20,8 +20,8 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces
 from veil.inversion.maps import SIDE, Frame, Inverts, Kind, SparseMap, points_map
-from veil.privatize.profile import Profile, hardened, paper
-from veil.privatize.public import publish
+from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.wire.message import LineUpload, Message
 from worlds import generator

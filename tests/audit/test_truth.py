@@ -10,8 +10,8 @@ from veil.audit.truth import find_truth, in_space
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
-from veil.privatize.profile import Profile, hardened, paper
-from veil.privatize.public import publish
+from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.public import publish
 
 
 @pytest.mark.parametrize("lines", [False, True])

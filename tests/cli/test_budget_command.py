@@ -1,4 +1,4 @@
-"""`veil budget`: what it shows against `veil.composition`, what it says of changed budgets, and plans that can be typed in."""
+"""`veil budget`: what it shows against `veil.ldp.composition`, what it says of changes, and plans that can be typed in."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from ledgers import ENTRY
-from veil.budget import inward, outward
 from veil.cli import main
-from veil.composition import basic_epsilon, composed_epsilon
 from veil.files.client import Ledger, home
-from veil.subset import SubsetMechanism
+from veil.ldp.budget import inward, outward
+from veil.ldp.composition import basic_epsilon, composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
 
 LAW = SubsetMechanism(words=8000, epsilon=4.0, m=2)
 OTHER = replace(LAW, epsilon=2.0)

@@ -11,7 +11,7 @@ from test_cli import documented, keys
 
 from edges import door_photographs
 from veil.cli import main
-from veil.clustering import spherical_kmeans, unit_rows
+from veil.codebooks.kmeans import spherical_kmeans, unit_rows
 from veil.files.codebooks import read_codebook, write_codebook
 from veil.files.features import read_features, write_features
 from worlds import codebook, generator

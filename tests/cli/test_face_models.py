@@ -15,9 +15,9 @@ from PIL import Image
 
 from onnx_models import linear, matrix
 from veil.cli import face_networks, main
-from veil.extract.face_alignment import TEMPLATE
-from veil.extract.face_finder import FaceFinder
-from veil.extract.face_onnx import OnnxModel, OnnxNetwork
+from veil.extraction.face_alignment import TEMPLATE
+from veil.extraction.face_finder import FaceFinder
+from veil.extraction.face_onnx import OnnxModel, OnnxNetwork
 from veil.files.faces import read_faces
 from worlds import generator
 

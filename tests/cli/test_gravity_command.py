@@ -179,7 +179,7 @@ def test_an_unusual_tilt_is_doubted(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.fixture(scope="module")
 def door_down() -> np.ndarray:
     """Down in DSC_0010 by its edges."""
-    from veil.extract.segments import vertical_of
+    from veil.extraction.segments import vertical_of
     from veil.files.pictures import read_picture
     from veil.geometry.vertical import Vertical
 

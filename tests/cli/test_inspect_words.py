@@ -14,7 +14,7 @@ from veil.cli import main
 from veil.cli.inspect import upload_facts
 from veil.files.maps import write_map
 from veil.forms import Subsets
-from veil.subset import SubsetMechanism
+from veil.ldp.mechanism import SubsetMechanism
 from veil.wire import encode
 from word_uploads import DICTIONARY, subsets, word_line_upload, word_upload
 

@@ -18,7 +18,7 @@ from veil.files.examples import lund_door
 from veil.files.maps import read_map
 from veil.files.vocabularies import read_vocabulary
 from veil.geometry.rigid import Rigid
-from veil.match.vocabulary import Vocabulary
+from veil.matching.inverted_index import Vocabulary
 
 
 def run(*arguments: object) -> int:

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from veil.budget import outward
 from veil.cli import main
-from veil.codebook import Provenance
-from veil.composition import composed_epsilon
+from veil.codebooks.codebook import Provenance
 from veil.files.client import Ledger, home
 from veil.files.codebooks import write_codebook
 from veil.files.features import write_features
 from veil.forms import Subsets
-from veil.subset import SubsetMechanism
+from veil.ldp.budget import outward
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
 from veil.wire import LineUpload
 from veil.wire.codec import decode
 from worlds import codebook, features, generator

@@ -14,7 +14,7 @@ from power import require_share
 from veil.cli import main
 from veil.errors import InputError, RangeError
 from veil.evaluate.attributes import AttributeRow, attribute_study, parted
-from veil.extract.faces import FACE_SPACE, describe_faces, load_face_network
+from veil.extraction.faces import FACE_SPACE, describe_faces, load_face_network
 from veil.faces.collection import as_features
 from veil.features import Features, unit_length
 from veil.files.pictures import read_rgb

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import veil.evaluate.localization as localization
-from veil.chance import Secret, memoized
 from veil.errors import InputError
 from veil.evaluate.localization import Query, Study, Variant, run
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.localize import NoPose
+from veil.localization.by_distance import NoPose
 from veil.mapping import NoMap
-from veil.privatize.profile import paper
+from veil.mechanisms.profile import paper
+from veil.randomness import Secret, memoized
 from worlds import features, generator
 
 

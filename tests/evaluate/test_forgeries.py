@@ -21,7 +21,7 @@ from veil.evaluate.forgeries import (
     scaled,
     under_sky,
 )
-from veil.extract.picture import Picture
+from veil.extraction.picture import Picture
 from veil.geometry.camera import as_colmap
 from worlds import camera, features, generator
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.chance import seeded
 from veil.evaluate.homographies import Case, ImageSequence, default_cases, evaluate, real_decoys, transfer_errors
-from veil.privatize.profile import STRATEGIES, hardened, paper
+from veil.mechanisms.profile import STRATEGIES, hardened, paper
+from veil.randomness import seeded
 from worlds import codebook, features, generator
 
 BOOK = codebook(generator("book"), 512, 4)
@@ -71,7 +71,7 @@ def test_the_study_is_reproducible() -> None:
 
 def test_protocol_on_real_photographs(veil_data) -> None:
     """[D21] Fig. 2 on one viewpoint sequence: p-to-s near raw; s-to-s adversarial far below sub-hybrid."""
-    from veil.extract.sift import SiftOptions, extract_sift
+    from veil.extraction.sift import SiftOptions, extract_sift
     from veil.files.codebooks import bundled_codebook, bundled_decoys
     from veil.files.homographies import find_sequences
     from veil.files.pictures import read_picture

@@ -19,7 +19,7 @@ from veil.forms import Points, Subspaces
 from veil.geometry.camera import guessed
 from veil.inversion.maps import SIDE, Kind, SparseMap
 from veil.inversion.quality import quality
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 from veil.report.inversion import draw_inversions, draw_similarity
 from veil.space import Space
 from worlds import generator, sift_like

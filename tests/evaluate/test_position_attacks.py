@@ -21,7 +21,7 @@ from veil.evaluate.position_attacks import (
     position_trials,
     true_neighbors,
 )
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture

@@ -12,7 +12,7 @@ import pytest
 
 import veil.evaluate.quantization as quantization
 from power import require_mean
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
 from veil.evaluate.quantization import Quantization, Spread, even_use, measure
 from worlds import codebook, generator, sift_like, unit

@@ -7,10 +7,10 @@ import pytest
 
 from veil.errors import InputError, RangeError
 from veil.evaluate.thinning import most_shared, thin
-from veil.extract.sift import sift_space
+from veil.extraction.sift import sift_space
 from veil.features import Features
 from veil.geometry.camera import Camera
-from veil.match import Matches
+from veil.matching import Matches
 
 CAMERA = Camera(model="SIMPLE_PINHOLE", width_px=100, height_px=100, params=(100.0, 50.0, 50.0))
 

@@ -17,7 +17,7 @@ from veil.errors import InputError, RangeError
 from veil.evaluate.dictionaries import dictionary_of
 from veil.evaluate.retrieval import joint_scene
 from veil.evaluate.settings import METRIC, Setting, Tables, Trial, row
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from word_worlds import scene_of

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from crowd import crowd
-from veil.chance import seeded
 from veil.errors import InputError, RangeError
 from veil.faces.balance import BalancedRule
-from veil.privatize.profile import Profile
-from veil.privatize.subspace import lift
+from veil.mechanisms.profile import Profile
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
 from worlds import generator
 
 

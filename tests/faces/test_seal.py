@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from veil.chance import Secret
 from veil.errors import FileFormatError
 from veil.faces.seal import Line, Sealer, require_equal
+from veil.randomness import Secret
 
 SEALER = Sealer.of(Secret(bytes(range(32))))
 LINE = Line(person="bob", purpose="door", version=2, generation=7, enrolled_at=1.5, revoked_at=None)

@@ -9,13 +9,13 @@ import pytest
 
 from crowd import SPACE, crowd
 from veil import kernels
-from veil.chance import Secret, Secure
 from veil.errors import InputError, RangeError, SpaceError
 from veil.evaluate.faces import equal_error
 from veil.faces.collection import centered
 from veil.faces.template import Client, Setup, decoys_digest, rotation, scores
 from veil.features import unit_length
 from veil.forms import Subspaces
+from veil.randomness import Secret, Secure
 
 DECOYS = crowd("decoys", 120, 1)
 VICTIMS = crowd("victims", 25, 2)

@@ -14,10 +14,10 @@ import pytest
 
 from edges import flipped, other_database, outcome, truncated
 from ledgers import ENTRY as ONE
-from veil.chance import KEY_BYTES
 from veil.errors import FileFormatError, InputError, ReleaseRefused
 from veil.files import client
 from veil.files.client import Ledger, home, load_secret, read_ledger
+from veil.randomness import KEY_BYTES
 from worlds import generator
 
 OTHER = replace(ONE, parameters="paper m=8", message_digest="cc" * 32)

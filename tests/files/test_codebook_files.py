@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edges import flipped, outcome, truncated
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import FileFormatError
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook, write_codebook
 from worlds import codebook, generator

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veil.chance import Secret
 from veil.errors import FileFormatError, InputError
 from veil.faces.template import Setup
 from veil.files import face_facts, face_store
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore, Threshold
 from veil.forms import Subspaces, canonical, lifted_guarantee
+from veil.randomness import Secret
 from veil.space import Space
 from worlds import generator
 

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from veil.chance import Secret
 from veil.errors import FileFormatError, InputError, ReleaseRefused
-from veil.extract.picture import focal_from_exif, picture
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.picture import focal_from_exif, picture
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.atomic import replacing, write_bytes
 from veil.files.client import Entry, Ledger, load_secret
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook, write_codebook
@@ -26,6 +25,7 @@ from veil.files.homographies import find_sequences
 from veil.files.maps import read_map, write_map
 from veil.files.pictures import read_picture, read_rgb
 from veil.forms import Form, Points
+from veil.randomness import Secret
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 from worlds import codebook, features, generator, subspaces, world

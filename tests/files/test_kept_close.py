@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from ledgers import ENTRY
-from veil.chance import KEY_BYTES, Secret
 from veil.errors import FileFormatError, InputError, ReleaseRefused
 from veil.files import ledger_file
 from veil.files.atomic import replacing
@@ -21,6 +20,7 @@ from veil.files.codebooks import write_codebook
 from veil.files.features import write_features
 from veil.files.private import require_own
 from veil.files.secret import MadeUnder
+from veil.randomness import KEY_BYTES, Secret
 from worlds import codebook, features, generator
 
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")

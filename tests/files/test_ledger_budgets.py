@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from edges import flipped, outcome, truncated
-from veil.budget import Budget, Charge
-from veil.composition import composed_epsilon
 from veil.errors import FileFormatError, ReleaseRefused
 from veil.files import client, ledger_file
 from veil.files.client import Entry, Ledger, read_budgets, read_ledger
-from veil.subset import SubsetMechanism
+from veil.ldp.budget import Budget, Charge
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
 from worlds import generator
 
 LAW = SubsetMechanism(words=8000, epsilon=4.0, m=2)
@@ -214,7 +214,7 @@ from pathlib import Path
 from veil.errors import FileFormatError, ReleaseRefused
 from veil.files.atomic import write_bytes
 from veil.files.client import Entry, Ledger
-from veil.subset import SubsetMechanism
+from veil.ldp.mechanism import SubsetMechanism
 
 LAW, MESSAGE = SubsetMechanism(words=8000, epsilon=4.0, m=2), b"message" * 3000
 ENTRY = Entry(image_digest="aa" * 32, released_as="bb", name="x.jpg", parameters="words", features=50,

@@ -14,7 +14,7 @@ from PIL import Image
 
 from veil.cli import main
 from veil.errors import FileFormatError, InputError
-from veil.extract.picture import picture
+from veil.extraction.picture import picture
 from veil.files.codebooks import read_codebook
 from veil.files.faces import read_faces
 from veil.files.features import read_features
@@ -130,7 +130,8 @@ def test_a_picture_takes_little_more_than_its_pixels() -> None:
     whole = (rgb.astype(np.float32) @ np.array([0.299, 0.587, 0.114], dtype=np.float32) + 0.5).astype(np.uint8)
     np.testing.assert_array_equal(made.gray, whole)
     code = (
-        "import numpy as np, resource; from veil.extract.picture import picture; rgb = np.full((4000, 4000, 3), 7, np.uint8);"
+        "import numpy as np, resource; from veil.extraction.picture import picture;"
+        "rgb = np.full((4000, 4000, 3), 7, np.uint8);"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak(); picture(rgb, {}, None);"
         "print(peak() - before)"
     )

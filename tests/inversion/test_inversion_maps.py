@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.codebook import Codebook, Provenance, fit_pca
+from veil.codebooks.codebook import Codebook, Provenance, fit_pca
 from veil.errors import InputError, SpaceError
 from veil.forms import Points, Subsets, Subspaces, canonical
-from veil.guarantee import NoProof
 from veil.inversion.maps import SIDE, Frame, SparseMap, back_projected, canonical_basis, points_map, subspaces_map, words_map
+from veil.ldp.guarantee import NoProof
+from veil.ldp.mechanism import SubsetMechanism
 from veil.space import Space
-from veil.subset import SubsetMechanism
 from worlds import generator, unit
 
 SIFT = Space(descriptor="sift", normalization="L2", dim=128)

@@ -7,7 +7,7 @@ import pytest
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.files.codebooks import bundled_codebook
 from veil.inversion.maps import SIDE, Frame

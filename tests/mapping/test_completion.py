@@ -6,13 +6,13 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from veil.chance import seeded
 from veil.features import Features
 from veil.mapping.lines.completion import completed
 from veil.mapping.lines.tracks import MatchGraph, join, match_graph
 from veil.mapping.lines.world import LineView, Model, empty_model, triangulated, world_of
 from veil.mapping.lines.world import World as LineWorld
-from veil.privatize.lines import lift_to_lines
+from veil.mechanisms.lines import lift_to_lines
+from veil.randomness import seeded
 from worlds import World, generator, world
 
 HALVES = ("00", "01", "02"), ("03", "04", "05")

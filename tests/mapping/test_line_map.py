@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.chance import seeded
 from veil.errors import InputError
 from veil.features import Features
 from veil.geometry.similarity import align_poses, pose_error
 from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.seed import SeedOptions
 from veil.mapping.lines.world import Model
-from veil.privatize.lines import lift_to_lines
+from veil.mechanisms.lines import lift_to_lines
+from veil.randomness import seeded
 from worlds import World, generator, world
 
 OPTIONS = LineMapOptions(seed=SeedOptions(samples=50), quads=2)

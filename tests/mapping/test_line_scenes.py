@@ -12,7 +12,7 @@ from veil.errors import FileFormatError, InputError
 from veil.files.checkpoints import Checkpoints, run_key
 from veil.files.maps import read_map, write_map
 from veil.geometry.similarity import align_poses, pose_error
-from veil.localize import Localization, localize
+from veil.localization.by_distance import Localization, localize
 from veil.mapping.lines import LineMap, LineMapOptions, map_from_lines
 from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.models import further_maps, restricted
@@ -20,7 +20,7 @@ from veil.mapping.lines.scenes import LineImage, model_of, scene_of
 from veil.mapping.lines.scenes import images_of as images_of_scene
 from veil.mapping.lines.seed import SeedOptions
 from veil.mapping.lines.world import Model
-from veil.match import Matches
+from veil.matching import Matches
 from veil.scene import Scene
 from worlds import World, world
 

@@ -12,8 +12,8 @@ from veil.errors import InputError
 from veil.forms import Form, Points
 from veil.geometry.similarity import align_poses, pose_error
 from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
-from veil.match import match_pairs
-from veil.match.pairs import all_pairs
+from veil.matching import match_pairs
+from veil.matching.pairs import all_pairs
 from veil.scene import Scene
 from veil.space import Space
 from worlds import World, generator, sift_like, subspaces, unit, world
@@ -128,7 +128,7 @@ def test_an_image_that_the_ratio_cuts_off_is_mapped(tmp_path: Path, monkeypatch:
 def test_a_small_sample_gives_one_ratio_and_a_large_one_two() -> None:
     """Oracle: quantiles by hand. Too few features to know one wrong match in a thousand must not loosen the other ratio."""
     from veil.mapping.options import first_ratios
-    from veil.match.ratio import chance_ratio
+    from veil.matching.ratio import chance_ratio
 
     for features, count in ((100, 1), (300, 2)):
         images = images_of(world("ratios", images=5, points=features), 0)

@@ -9,7 +9,7 @@ import numpy as np
 from veil.geometry.camera import as_colmap
 from veil.mapping import MapImage
 from veil.mapping.verified import with_dropped
-from veil.match.neighbors import Matches
+from veil.matching.neighbors import Matches
 from worlds import World, generator, world
 
 NAMES = ("00", "03")

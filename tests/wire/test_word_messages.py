@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from veil.errors import InputError, VeilError, WireError
 from veil.forms import Released, Subsets
+from veil.ldp.mechanism import SubsetMechanism
 from veil.space import Space
-from veil.subset import SubsetMechanism
 from veil.wire.codec import CHECKSUM_BYTES, decode, encode
 from veil.wire.message import LineUpload, Message, Upload
 from veil.wire.packing import packed_sizes

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veil.errors import WireError
-from veil.subset import SubsetMechanism
+from veil.ldp.mechanism import SubsetMechanism
 from veil.wire.packing import packed, packed_sizes, rice_width, unpacked
 from word_uploads import random_ids
 from worlds import generator

@@ -13,7 +13,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from veil.attacks.claims import Progress
 from veil.attacks.words import posterior
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Form, Points, Subsets
 from veil.kernels import distances

@@ -25,7 +25,7 @@ from veil.attacks.grain import (
     release_noise,
     spans,
 )
-from veil.codebook import Pca
+from veil.codebooks.codebook import Pca
 from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
 from veil.kernels.lattice import entry_limit, none_beyond, reduce, short_vectors

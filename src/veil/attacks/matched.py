@@ -10,7 +10,7 @@ from veil.attacks.claims import CannotRun, Estimates
 from veil.attacks.inliers import inlier_points, inlier_subspaces
 from veil.attacks.target import Target
 from veil.forms import Points, Subspaces
-from veil.localize import LocalizeOptions, NoPose, localize
+from veil.localization.by_distance import LocalizeOptions, NoPose, localize
 from veil.scene import Scene
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, Float64, Int64
 
 from veil import kernels
 from veil.attacks.claims import Estimates, Lists, Progress, project, renormalized
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.forms import Points, Subspaces
 from veil.space import Space, require_same

@@ -14,7 +14,7 @@ from veil.attacks.neighbor_words import denoise
 from veil.attacks.repeats import REPEATS
 from veil.attacks.target import ReleasedImage, Target
 from veil.attacks.words import Beliefs, descriptors, posterior, repeated
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.forms import Subsets
 
 SAME_PLACE_PX = 1e-3

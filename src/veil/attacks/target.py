@@ -24,7 +24,7 @@ from veil.attacks.pieces import Done
 from veil.attacks.time_budget import TimeBudget
 from veil.attacks.vertex import VertexOptions
 from veil.attacks.word_pairs import NeighborModel
-from veil.codebook import Codebook, Pca
+from veil.codebooks.codebook import Codebook, Pca
 from veil.errors import RangeError
 from veil.forms import Form, Lines, Points, Released, Subsets, Subspaces
 from veil.geometry.camera import Camera

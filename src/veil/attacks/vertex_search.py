@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.codebook import Pca
+from veil.codebooks.codebook import Pca
 from veil.forms import Subspaces
 from veil.kernels.simplex import OPTIMAL, minimize
 

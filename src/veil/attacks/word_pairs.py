@@ -15,8 +15,8 @@ from jaxtyping import Float, Float64, Int64
 
 from veil.attacks.claims import Progress
 from veil.attacks.words import word_frequencies
-from veil.clustering import spherical_kmeans
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
+from veil.codebooks.kmeans import spherical_kmeans
 from veil.errors import InputError, RangeError
 
 # Words that a coarse class is found from: beyond this many its center hardly moves.

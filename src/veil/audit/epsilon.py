@@ -15,13 +15,13 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.audit.intervals import share_interval
-from veil.chance import Chance, seeded
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.features import Features
-from veil.privatize.public import publish
-from veil.privatize.subset import randomized, to_words
-from veil.subset import SubsetMechanism
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.public import publish
+from veil.mechanisms.words import randomized, to_words
+from veil.randomness import Chance, seeded
 
 # Word ids as they would be sent, in their order: so many independent releases of the input 0 or 1.
 Release = Callable[[int, int], Int64[np.ndarray, "draws m"]]

@@ -18,10 +18,10 @@ from veil.audit.finding import WITHIN, Finding
 from veil.audit.order import order_note
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
 from veil.audit.truth import Truth
-from veil.codebook import Codebook
-from veil.composition import account
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.forms import Form, Subsets
+from veil.ldp.composition import account
 from veil.wire.message import Message
 
 # Called with the name of what is being done.

@@ -18,7 +18,7 @@ from veil.features import Features
 from veil.forms import Subsets, Subspaces
 from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
 from veil.inversion.quality import Quality, quality
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.wire.message import Upload
 

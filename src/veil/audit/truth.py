@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Released, Subspaces
 from veil.geometry.camera import as_colmap
 from veil.kernels.refine import point_subspace_pairs
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.wire.message import LineUpload, Message
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from veil.attacks.nearest import entries
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
-from veil.clustering import chosen_method, train_words
-from veil.codebook import Codebook, Provenance
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.kmeans import chosen_method, train_words
 from veil.errors import InputError
 from veil.evaluate.defenses import Effort, Pools, default_defenses, study
 from veil.evaluate.defenses import Row as DefenseRow
@@ -21,12 +21,12 @@ from veil.evaluate.descriptor_attacks import Study, descriptor_attacks
 from veil.evaluate.homographies import ImageSequence
 from veil.evaluate.position_attacks import position_rows, position_trials
 from veil.evaluate.structural_attacks import structural_attacks
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.homographies import find_sequences
 from veil.files.pictures import named_pictures, read_picture
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 from veil.report.defenses import draw_defenses
 from veil.report.position_attacks import draw_position_attacks
 

@@ -11,10 +11,10 @@ import numpy as np
 from veil.attacks.target import Knowledge, ReleasedImage
 from veil.attacks.word_pairs import NeighborModel, Photograph, learn_neighbors
 from veil.cli.common import progress
-from veil.codebook import Codebook, Provenance
+from veil.codebooks.codebook import Codebook, Provenance
 from veil.errors import InputError
-from veil.extract import EXTRACTORS, extract
-from veil.extract.sift import SiftOptions
+from veil.extraction import EXTRACTORS, extract
+from veil.extraction.sift import SiftOptions
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.features import read_features
@@ -22,7 +22,7 @@ from veil.files.maps import read_map
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.forms import Subsets, Subspaces
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 from veil.wire.message import Message
 
 # Descriptors of the attacker's photographs that the database keeps: more only make its searches longer.

@@ -12,7 +12,7 @@ from veil.attacks.attributes import NEIGHBORS
 from veil.cli.common import add_command, add_json, at_least, picture, progress, report, say, write_json
 from veil.errors import InputError
 from veil.evaluate.attributes import DIMENSIONS, AttributeRow, attribute_study
-from veil.extract.faces import FACE_SPACE, describe_faces, load_face_network
+from veil.extraction.faces import FACE_SPACE, describe_faces, load_face_network
 from veil.faces.collection import Faces
 from veil.files.faces import read_faces, read_labels
 from veil.files.pictures import read_rgb

@@ -19,7 +19,6 @@ from veil.audit.pictured import Reconstruction, reconstructions
 from veil.audit.policy import HELP, Rule, breaches, least_features, parse_policy, parse_rule
 from veil.audit.truth import Truth, find_truth
 from veil.audit.verdict import judge
-from veil.budget import total
 from veil.cli import EXIT_OK, EXIT_POLICY
 from veil.cli.attackers import attackers_knowledge, neighbor_model
 from veil.cli.common import (
@@ -37,7 +36,6 @@ from veil.cli.inspect import upload_facts
 from veil.cli.originals import Originals, read_originals
 from veil.cli.shown import tracker
 from veil.cli.uploads import decoded, further_messages
-from veil.composition import composed_epsilon
 from veil.errors import InputError
 from veil.files.atomic import read_bytes, write_text
 from veil.files.client import LEDGER, home, read_ledger
@@ -45,6 +43,8 @@ from veil.files.inverters import bundled_inverter, read_weights
 from veil.forms import Subsets
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind
+from veil.ldp.budget import total
+from veil.ldp.composition import composed_epsilon
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
 from veil.wire.message import Message
 

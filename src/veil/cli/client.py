@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from veil.chance import Secret
 from veil.cli.common import tell
 from veil.files.client import Ledger, home, load_secret
+from veil.randomness import Secret
 
 
 def client_files(*, replace_lost: bool = False) -> tuple[Secret, Ledger]:

@@ -10,13 +10,13 @@ import numpy as np
 from veil.cli import quality
 from veil.cli.collect import Collection, Wanted, collect
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
-from veil.clustering import FLAT_WORDS, METHODS, Method, chosen_method, train_words
-from veil.codebook import PCA_DIM, Codebook, Pca, Provenance, WordTraining, fit_pca
+from veil.codebooks.codebook import PCA_DIM, Codebook, Pca, Provenance, WordTraining, fit_pca
+from veil.codebooks.kmeans import FLAT_WORDS, METHODS, Method, chosen_method, train_words
 from veil.errors import InputError
 from veil.evaluate.quantization import MEASURED, Quantization, measure
-from veil.extract import EXTRACTORS
+from veil.extraction import EXTRACTORS
 from veil.files.codebooks import read_codebook, write_codebook
-from veil.privatize.profile import HARDENED_DITHER_STEPS
+from veil.mechanisms.profile import HARDENED_DITHER_STEPS
 
 CENTROIDS, DECOYS = FLAT_WORDS, 262144
 SAMPLE, SAMPLE_A_WORD = 400_000, 10

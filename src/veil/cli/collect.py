@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veil.cli.common import progress
-from veil.codebook import WordTraining
+from veil.codebooks.codebook import WordTraining
 from veil.errors import InputError
-from veil.extract import extract
-from veil.extract.sift import SiftOptions
+from veil.extraction import extract
+from veil.extraction.sift import SiftOptions
 from veil.features import Features
 from veil.files.features import read_features
 from veil.files.pictures import find_pictures, read_picture

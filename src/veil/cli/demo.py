@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from veil import chance
+from veil import randomness as chance
 from veil.attacks.repeat import intersect
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
 from veil.cli.shown import tracker
 from veil.evaluate.localization import Outcome, Query, Study, Variant, demo_variants, run
 from veil.evaluate.reconstruction import Run, Subject, line_views, map_lines
-from veil.extract.segments import vertical_of
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.segments import vertical_of
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.atomic import write_bytes, write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -27,11 +27,11 @@ from veil.files.examples import Example, lund_door, other_place
 from veil.files.features import write_features
 from veil.files.pictures import find_pictures, read_picture, read_rgb
 from veil.geometry.vertical import Vertical
-from veil.match import match_pairs
-from veil.match.pairs import all_pairs
-from veil.privatize.profile import paper
-from veil.privatize.public import publish
-from veil.privatize.subspace import lift
+from veil.matching import match_pairs
+from veil.matching.pairs import all_pairs
+from veil.mechanisms.profile import paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.subspaces import lift
 from veil.report.demo import LineStory, page
 
 EXAMPLES = """\

@@ -6,15 +6,15 @@ import argparse
 import json
 from pathlib import Path
 
-from veil.chance import seeded
 from veil.cli import attack_studies, attribute_study, face_study, inversion_study, localization, queries, reconstruction
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, write_json
 from veil.evaluate.homographies import ImageSequence, Row, default_cases, evaluate
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.atomic import write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.homographies import SequenceFiles, find_sequences
 from veil.files.pictures import read_picture
+from veil.randomness import seeded
 from veil.report.curves import draw_accuracy
 
 EXAMPLES = """\

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from veil.cli.common import add_command, add_json, add_strict, progress, quiet_colmap, report, tell_skipped, write_json
 from veil.errors import InputError, VeilError
-from veil.extract import EXTRACTORS, extract
-from veil.extract.picture import Picture
-from veil.extract.sift import MAX_FEATURES, SiftOptions
+from veil.extraction import EXTRACTORS, extract
+from veil.extraction.picture import Picture
+from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.calibration import camera_from_matrix, matrix_of
 from veil.files.features import read_colmap_database, read_features, write_features

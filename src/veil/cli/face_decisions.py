@@ -101,8 +101,8 @@ def face_vector(arguments: argparse.Namespace, setup: Setup) -> np.ndarray:
     """The one face of a photograph, or of a file of descriptors. Raises NoFace where the photograph shows none to be used."""
     path, name = arguments.face, arguments.name
     if path.suffix.lower() not in (".npz", ".h5", ".hdf5"):
-        from veil.extract.face_finder import SECOND_TRY, FoundFace
-        from veil.extract.faces import describe_face
+        from veil.extraction.face_finder import SECOND_TRY, FoundFace
+        from veil.extraction.faces import describe_face
 
         def tell(found: FoundFace) -> None:
             if found.found_by == SECOND_TRY:

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from veil.errors import InputError, SpaceError
-from veil.extract.face_onnx import Preparation, load_onnx_model, load_onnx_network
-from veil.extract.faces import FACE_SPACE, FaceNetwork, load_face_network
+from veil.extraction.face_onnx import Preparation, load_onnx_model, load_onnx_network
+from veil.extraction.faces import FACE_SPACE, FaceNetwork, load_face_network
 from veil.files.faces import read_model
 from veil.space import Space
 

@@ -18,7 +18,7 @@ from veil.faces.template import WAYS, Client, Setup, decoys_digest
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
 from veil.files.faces import read_faces
-from veil.privatize.profile import STRATEGIES
+from veil.mechanisms.profile import STRATEGIES
 
 FACE_HELP = "a photograph of one face (needs veil[faces]), or descriptors (.npz, HDF5; see --name)"
 EXAMPLES = {

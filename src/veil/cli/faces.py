@@ -10,8 +10,8 @@ from veil.cli import face_templates
 from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
 from veil.cli.face_networks import add_model, chosen_network
 from veil.errors import InputError
-from veil.extract.face_finder import SECOND_TRY, FoundFace
-from veil.extract.faces import describe_faces
+from veil.extraction.face_finder import SECOND_TRY, FoundFace
+from veil.extraction.faces import describe_faces
 from veil.faces.collection import Faces
 from veil.files.faces import read_labels, write_faces
 from veil.files.pictures import named_pictures, read_rgb

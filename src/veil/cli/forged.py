@@ -14,7 +14,7 @@ from veil.errors import InputError
 from veil.evaluate.adversaries import ForgedOptions, forged, true_ones
 from veil.evaluate.forged_answers import Answer, Count, answerer, counted
 from veil.evaluate.queries import Place
-from veil.extract.picture import Picture
+from veil.extraction.picture import Picture
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.scenes import ReferenceScene

@@ -124,7 +124,7 @@ def _from_exif(path: Path) -> Gravity | NoGravity | None:
 def _draw(arguments: argparse.Namespace, path: Path, answer: Answer) -> None:
     if answer.vertical is None:
         raise InputError(f"{path} has no vertical edges to draw; --figure shows what vanishing-point found: {_told(answer)}")
-    from veil.extract.segments import detect_segments
+    from veil.extraction.segments import detect_segments
     from veil.report.gravity import draw_vertical
 
     picture = with_camera(read_picture(path), arguments.camera, path)

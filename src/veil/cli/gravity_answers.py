@@ -55,7 +55,7 @@ class Edges:
 
 def edges_of(path: Path, camera: str | None) -> Edges:
     """Vertical edges of a photograph; one that cannot be decoded has none, and says so."""
-    from veil.extract.segments import focal_spread, normalized_segments
+    from veil.extraction.segments import focal_spread, normalized_segments
     from veil.geometry.vertical import vertical_from_segments
 
     try:

@@ -7,13 +7,13 @@ from functools import cache
 from pathlib import Path
 
 from veil.cli.common import Bar, add_command, add_json, at_least, report, say, write_json
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.maps import read_map
 from veil.files.vocabularies import read_vocabulary, write_vocabulary
 from veil.forms import Points, Subsets
-from veil.match.vocabulary import NEAREST, Vocabulary, index_map
+from veil.matching.inverted_index import NEAREST, Vocabulary, index_map
 from veil.scene import Scene
 
 BUNDLED = "bundled"

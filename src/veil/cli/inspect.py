@@ -8,10 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
-from veil.budget import outward
 from veil.cli import EXIT_ERROR, EXIT_OK
 from veil.cli.common import add_command, add_json, say, tell_skipped, write_json
-from veil.composition import account
 from veil.errors import FileFormatError, VeilError
 from veil.files.atomic import read_bytes
 from veil.files.client import read_ledger
@@ -19,10 +17,12 @@ from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
 from veil.files.maps import read_map
 from veil.forms import Released, Subsets
-from veil.guarantee import Guarantee, LocalDP
+from veil.ldp.budget import outward
+from veil.ldp.composition import account
+from veil.ldp.guarantee import Guarantee, LocalDP
+from veil.ldp.mechanism import SubsetMechanism
 from veil.map_check import MapCheck
 from veil.scene import Scene
-from veil.subset import SubsetMechanism
 from veil.wire.codec import decode
 from veil.wire.message import LineUpload, Message
 

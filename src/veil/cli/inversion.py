@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.files.checkpoints import run_key
 from veil.files.codebooks import bundled_codebook, read_codebook

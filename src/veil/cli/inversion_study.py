@@ -12,14 +12,14 @@ import numpy as np
 from veil.attacks.nearest import entries
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.inverted import loaded
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.evaluate.inversion import DIMS, Gap, Inverted, Photograph, Row, gaps, known_attacks, rows, study
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.pictures import named_pictures, read_picture, read_rgb
-from veil.privatize.profile import paper
+from veil.mechanisms.profile import paper
 from veil.report.inversion import draw_inversions, draw_similarity
 
 EXAMPLES = """\

@@ -22,7 +22,7 @@ from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Frame, Inverts, SparseMap, points_map, subspaces_map, words_map
 from veil.inversion.quality import quality
 from veil.inversion.weights import Weights
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 from veil.wire.codec import decode
 from veil.wire.message import LineUpload
 
@@ -63,7 +63,7 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[tuple[str, SparseMap, np.
                 for name, features in read_features(path):
                     yield name, _raw(features), None
             else:
-                from veil.extract.sift import SiftOptions, extract_sift
+                from veil.extraction.sift import SiftOptions, extract_sift
 
                 picture, rgb = read_picture(path), read_rgb(path)
                 frame = Frame(width=rgb.shape[1], height=rgb.shape[0])

@@ -21,9 +21,9 @@ from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.models import further_maps
 from veil.mapping.lines.scenes import LineImage, images_of, model_of, scene_of
 from veil.mapping.lines.seed import SeedOptions
-from veil.match import Matches, match_pairs
-from veil.match.pairs import all_pairs
-from veil.match.ratio import calibrated
+from veil.matching import Matches, match_pairs
+from veil.matching.pairs import all_pairs
+from veil.matching.ratio import calibrated
 from veil.scene import Scene
 
 LINES_HELP = "weak scenes: a larger `--aligned-share` where gravity is good, more features (`veil extract --first-octave -1`)"

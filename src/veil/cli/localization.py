@@ -17,7 +17,7 @@ import numpy as np
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.index import read_dictionary
 from veil.cli.queries import apart, photographs, place_of
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.evaluate.dictionaries import mapped, most_words
 from veil.evaluate.queries import Fold, Protocol, fold_maps

@@ -12,14 +12,14 @@ from veil.cli.common import Bar, add_command, add_json, add_strict, at_least, qu
 from veil.cli.index import query_vocabulary
 from veil.cli.server import add_matching, matching_options
 from veil.cli.uploads import Loaded, queries
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.maps import read_map
 from veil.forms import Subsets, Subspaces
 from veil.geometry.grouped import GroupedOptions
-from veil.localize import Localization, LocalizeOptions, NoPose, localize
-from veil.localize_words import WordOptions, localize_words
+from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize
+from veil.localization.by_words import WordOptions, localize_words
 from veil.scene import Scene
 
 # Of the processor, all threads together, for a search by words: ordinary ones take one or two, and only a longer one depends on

@@ -10,8 +10,8 @@ import numpy as np
 
 from veil.cli.common import progress
 from veil.errors import InputError
-from veil.extract import EXTRACTORS, extract
-from veil.extract.sift import SiftOptions
+from veil.extraction import EXTRACTORS, extract
+from veil.extraction.sift import SiftOptions
 from veil.features import Features
 from veil.files.features import read_features
 from veil.files.pictures import named_pictures, read_picture, read_rgb

@@ -9,13 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from veil import chance
-from veil.budget import outward
-from veil.chance import Secret, Secure
+from veil import randomness as chance
 from veil.cli.client import client_files
 from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
 from veil.cli.words import DELTA, SUBSET_SIZE, Words, chosen_words
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.atomic import write_bytes
@@ -23,10 +21,12 @@ from veil.files.client import Entry, Ledger
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.features import read_features
 from veil.files.gravity import read_gravity
-from veil.privatize.lines import LineOptions, line_key
-from veil.privatize.profile import STRATEGIES, Profile, hardened, paper
-from veil.privatize.release import HideInLines, Release, privatize, pseudonym
-from veil.subset import SubsetMechanism
+from veil.ldp.budget import outward
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.lines import LineOptions, line_key
+from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
+from veil.mechanisms.release import HideInLines, Release, privatize, pseudonym
+from veil.randomness import Secret, Secure
 from veil.wire import encode
 from veil.wire.message import Message
 

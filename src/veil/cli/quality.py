@@ -7,10 +7,10 @@ from pathlib import Path
 
 from veil.cli.collect import Collection, Wanted, collect, holds_features
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, quiet_colmap, report, say, write_json
-from veil.codebook import WordTraining
+from veil.codebooks.codebook import WordTraining
 from veil.errors import InputError
 from veil.evaluate.quantization import MEASURED, measure
-from veil.extract import EXTRACTORS
+from veil.extraction import EXTRACTORS
 from veil.files.codebooks import read_codebook
 from veil.report.quantization import draw_quantization
 

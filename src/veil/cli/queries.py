@@ -19,11 +19,11 @@ from veil.evaluate.forged_answers import Answer, counted
 from veil.evaluate.interrogation import Answers, count, examinations, examine_all
 from veil.evaluate.queries import Fold, Place, Protocol, Tally, Verdict, exact_interval, fold_maps, tally
 from veil.evaluate.strain import ALL, Cell, Strained, cells, default_loads
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.scenes import ReferenceScene, read_scene
-from veil.localize import LocalizeOptions
+from veil.localization.by_distance import LocalizeOptions
 from veil.report.queries import draw_forged, draw_queries
 
 EXAMPLES = """\

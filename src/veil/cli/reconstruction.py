@@ -15,16 +15,16 @@ import numpy as np
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.errors import InputError
 from veil.evaluate.reconstruction import Run, Subject, map_lines, map_points
-from veil.extract.sift import MAX_FEATURES, SiftOptions, extract_sift
+from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.gravity import read_gravity
 from veil.files.pictures import read_picture
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.geometry.intrinsics import parse
 from veil.geometry.rigid import Rigid
-from veil.match import match_pairs
-from veil.match.pairs import all_pairs
-from veil.privatize.public import publish
+from veil.matching import match_pairs
+from veil.matching.pairs import all_pairs
+from veil.mechanisms.public import publish
 from veil.report.reconstruction import draw_curve, draw_maps
 
 EXAMPLES = """\

@@ -30,10 +30,10 @@ from veil.files.maps import require_vacant, write_map
 from veil.forms import Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
 from veil.mapping.gravity import ReadingsCheck
-from veil.match import MatchOptions, match, match_pairs
-from veil.match.neighbors import distance_name
-from veil.match.pairs import all_pairs
-from veil.match.ratio import calibrated
+from veil.matching import MatchOptions, match, match_pairs
+from veil.matching.neighbors import distance_name
+from veil.matching.pairs import all_pairs
+from veil.matching.ratio import calibrated
 from veil.scene import Scene, mean_down
 
 MATCH_EXAMPLES = """\

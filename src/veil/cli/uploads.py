@@ -15,7 +15,7 @@ from veil.files.atomic import read_bytes
 from veil.files.features import read_features
 from veil.forms import Form, Lines, Subsets
 from veil.geometry.camera import Camera
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 from veil.wire import LineUpload, Message, decode
 
 # A folder of which so many messages can be compared with each other is a map with some that do not belong; below it, a mistake.

@@ -7,17 +7,17 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from veil.budget import outward
-from veil.chance import Secure
-from veil.codebook import Codebook
-from veil.composition import composed_epsilon
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, ReleaseRefused
 from veil.features import Features
 from veil.files.client import Ledger
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.features import read_features
-from veil.privatize.release import PRIVATE_DICTIONARY, HideInLines, WordRelease, made_from, privatize_words
-from veil.subset import SubsetMechanism
+from veil.ldp.budget import outward
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.release import PRIVATE_DICTIONARY, HideInLines, WordRelease, made_from, privatize_words
+from veil.randomness import Secure
 
 SUBSET_SIZE, DELTA = 2, 1e-6
 # A sent word that is the true one with more than this is no longer hidden among others (traps L15).

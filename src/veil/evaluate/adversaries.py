@@ -32,8 +32,8 @@ from veil.evaluate.forgeries import (
     text,
     under_sky,
 )
-from veil.extract.picture import Picture
-from veil.extract.sift import SiftOptions, extract_sift
+from veil.extraction.picture import Picture
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.geometry.camera import Camera
 

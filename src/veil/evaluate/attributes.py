@@ -13,16 +13,16 @@ from jaxtyping import Int64
 
 from veil.attacks.attributes import NEIGHBORS, Labelled, infer
 from veil.audit.intervals import share_interval
-from veil.chance import seeded
 from veil.errors import InputError, RangeError
 from veil.faces.balance import BalancedRule
 from veil.faces.collection import centered as around
 from veil.faces.collection import pool_of
 from veil.features import Features
 from veil.forms import Form
-from veil.privatize.profile import Profile, Strategy
-from veil.privatize.public import publish
-from veil.privatize.subspace import DecoyRule, lift, uniform_rule
+from veil.mechanisms.profile import Profile, Strategy
+from veil.mechanisms.public import publish
+from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
+from veil.randomness import seeded
 
 DIMENSIONS = (2, 4, 8, 16)
 LIFTINGS: tuple[Strategy, ...] = ("random", "hybrid", "adversarial")

@@ -22,13 +22,13 @@ from veil.attacks.target import Knowledge, ReleasedImage, Target, Tuning
 from veil.attacks.vertex import VertexOptions
 from veil.audit.score import share
 from veil.audit.truth import in_space
-from veil.chance import seeded
-from veil.codebook import PCA_DIM, Codebook, fit_pca
+from veil.codebooks.codebook import PCA_DIM, Codebook, fit_pca
 from veil.evaluate.homographies import Case, Distance, ImageSequence, evaluate
 from veil.features import Features, unit_length
 from veil.forms import Subspaces
-from veil.privatize.profile import Profile, Strategy, hardened, paper
-from veil.privatize.subspace import lift
+from veil.mechanisms.profile import Profile, Strategy, hardened, paper
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
 from veil.wire.codec_subspaces import as_sent
 
 WITHIN = (0.1, 0.4)

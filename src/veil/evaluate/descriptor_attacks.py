@@ -20,13 +20,13 @@ from veil.attacks.database import AwayOptions
 from veil.attacks.intersection import MeetingOptions
 from veil.attacks.registry import named
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
-from veil.chance import seeded
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.features import Features, unit_length
 from veil.forms import Points, Subspaces
-from veil.privatize.profile import Strategy, paper
-from veil.privatize.subspace import UniformRule, lift
+from veil.mechanisms.profile import Strategy, paper
+from veil.mechanisms.subspaces import UniformRule, lift
+from veil.randomness import seeded
 
 # [P23] Eq. 1 to the letter, with a moderate list and one entry: scores in the whole space, no use of the known length.
 PLAIN_DATABASE = AwayOptions(neighbors=400, kept=1, within=False, unit_length=False)

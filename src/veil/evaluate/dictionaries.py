@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from veil.clustering import spherical_kmeans
-from veil.codebook import Codebook, Provenance
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.kmeans import spherical_kmeans
 from veil.errors import RangeError
 from veil.evaluate.queries import Fold
 from veil.features import Features
-from veil.privatize.public import publish
+from veil.mechanisms.public import publish
 
 
 def mapped(fold: Fold) -> list[Features]:

@@ -16,14 +16,14 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil import kernels
 from veil.audit.intervals import share_interval
-from veil.chance import seeded
 from veil.errors import InputError, RangeError, SpaceError
 from veil.faces.balance import BalancedRule, guessed
 from veil.faces.collection import IDENTITY, FacePairs, Faces, centered_alike
 from veil.forms import Subspaces
 from veil.kernels.pairs import exact
-from veil.privatize.profile import Profile, Strategy
-from veil.privatize.subspace import DecoyRule, lift, uniform_rule
+from veil.mechanisms.profile import Profile, Strategy
+from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
+from veil.randomness import seeded
 
 DIMENSIONS = (2, 4, 8, 16)
 BALANCED = "hybrid+"

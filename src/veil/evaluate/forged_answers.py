@@ -11,8 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float32
 
-from veil.chance import seeded
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.evaluate.adversaries import Asked, ForgedOptions
 from veil.evaluate.dictionaries import dictionary_of
@@ -20,17 +19,18 @@ from veil.evaluate.queries import LEVEL, RIGHT_DEG, Fold, Place, exact_interval,
 from veil.forms import Lines, Subsets
 from veil.geometry.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, align_poses, pose_error
-from veil.localize import Localization, LocalizeOptions, NoPose, correspondences, localize_matches
-from veil.localize_words import WordOptions, localize_words
+from veil.ldp.mechanism import SubsetMechanism
+from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, correspondences, localize_matches
+from veil.localization.by_words import WordOptions, localize_words
 from veil.mapping import MapImage, NoMap, build_map
-from veil.match import match_pairs
-from veil.match.pairs import all_pairs
-from veil.match.vocabulary import Vocabulary, index_map
-from veil.privatize.profile import hardened
-from veil.privatize.public import publish
-from veil.privatize.release import HideInLines, privatize, privatize_words
+from veil.matching import match_pairs
+from veil.matching.inverted_index import Vocabulary, index_map
+from veil.matching.pairs import all_pairs
+from veil.mechanisms.profile import hardened
+from veil.mechanisms.public import publish
+from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.randomness import seeded
 from veil.scene import Scene, mean_down
-from veil.subset import SubsetMechanism
 from veil.wire.message import LineUpload, Message, Upload
 
 FormName = Literal["subspaces, public map", "subspaces, private map", "lines+subspaces", "words", "words+lines"]

@@ -16,16 +16,16 @@ from jaxtyping import Int64
 
 from veil import kernels
 from veil.attacks.repeat import intersect
-from veil.chance import seeded
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
 from veil.evaluate.faces import equal_error
 from veil.faces.collection import IDENTITY, Faces, as_features, centered_alike
 from veil.features import unit_length
 from veil.forms import Subspaces, canonical
 from veil.kernels.pairs import exact
-from veil.privatize.profile import Profile, Strategy
-from veil.privatize.subspace import lift
+from veil.mechanisms.profile import Profile, Strategy
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
 
 LENGTHS = (2, 3, 5)
 Probes = Literal["fresh", "parallel"]

@@ -15,15 +15,15 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64
 
-from veil.chance import Chance
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.features import Features
 from veil.forms import Form, Points
-from veil.match import MatchOptions, match
-from veil.match.ratio import best_ratio
-from veil.privatize.profile import STRATEGIES, Profile, Strategy, hardened, paper
-from veil.privatize.public import publish
-from veil.privatize.subspace import lift
+from veil.matching import MatchOptions, match
+from veil.matching.ratio import best_ratio
+from veil.mechanisms.profile import STRATEGIES, Profile, Strategy, hardened, paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.subspaces import lift
+from veil.randomness import Chance
 from veil.threads import shared
 
 THRESHOLDS_PX = tuple(range(1, 11))

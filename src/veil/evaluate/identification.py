@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.chance import Secret
 from veil.errors import InputError
 from veil.evaluate.faces import require_others
 from veil.faces.collection import IDENTITY, Faces
@@ -21,7 +20,8 @@ from veil.faces.comparisons import compared, first_and_last
 from veil.faces.galleries import Impostors, bounded_mean, calibrate_open_set, first_alone
 from veil.faces.identification import OpenSet, gallery_sizes
 from veil.faces.template import Client, Setup, decoys_digest
-from veil.privatize.profile import Strategy
+from veil.mechanisms.profile import Strategy
+from veil.randomness import Secret
 
 PURPOSE = "study"
 # Strangers who must be left where a gallery of held-out people is largest.

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from veil.evaluate.queries import SIGHTS, Fold, Protocol, Question, Sight, Verdict, answer, false_questions, true_questions
 from veil.evaluate.strain import Load, Strained, strain
 from veil.features import Features
-from veil.localize import LocalizeOptions
+from veil.localization.by_distance import LocalizeOptions
 from veil.threads import single_blas
 
 WAITING = 4  # questions a process that are matched ahead

@@ -19,16 +19,16 @@ from veil.attacks.claims import Estimates
 from veil.attacks.clusters import ClusterOptions
 from veil.attacks.registry import named
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
-from veil.chance import seeded
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Points, Subspaces
 from veil.inversion.maps import Frame, Inverts, SparseMap, back_projected, points_map, subspaces_map
 from veil.inversion.quality import quality
-from veil.privatize.profile import Profile, paper
-from veil.privatize.public import publish
-from veil.privatize.subspace import lift
+from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
 
 RAW, DIRECT = "raw", "direct"
 # The order of [P23] Table 1, best first.

@@ -10,9 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from veil.chance import Secure
-from veil.codebook import Codebook
-from veil.composition import composed_epsilon
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.evaluate.homographies import Distance
 from veil.features import Features
@@ -20,17 +18,19 @@ from veil.forms import Form, Subsets, Subspaces
 from veil.geometry.grouped import GroupedOptions
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_poses, pose_error
-from veil.localize import Localization, LocalizeOptions, NoPose, localize
-from veil.localize_words import WordOptions, localize_words
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
+from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize
+from veil.localization.by_words import WordOptions, localize_words
 from veil.mapping import MapImage, NoMap, build_map
-from veil.match import match_pairs
-from veil.match.pairs import all_pairs
-from veil.match.vocabulary import index_map
-from veil.privatize.profile import Profile, hardened, paper
-from veil.privatize.public import publish
-from veil.privatize.release import Release, privatize, privatize_words
+from veil.matching import match_pairs
+from veil.matching.inverted_index import index_map
+from veil.matching.pairs import all_pairs
+from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.release import Release, privatize, privatize_words
+from veil.randomness import Secure
 from veil.scene import Scene
-from veil.subset import SubsetMechanism
 from veil.wire import Upload, decode, encode
 
 DEMO_EPSILON = 10.0

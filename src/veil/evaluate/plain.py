@@ -14,7 +14,7 @@ from veil.mapping.database import write_database
 from veil.mapping.images import MapImage
 from veil.mapping.points import NoMap
 from veil.mapping.scenes import scene_of
-from veil.match.neighbors import Matches
+from veil.matching.neighbors import Matches
 from veil.scene import Scene
 
 

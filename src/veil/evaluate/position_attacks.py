@@ -19,11 +19,11 @@ from veil.attacks.order import positions_by_rank
 from veil.attacks.repeat import repeat_positions
 from veil.attacks.segments import pixels, segments
 from veil.attacks.twins import twins
-from veil.chance import seeded
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.forms import Lines
-from veil.privatize.lines import LineOptions, along_gravity, lift_to_lines, normalized_keypoints
+from veil.mechanisms.lines import LineOptions, along_gravity, lift_to_lines, normalized_keypoints
+from veil.randomness import seeded
 
 LEVEL = (0.0, 1.0, 0.0)
 SHARES = (0.0, 0.5, 1.0)

@@ -14,14 +14,14 @@ from jaxtyping import Float64, Int64
 
 from veil import kernels
 from veil.audit.intervals import share_interval
-from veil.chance import Secure
 from veil.errors import InputError
 from veil.evaluate.faces import DIMENSIONS, LIFTINGS, best_threshold, equal_error, lifted_faces, require_others
 from veil.faces.collection import FacePairs, Faces, centered_alike
 from veil.faces.template import rotation
 from veil.features import unit_length
 from veil.kernels.pairs import exact
-from veil.privatize.profile import Strategy
+from veil.mechanisms.profile import Strategy
+from veil.randomness import Secure
 
 SHUFFLES, CONFIDENCE = 200, 0.95
 # Pairs of either kind below which densities of scores say nothing.

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, UInt8
 
-from veil.clustering import unit_rows
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
+from veil.codebooks.kmeans import unit_rows
 from veil.errors import InputError, SpaceError
 
 MEASURED = 50_000  # descriptors whose words are looked up

@@ -16,19 +16,19 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from veil.chance import seeded
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Lines
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_poses, pose_error
 from veil.geometry.views import MapViews
-from veil.localize import Localization, LocalizeOptions, NoPose, correspondences, localize_matches
+from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, correspondences, localize_matches
 from veil.mapping import MapImage, NoMap, build_map
-from veil.match import Matches, match_pairs
-from veil.match.pairs import all_pairs
-from veil.privatize.lines import LineOptions, lift_to_lines
-from veil.privatize.public import publish
+from veil.matching import Matches, match_pairs
+from veil.matching.pairs import all_pairs
+from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.public import publish
+from veil.randomness import seeded
 from veil.scene import Scene
 
 Progress = Callable[[int, int], None]

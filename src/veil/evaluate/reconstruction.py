@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
-from veil.chance import seeded
 from veil.errors import InputError
 from veil.evaluate.leak import leak_of_lines, leak_of_points
 from veil.evaluate.plain import plain_map
@@ -38,9 +37,10 @@ from veil.mapping.lines import (
     match_graph,
 )
 from veil.mapping.lines.world import Model, World, line_distances, world_of
-from veil.match import Matches
-from veil.privatize.lines import LineOptions, lift_to_lines
-from veil.privatize.public import publish
+from veil.matching import Matches
+from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.public import publish
+from veil.randomness import seeded
 from veil.scene import Scene
 
 # COLMAP's own ratio; the two methods get the same matches.

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veil.chance import fresh
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.evaluate.dictionaries import dictionary_of, mapped
 from veil.evaluate.queries import Fold
-from veil.localize import Localization, localize
-from veil.match.retrieval import most_similar
-from veil.match.vocabulary import Vocabulary, index_map
-from veil.privatize.public import publish
-from veil.privatize.subset import to_words
+from veil.ldp.mechanism import SubsetMechanism
+from veil.localization.by_distance import Localization, localize
+from veil.matching.inverted_index import Vocabulary, index_map
+from veil.matching.retrieval import most_similar
+from veil.mechanisms.public import publish
+from veil.mechanisms.words import to_words
+from veil.randomness import fresh
 from veil.scene import MappedImage, Scene
-from veil.subset import SubsetMechanism
 
 SHARED_POINTS = 20  # that an overlapping photograph and the query both see
 BEST = 10

@@ -15,7 +15,7 @@ from jaxtyping import Int64
 
 from veil.evaluate.queries import SIGHTS, Question, Sight
 from veil.geometry.camera import as_colmap
-from veil.localize import LocalizeOptions, localize_matches
+from veil.localization.by_distance import LocalizeOptions, localize_matches
 
 Case = tuple[str, int, float]
 ALL = 0  # a load of all matches

@@ -11,14 +11,14 @@ import numpy as np
 from veil.attacks.claims import Estimates
 from veil.attacks.registry import named
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
-from veil.chance import seeded
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Subspaces
-from veil.privatize.profile import Strategy, paper
-from veil.privatize.public import publish
-from veil.privatize.subspace import lift
+from veil.mechanisms.profile import Strategy, paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
 from veil.wire.codec_subspaces import Dtype, as_sent
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float64, Int64
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.mapping.lines.tracks import MatchGraph, build_tracks, match_graph
-from veil.match import Matches
+from veil.matching import Matches
 
 # COLMAP's own ratio: what counts as a shared track.
 MAX_RATIO = 0.8

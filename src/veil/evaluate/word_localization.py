@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from veil.chance import fresh
-from veil.codebook import Codebook
-from veil.composition import composed_epsilon
+from veil.codebooks.codebook import Codebook
 from veil.evaluate.dictionaries import dictionary_of, mapped
 from veil.evaluate.queries import LEVEL, Fold
 from veil.evaluate.settings import Setting, Trial
@@ -21,16 +19,18 @@ from veil.features import Features
 from veil.forms import Lines, Points, Subsets
 from veil.geometry.grouped import GroupedOptions
 from veil.geometry.similarity import pose_error
-from veil.localize import Localization, NoPose, localize
-from veil.localize_words import WordOptions, localize_candidates, localize_words
-from veil.match.vocabulary import NEAREST, Vocabulary, index_map
-from veil.match.word_neighbors import neighbor_candidates
-from veil.privatize.lines import LineOptions, lift_to_lines
-from veil.privatize.profile import hardened
-from veil.privatize.public import publish
-from veil.privatize.release import HideInLines, privatize, privatize_words
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
+from veil.localization.by_distance import Localization, NoPose, localize
+from veil.localization.by_words import WordOptions, localize_candidates, localize_words
+from veil.matching.inverted_index import NEAREST, Vocabulary, index_map
+from veil.matching.word_neighbors import neighbor_candidates
+from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.profile import hardened
+from veil.mechanisms.public import publish
+from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.randomness import fresh
 from veil.scene import Scene, mean_down
-from veil.subset import SubsetMechanism
 from veil.wire import LineUpload, decode, encode
 
 DELTA = 1e-6

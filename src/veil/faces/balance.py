@@ -16,15 +16,15 @@ import numpy as np
 from jaxtyping import Float32, Int64, UInt64
 
 from veil.attacks.attributes import NEIGHBORS, Labelled, infer
-from veil.chance import distinct_below
 from veil.errors import InputError, RangeError
 from veil.faces.collection import Faces
 from veil.forms import Points
+from veil.randomness import distinct_below
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BalancedRule:
-    """A decoy rule (`veil.privatize.subspace.DecoyRule`): decoys from all classes in turn, each round in random rotation.
+    """A decoy rule (`veil.mechanisms.subspaces.DecoyRule`): decoys from all classes in turn, each round in random rotation.
 
     `own` is the class of each feature, `pool` of each word, both numbers below `classes`. In the first round the face stands
     for its own class, and in all of them with `others_only`, as [D21] has it. `quota` says how many decoys of a round each

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int64
 
-from veil.codebook import Codebook, Provenance
+from veil.codebooks.codebook import Codebook, Provenance
 from veil.errors import InputError
 from veil.features import Features, unit_length
 from veil.geometry.camera import guessed

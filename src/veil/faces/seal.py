@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from veil.chance import Secret
 from veil.errors import FileFormatError
+from veil.randomness import Secret
 
 TAG_BYTES = 32
 

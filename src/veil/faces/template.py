@@ -14,15 +14,15 @@ import numpy as np
 from jaxtyping import Float32, Float64
 
 from veil import kernels
-from veil.chance import Secret, Secure, fresh, gaussian
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.faces.balance import BalancedRule, guessed
 from veil.faces.collection import Faces, as_features, centered
 from veil.features import unit_length
 from veil.forms import Subspaces, canonical
-from veil.privatize.profile import Profile, Strategy
-from veil.privatize.subspace import DecoyRule, lift, uniform_rule
+from veil.mechanisms.profile import Profile, Strategy
+from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
+from veil.randomness import Secret, Secure, fresh, gaussian
 from veil.space import Space
 
 # How a probe is sent: lifted along its template's directions, turned only, or lifted afresh.

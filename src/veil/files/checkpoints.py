@@ -13,7 +13,7 @@ import numpy as np
 from veil.errors import InputError
 from veil.files.atomic import replacing, write_text
 from veil.mapping.lines.world import Model
-from veil.match import Matches
+from veil.matching import Matches
 
 _FIELDS = ("registered", "rotations", "translations", "points", "observed")
 

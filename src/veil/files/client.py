@@ -13,12 +13,12 @@ from pathlib import Path
 
 import platformdirs
 
-from veil.budget import UNITS, Budget, Charge, Unit
-from veil.chance import Secret
 from veil.errors import InputError, ReleaseRefused
 from veil.files.ledger_file import connected, has_table, open_or_make
 from veil.files.secret import MadeUnder, read_or_make
-from veil.subset import SubsetMechanism
+from veil.ldp.budget import UNITS, Budget, Charge, Unit
+from veil.ldp.mechanism import SubsetMechanism
+from veil.randomness import Secret
 
 LEDGER, SECRET = "ledger.sqlite", "secret"
 _RELEASES = "image_digest, released_as, name, parameters, features, message_digest, fresh, released_at"

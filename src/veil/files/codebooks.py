@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.codebook import Codebook, Pca, Provenance
+from veil.codebooks.codebook import Codebook, Pca, Provenance
 from veil.errors import FileFormatError
 from veil.files.atomic import replacing
 from veil.files.containers import require_filled

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from veil.chance import Secret
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.faces.identification import OpenSet
 from veil.faces.seal import Line, Sealer
 from veil.faces.template import Setup
 from veil.files.atomic import writing
+from veil.randomness import Secret
 from veil.space import Space
 
 FORMAT = 2

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from veil.chance import Secret
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import writing
 from veil.files.client import home, load_secret
 from veil.files.face_facts import PATIENCE_S, Contents
 from veil.files.secret import MadeUnder
+from veil.randomness import Secret
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS stores (id TEXT PRIMARY KEY, generation INTEGER NOT NULL, seal BLOB NOT NULL);

@@ -24,10 +24,10 @@ from veil.files.atomic import writing
 from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import as_colmap, from_colmap
 from veil.geometry.rigid import Rigid, rigid_from_colmap
+from veil.ldp.mechanism import SubsetMechanism
 from veil.map_check import MapCheck
 from veil.scene import MappedImage, Scene
 from veil.space import Space
-from veil.subset import SubsetMechanism
 
 FORMAT = 1
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.extract.picture import Picture, picture
+from veil.extraction.picture import Picture, picture
 from veil.geometry.camera import Camera
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".gif", ".jp2"}

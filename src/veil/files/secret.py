@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from veil.chance import KEY_BYTES, Secret
 from veil.errors import FileFormatError, InputError, ReleaseRefused
 from veil.files.atomic import writing
 from veil.files.private import require_own
+from veil.randomness import KEY_BYTES, Secret
 
 
 @dataclass(frozen=True, kw_only=True)

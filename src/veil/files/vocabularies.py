@@ -17,7 +17,7 @@ import numpy as np
 from veil.errors import FileFormatError
 from veil.files.atomic import read_bytes, writing
 from veil.files.maps import map_fingerprint
-from veil.match.vocabulary import Vocabulary
+from veil.matching.inverted_index import Vocabulary
 
 FORMAT = 1
 _ARRAYS = ("offsets", "point_rows", "chance", "frequency")

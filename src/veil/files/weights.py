@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.extract.hardtfeat import HardTFeat
+from veil.extraction.hardtfeat import HardTFeat
 
 
 def load_network(descriptor: str) -> Any:

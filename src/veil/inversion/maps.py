@@ -9,7 +9,7 @@ from typing import Literal, Protocol, get_args, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int64, UInt8
 
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
 from veil.forms import Subsets, Subspaces
 from veil.space import Space

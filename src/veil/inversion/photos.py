@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import UInt8
 
-from veil.chance import seeded
-from veil.codebook import Codebook
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
-from veil.extract.picture import picture
-from veil.extract.sift import SiftOptions, extract_sift, sift_space
+from veil.extraction.picture import picture
+from veil.extraction.sift import SiftOptions, extract_sift, sift_space
 from veil.features import Features
 from veil.geometry.camera import guessed
 from veil.inversion.maps import KINDS, SIDE, Frame, Kind, SparseMap, points_map, subspaces_map, words_map
-from veil.privatize.profile import paper
-from veil.privatize.public import publish
-from veil.privatize.subset import to_words
-from veil.privatize.subspace import lift
-from veil.subset import SubsetMechanism
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.profile import paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.subspaces import lift
+from veil.mechanisms.words import to_words
+from veil.randomness import seeded
 
 # Of a variation: the shorter side that the window of 256 px is cut from, and how many times larger the picture is in which
 # features are looked for. A photograph of 400 px a side that is inverted whole has 1.6.

@@ -10,7 +10,7 @@ import numpy as np
 
 from veil.geometry.camera import Camera, as_colmap
 from veil.mapping.images import MapImage
-from veil.match.neighbors import Matches
+from veil.matching.neighbors import Matches
 
 
 def write_database(

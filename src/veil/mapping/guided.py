@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float64, Int64
 from veil.forms import Flat
 from veil.kernels.pairs import exact
 from veil.mapping.two_view import TwoView
-from veil.match.neighbors import as_set
+from veil.matching.neighbors import as_set
 
 BAND_PX = 2.0
 # Distances of listed pairs cost more each than those of all pairs: beyond so many the pair is strong without them.

@@ -9,7 +9,7 @@ from typing import Any
 from veil.forms import Form, Subsets
 from veil.mapping.colmap import Limits
 from veil.mapping.images import MapImage
-from veil.match.ratio import WRONG_SHARE, passed_by, wrong_ratios
+from veil.matching.ratio import WRONG_SHARE, passed_by, wrong_ratios
 
 # COLMAP's RANSAC looks for geometries of so few inliers; evidence decides (COLMAP asks for 15 and looks no further).
 LEAST_INLIERS = 8
@@ -25,7 +25,7 @@ class MapOptions:
     """Models of fewer than `min_model_images` images are dropped; one seed serves verification and mapping.
 
     `max_ratio` is that of the matches to begin with and of the second matching; None takes the ratio that one in a thousand
-    wrong matches passes (`veil.match.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1
+    wrong matches passes (`veil.matching.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1
     keeps all.
     """
 

@@ -24,7 +24,7 @@ from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.uncertainty import position_uncertainty
 from veil.mapping.verification import Verification
 from veil.mapping.verified import VerifiedPair
-from veil.match.neighbors import Matches
+from veil.matching.neighbors import Matches
 from veil.scene import Scene
 
 # How often mapping is tried anew without the images that stopped it or contradicted it.

@@ -15,7 +15,7 @@ from veil.mapping.database import keep_geometries, read_geometries, write_databa
 from veil.mapping.images import MapImage
 from veil.mapping.options import LEAST_INLIERS, MapOptions, first_ratios, verification_settings
 from veil.mapping.verified import VerifiedPair, match_again, unsupported, verified_pairs, with_dropped
-from veil.match.neighbors import Matches
+from veil.matching.neighbors import Matches
 
 # Verifying more pairs may take longer before it counts as hanging.
 PAIRS_AT_ONCE = 50

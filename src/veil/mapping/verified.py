@@ -15,7 +15,7 @@ from veil.forms import Subsets
 from veil.mapping.guided import Side, along_geometry
 from veil.mapping.images import MapImage, calibration, undistorted_pixels
 from veil.mapping.two_view import TwoView, agreeing, log10_chance
-from veil.match.neighbors import Matches
+from veil.matching.neighbors import Matches
 
 # Expected number of wrong pairs among all that were tried.
 WRONG_PAIRS = 0.01

@@ -10,12 +10,12 @@ from importlib.resources import files
 import numpy as np
 
 from veil import __version__
-from veil.budget import outward
-from veil.composition import composed_epsilon
 from veil.evaluate.localization import DELTA, Outcome, Variant
 from veil.evaluate.reconstruction import Run
 from veil.geometry.rigid import Rigid
-from veil.localize import Localization
+from veil.ldp.budget import outward
+from veil.ldp.composition import composed_epsilon
+from veil.localization.by_distance import Localization
 from veil.mapping.lines import LineView
 from veil.report import pictures
 from veil.report.reconstruction import maps_figure

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.files.atomic import replacing
-from veil.planning import Plan, curve
+from veil.ldp.planning import Plan, curve
 
 # Light to dark with the number of features: readable in print and with the common color deficiencies.
 _SHADES = "viridis_r"

@@ -7,8 +7,8 @@ import struct
 
 from veil.errors import InputError, RangeError, WireError
 from veil.forms import Subsets
+from veil.ldp.mechanism import SubsetMechanism
 from veil.space import Space
-from veil.subset import SubsetMechanism
 from veil.wire.head import MAX_M, Head
 from veil.wire.packing import packed, packed_sizes, unpacked
 

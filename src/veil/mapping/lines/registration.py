@@ -19,7 +19,7 @@ from veil.geometry.ransac import RansacOptions
 from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid
 from veil.kernels.grouped import search
-from veil.localize import P6L, chance_poses, line_agreement
+from veil.localization.by_distance import P6L, chance_poses, line_agreement
 from veil.mapping.lines.growth import LineMapOptions
 from veil.mapping.lines.world import Model, World, mapped_tracks, upright
 

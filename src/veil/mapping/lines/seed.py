@@ -20,7 +20,7 @@ from veil.geometry.solvers.out_of_plane import MINIMAL_TRACKS, determinant_rows,
 from veil.geometry.solvers.triangulate import triangulate_planes
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
 from veil.kernels.bundle import AdjustOptions, LineProblem, adjust, residuals
-from veil.localize import Sampling, chance_poses
+from veil.localization.by_distance import Sampling, chance_poses
 from veil.mapping.lines.gravity import upright_of
 from veil.mapping.lines.modes import MANY_COMPLETE, Mode, PlanarTracks, flat_share, lifted, planar_modes
 

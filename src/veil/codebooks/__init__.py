@@ -1,0 +1,1 @@
+"""Public codebooks: dictionaries of words, pools of decoys, compression, and how they are made."""

@@ -1,0 +1,99 @@
+"""COLMAP's SIFT through pycolmap, with the settings of Dusmanu et al. 2021 by default (traps D12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veil.errors import InputError, RangeError
+from veil.extraction.picture import Picture
+from veil.features import Features
+from veil.space import NORMALIZATIONS, Normalization, Space
+
+MAX_FEATURES = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiftOptions:
+    """`max_features` largest-scale features; first octave 0 as in [D21] (-1 doubles the image and triples features).
+
+    None begins with octave 0 and doubles the image where that gives less than half of `max_features`.
+    """
+
+    max_features: int = MAX_FEATURES
+    normalization: Normalization = "L2"
+    first_octave: int | None = 0
+    max_image_side_px: int = 3200
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_features <= MAX_FEATURES:
+            raise RangeError(f"max_features must be between 1 and {MAX_FEATURES}, got {self.max_features!r}")
+        if self.normalization not in NORMALIZATIONS:
+            raise RangeError(f"normalization must be one of {NORMALIZATIONS}, got {self.normalization!r}")
+        if self.first_octave not in (None, -1, 0, 1):
+            raise RangeError(f"first_octave must be -1, 0, 1 or None, got {self.first_octave!r}")
+        if not self.max_image_side_px >= 64:
+            raise RangeError(f"max_image_side_px must be at least 64, got {self.max_image_side_px!r}")
+
+
+def sift_space(normalization: Normalization) -> Space:
+    """The space of COLMAP's 8-bit SIFT."""
+    return Space(descriptor="sift", normalization=normalization, dim=128)
+
+
+def extract_sift(picture: Picture, options: SiftOptions | None = None) -> Features:
+    """Features of one picture, keypoints in its full-resolution pixels.
+
+    Raises InputError if nothing is found: a blank image is refused rather than released as an empty message.
+    """
+    options = options or SiftOptions()
+    if options.first_octave is not None:
+        return _extracted(picture, options, options.first_octave)
+    try:
+        features = _extracted(picture, options, 0)
+    except InputError:
+        return _extracted(picture, options, -1)
+    if 2 * len(features) >= options.max_features:
+        return features
+    return _extracted(picture, options, -1)
+
+
+def _extracted(picture: Picture, options: SiftOptions, first_octave: int) -> Features:
+    import pycolmap
+
+    gray, scale = _shrunk(picture.gray, options.max_image_side_px)
+    settings = pycolmap.FeatureExtractionOptions()
+    settings.use_gpu = False
+    settings.sift.max_num_features = options.max_features
+    settings.sift.first_octave = first_octave
+    settings.sift.normalization = getattr(pycolmap.Normalization, options.normalization)
+    keypoints, unit = pycolmap.Sift(settings, pycolmap.Device.cpu).extract(np.ascontiguousarray(gray))
+    if len(keypoints) == 0:
+        raise InputError("no features were found; the image may be blank or out of focus")
+    # Several orientations at one place can exceed the limit; the largest scales stay, as COLMAP itself prefers them.
+    kept = np.sort(np.argsort(-keypoints[:, 2], kind="stable")[: options.max_features])
+    keypoints = keypoints[kept].astype(np.float32)
+    quantized = np.clip(np.round(unit[kept] * 512.0), 0, 255).astype(np.uint8)
+    lively = quantized.any(axis=1)
+    return Features(
+        keypoints=np.ascontiguousarray(keypoints[lively, :2] * scale),
+        descriptors=quantized[lively],
+        space=sift_space(options.normalization),
+        camera=picture.camera,
+        image_digest=picture.digest,
+        scales=np.ascontiguousarray(keypoints[lively, 2]) * scale,
+        orientations=np.ascontiguousarray(keypoints[lively, 3]),
+    )
+
+
+def _shrunk(gray: np.ndarray, max_side: int) -> tuple[np.ndarray, np.float32]:
+    """The image at most `max_side` px long, and the factor that leads back."""
+    longest = max(gray.shape)
+    if longest <= max_side:
+        return gray, np.float32(1)
+    from PIL import Image
+
+    factor = longest / max_side
+    size = (round(gray.shape[1] / factor), round(gray.shape[0] / factor))
+    return np.asarray(Image.fromarray(gray).resize(size, Image.Resampling.LANCZOS)), np.float32(factor)

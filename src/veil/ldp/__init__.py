@@ -1,0 +1,1 @@
+"""Local differential privacy: mechanism, composition, budget, planning, and the guarantee that a form carries."""

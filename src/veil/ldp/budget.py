@@ -1,0 +1,118 @@
+"""Hard budgets of epsilon: what was spent, what one more release would make of it, and a refusal with numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Literal
+
+from veil.errors import RangeError, ReleaseRefused
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
+
+Unit = Literal["image", "session"]
+UNITS: tuple[Unit, ...] = ("image", "session")
+# The composition cuts its tails at 1e-30 a step; a delta far above that is resolved for any number of features.
+MIN_DELTA = 1e-15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """One release of words: `features` draws of `mechanism`."""
+
+    mechanism: SubsetMechanism
+    features: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """At most `epsilon` at `delta` for everything that is released of one `unit`, an image or all that the ledger holds.
+
+    Raises RangeError unless epsilon is finite and >= 0 and delta lies between 1e-15 and 1.
+    """
+
+    unit: Unit
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon < math.inf:
+            raise RangeError(f"a budget's epsilon must be finite and >= 0, got {self.epsilon!r}; infinity limits nothing")
+        if not MIN_DELTA <= self.delta < 1:
+            raise RangeError(f"a budget's delta must lie between {MIN_DELTA:g} and 1, got {self.delta!r}; 1e-6 is usual")
+
+    def spent(self, charges: Iterable[Charge]) -> float:
+        """Epsilon at this budget's delta of all `charges` together; never below the exact one."""
+        return composed_epsilon(total(charges), self.delta)
+
+    def left(self, charges: Iterable[Charge]) -> float:
+        """What is left, never below 0. The next release may take more features than its own epsilon in this suggests:
+        composition is not additive (`affordable` counts them)."""
+        return max(0.0, math.nextafter(self.epsilon - self.spent(charges), 0.0))
+
+    def affordable(self, mechanism: SubsetMechanism, charges: Iterable[Charge], most: int) -> int:
+        """How many features of `mechanism`, at most `most`, fit beside `charges`."""
+        before = list(charges)
+
+        def fits(features: int) -> bool:
+            return self.spent([*before, Charge(mechanism=mechanism, features=features)]) <= self.epsilon
+
+        if not fits(0):
+            return 0
+        low, high = 0, most + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+    def require(self, charges: Iterable[Charge], more: Charge, name: str) -> None:
+        """Raise ReleaseRefused if `more` of the image called `name` would exceed this budget beside `charges`."""
+        before = list(charges)
+        then = self.spent([*before, more])
+        if then <= self.epsilon:
+            return
+        what, on = ("each image", "on this one") if self.unit == "image" else ("the session", "in it")
+        law = f"{more.features} features at epsilon {more.mechanism.epsilon:g} (K={more.mechanism.words}, m={more.mechanism.m})"
+        if math.isinf(more.mechanism.epsilon):
+            raise ReleaseRefused(
+                f"{name}: an infinite epsilon exceeds every budget, and one of epsilon {self.epsilon:g} is set for {what}; "
+                "nothing was released. Use a finite --epsilon (`veil budget plan`), or `veil budget set --clear "
+                f"{self.unit}` if no privacy is wanted"
+            )
+        room = self.affordable(more.mechanism, before, more.features)
+        advice = f"what is left allows {room} features at this epsilon (--features {room})" if room else "not one more fits"
+        raise ReleaseRefused(
+            f"{name}: the budget of {what} is epsilon {self.epsilon:g} at delta {self.delta:g}. Spent {on} so far: "
+            f"{outward(self.spent(before))}. With {law} it would be {outward(then)}; nothing was released. {advice[0].upper()}"
+            f"{advice[1:]}; a smaller --epsilon leaves room for more, see `veil budget plan` and `veil budget show`"
+        )
+
+
+def total(charges: Iterable[Charge], *, of_each: int | None = None) -> Mapping[SubsetMechanism, int]:
+    """Draws of each mechanism, at most `of_each` of every release: an object of g features is g features of each."""
+    sums: dict[SubsetMechanism, int] = {}
+    for charge in charges:
+        part = charge.features if of_each is None else min(charge.features, of_each)
+        sums[charge.mechanism] = sums.get(charge.mechanism, 0) + part
+    return sums
+
+
+def outward(value: float, digits: int = 4) -> str:
+    """A privacy loss for people, rounded up: what is printed is never less than what was lost."""
+    return _rounded(value, Context(prec=digits, rounding=ROUND_CEILING))
+
+
+def inward(value: float, digits: int = 4) -> str:
+    """What is left of a budget for people, rounded down."""
+    return _rounded(value, Context(prec=digits, rounding=ROUND_FLOOR))
+
+
+def _rounded(value: float, context: Context) -> str:
+    if math.isinf(value):
+        return "infinite"
+    # Digits before the point are all kept: 12346 is not 1.235E+4.
+    if value >= 10**context.prec:
+        return str(math.ceil(value) if context.rounding == ROUND_CEILING else math.floor(value))
+    return f"{context.create_decimal(Decimal(value)).normalize():f}"

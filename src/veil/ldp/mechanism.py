@@ -1,0 +1,119 @@
+"""The omega-subset mechanism: its law in exact numbers, and its promise (docs/theory/words.md, Eq. 1-7).
+
+Pittaluga and Zhuang 2023, Sec. 5. One object is the mechanism's parameters and its guarantee. Drawing from it is the raw
+side's (`veil.mechanisms.words`); a server needs the law alone, to weigh what it receives.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property
+
+from veil.errors import RangeError
+from veil.ldp.guarantee import Guarantee, LocalDP, NoProof
+
+# e^epsilon is rounded down to a multiple of 1 / SCALE, so that every ratio of probabilities is at most e^epsilon.
+SCALE = 1 << 64
+QUANTIZED = NoProof(
+    reason="Epsilon is infinite: each descriptor is replaced by its nearest word, which is sent for certain. That is vector "
+    "quantization, not privacy; words can be inverted into images almost like descriptors."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsetMechanism:
+    """Subsets of `m` out of `words` (K) words, under `epsilon`-local differential privacy of each feature.
+
+    Epsilon 0 sends m words at random, infinity the true word for certain among m - 1 at random (no privacy at all).
+    Raises RangeError for parameters outside their range, and for an epsilon at which the probability of sending the true word
+    rounds to 1 (traps L14).
+    """
+
+    words: int
+    epsilon: float
+    m: int
+
+    def __post_init__(self) -> None:
+        if self.words < 2:
+            raise RangeError(f"words must be at least 2, got {self.words!r}; a single word says nothing")
+        if not 1 <= self.m < self.words:
+            raise RangeError(f"m must be between 1 and words - 1 = {self.words - 1}, got {self.m!r}")
+        if not self.epsilon >= 0:  # also catches NaN
+            raise RangeError(f"epsilon must be >= 0, got {self.epsilon!r}; infinity sends the nearest word for certain")
+        # Log-odds first: the exact e^epsilon of a large epsilon has too many digits to be computed.
+        log_odds = math.log(self.m) + self.epsilon - math.log(self.words - self.m)
+        if not math.isinf(self.epsilon) and (log_odds > 40 or float(self.truth) == 1.0):
+            raise RangeError(
+                f"with epsilon={self.epsilon:g}, m={self.m} and {self.words} words the true word is sent with a probability "
+                "that rounds to 1; use a smaller epsilon, or infinity if no privacy is wanted"
+            )
+
+    @cached_property
+    def odds(self) -> Fraction:
+        """e^epsilon rounded down (never up) to a multiple of 2^-64: what the sampler really does. Epsilon must be finite."""
+        with localcontext() as context:
+            context.prec = 60 + int(self.epsilon / 2.3)
+            # At least 1: below 1 the other direction's ratio, its inverse, would exceed e^epsilon.
+            return Fraction(max(SCALE, int(Decimal(self.epsilon).exp().next_minus() * SCALE)), SCALE)
+
+    @cached_property
+    def truth(self) -> Fraction:
+        """Probability that the true word is sent, Pr(u = 1) of Pittaluga and Zhuang 2023, Eq. 5."""
+        if math.isinf(self.epsilon):
+            return Fraction(1)
+        return self.m * self.odds / (self.m * self.odds + self.words - self.m)
+
+    def pmf(self, *, contains: bool) -> Fraction:
+        """Probability of one subset that holds the true word, or of one that does not (Eq. 4 with K in place of omega in its
+        numerators: as printed it sums to m / K, traps L1)."""
+        if contains:
+            return self.truth / math.comb(self.words - 1, self.m - 1)
+        return (1 - self.truth) / math.comb(self.words - 1, self.m)
+
+    def log_pmf(self, *, contains: bool) -> float:
+        """Logarithm of `pmf`, for dictionaries whose probabilities underflow (traps L13)."""
+        if math.isinf(self.epsilon):
+            return -_log_comb(self.words - 1, self.m - 1) if contains else -math.inf
+        # log(K e^eps) or log K over log((m e^eps + K - m) C(K, m))
+        ahead, behind = math.log(self.m) + self.epsilon, math.log(self.words - self.m)
+        total = max(ahead, behind) + math.log1p(math.exp(-abs(ahead - behind))) + _log_comb(self.words, self.m)
+        return math.log(self.words) + (self.epsilon if contains else 0.0) - total
+
+    @property
+    def posterior(self) -> float:
+        """Probability that a given word of those sent is the true one, if all were equally likely before (traps L15)."""
+        return float(self.truth) / self.m
+
+    @property
+    def other(self) -> Fraction:
+        """Probability that a given word other than the true one is sent."""
+        return (self.m - self.truth) / (self.words - 1)
+
+    @property
+    def bits(self) -> float:
+        """Entropy of a subset whose true word is uniform: log2 C(K, m), the least that a feature takes on the wire."""
+        return _log_comb(self.words, self.m) / math.log(2)
+
+    @property
+    def loss(self) -> tuple[Fraction, Fraction]:
+        """Probabilities that the privacy loss is +epsilon and -epsilon; else it is 0 (traps L4).
+
+        For two words v and v', and v the true one: the subset holds v but not v', v' but not v, or both or neither.
+        """
+        ahead = self.truth * (1 - Fraction(self.m - 1, self.words - 1))
+        behind = (1 - self.truth) * Fraction(self.m, self.words - 1)
+        return ahead, behind
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it promises, for each feature alone; over features it composes (`veil.ldp.composition`)."""
+        return QUANTIZED if math.isinf(self.epsilon) else LocalDP(epsilon=self.epsilon, unit="feature")
+
+
+def _log_comb(n: int, k: int) -> float:
+    """log C(n, k) for n as large as any integer and k of a sensible size."""
+    k = min(k, n - k)
+    return math.fsum(math.log(n - i) for i in range(k)) - math.lgamma(k + 1)

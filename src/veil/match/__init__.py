@@ -1,6 +1,0 @@
-"""Matching: which distance belongs to which two forms, and which pairs of features are kept."""
-
-from veil.match.neighbors import Matches, MatchOptions, match
-from veil.match.pairs import match_pairs
-
-__all__ = ["MatchOptions", "Matches", "match", "match_pairs"]

@@ -1,0 +1,225 @@
+"""A map indexed by words, and what a private query's words say about its points and images (docs/theory/words.md, Eq. 9-11).
+
+The index is made once for a map and a dictionary. A subset of words is then weighed by the mechanism's own law: how much more
+likely it is from a feature that sees a point of the map than from any feature.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int32, Int64
+
+from veil.codebooks.codebook import Codebook
+from veil.errors import InputError, RangeError, SpaceError
+from veil.forms import Points, Subsets
+from veil.scene import Scene
+from veil.space import require_same
+
+# A descriptor of a public map is entered under so many of its nearest words: another view of it may fall into any of them.
+NEAREST = 3
+# With fewer pairs of views than this the shares below stand in for measured ones.
+MIN_PAIRS = 200
+# A query's words may meet so many entries of the index: 2,000 features of two words meet less in maps of a million points.
+MAX_ENTRIES = 1 << 21
+USUAL_SHARES = (0.4, 0.12, 0.06, 0.04, 0.03)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Vocabulary:
+    """Inverted lists of a map: the points of each word, and the words of each image.
+
+    Entries `offsets[w]` to `offsets[w + 1]` belong to word w: `point_rows` are points of the map, `chance` the probability that
+    a feature that sees the point has w as its nearest word. `frequency` is the share of all features of the map in each word;
+    `image_words` (images x words) counts those of each image.
+    """
+
+    dictionary: str
+    offsets: Int64[np.ndarray, "_"]
+    point_rows: Int32[np.ndarray, "_"]
+    chance: Float32[np.ndarray, "_"]
+    frequency: Float32[np.ndarray, "_"]
+    image_names: tuple[str, ...]
+    image_words: Any  # scipy.sparse.csr_array, float32
+
+    @property
+    def words(self) -> int:
+        """Words of the dictionary."""
+        return len(self.offsets) - 1
+
+    def require(self, form: Subsets) -> None:
+        """Raise SpaceError unless `form` speaks in this vocabulary's dictionary."""
+        if form.dictionary != self.dictionary or form.mechanism.words != self.words:
+            raise SpaceError(
+                f"the query's words are of dictionary {form.dictionary[:12]}, the map was indexed with {self.dictionary[:12]}; "
+                "index the map with the query's dictionary, or release the query with the map's"
+            )
+
+
+def index_map(
+    scene: Scene, dictionary: Codebook | None, *, nearest: int = NEAREST, progress: Callable[[int, int], None] | None = None
+) -> Vocabulary:
+    """Enter every observation of `scene` under its words.
+
+    A map of descriptors needs the `dictionary`; each descriptor is entered under its `nearest` words, as often as the map's own
+    tracks show that another view of a point falls into the first, second, ... nearest word. A map of words is entered as it is.
+    Raises SpaceError if the descriptors are not the dictionary's, InputError for a map of subspaces, which have no words.
+    """
+    if nearest < 1:
+        raise RangeError(f"nearest must be at least 1, got {nearest!r}")
+    first = next(iter(scene.images.values())).form
+    if isinstance(first, Subsets):
+        return _index_words(scene, first)
+    if not isinstance(first, Points):
+        raise InputError("a map of subspaces cannot be indexed by words; build the map from raw features or from words")
+    if dictionary is None:
+        raise InputError("a map of descriptors is indexed with a dictionary; give the one that queries are released with")
+    require_same(scene.space, dictionary.raw_space)
+    found: list[np.ndarray] = []
+    nearest = min(nearest, len(dictionary))
+    for done, image in enumerate(scene.images.values(), start=1):
+        assert isinstance(image.form, Points)
+        found.append(dictionary.nearest(image.form.vectors, nearest).reshape(len(image.form), nearest))
+        if progress is not None:
+            progress(done, len(scene.images))
+    ranked = np.concatenate(found)
+    points = np.concatenate([image.point_rows for image in scene.images.values()])
+    shares = view_shares(ranked, points)
+    return _assembled(scene, dictionary.digest, len(dictionary), ranked, np.tile(shares, (len(ranked), 1)), points)
+
+
+def _index_words(scene: Scene, first: Subsets) -> Vocabulary:
+    """Of a private map: each word of an observation is its true one with probability p / m."""
+    words, points, chances = [], [], []
+    for name, image in scene.images.items():
+        form = image.form
+        if not isinstance(form, Subsets) or form.dictionary != first.dictionary:
+            raise InputError(f"image {name!r} is in words of another dictionary than the rest of the map; build it from one")
+        words.append(form.words.astype(np.int64))
+        points.append(image.point_rows)
+        chances.append(np.full(form.words.shape, form.mechanism.posterior * USUAL_SHARES[0]))
+    if len({row.shape[1] for row in words}) > 1:
+        raise InputError("the map holds images with different numbers of words a feature; release them with one m")
+    return _assembled(
+        scene, first.dictionary, first.mechanism.words, np.concatenate(words), np.concatenate(chances), np.concatenate(points)
+    )
+
+
+def view_shares(
+    ranked: Int64[np.ndarray, "observations nearest"], points: Int64[np.ndarray, "observations"]
+) -> Float64[np.ndarray, "nearest"]:
+    """How often the nearest word of one view of a point is the first, second, ... nearest word of another view of it."""
+    order = np.argsort(points, kind="stable")
+    same = np.flatnonzero(np.diff(points[order]) == 0)
+    left, right = order[same], order[same + 1]
+    if len(left) < MIN_PAIRS:
+        return np.array([*USUAL_SHARES, *[USUAL_SHARES[-1]] * ranked.shape[1]][: ranked.shape[1]])
+    hits = (ranked[left, :1] == ranked[right]).mean(axis=0) + (ranked[right, :1] == ranked[left]).mean(axis=0)
+    return np.maximum(hits / 2, 1e-4)
+
+
+def _assembled(
+    scene: Scene,
+    dictionary: str,
+    words: int,
+    ranked: Int64[np.ndarray, "observations nearest"],
+    chances: Float64[np.ndarray, "observations nearest"],
+    points: Int64[np.ndarray, "observations"],
+) -> Vocabulary:
+    from scipy.sparse import coo_array
+
+    views = np.bincount(points, minlength=len(scene.points))
+    share = chances / np.maximum(views, 1)[points, None]
+    entries = coo_array(
+        (share.ravel(), (ranked.ravel(), np.repeat(points, ranked.shape[1]))), shape=(words, len(scene.points))
+    ).tocsr()
+    entries.sum_duplicates()
+    image = np.repeat(np.arange(len(scene.images)), [len(item.form) for item in scene.images.values()])
+    weight = chances / chances.sum(axis=1, keepdims=True)
+    image_words = coo_array(
+        (weight.ravel(), (np.repeat(image, ranked.shape[1]), ranked.ravel())), shape=(len(scene.images), words)
+    ).tocsr()
+    image_words.sum_duplicates()
+    # One feature that is spread over all words keeps every frequency above zero.
+    total = np.asarray(image_words.sum(axis=0)).ravel()
+    return Vocabulary(
+        dictionary=dictionary,
+        offsets=entries.indptr.astype(np.int64),
+        point_rows=entries.indices.astype(np.int32),
+        chance=entries.data.astype(np.float32),
+        frequency=((total + 1 / words) / (total.sum() + 1)).astype(np.float32),
+        image_names=tuple(scene.images),
+        image_words=image_words.astype(np.float32),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidates:
+    """Pairs of a query feature and a map point, most likely first; a feature may be in many, at most one of which is right.
+
+    `log_odds` is the logarithm of how much more likely the feature's words are if it sees the point than if it sees anything.
+    `unread` features were not looked up, as the others had met enough entries of the index.
+    """
+
+    keypoint_rows: Int64[np.ndarray, "_"]
+    point_rows: Int64[np.ndarray, "_"]
+    log_odds: Float64[np.ndarray, "_"]
+    unread: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keypoint_rows)
+
+    def take(self, rows: np.ndarray) -> Candidates:
+        """The candidates restricted to `rows` (indices or a mask)."""
+        return Candidates(
+            keypoint_rows=self.keypoint_rows[rows],
+            point_rows=self.point_rows[rows],
+            log_odds=self.log_odds[rows],
+            unread=self.unread,
+        )
+
+
+def vocabulary_candidates(
+    form: Subsets, vocabulary: Vocabulary, *, limit: int = 200_000, max_entries: int = MAX_ENTRIES
+) -> Candidates:
+    """Every point of the map that shares a word with a feature (traps L10), the `limit` most likely of them.
+
+    Features are looked up in their order, which is random, until their words have met `max_entries` entries of the index.
+
+    log P(Z | sees the point) / P(Z | sees anything) = log (1 + (e^eps - 1) s_point) / (1 + (e^eps - 1) s_any), where s sums the
+    probabilities of the words in Z: the mechanism's law has only these two values (Eq. 1, 10).
+    """
+    vocabulary.require(form)
+    words = form.words.astype(np.int64).ravel()
+    starts, ends = vocabulary.offsets[words], vocabulary.offsets[words + 1]
+    counts = ends - starts
+    within = np.cumsum(counts.reshape(form.words.shape).sum(axis=1)) <= max_entries
+    counts = np.where(np.repeat(within, form.m), counts, 0)
+    entry = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    keypoint = np.repeat(np.repeat(np.arange(len(form)), form.m), counts)
+    # A point that several words of one feature name is one candidate.
+    points = len(vocabulary.point_rows) and int(vocabulary.point_rows.max()) + 1
+    key = keypoint * max(points, 1) + vocabulary.point_rows[entry]
+    unique, inverse = np.unique(key, return_inverse=True)
+    s_point = np.bincount(inverse, weights=vocabulary.chance[entry], minlength=len(unique)).astype(np.float64)
+    s_any = vocabulary.frequency[form.words.astype(np.int64)].sum(axis=1, dtype=np.float64)
+    keypoint_rows, point_rows = np.divmod(unique, max(points, 1))
+    log_odds = log_likelihood_ratio(form.mechanism.epsilon, s_point, s_any[keypoint_rows])
+    best = np.argsort(-log_odds, kind="stable")[:limit]
+    unread = int((~within).sum())
+    return Candidates(keypoint_rows=keypoint_rows, point_rows=point_rows, log_odds=log_odds, unread=unread).take(best)
+
+
+def log_likelihood_ratio(
+    epsilon: float, s_point: Float64[np.ndarray, "pairs"], s_any: Float64[np.ndarray, "pairs"]
+) -> Float64[np.ndarray, "pairs"]:
+    """Eq. 10; for an infinite epsilon the limit s_point / s_any."""
+    if math.isinf(epsilon):
+        return np.log(s_point) - np.log(s_any)
+    # Both sides divided by e^eps, so that nothing overflows.
+    floor, scale = math.exp(-epsilon), -math.expm1(-epsilon)
+    return np.log(floor + scale * s_point) - np.log(floor + scale * s_any)

@@ -1,0 +1,121 @@
+"""Mutual nearest neighbors between two forms, with an optional ratio test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from veil import kernels
+from veil.errors import InputError, RangeError, SpaceError
+from veil.forms import Flat, Form, Points, Subsets
+from veil.kernels import Backend, NearestTwo
+from veil.matching.shared_words import mutual_best, shared_word_weights
+from veil.space import require_same
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchOptions:
+    """`max_ratio` keeps a match if nearest / second nearest <= max_ratio in both directions; None: mutual only.
+
+    Distances shrink with m, so a ratio tuned for raw descriptors does not transfer (traps D18): use
+    `veil.matching.ratio.calibrated` or none.
+    """
+
+    max_ratio: float | None = None
+    backend: Backend = "auto"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.max_ratio is not None and not 0 < self.max_ratio <= 1:
+            raise RangeError(f"max_ratio must lie in (0, 1], got {self.max_ratio!r}")
+        if not self.threads >= 1:
+            raise RangeError(f"threads must be at least 1, got {self.threads!r}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Matches:
+    """Pairs (left, right) of features with their distance and the worse of the two distance ratios.
+
+    Words have no distance: there both are second best weight over best.
+    """
+
+    indices: Int64[np.ndarray, "matches 2"]
+    distances: Float64[np.ndarray, "matches"]
+    ratios: Float64[np.ndarray, "matches"]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def take(self, rows: np.ndarray) -> Matches:
+        """The matches restricted to `rows` (indices or a mask)."""
+        return Matches(indices=self.indices[rows], distances=self.distances[rows], ratios=self.ratios[rows])
+
+
+def match(left: Form, right: Form, options: MatchOptions | None = None) -> Matches:
+    """Mutual nearest neighbors of two forms: point, point-to-subspace or subspace-to-subspace distance by their types, or
+    mutually heaviest shared words.
+
+    Raises SpaceError if the forms live in different spaces, InputError if m is so large that all distances are 0.
+    An empty form gives no matches.
+    """
+    options = options or MatchOptions()
+    if isinstance(left, Subsets) or isinstance(right, Subsets):
+        return _match_words(left, right, options)
+    require_same(left.space, right.space)
+    if not isinstance(left, Points) and not isinstance(right, Points) and left.m + right.m >= left.space.dim:
+        raise InputError(
+            f"subspaces of dimensions {left.m} and {right.m} in {left.space.dim}-D all meet, so every distance is 0; "
+            "match against a public map, or lift to fewer dimensions"
+        )
+    if len(left) == 0 or len(right) == 0:
+        return Matches(indices=np.empty((0, 2), dtype=np.int64), distances=np.empty(0), ratios=np.empty(0))
+    nearest = kernels.nearest_two(as_set(left), as_set(right), backend=options.backend, threads=options.threads)
+    return _mutual(nearest, options)
+
+
+def as_set(form: Flat) -> kernels.Set:
+    """A form as the kernels take it."""
+    return (form.vectors, None) if isinstance(form, Points) else (form.origin, form.basis)
+
+
+def _match_words(left: Form, right: Form, options: MatchOptions) -> Matches:
+    if not (isinstance(left, Subsets) and isinstance(right, Subsets)):
+        raise SpaceError(
+            "words have no distance to descriptors or subspaces; release both sides in words of one dictionary, or localize "
+            "words against a public map"
+        )
+    indices, ratios = mutual_best(shared_word_weights(left, right))
+    passed = np.ones(len(indices), dtype=bool) if options.max_ratio is None else ratios <= options.max_ratio
+    return Matches(indices=indices[passed], distances=ratios[passed], ratios=ratios[passed])
+
+
+def distance_name(left: Form, right: Form) -> str:
+    """ "point", "p2s" or "s2s": which distance `match` uses; "words" if it counts shared words."""
+    if isinstance(left, Subsets) or isinstance(right, Subsets):
+        return "words"
+    return ("point", "p2s", "s2s")[(not isinstance(left, Points)) + (not isinstance(right, Points))]
+
+
+def _mutual(nearest: NearestTwo, options: MatchOptions) -> Matches:
+    left = np.arange(len(nearest.right_of_left))
+    right = nearest.right_of_left[:, 0]
+    kept = nearest.left_of_right[right, 0] == left
+    left, right = left[kept], right[kept]
+    ratios = np.maximum(
+        _ratio(nearest.left_distance[left]),
+        _ratio(nearest.right_distance[right]),
+    )
+    passed = np.ones(len(left), dtype=bool) if options.max_ratio is None else ratios <= options.max_ratio
+    return Matches(
+        indices=np.stack([left, right], axis=1)[passed],
+        distances=nearest.left_distance[left, 0][passed],
+        ratios=ratios[passed],
+    )
+
+
+def _ratio(two: Float64[np.ndarray, "features 2"]) -> Float64[np.ndarray, "features"]:
+    """Nearest over second nearest; two zeros are a tie (1), no second neighbor is no rival (0)."""
+    tie = two[:, 1] == 0
+    return np.where(tie, 1.0, two[:, 0] / np.where(tie, 1.0, two[:, 1]))

@@ -1,0 +1,25 @@
+"""Features -> forms; the raw side."""
+
+from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.release import HideInLines, Release, WordRelease, privatize, privatize_words, pseudonym
+from veil.mechanisms.subspaces import DecoyRule, Lifted, lift
+
+__all__ = [
+    "DecoyRule",
+    "HideInLines",
+    "Lifted",
+    "LineOptions",
+    "Profile",
+    "Release",
+    "WordRelease",
+    "hardened",
+    "lift",
+    "lift_to_lines",
+    "paper",
+    "privatize",
+    "privatize_words",
+    "pseudonym",
+    "publish",
+]

@@ -1,0 +1,150 @@
+"""What a release's draws depend on, encoded explicitly and by version: one encoding for the draws and for the ledger.
+
+Two different releases of one photograph give it away where they intersect (traps D15). So equal choices must give equal draws
+for ever, and whatever changes a draw must change what the ledger compares. Neither may hang on how code happens to be spelled
+or on what `repr` prints: version 1 names every choice here, in the bytes that veil 0.1 drew by. It is never edited. A choice
+that it has no place for is refused, until there is a version that has one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from veil.errors import ReleaseRefused
+from veil.ldp.mechanism import SubsetMechanism
+
+if TYPE_CHECKING:
+    from veil.codebooks.codebook import Codebook
+    from veil.mechanisms.lines import LineOptions
+    from veil.mechanisms.profile import Profile
+
+VERSION = 1
+# Numbers of the rules by which messages are made of draws: another rule, another number, and another release.
+SUBSPACE_RULE, WORD_RULE, LINE_RULE = 1, 1, 1
+
+_PROFILE = ("name", "strategy", "m", "decoys", "directions", "dither_steps", "compress", "dtype")
+_LINES = ("aligned_share",)
+_WORDS = ("words", "epsilon", "m")
+_VALUES = {
+    "strategy": ("random", "adversarial", "hybrid", "sub-adversarial", "sub-hybrid"),
+    "decoys": ("centroids", "descriptors"),
+    "directions": ("gaussian", "cube"),
+    "dtype": ("float16", "float32"),
+}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The choices of one release: `draws` opens the context of every draw, `text` is what the ledger compares and shows.
+
+    Whatever changes `draws` changes `text`, which holds their digest.
+    """
+
+    draws: bytes
+    text: str
+
+
+def subspace_parameters(
+    profile: Profile, *, codebook: Codebook, decoys: Codebook, slice_index: int | None, rule: Iterable[bytes]
+) -> Parameters:
+    """Of a lift to subspaces. `rule` holds what the rule of decoys says of itself for each feature, `DecoyRule.identity`.
+
+    What it says is the last part of a feature's context, behind `draws`. Raises ReleaseRefused for a profile that version 1
+    cannot express.
+    """
+    _require_fields(profile, _PROFILE)
+    for name, values in _VALUES.items():
+        if getattr(profile, name) not in values:
+            raise _inexpressible(f"{name} {getattr(profile, name)!r} of a profile")
+    head = (
+        f"Profile(name={_quoted(profile.name)}, strategy={_quoted(profile.strategy)}, m={int(profile.m)}, "
+        f"decoys={_quoted(profile.decoys)}, directions={_quoted(profile.directions)}, "
+        f"dither_steps={_number(profile.dither_steps)}, compress={_flag(profile.compress)}, dtype={_quoted(profile.dtype)})"
+    )
+    draws = f"{head}|{codebook.digest}|{decoys.digest}|{'None' if slice_index is None else int(slice_index)}|".encode()
+    said = sorted(set(rule))
+    facts = {
+        "version": VERSION,
+        "release_rule": SUBSPACE_RULE,
+        "profile": profile.name.replace(" ", "-"),
+        "strategy": profile.strategy,
+        "m": int(profile.m),
+        "dtype": profile.dtype,
+        "codebook": codebook.digest[:12],
+        "decoys": decoys.digest[:12],
+        "choices": _digest([draws, *said]),
+    }
+    return Parameters(draws, _text("subspaces", facts))
+
+
+def word_parameters(mechanism: SubsetMechanism, *, dictionary: Codebook, features_sent: int | None = None) -> Parameters:
+    """Of a release of words. `features_sent` changes which features leave, but none of their draws.
+
+    Raises ReleaseRefused for a mechanism that version 1 cannot express.
+    """
+    _require_fields(mechanism, _WORDS)
+    law = f"{int(mechanism.words)}|{_number(mechanism.epsilon)}|{int(mechanism.m)}"
+    draws = f"words|{law}|{dictionary.digest}|".encode()
+    facts = {
+        "version": VERSION,
+        "release_rule": WORD_RULE,
+        "K": int(mechanism.words),
+        "epsilon": _number(mechanism.epsilon),
+        "m": int(mechanism.m),
+        "features": "all" if features_sent is None else int(features_sent),
+        "dictionary": dictionary.digest[:12],
+        "choices": _digest([draws]),
+    }
+    return Parameters(draws, _text("words", facts))
+
+
+def line_draws(options: LineOptions, *, upright: bool) -> bytes:
+    """What opens the context of every draw of an image's lines; their text for the ledger is `veil.mechanisms.lines.line_key`.
+
+    Raises ReleaseRefused for options that version 1 cannot express.
+    """
+    _require_fields(options, _LINES)
+    return f"line|LineOptions(aligned_share={_number(options.aligned_share)})|{_flag(upright)}|".encode()
+
+
+def _require_fields(record: object, known: tuple[str, ...]) -> None:
+    """A field that the version does not know could change a release without changing a draw, and without the ledger seeing."""
+    found = {item.name for item in fields(record)}  # type: ignore[arg-type]
+    if found != set(known):
+        raise _inexpressible(f"{type(record).__name__} with the fields {', '.join(sorted(found ^ set(known)))}")
+
+
+def _inexpressible(what: str) -> ReleaseRefused:
+    return ReleaseRefused(
+        f"version {VERSION} of what releases depend on cannot express a {what}; nothing was released. "
+        "Add a version to veil.mechanisms.parameters, and leave this one as it is"
+    )
+
+
+def _quoted(text: str) -> str:
+    if not text.isprintable() or not text.isascii() or set(text) & set("'\"\\"):
+        raise _inexpressible(f"name like {text!r}")
+    return f"'{text}'"
+
+
+def _number(value: float | int) -> str:
+    """The shortest decimal that reads back as this double."""
+    return float.__repr__(float(value))
+
+
+def _flag(value: object) -> str:
+    return "True" if value else "False"
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    hasher = hashlib.sha256()
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "little") + part)
+    return hasher.hexdigest()[:16]
+
+
+def _text(kind: str, facts: dict[str, object]) -> str:
+    return " ".join([kind, *(f"{name}={value}" for name, value in facts.items())])

@@ -1,0 +1,87 @@
+"""Named ways to lift: `paper` does what Dusmanu et al. 2021 say, `hardened` is veil's default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from veil.codebooks.codebook import Kind
+from veil.errors import RangeError
+
+Strategy = Literal["random", "adversarial", "hybrid", "sub-adversarial", "sub-hybrid"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+HARDENED_M = 4
+HARDENED_DITHER_STEPS = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """How a descriptor d becomes D = d + span(decoys - d, random directions).
+
+    `decoys` says which kind of codebook the decoys are drawn from; `dither_steps` is the width of the uniform dither
+    in steps of 1/512 added to 8-bit descriptors (0: none); `compress` applies the codebook's PCA;
+    `directions` draws random directions from a Gaussian (isotropic) or the paper's cube U([-1,1]^n) (traps D6).
+    """
+
+    name: str
+    strategy: Strategy
+    m: int
+    decoys: Kind = "centroids"
+    directions: Literal["gaussian", "cube"] = "gaussian"
+    dither_steps: float = 0.0
+    compress: bool = False
+    dtype: Literal["float16", "float32"] = "float32"
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise RangeError(f"strategy must be one of {', '.join(STRATEGIES)}, got {self.strategy!r}")
+        if self.m < 1:
+            raise RangeError(f"m must be at least 1, got {self.m!r}")
+        if "hybrid" in self.strategy and self.m < 2:
+            raise RangeError("hybrid lifting needs m >= 2: with m = 1 there is no decoy at all (traps D9)")
+        if not 0 <= self.dither_steps <= 64:
+            raise RangeError(f"dither_steps must be between 0 and 64, got {self.dither_steps!r}")
+
+    @property
+    def decoy_count(self) -> int:
+        """Decoys in each subspace: all m, none, or floor(m / 2) for the hybrids (traps D9)."""
+        if self.strategy == "random":
+            return 0
+        return self.m // 2 if "hybrid" in self.strategy else self.m
+
+    @property
+    def uses_slice(self) -> bool:
+        """Whether one image draws from one sub-database only (Dusmanu et al. 2021, Sec. 4.2)."""
+        return self.strategy.startswith("sub-")
+
+    def warnings(self, *, quantized: bool) -> list[str]:
+        """What a user should know before lifting 8-bit (`quantized`) or float descriptors with these parameters."""
+        found = []
+        if self.m == 1:
+            found.append("m = 1: a line meets the unit sphere in at most two points, one of which is the descriptor")
+        if "hybrid" in self.strategy and self.m < 4:
+            found.append(f"m = {self.m} with a hybrid strategy: one decoy, so guessing is a coin toss (traps D9)")
+        if quantized and (self.dither_steps == 0 or not self.compress):
+            found.append(
+                "without both dither and compression, 8-bit descriptors are recovered exactly and without any database "
+                "(docs/theory/hardened.md)"
+            )
+        return found
+
+
+def paper(m: int, strategy: Strategy = "sub-hybrid") -> Profile:
+    """What [D21] describes: centroids as decoys, cube directions, single precision, nothing against D14."""
+    return Profile(name="paper", strategy=strategy, m=m, directions="cube")
+
+
+def hardened(*, quantized: bool) -> Profile:
+    """The default. `quantized` descriptors are dithered and compressed; learned float descriptors need neither."""
+    return Profile(
+        name="hardened",
+        strategy="sub-adversarial",
+        m=HARDENED_M,
+        decoys="descriptors",
+        dither_steps=HARDENED_DITHER_STEPS if quantized else 0.0,
+        compress=quantized,
+        dtype="float16",
+    )

@@ -1,0 +1,132 @@
+"""Matching finds planted pairs, keeps what the ratio allows, and refuses to compare what cannot be compared."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from veil.errors import InputError, RangeError, SpaceError
+from veil.forms import Form, Points
+from veil.matching import MatchOptions, match, match_pairs
+from veil.matching.neighbors import distance_name
+from veil.matching.pairs import all_pairs
+from veil.matching.ratio import best_ratio, calibrated, ratio_key
+from veil.space import Space
+from worlds import generator, sift_like, subspaces, unit
+
+SPACE = Space(descriptor="sift", normalization="L2", dim=128)
+
+
+def planted(name: str, count: int, m: tuple[int, int]) -> tuple[Form, Form, np.ndarray]:
+    """Two forms of noisy copies; feature i on the left is `where[i]` on the right."""
+    random = generator(name)
+    d = unit(sift_like(random, count))
+    where = random.permutation(count)
+    e = np.empty_like(d)
+    e[where] = unit(d + 0.01 * random.normal(size=d.shape))
+    sides: list[Form] = []
+    for values, dims in ((d, m[0]), (e, m[1])):
+        if dims:
+            sides.append(subspaces(random, values, dims, SPACE))
+        else:
+            sides.append(Points(vectors=values.astype(np.float32), space=SPACE))
+    return sides[0], sides[1], where
+
+
+@pytest.mark.parametrize("m", [(0, 0), (0, 4), (4, 0), (4, 4), (2, 8)])
+def test_planted_pairs_are_found(m: tuple[int, int]) -> None:
+    """Oracle: planted permutation."""
+    left, right, where = planted(f"planted {m}", 120, m)
+    found = match(left, right)
+    assert (where[found.indices[:, 0]] == found.indices[:, 1]).mean() > 0.97
+    assert len(found) > 110
+    assert distance_name(left, right) == ("point", "p2s", "s2s")[sum(x > 0 for x in m)]
+
+
+def test_matching_is_symmetric() -> None:
+    left, right, _ = planted("symmetric", 80, (4, 2))
+    ahead, back = match(left, right), match(right, left)
+    assert {tuple(p) for p in ahead.indices} == {(b, a) for a, b in back.indices}
+
+
+def test_the_ratio_is_the_worse_of_both_directions() -> None:
+    """Points on a line, worked by hand: {0, 10} against {1, 8}."""
+    base = np.zeros((2, 128), dtype=np.float32)
+    base[:, 0] = [0.0, 10.0]
+    other = np.zeros((2, 128), dtype=np.float32)
+    other[:, 0] = [1.0, 8.0]
+    found = match(Points(vectors=base[:1], space=SPACE), Points(vectors=other, space=SPACE))
+    assert found.indices.tolist() == [[0, 0]]
+    assert found.ratios.tolist() == [0.125]
+    found = match(Points(vectors=base, space=SPACE), Points(vectors=other, space=SPACE))
+    assert dict(zip(map(tuple, found.indices.tolist()), found.ratios, strict=True)) == pytest.approx(
+        {(0, 0): 1 / 8, (1, 1): 2 / 8}
+    )
+    assert len(match(Points(vectors=base, space=SPACE), Points(vectors=other, space=SPACE), MatchOptions(max_ratio=0.2))) == 1
+
+
+def test_spaces_must_agree() -> None:
+    left, right, _ = planted("spaces", 10, (0, 2))
+    assert isinstance(left, Points)
+    other = Space(descriptor="sift", normalization="L1_ROOT", dim=128)
+    with pytest.raises(SpaceError, match="same descriptor, normalization"):
+        match(Points(vectors=left.vectors, space=other), right)
+
+
+def test_subspaces_that_fill_the_space_are_refused() -> None:
+    left, right, _ = planted("large", 6, (64, 64))
+    with pytest.raises(InputError, match="every distance is 0"):
+        match(left, right)
+
+
+def test_empty_forms_match_nothing() -> None:
+    left, right, _ = planted("empty", 10, (2, 2))
+    assert len(match(left.take(np.array([], dtype=int)), right)) == 0
+
+
+@pytest.mark.parametrize("ratio", [0.0, -1.0, 1.5, float("nan")])
+def test_ratios_out_of_range_are_refused(ratio: float) -> None:
+    with pytest.raises(RangeError, match="max_ratio"):
+        MatchOptions(max_ratio=ratio)
+
+
+def test_many_pairs_in_parallel_equal_one_by_one() -> None:
+    """Second method: the same pairs alone; progress counts every pair once."""
+    random = generator("pairs")
+    forms = {name: subspaces(random, unit(sift_like(random, 50)), 2, SPACE) for name in "abcd"}
+    seen: list[tuple[int, int]] = []
+    lock = threading.Lock()
+
+    def progress(done: int, total: int) -> None:
+        with lock:
+            seen.append((done, total))
+
+    found = match_pairs(forms, all_pairs(list("abcd")), workers=3, progress=progress)
+    assert list(found) == all_pairs(list("abcd"))
+    for (a, b), matches in found.items():
+        np.testing.assert_array_equal(matches.indices, match(forms[a], forms[b]).indices)
+    assert sorted(seen) == [(i, 6) for i in range(1, 7)]
+    with pytest.raises(InputError, match="no features for x"):
+        match_pairs(forms, [("a", "x")])
+
+
+def test_best_ratio_separates_right_from_wrong() -> None:
+    """Enumeration: the threshold of the largest Youden index."""
+    ratios = np.array([0.1, 0.2, 0.3, 0.6, 0.7, 0.9])
+    right = np.array([True, True, True, False, True, False])
+    scores = {t: (ratios[right] <= t).mean() - (ratios[~right] <= t).mean() for t in ratios}
+    assert best_ratio(ratios, right) == max(scores, key=scores.__getitem__) == 0.3
+    with pytest.raises(InputError, match="right and wrong"):
+        best_ratio(ratios, np.ones(6, dtype=bool))
+
+
+def test_a_ratio_is_never_borrowed() -> None:
+    """D18: thresholds exist per profile, dimension and distance; an uncalibrated one is an error."""
+    left, right, _ = planted("borrowed", 6, (0, 3))
+    assert ratio_key(left, right) == "sift-L2/paper/3/p2s"
+    with pytest.raises(InputError, match="no ratio is calibrated"):
+        calibrated(left, right)
+    raw, _, _ = planted("raw", 6, (0, 0))
+    assert 0.5 < calibrated(raw, raw) <= 1

@@ -1,0 +1,259 @@
+"""A map's index against brute force, and the weight of a feature's words against the mechanism's enumerated law."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from veil.codebooks.codebook import Codebook
+from veil.errors import InputError, RangeError, SpaceError
+from veil.ldp.mechanism import SubsetMechanism
+from veil.matching.inverted_index import MIN_PAIRS, USUAL_SHARES, Vocabulary, index_map, view_shares, vocabulary_candidates
+from veil.scene import MappedImage, Scene
+from veil.space import Space
+from word_worlds import SIFT, dictionary_of, scene_of, subsets, words_of
+from worlds import generator, subspaces, world
+
+PLACE = world("vocabulary", images=4, points=120)
+DICTIONARY = dictionary_of(PLACE, others=300)
+DIGEST = "ab" * 32
+
+
+def ranked_by_hand(dictionary: Codebook, vectors: np.ndarray, nearest: int) -> np.ndarray:
+    distance = np.linalg.norm(vectors[:, None].astype(np.float64) - dictionary.words[None], axis=2)
+    return np.argsort(distance, axis=1)[:, :nearest]
+
+
+@pytest.mark.parametrize("nearest", [1, 3])
+def test_the_index_of_a_public_map_is_the_brute_force_assignment(nearest: int) -> None:
+    scene = scene_of(PLACE)
+    done: list[tuple[int, int]] = []
+    vocabulary = index_map(scene, DICTIONARY, nearest=nearest, progress=lambda *step: done.append(step))
+    assert done == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    ranked = {name: ranked_by_hand(DICTIONARY, PLACE.form(name).vectors, nearest) for name in scene.images}
+    points = np.concatenate([image.point_rows for image in scene.images.values()])
+    shares = view_shares(np.concatenate(list(ranked.values())), points)
+    views = np.bincount(points, minlength=len(scene.points))
+    expected: dict[tuple[int, int], float] = defaultdict(float)
+    counts = np.zeros((4, len(DICTIONARY)))
+    for index, (name, image) in enumerate(scene.images.items()):
+        for row, point in enumerate(image.point_rows.tolist()):
+            for k in range(nearest):
+                expected[int(ranked[name][row, k]), point] += shares[k] / views[point]
+                counts[index, ranked[name][row, k]] += shares[k] / shares.sum()
+    found = {
+        (word, int(vocabulary.point_rows[entry])): float(vocabulary.chance[entry])
+        for word in range(len(DICTIONARY))
+        for entry in range(vocabulary.offsets[word], vocabulary.offsets[word + 1])
+    }
+    assert found.keys() == expected.keys() and len(found) == len(vocabulary.point_rows)
+    for entry, chance in expected.items():
+        assert found[entry] == pytest.approx(chance, rel=1e-5)
+    np.testing.assert_allclose(vocabulary.image_words.toarray(), counts, rtol=1e-5, atol=1e-9)
+    total = counts.sum(axis=0) + 1 / len(DICTIONARY)
+    np.testing.assert_allclose(vocabulary.frequency, total / total.sum(), rtol=1e-5)
+    assert vocabulary.words == len(DICTIONARY) and vocabulary.dictionary == DICTIONARY.digest
+    assert vocabulary.image_names == tuple(scene.images)
+
+
+def test_points_chances_are_those_of_another_view() -> None:
+    """Planted: nearly all views of a point fall on its own word, so that each point's first word has almost all chance."""
+    vocabulary = index_map(scene_of(PLACE), DICTIONARY)
+    own = DICTIONARY.nearest(PLACE.descriptors.astype(np.float32))
+    seen = np.unique(np.concatenate(list(PLACE.visible.values())))
+    for point in seen.tolist():
+        entries = slice(vocabulary.offsets[own[point]], vocabulary.offsets[own[point] + 1])
+        chance = dict(zip(vocabulary.point_rows[entries].tolist(), vocabulary.chance[entries].tolist(), strict=True))
+        assert chance[point] > 0.9
+    per_point = np.bincount(vocabulary.point_rows, weights=vocabulary.chance)
+    assert per_point.max() < 1.001
+
+
+def planted_tracks(name: str, first: float, second: float, *, pairs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two views of each point: in a share `first` of one nearest word, in `second` each other's second one, else foreign."""
+    random = generator(name)
+    a = np.arange(3 * pairs).reshape(pairs, 3)
+    b = a + 3 * pairs
+    kind = np.repeat([0, 1, 2], [round(first * pairs), round(second * pairs), pairs - round((first + second) * pairs)])
+    b[kind == 0, 0] = a[kind == 0, 0]
+    b[kind == 1, :2] = a[kind == 1, 1::-1]
+    ranked, points = np.concatenate([a, b]), np.tile(random.permutation(pairs), 2)
+    mixed = random.permutation(len(ranked))
+    return ranked[mixed], points[mixed]
+
+
+def test_shares_of_other_views_are_measured_on_the_maps_tracks() -> None:
+    ranked, points = planted_tracks("tracks", 0.6, 0.25, pairs=400)
+    np.testing.assert_allclose(view_shares(ranked, points), [0.6, 0.25, 1e-4])
+    # The broken twin compares views of different points.
+    apart = points.copy()
+    apart[points % 2 == 0] = generator("apart").permutation(apart[points % 2 == 0])
+    assert view_shares(ranked, apart)[0] < 0.4
+
+
+def test_too_few_views_take_the_usual_shares() -> None:
+    ranked, points = planted_tracks("few", 1.0, 0.0, pairs=MIN_PAIRS - 1)
+    np.testing.assert_array_equal(view_shares(ranked, points), USUAL_SHARES[:3])
+    wide = np.tile(ranked[:, :1], (1, 7))
+    np.testing.assert_array_equal(view_shares(wide, points), [*USUAL_SHARES, USUAL_SHARES[-1], USUAL_SHARES[-1]])
+    ranked, points = planted_tracks("enough", 1.0, 0.0, pairs=MIN_PAIRS)
+    np.testing.assert_allclose(view_shares(ranked, points), [1.0, 1e-4, 1e-4])
+
+
+def by_hand(chances: np.ndarray, frequency: np.ndarray) -> Vocabulary:
+    """An index of given chances (points x words), all of them entered, zeros left out."""
+    word, point = np.nonzero(chances.T)
+    return Vocabulary(
+        dictionary=DIGEST,
+        offsets=np.searchsorted(word, np.arange(chances.shape[1] + 1)).astype(np.int64),
+        point_rows=point.astype(np.int32),
+        chance=chances.T[word, point].astype(np.float32),
+        frequency=frequency.astype(np.float32),
+        image_names=("0",),
+        image_words=csr_array((1, chances.shape[1]), dtype=np.float32),
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.7, 3.0, 9.0])
+@pytest.mark.parametrize("m", [1, 2, 4])
+def test_log_odds_are_those_of_the_enumerated_law(epsilon: float, m: int) -> None:
+    """P(Z | sees point) / P(Z | sees anything), both summed over all true words with the pmf, for every subset Z."""
+    random = generator(f"law {m}")
+    mechanism = SubsetMechanism(words=6, epsilon=epsilon, m=m)
+    chances = random.dirichlet(np.ones(6), 4) * (random.random((4, 6)) > 0.3)
+    chances /= chances.sum(axis=1, keepdims=True)
+    frequency = random.dirichlet(np.ones(6))
+    sets = list(itertools.combinations(range(6), m))
+    found = vocabulary_candidates(subsets(np.array(sets), mechanism, DIGEST), by_hand(chances, frequency))
+    assert (np.diff(found.log_odds) <= 0).all()
+    table = dict(zip(zip(found.keypoint_rows.tolist(), found.point_rows.tolist(), strict=True), found.log_odds, strict=True))
+    assert len(table) == len(found)
+    for row, subset in enumerate(sets):
+        likelihood = np.array([float(mechanism.pmf(contains=word in subset)) for word in range(6)])
+        for point in range(4):
+            if not chances[point, list(subset)].any():
+                assert (row, point) not in table
+                continue
+            ratio = (chances[point] @ likelihood) / (frequency @ likelihood)
+            assert table.pop((row, point)) == pytest.approx(math.log(ratio), abs=1e-5)
+    assert not table
+
+
+def test_what_is_not_entered_counts_as_another_word() -> None:
+    """Chances that sum to less than 1: the rest is a word outside the subset."""
+    mechanism = SubsetMechanism(words=6, epsilon=2.0, m=2)
+    full = np.array([[0.5, 0.2, 0.0, 0.0, 0.0, 0.3]])
+    frequency = np.full(6, 1 / 6)
+    entered = full * [1, 1, 1, 1, 1, 0]
+    form = subsets(np.array([[0, 1], [1, 3]]), mechanism, DIGEST)
+    some, all_of_them = (vocabulary_candidates(form, by_hand(chances, frequency)) for chances in (entered, full))
+    np.testing.assert_allclose(some.log_odds, all_of_them.log_odds, rtol=1e-6)
+
+
+def test_an_infinite_epsilon_is_the_limit_of_large_ones() -> None:
+    frequency = np.array([0.4, 0.3, 0.2, 0.1])
+    chances = np.array([[0.9, 0.1, 0.0, 0.0], [0.0, 0.0, 0.25, 0.0]])
+    vocabulary = by_hand(chances, frequency)
+    sent = np.array([[0], [2]])
+    found = vocabulary_candidates(subsets(sent, SubsetMechanism(words=4, epsilon=math.inf, m=1), DIGEST), vocabulary)
+    np.testing.assert_allclose(found.log_odds, [math.log(0.9 / 0.4), math.log(0.25 / 0.2)], rtol=1e-5)
+    large = vocabulary_candidates(subsets(sent, SubsetMechanism(words=4, epsilon=30.0, m=1), DIGEST), vocabulary)
+    np.testing.assert_allclose(large.log_odds, found.log_odds, atol=1e-8)
+
+
+def test_a_huge_epsilon_does_not_overflow() -> None:
+    from veil.matching.inverted_index import log_likelihood_ratio
+
+    found = log_likelihood_ratio(2000.0, np.array([0.5]), np.array([0.125]))
+    np.testing.assert_allclose(found, [math.log(4)])
+
+
+def test_the_limit_keeps_the_most_likely() -> None:
+    vocabulary = index_map(scene_of(PLACE, without="02"), DICTIONARY)
+    form = words_of(PLACE.form("02"), DICTIONARY, epsilon=8.0, m=3)
+    everything = vocabulary_candidates(form, vocabulary)
+    some = vocabulary_candidates(form, vocabulary, limit=50)
+    assert len(everything) > 150 and len(some) == 50
+    np.testing.assert_array_equal(some.log_odds, np.sort(everything.log_odds)[::-1][:50])
+    np.testing.assert_array_equal(some.point_rows, everything.point_rows[:50])
+    # Planted truth: most of the likely candidates are right, few of the others are.
+    right = PLACE.visible["02"][everything.keypoint_rows] == everything.point_rows
+    assert right[:50].mean() > 0.9 and right[len(right) // 2 :].mean() < 0.2
+
+
+def test_words_that_no_point_has_give_no_candidates() -> None:
+    vocabulary = by_hand(np.array([[1.0, 0.0, 0.0]]), np.full(3, 1 / 3))
+    form = subsets(np.array([[1], [2]]), SubsetMechanism(words=3, epsilon=1.0, m=1), DIGEST)
+    assert len(vocabulary_candidates(form, vocabulary)) == 0
+
+
+def test_a_map_of_words_is_indexed_as_it_is() -> None:
+    """Each word of an observation is its true one with probability p / m, and so often that of another view."""
+    forms = {name: words_of(PLACE.form(name), DICTIONARY, epsilon=9.0, name=name) for name in PLACE.poses}
+    vocabulary = index_map(scene_of(PLACE, forms=forms), None)
+    posterior = forms["00"].mechanism.posterior
+    expected = np.zeros((len(DICTIONARY), len(PLACE.points)))
+    views = np.bincount(np.concatenate(list(PLACE.visible.values())), minlength=len(PLACE.points))
+    for name, form in forms.items():
+        for row, point in enumerate(PLACE.visible[name]):
+            expected[form.words[row], point] += posterior * USUAL_SHARES[0] / views[point]
+    found = np.zeros_like(expected)
+    word_of = np.repeat(np.arange(len(DICTIONARY)), np.diff(vocabulary.offsets))
+    found[word_of, vocabulary.point_rows] = vocabulary.chance
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-9)
+    assert vocabulary.frequency.sum() == pytest.approx(1, rel=1e-5)
+    np.testing.assert_allclose(vocabulary.image_words.sum(axis=1), [len(form) for form in forms.values()], rtol=1e-5)
+
+
+def test_a_map_of_mixed_words_is_refused() -> None:
+    forms = {name: words_of(PLACE.form(name), DICTIONARY, epsilon=9.0) for name in PLACE.poses}
+    foreign = {**forms, "03": replace(forms["03"], dictionary=DIGEST)}
+    with pytest.raises(InputError, match="another dictionary"):
+        index_map(scene_of(PLACE, forms=foreign), None)
+    longer = {**forms, "03": words_of(PLACE.form("03"), DICTIONARY, epsilon=9.0, m=3)}
+    with pytest.raises(InputError, match="different numbers of words"):
+        index_map(scene_of(PLACE, forms=longer), None)
+
+
+def test_what_cannot_be_indexed_is_refused() -> None:
+    lifted = {name: subspaces(generator(name), PLACE.form(name).vectors, 4, SIFT) for name in PLACE.poses}
+    with pytest.raises(InputError, match="subspaces cannot be indexed"):
+        index_map(scene_of(PLACE, forms=lifted), DICTIONARY)
+    with pytest.raises(InputError, match="indexed with a dictionary"):
+        index_map(scene_of(PLACE), None)
+    with pytest.raises(RangeError, match="nearest must be at least 1"):
+        index_map(scene_of(PLACE), DICTIONARY, nearest=0)
+    rooted = Space(descriptor="sift", normalization="L1_ROOT", dim=128)
+    forms = {name: replace(PLACE.form(name), space=rooted) for name in PLACE.poses}
+    with pytest.raises(SpaceError):
+        index_map(scene_of(PLACE, forms=forms), DICTIONARY)
+
+
+@pytest.mark.parametrize("change", [dict(dictionary=DIGEST), dict(mechanism=SubsetMechanism(words=421, epsilon=5.0, m=2))])
+def test_words_of_another_dictionary_are_refused(change: dict) -> None:
+    vocabulary = index_map(scene_of(PLACE), DICTIONARY)
+    form = words_of(PLACE.form("02"), DICTIONARY, epsilon=5.0)
+    with pytest.raises(SpaceError, match="index the map"):
+        vocabulary_candidates(replace(form, **change), vocabulary)
+
+
+def test_an_image_without_observations_is_indexed_as_empty() -> None:
+    scene = scene_of(PLACE)
+    none = np.zeros(0, dtype=np.int64)
+    blank: MappedImage = replace(
+        scene.images["01"],
+        keypoints=scene.images["01"].keypoints[none],
+        point_rows=none,
+        form=scene.images["01"].form.take(none),
+    )
+    vocabulary = index_map(
+        Scene(images={**scene.images, "01": blank}, points=scene.points, mean_reprojection_error_px=0.3), DICTIONARY
+    )
+    sums = vocabulary.image_words.sum(axis=1)
+    assert sums[1] == 0 and (np.delete(sums, 1) > 0).all()

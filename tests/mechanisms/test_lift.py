@@ -1,0 +1,208 @@
+"""Lifting: every subspace contains its descriptor and its decoys, and says nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from power import require_even, require_mean
+from rules import Rule
+from veil import randomness as chance
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.errors import InputError, RangeError, SpaceError
+from veil.features import Features
+from veil.forms import Subspaces
+from veil.kernels import reference
+from veil.ldp.guarantee import NoProof
+from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
+from veil.mechanisms.subspaces import _plan, lift, uniform_rule
+from veil.space import Space
+from worlds import codebook, features, generator, sift_like, unit
+
+BOOK = codebook(generator("book"), 512, 4)
+POOL = codebook(generator("pool"), 400, 4, kind="descriptors")
+IMAGE = features(generator("image"), 60)
+STUDY = chance.seeded("lift")
+
+
+def distances_to(form: Subspaces, points: np.ndarray) -> np.ndarray:
+    """dist(D_i, p_j), features by points."""
+    return reference.point_to_subspace(points, (form.origin, form.basis)).T
+
+
+def own_distance(form: Subspaces, points: np.ndarray) -> np.ndarray:
+    return np.array([distances_to(form.take(np.array([i])), points[i : i + 1])[0, 0] for i in range(len(form))])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("m", [2, 3, 4, 16, 100])
+def test_the_descriptor_lies_in_its_subspace_with_its_decoys(strategy: str, m: int) -> None:
+    """Oracle: the defining equation, d in D and w_i in D, counted: all m, none, or floor(m / 2) (traps D9)."""
+    profile = paper(m, strategy)  # type: ignore[arg-type]
+    lifted = lift(IMAGE, profile=profile, codebook=BOOK, decoys=BOOK, chance=STUDY)
+    assert lifted.form.m == m
+    assert own_distance(lifted.form, unit(IMAGE.descriptors)).max() < 1e-5
+    members = distances_to(lifted.form, BOOK.words) < 1e-4
+    expected = {"random": 0, "adversarial": m, "sub-adversarial": m}.get(strategy, m // 2)
+    assert (members.sum(axis=1) == expected).all()
+    if strategy.startswith("sub-"):
+        assert lifted.slice_index is not None
+        where = np.unique(np.nonzero(members)[1] // BOOK.slice_size)
+        assert where.tolist() == [lifted.slice_index]
+
+
+def test_the_form_is_canonical() -> None:
+    """D7: orthonormal basis, origin nearest to zero: both are functions of D and of independent chance."""
+    form = lift(IMAGE, profile=paper(4), codebook=BOOK, decoys=BOOK, chance=STUDY).form
+    gram = np.einsum("fin,fjn->fij", form.basis, form.basis)
+    np.testing.assert_allclose(gram, np.broadcast_to(np.eye(4), gram.shape), atol=1e-6)
+    assert np.abs(np.einsum("fin,fn->fi", form.basis, form.origin)).max() < 1e-6
+
+
+def test_random_directions_are_isotropic_unless_the_paper_is_asked_for() -> None:
+    """D6: the fourth moment of a direction of length 1 (docs/theory/lifting.md, Eq. 4), where 2 % off would be seen.
+
+    n (n + 2) / 3 times it is 1 for a uniform direction, to leading order 0.6 for one of the cube.
+    """
+    many, draws = features(generator("directions"), 1500), []
+    for directions in ("gaussian", "cube"):
+        profile = Profile(name="test", strategy="random", m=1, directions=directions)
+        form = lift(many, profile=profile, codebook=BOOK, decoys=BOOK, chance=STUDY).form
+        draws.append((form.basis[:, 0].astype(np.float64) ** 4).mean(axis=1) * 128 * 130 / 3)  # one number a direction
+    require_mean(draws[0], 1.0, sees=0.06)
+    require_mean(draws[1], 0.6 * 130 / 128, sees=0.03)
+
+
+def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
+    """64-D, m = 4, four decoys of one sub-pool, each within its own dither of D; nothing lies on the 8-bit grid."""
+    lifted = lift(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=POOL, chance=STUDY)
+    assert lifted.form.space == BOOK.hardened_space
+    assert (lifted.form.m, lifted.form.space.dim) == (4, 64)
+    pca = BOOK.require_pca()
+
+    def mean_dither(words: np.ndarray) -> np.ndarray:
+        return pca.apply(unit(words.astype(np.float64) + 2.0))
+
+    assert own_distance(lifted.form, mean_dither(IMAGE.descriptors)).max() < 0.05
+    near = distances_to(lifted.form, mean_dither(POOL.stored)) < 0.05
+    assert (near.sum(axis=1) == 4).all()
+    assert np.unique(np.nonzero(near)[1] // POOL.slice_size).tolist() == [lifted.slice_index]
+    # Broken twin: without dither d lies in D exactly.
+    bare = lift(
+        IMAGE,
+        profile=replace(hardened(quantized=True), name="x", dither_steps=0.0, compress=False),
+        codebook=BOOK,
+        decoys=POOL,
+        chance=STUDY,
+    )
+    assert own_distance(bare.form, unit(IMAGE.descriptors)).max() < 1e-5
+    assert own_distance(lifted.form, mean_dither(IMAGE.descriptors)).min() > 1e-3
+
+
+def test_equal_descriptors_get_equal_lifts_and_others_do_not() -> None:
+    """D15: the draws hang on the descriptor, so a re-extraction with fewer features repeats the same subspaces."""
+    half = replace(IMAGE, keypoints=IMAGE.keypoints[:30], descriptors=IMAGE.descriptors[:30])
+    whole = lift(IMAGE, profile=paper(4), codebook=BOOK, decoys=BOOK, chance=STUDY).form
+    part = lift(half, profile=paper(4), codebook=BOOK, decoys=BOOK, chance=STUDY).form
+    np.testing.assert_array_equal(part.basis, whole.basis[:30])
+    other = lift(half, profile=paper(2), codebook=BOOK, decoys=BOOK, chance=STUDY).form
+    assert not np.allclose(other.origin, part.origin)
+
+
+def test_the_callers_rule_chooses_the_decoys() -> None:
+    """A rule with labels that never leave: here decoys of even index for even rows. Oracle: membership."""
+
+    def parity(rows: np.ndarray, draws: np.ndarray, available: np.ndarray) -> np.ndarray:
+        chosen = np.empty(draws.shape, dtype=np.int64)
+        for i, row in enumerate(rows):
+            fitting = available[available % 2 == row % 2]
+            chosen[i] = fitting[chance.distinct_below(draws[i : i + 1], len(fitting))[0]]
+        return chosen
+
+    form = lift(IMAGE, profile=paper(4, "adversarial"), codebook=BOOK, decoys=BOOK, chance=STUDY, rule=Rule(parity)).form
+    rows, words = np.nonzero(distances_to(form, BOOK.words) < 1e-4)
+    assert len(rows) == 4 * len(IMAGE)
+    assert (rows % 2 == words % 2).all()
+
+
+def test_slices_are_drawn_uniformly_by_image() -> None:
+    """D10: one slice an image; over 3,000 images each of 4 slices as often, where 17 % off would be seen."""
+    one, profile = features(generator("one"), 1), paper(2, "sub-adversarial")
+    images = [replace(one, image_digest=index.to_bytes(32, "big")) for index in range(3000)]
+    found = [_plan(image, profile, BOOK, BOOK, STUDY, uniform_rule).slice_index for image in images]
+    require_even(np.bincount(np.array(found, dtype=int), minlength=4), sees=0.17)
+    lifted = lift(images[5], profile=profile, codebook=BOOK, decoys=BOOK, chance=STUDY)
+    assert lifted.slice_index == found[5]
+
+
+def test_learned_descriptors_are_lifted_in_full_precision() -> None:
+    image, pool = _learned()
+    form = lift(image, profile=hardened(quantized=False), codebook=pool, decoys=pool, chance=STUDY).form
+    assert form.space == image.space
+    assert own_distance(form, image.descriptors).max() < 1e-5
+    eight_bit = np.round(image.descriptors * 300) + 0.0
+    coarse = replace(image, descriptors=unit(eight_bit).astype(np.float32))
+    with pytest.raises(InputError, match="8 bits"):
+        lift(coarse, profile=hardened(quantized=False), codebook=pool, decoys=pool, chance=STUDY)
+
+
+def _learned() -> tuple[Features, Codebook]:
+    random = generator("learned")
+    space = Space(descriptor="hardtfeat", normalization="L2", dim=128)
+    image = replace(features(random, 20), space=space, descriptors=unit(random.normal(size=(20, 128))).astype(np.float32))
+    pool = Codebook(
+        kind="descriptors",
+        descriptor="hardtfeat",
+        normalization="L2",
+        stored=unit(random.normal(size=(100, 128))).astype(np.float32),
+        slices=2,
+        pca=None,
+        dither_steps=0.0,
+        provenance=Provenance(source="synthetic", license="none", image_count=1, descriptor_count=100),
+    )
+    return image, pool
+
+
+def test_refusals() -> None:
+    with pytest.raises(RangeError, match="m >= 2"):
+        paper(1, "hybrid")
+    with pytest.raises(RangeError, match="at least 1"):
+        paper(0)
+    with pytest.raises(RangeError, match="does not fit"):
+        lift(IMAGE, profile=paper(128, "random"), codebook=BOOK, decoys=BOOK, chance=STUDY)
+    with pytest.raises(InputError, match="kind 'descriptors'"):
+        lift(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=BOOK, chance=STUDY)
+    with pytest.raises(InputError, match="distinct decoys"):
+        lift(
+            IMAGE,
+            profile=paper(127, "sub-adversarial"),
+            codebook=BOOK,
+            decoys=codebook(generator("small"), 200, 4),
+            chance=STUDY,
+        )
+    with pytest.raises(SpaceError, match="codebook"):
+        root = replace(IMAGE, space=Space(descriptor="sift", normalization="L1_ROOT", dim=128))
+        lift(root, profile=paper(2), codebook=BOOK, decoys=BOOK, chance=STUDY)
+    with pytest.raises(InputError, match="no features"):
+        empty = replace(IMAGE, keypoints=IMAGE.keypoints[:0], descriptors=IMAGE.descriptors[:0])
+        lift(empty, profile=paper(2), codebook=BOOK, decoys=BOOK, chance=STUDY)
+    with pytest.raises(InputError, match="dither"):
+        lift(IMAGE, profile=replace(hardened(quantized=True), dither_steps=0.0), codebook=BOOK, decoys=POOL, chance=STUDY)
+
+
+def test_the_guarantee_travels_and_names_the_break() -> None:
+    form = lift(IMAGE, profile=paper(2), codebook=BOOK, decoys=BOOK, chance=STUDY).form
+    assert isinstance(form.guarantee, NoProof)
+    assert "broken" in form.guarantee.reason
+    assert any("coin toss" in warning for warning in paper(2).warnings(quantized=True))
+    assert hardened(quantized=True).warnings(quantized=True) == hardened(quantized=False).warnings(quantized=False) == []
+    assert any("8-bit" in warning for warning in paper(4).warnings(quantized=True))
+
+
+def test_a_decoy_equal_to_the_descriptor_is_survived() -> None:
+    """The word of the codebook may be d itself; then one direction is arbitrary and D still holds d."""
+    twin = replace(BOOK, stored=np.concatenate([IMAGE.descriptors[:2], sift_like(generator("rest"), 6)]), slices=1)
+    form = lift(IMAGE, profile=paper(7, "adversarial"), codebook=BOOK, decoys=twin, chance=STUDY).form
+    assert own_distance(form, unit(IMAGE.descriptors)).max() < 1e-5

@@ -1,0 +1,159 @@
+"""Releases of words: memoized, shuffled, of a fixed number of features, and never with one's own photographs as words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from power import require_even, require_unrelated
+from veil import randomness as chance
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.errors import InputError, RangeError, ReleaseRefused, SpaceError
+from veil.forms import Subsets
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.release import HideInLines, WordRelease, _order, privatize_words
+from veil.randomness import Chance
+from veil.space import Space
+from veil.wire import LineUpload, Upload
+from worlds import codebook, features, generator, unit
+
+BOOK = codebook(generator("dictionary"), 512, 4)
+IMAGE = features(generator("words of an image"), 80)
+LAW = SubsetMechanism(words=512, epsilon=4.0, m=3)
+
+
+def release(source: Chance, image=IMAGE, **choices: Any) -> WordRelease:
+    usual: dict[str, Any] = {"mechanism": LAW, "dictionary": BOOK, "chance": source}
+    return privatize_words(image, **usual | choices)
+
+
+def subsets(made: WordRelease) -> Subsets:
+    assert isinstance(made.upload.form, Subsets)
+    return made.upload.form
+
+
+def test_a_release_is_the_same_each_time_and_says_what_it_is() -> None:
+    secret = chance.memoized(chance.Secret.generate())
+    first, second = release(secret), release(secret)
+    other = release(chance.memoized(chance.Secret.generate()))
+    np.testing.assert_array_equal(subsets(first).words, subsets(second).words)
+    np.testing.assert_array_equal(first.order, second.order)
+    assert not np.array_equal(first.order, other.order)
+    assert not np.array_equal(np.sort(subsets(first).words.ravel()), np.sort(subsets(other).words.ravel()))
+    assert subsets(first).releasable and not subsets(release(chance.seeded("study"))).releasable
+    assert subsets(first).mechanism == LAW and len(first.upload) == 80 and first.missing == 0
+
+
+def test_positions_and_words_stay_together_and_scale_stays_home() -> None:
+    """Planted: with an infinite epsilon and m = 1 the word that leaves with a position is the nearest to its descriptor."""
+    plain = SubsetMechanism(words=512, epsilon=math.inf, m=1)
+    made = release(chance.fresh(), mechanism=plain)
+    assert isinstance(made.upload, Upload)
+    np.testing.assert_array_equal(made.upload.keypoints, IMAGE.keypoints[made.order])
+    distances = np.linalg.norm(unit(IMAGE.descriptors[made.order])[:, None] - BOOK.words[None], axis=2)
+    np.testing.assert_array_equal(subsets(made).words[:, 0], distances.argmin(axis=1))
+    np.testing.assert_allclose(made.quantization_error, distances.min(axis=1), atol=1e-6)
+    assert made.median_error == pytest.approx(np.median(distances.min(axis=1)), abs=1e-6)
+
+
+def test_the_order_says_nothing_about_position() -> None:
+    """S13: ranks of released features against x and y, where a correlation of 0.15 would be seen (`test_release` sees 0.04 of
+    the same order); broken twin: the detector's own sorted order."""
+    many = features(generator("many words"), 4000)
+    order = np.argsort(many.keypoints[:, 1])
+    image = replace(many, keypoints=many.keypoints[order], descriptors=many.descriptors[order])
+    made = release(chance.seeded("order of words"), image)
+    assert isinstance(made.upload, Upload)
+    for axis in (0, 1):
+        require_unrelated(np.arange(4000), made.upload.keypoints[:, axis], sees=0.15)
+    with pytest.raises(AssertionError, match="correlation 1"):
+        require_unrelated(np.arange(4000), image.keypoints[:, 1], sees=0.15)
+
+
+def test_a_fixed_number_is_a_uniform_choice_that_no_other_feature_changes() -> None:
+    """L5: each of 80 features is among 20 of 80 equally often, where 10 % off would be seen, and the choice is nested."""
+    secret = chance.memoized(chance.Secret.generate())
+    few, more, everything = (release(secret, features_sent=count) for count in (20, 50, None))
+    np.testing.assert_array_equal(few.order, more.order[:20])
+    np.testing.assert_array_equal(more.order, everything.order[:50])
+    np.testing.assert_array_equal(subsets(few).words, subsets(everything).words[:20])
+    kept = np.concatenate([_order(IMAGE, chance.seeded(f"choice {key}"))[:20] for key in range(800)])
+    require_even(np.bincount(kept, minlength=80), sees=0.1, spread=60 / 79)
+    assert _chosen(chance.seeded("choice 3")) == kept[60:80].tolist()
+    without = replace(IMAGE, keypoints=IMAGE.keypoints[1:], descriptors=IMAGE.descriptors[1:])
+    shifted = set((release(secret, without, features_sent=20).order + 1).tolist())
+    assert set(few.order.tolist()) - {0} <= shifted
+
+
+def _chosen(source: Chance) -> list[int]:
+    return release(source, features_sent=20).order.tolist()
+
+
+def test_too_few_features_are_said_and_not_padded() -> None:
+    made = release(chance.fresh(), features_sent=100)
+    assert (len(made.upload), made.missing) == (80, 20)
+    assert release(chance.fresh(), features_sent=80).missing == 0
+    with pytest.raises(RangeError, match="features_sent must be at least 1"):
+        release(chance.fresh(), features_sent=0)
+
+
+def test_lines_hide_positions_of_the_same_features() -> None:
+    secret = chance.memoized(chance.Secret.generate())
+    made = release(secret, lines=HideInLines(gravity=np.array([0.0, 1.0, 0.0])), features_sent=30)
+    assert isinstance(made.upload, LineUpload)
+    np.testing.assert_array_equal(subsets(made).words, subsets(release(secret, features_sent=30)).words)
+    camera = IMAGE.camera
+    xy = (IMAGE.keypoints[made.order] - [camera.params[2], camera.params[3]]) / 500.0
+    lines = made.upload.lines.coefficients.astype(np.float64)
+    np.testing.assert_allclose((lines[:, :2] * xy).sum(axis=1) + lines[:, 2], 0, atol=1e-5)
+
+
+def test_equal_features_are_not_side_by_side() -> None:
+    """Broken twin: with one hash for both, a stable sort leaves every pair adjacent."""
+    twice = replace(IMAGE, keypoints=np.concatenate([IMAGE.keypoints] * 2), descriptors=np.concatenate([IMAGE.descriptors] * 2))
+    order = release(chance.memoized(chance.Secret.generate()), twice).order
+    assert sorted(order) == list(range(160))
+    adjacent = int((np.abs(np.diff(order % 80)) == 0).sum())
+    assert adjacent < 10  # one expected; all 80 with a shared hash
+
+
+def own(book: Codebook = BOOK) -> Codebook:
+    digests = (IMAGE.image_digest[:8].hex(),)
+    return replace(
+        book,
+        provenance=Provenance(source="mine", license="none", image_count=1, descriptor_count=9, image_digests=digests),
+    )
+
+
+def test_the_photograph_itself_must_not_be_the_dictionary() -> None:
+    with pytest.raises(ReleaseRefused, match="made from this very photograph"):
+        release(chance.fresh(), dictionary=own())
+    assert len(release(chance.fresh(), dictionary=own(), allow_private_dictionary=True).upload) == 80
+
+
+def test_what_does_not_match_is_refused() -> None:
+    with pytest.raises(RangeError, match="the mechanism is for 511 words, the dictionary has 512"):
+        release(chance.fresh(), mechanism=replace(LAW, words=511))
+    with pytest.raises(SpaceError, match="give one of the same kind"):
+        release(chance.fresh(), replace(IMAGE, space=Space(descriptor="sift", normalization="L1_ROOT", dim=128)))
+    empty = replace(IMAGE, keypoints=IMAGE.keypoints[:0], descriptors=IMAGE.descriptors[:0])
+    with pytest.raises(InputError, match="no features to privatize"):
+        release(chance.fresh(), empty)
+
+
+def test_without_entropy_there_is_no_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a fresh draw nor a new secret is made from anything weaker."""
+    for failing in (_raise, lambda count: b"short"):
+        monkeypatch.setattr("os.urandom", failing)
+        with pytest.raises(ReleaseRefused, match="nothing was released"):
+            release(chance.fresh())
+        with pytest.raises(ReleaseRefused, match="nothing was released"):
+            chance.Secret.generate()
+
+
+def _raise(count: int) -> bytes:
+    raise NotImplementedError("no source of randomness")
