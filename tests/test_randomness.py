@@ -1,4 +1,4 @@
-"""Chance: uniform, reproducible where it must be, never where it must not."""
+"""Randomness: uniform, reproducible where it must be, never where it must not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chance as an argument: `Secure` may make releases, `Seeded` may only make studies; two types, never confused.
+"""Randomness is an argument: `Secure` may make releases, `Seeded` may only make studies; two types, never confused.
 
 Both are keyed pseudorandom functions (keyed BLAKE2b to a seed, SHAKE-256 to a stream): a draw depends on the key and
 on the context that asks for it, never on what was drawn before. With a key kept by the client this *is* the memoized
@@ -67,7 +67,7 @@ class Seeded:
         return _words(hashlib.sha256(b"veil study:" + self.name.encode()).digest(), contexts, count)
 
 
-Chance = Secure | Seeded
+Randomness = Secure | Seeded
 
 
 def memoized(secret: Secret) -> Secure:
@@ -139,7 +139,7 @@ def distinct_below(words: UInt64[np.ndarray, "rows picks"], bound: int) -> Int64
     return chosen
 
 
-def integers_below(chance: Chance, contexts: Sequence[bytes], bounds: Sequence[int]) -> Int64[np.ndarray, "rows bounds"]:
+def integers_below(chance: Randomness, contexts: Sequence[bytes], bounds: Sequence[int]) -> Int64[np.ndarray, "rows bounds"]:
     """For each context, integers that are exactly uniform in 0..bound-1, one for each of `bounds` (at most 2^63).
 
     Remainders of 64-bit words; a word above the largest multiple of its bound is drawn again.
@@ -158,7 +158,7 @@ def integers_below(chance: Chance, contexts: Sequence[bytes], bounds: Sequence[i
     return (words % divisors).astype(np.int64)
 
 
-def bernoulli(chance: Chance, contexts: Sequence[bytes], probability: Fraction) -> Bool[np.ndarray, "rows"]:
+def bernoulli(chance: Randomness, contexts: Sequence[bytes], probability: Fraction) -> Bool[np.ndarray, "rows"]:
     """For each context, True with exactly `probability`, a rational number.
 
     A uniform real is drawn 64 binary digits at a time and compared with `probability` until they differ, mostly at once.
@@ -181,7 +181,7 @@ def bernoulli(chance: Chance, contexts: Sequence[bytes], probability: Fraction) 
     return found
 
 
-def subsets_below(chance: Chance, contexts: Sequence[bytes], bound: int, size: int) -> Int64[np.ndarray, "rows size"]:
+def subsets_below(chance: Randomness, contexts: Sequence[bytes], bound: int, size: int) -> Int64[np.ndarray, "rows size"]:
     """For each context, `size` distinct integers in 0..bound-1, every set exactly equally likely (Floyd's sampling).
 
     The order within a row is not uniform: use the row as a set. Raises RangeError if fewer than `size` integers exist.

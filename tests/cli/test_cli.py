@@ -18,6 +18,7 @@ import pytest
 from edges import door_photographs, other_database
 from veil.cli import _parser, main
 from veil.files.examples import other_place
+from veil.mapping import MapOptions, NoMap
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -197,15 +198,13 @@ def test_one_pose_of_two_is_exit_code_3(at_home: Path, tmp_path: Path, capsys: p
 def test_a_map_of_one_view_is_refused_and_its_seed_is_used(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import veil.cli.server as server
-
     asked = []
 
-    def built(*arguments: object, options: server.MapOptions, **rest: object) -> server.NoMap:
+    def built(*arguments: object, options: MapOptions, **rest: object) -> NoMap:
         asked.append(options.seed)
-        return server.NoMap("a reason")
+        return NoMap("a reason")
 
-    monkeypatch.setattr(server, "build_map", built)
+    monkeypatch.setattr("veil.pipelines.mapping.build_map", built)
     assert run("map", at_home / "mapped-up", "-o", tmp_path / "map", "--seed", 7) == 1
     assert asked == [7]
     assert "no map: a reason" in capsys.readouterr().err
@@ -216,12 +215,11 @@ def test_what_lies_in_the_way_is_seen_before_the_work(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`veil map` asks for its target first: minutes of matching must not end in a refusal."""
-    import veil.cli.server as server
 
     def late(*_: object, **__: object) -> None:
         raise AssertionError("the work began")
 
-    monkeypatch.setattr(server, "match_pairs", late)
+    monkeypatch.setattr("veil.pipelines.mapping.match_pairs", late)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine").write_text("precious")
     assert run("map", at_home / "mapped-up", "-o", tmp_path / "taken") == 1

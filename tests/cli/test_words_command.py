@@ -235,12 +235,12 @@ def test_subspaces_are_outside_of_a_budget_and_say_so(work: Path, capsys: pytest
 _PROGRAM = """
 import sys
 from veil.cli import main
-import veil.cli.privatize as command
-work = command._release
-def release(*arguments):
+from veil.pipelines.device import Device
+work = Device.release
+def release(*arguments, **options):
     print("begins", flush=True)
-    return work(*arguments)
-command._release = release
+    return work(*arguments, **options)
+Device.release = release
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -15,7 +15,7 @@ from veil.errors import InputError, ReleaseRefused
 from veil.forms import Subspaces
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.release import Release, _order, privatize, pseudonym
-from veil.randomness import Chance
+from veil.randomness import Randomness
 from veil.wire import Upload, encode
 from worlds import codebook, features, generator, unit
 
@@ -24,7 +24,7 @@ POOL = codebook(generator("pool"), 400, 4, kind="descriptors")
 IMAGE = features(generator("image"), 50)
 
 
-def release(source: Chance, profile: Profile, image=IMAGE) -> Release:
+def release(source: Randomness, profile: Profile, image=IMAGE) -> Release:
     decoys = POOL if profile.decoys == "descriptors" else BOOK
     return privatize(image, profile=profile, codebook=BOOK, decoys=decoys, chance=source)
 

@@ -16,7 +16,7 @@ from veil.errors import InputError, RangeError, ReleaseRefused, SpaceError
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.release import HideInLines, WordRelease, _order, privatize_words
-from veil.randomness import Chance
+from veil.randomness import Randomness
 from veil.space import Space
 from veil.wire import LineUpload, Upload
 from worlds import codebook, features, generator, unit
@@ -26,7 +26,7 @@ IMAGE = features(generator("words of an image"), 80)
 LAW = SubsetMechanism(words=512, epsilon=4.0, m=3)
 
 
-def release(source: Chance, image=IMAGE, **choices: Any) -> WordRelease:
+def release(source: Randomness, image=IMAGE, **choices: Any) -> WordRelease:
     usual: dict[str, Any] = {"mechanism": LAW, "dictionary": BOOK, "chance": source}
     return privatize_words(image, **usual | choices)
 
@@ -89,7 +89,7 @@ def test_a_fixed_number_is_a_uniform_choice_that_no_other_feature_changes() -> N
     assert set(few.order.tolist()) - {0} <= shifted
 
 
-def _chosen(source: Chance) -> list[int]:
+def _chosen(source: Randomness) -> list[int]:
     return release(source, features_sent=20).order.tolist()
 
 

@@ -21,7 +21,7 @@ from veil.features import Features
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.public import publish
 from veil.mechanisms.words import randomized, to_words
-from veil.randomness import Chance, seeded
+from veil.randomness import Randomness, seeded
 
 # Word ids as they would be sent, in their order: so many independent releases of the input 0 or 1.
 Release = Callable[[int, int], Int64[np.ndarray, "draws m"]]
@@ -123,7 +123,7 @@ def word_symbols(rows: Int64[np.ndarray, "draws m"], words: tuple[int, int]) -> 
     return places[0] * (rows.shape[1] + 1) + places[1]
 
 
-def of_words(mechanism: SubsetMechanism, words: tuple[int, int], chance: Chance) -> Release:
+def of_words(mechanism: SubsetMechanism, words: tuple[int, int], chance: Randomness) -> Release:
     """veil's own mechanism on two given true words."""
 
     def release(which: int, draws: int) -> Int64[np.ndarray, "draws m"]:
@@ -143,7 +143,7 @@ def measured(mechanism: SubsetMechanism, *, draws: int = AUDIT_DRAWS, confidence
 
 
 def of_descriptors(
-    features: Features, rows: tuple[int, int], mechanism: SubsetMechanism, dictionary: Codebook, chance: Chance
+    features: Features, rows: tuple[int, int], mechanism: SubsetMechanism, dictionary: Codebook, chance: Randomness
 ) -> tuple[Release, tuple[int, int]]:
     """All of a release in words, from descriptor to subset, of two features of an image; and their true words for `play`.
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from veil.attacks.registry import TIME_SHARES
-from veil.attacks.target import Effort, Knowledge
-from veil.attacks.time_budget import AUDIT_SECONDS, TimeBudget
-from veil.audit.epsilon import EpsilonBound, measured
-from veil.audit.examine import Examined, Progress, epsilons, examine, findings, not_looked_at
+from veil.attacks.time_budget import AUDIT_SECONDS
+from veil.audit.examine import Examined
 from veil.audit.outcome import Outcome
-from veil.audit.pictured import Reconstruction, reconstructions
-from veil.audit.policy import HELP, Rule, breaches, least_features, parse_policy, parse_rule
-from veil.audit.truth import Truth, find_truth
-from veil.audit.verdict import judge
+from veil.audit.pictured import Reconstruction
+from veil.audit.policy import HELP, Rule, parse_policy, parse_rule
 from veil.cli import EXIT_OK, EXIT_POLICY
-from veil.cli.attackers import attackers_knowledge, neighbor_model
 from veil.cli.common import (
     add_command,
     add_json,
@@ -35,16 +30,24 @@ from veil.cli.common import (
 from veil.cli.inspect import upload_facts
 from veil.cli.originals import Originals, read_originals
 from veil.cli.shown import tracker
-from veil.cli.uploads import decoded, further_messages
 from veil.errors import InputError
+from veil.extraction import EXTRACTORS, extract
+from veil.extraction.sift import SiftOptions
+from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
-from veil.files.client import LEDGER, home, read_ledger
+from veil.files.client import home
+from veil.files.codebooks import read_codebook
+from veil.files.features import read_features
 from veil.files.inverters import bundled_inverter, read_weights
-from veil.forms import Subsets
+from veil.files.pictures import named_pictures, read_picture
+from veil.files.weights import load_network
+from veil.forms import Subsets, Subspaces
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind
-from veil.ldp.budget import total
-from veil.ldp.composition import composed_epsilon
+from veil.pipelines.attacker import Attacker
+from veil.pipelines.auditing import AuditOptions, run_audit
+from veil.pipelines.maps import Map
+from veil.pipelines.uploads import decoded, further_messages
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
 from veil.wire.message import Message
 
@@ -64,11 +67,6 @@ rules of --fail-on and --policy (one a line, # begins a comment):
 A share keeps a rule if its whole 95 % interval does: 0 of 60 features may be up to 6 %. A rule > 0 asks for not one among
 the features attacked. A rule that no attack could judge counts as broken. Exit code 4 says that a rule is broken.
 """
-DELTA = 1e-6
-# Of the time, for the attacks whose answers are drawn as pictures; they also get what the others leave.
-PICTURES_SHARE = 0.2
-STRUCTURAL = ("structural", "lattice", "vertex")
-LIFTED = (*STRUCTURAL, "distribution", "intersection", "nearest", "nearest, projected", "database", "clustering")
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
@@ -131,59 +129,85 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 def _audit(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     start = time.perf_counter()
-    rules = _rules(arguments)
+    options = AuditOptions(
+        features=arguments.features,
+        seconds=float(arguments.seconds) or math.inf,
+        seed=arguments.seed,
+        threads=arguments.threads,
+        pictured=arguments.pictures,
+        rules=_rules(arguments),
+    )
     releases, skipped = decoded(arguments.release, strict=arguments.strict)
     others = further_messages(arguments.against, strict=arguments.strict, skipped=skipped)
     tell_skipped(skipped)
-    knowledge = attackers_knowledge(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
+    attacker = _attacker(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
+    attacker.own_descriptors(list(releases.values()))  # refuses what does not fit before the originals are read
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
-    truths = _truths(releases, originals, knowledge)
-    knowledge = replace(knowledge, neighbors=neighbor_model(arguments, list(releases.values()), knowledge))
-    effort, seconds = _effort(arguments, rules), arguments.seconds or math.inf
-    allowed = TimeBudget(seconds * (1 - PICTURES_SHARE), turns=len(releases), shares=TIME_SHARES)
-    with tracker("attacking") as bar:
-        examined = examine(
-            releases,
-            truths,
-            knowledge,
-            effort=effort,
-            time=allowed,
-            progress=lambda step: (bar.set_description(step), bar.update())[0],
-        )
-    found = findings(examined, knowledge.codebook)
-    spent = epsilons(releases.values(), DELTA) | _session(arguments.ledger or home())
-    networks = _inverters(arguments)
-    left = max(seconds - allowed.used_seconds, PICTURES_SHARE * seconds)
-    rest = TimeBudget(left, turns=max(1, arguments.pictures), shares=TIME_SHARES)
-    with tracker("pictures") as bar:
-        pictures = [
-            picture
-            for item in examined[: arguments.pictures]
-            for picture in _reconstructed(item, knowledge, networks, originals, effort, rest, bar.set_description)
-        ]
-    outcome = Outcome(
-        messages=list(releases),
+    audited = run_audit(
+        releases,
+        originals=originals.features if originals else None,
+        attacker=attacker,
+        options=options,
+        networks=_inverters(arguments),
+        read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
+        ledger=arguments.ledger or home(),
         facts=_facts(releases, arguments.release),
-        findings=found,
-        not_looked_at=not_looked_at(releases.values()),
-        pictures=pictures,
-        epsilons=spent,
-        delta=DELTA,
-        measured=_measured_epsilon(releases),
-        verdict=judge(found, spent, DELTA),
-        rules=rules,
-        breaches=breaches(rules, found, spent),
-        have_originals=bool(truths),
-        time=allowed,
-        picture_time=rest,
+        steps=_steps,
     )
-    html = page(outcome, shown=_shown(examined, originals, pictures), seconds=time.perf_counter() - start)
-    write_text(arguments.output, html)
+    outcome = audited.outcome
+    shown = _shown(list(audited.examined), originals, list(outcome.pictures))
+    write_text(arguments.output, page(outcome, shown=shown, seconds=time.perf_counter() - start))
     write_json(arguments.json, outcome.as_json() | {"skipped": skipped})
     if str(arguments.json) != "-":
         _print(outcome)
     report(arguments, arguments.output, "the report")
     return EXIT_POLICY if outcome.breaches else EXIT_OK
+
+
+@contextmanager
+def _steps(what: str) -> Iterator[Callable[[str], None]]:
+    """A bar that names each step and counts it."""
+    with tracker(what) as bar:
+
+        def tell(step: str) -> None:
+            bar.set_description(step)
+            bar.update()
+
+        yield tell
+
+
+def _attacker(arguments: argparse.Namespace, releases: list[Message], others: Mapping[str, Message]) -> Attacker:
+    """Whom the options describe."""
+    return Attacker(
+        codebook=arguments.codebook and read_codebook(arguments.codebook),
+        decoys=arguments.decoys and read_codebook(arguments.decoys),
+        has_pool=not arguments.secret_decoys,
+        database=arguments.database and read_codebook(arguments.database),
+        photographs=_photographs(arguments.attacker, releases[0].form) if arguments.attacker else (),
+        others=others,
+        where=Map.read(arguments.map) if arguments.map else None,
+        seed=arguments.seed,
+    )
+
+
+def _photographs(paths: Sequence[Path], form: Subspaces | Subsets) -> list[Features]:
+    """Features of the attacker's photographs, of the kind that was released."""
+    files = [path for path in paths if path.suffix in (".h5", ".hdf5")]
+    found = [item for file in files for _, item in read_features(file)]
+    folders = [path for path in paths if path not in files]
+    if folders:
+        if form.space.descriptor not in EXTRACTORS:
+            raise InputError(f"veil does not extract {form.space.descriptor}; give a features.h5 with --attacker")
+        network = load_network(form.space.descriptor)
+        options = SiftOptions(normalization=form.space.normalization, first_octave=None)
+        for _, path in progress(named_pictures(folders), "the attacker's photographs"):
+            try:
+                found.append(extract(read_picture(path), form.space.descriptor, options, network))
+            except InputError:  # a blank one teaches nothing
+                continue
+    if not found:
+        raise InputError("no features were found in the attacker's photographs; give others with --attacker")
+    return found
 
 
 def _rules(arguments: argparse.Namespace) -> list[Rule]:
@@ -195,44 +219,6 @@ def _rules(arguments: argparse.Namespace) -> list[Rule]:
         except UnicodeDecodeError:
             raise InputError(f"{arguments.policy} is not a text file; {HELP}") from None
     return rules
-
-
-def _effort(arguments: argparse.Namespace, rules: list[Rule]) -> Effort:
-    """As many features as are asked for, else as the rules need."""
-    usual = Effort(seed=arguments.seed, threads=arguments.threads)
-    if arguments.features is not None:
-        return replace(usual, features=arguments.features)
-    every, structural = least_features(rules, LIFTED), least_features(rules, STRUCTURAL)
-    return replace(usual, features=max(usual.features, every), structural=max(usual.structural, structural))
-
-
-def _truths(releases: Mapping[str, Message], originals: Originals | None, knowledge: Knowledge) -> dict[str, Truth]:
-    if originals is None:
-        return {}
-    return {
-        name: find_truth(message, originals.features, knowledge.codebook)
-        for name, message in progress(releases.items(), "recognizing", len(releases))
-    }
-
-
-def _session(folder: Path) -> dict[str, float]:
-    """Epsilon of all that the client's ledger holds; nothing if there is none."""
-    if not (folder / LEDGER).is_file():
-        return {}
-    charges = [entry.charge for entry in read_ledger(folder / LEDGER) if entry.charge]
-    if not charges:
-        return {}
-    if any(math.isinf(charge.mechanism.epsilon) for charge in charges):
-        return {"session": math.inf}
-    return {"session": composed_epsilon(total(charges), DELTA)}
-
-
-def _measured_epsilon(releases: Mapping[str, Message]) -> EpsilonBound | None:
-    """What runs of the mechanism show of the first release's epsilon; None where there is none, or no bound."""
-    form = next(iter(releases.values())).form
-    if not isinstance(form, Subsets) or math.isinf(form.mechanism.epsilon):
-        return None
-    return measured(form.mechanism)
 
 
 def _facts(releases: Mapping[str, Message], path: Path) -> dict:
@@ -252,25 +238,6 @@ def _inverters(arguments: argparse.Namespace) -> dict[Kind, Inverts]:
         return {}
     given = [read_weights(path) for path in arguments.inverter]
     return {weights.kind: PlainInverter(weights) for weights in [bundled_inverter(), *given]}
-
-
-def _reconstructed(
-    item: Examined,
-    knowledge: Knowledge,
-    networks: Mapping[Kind, Inverts],
-    originals: Originals | None,
-    effort: Effort,
-    time: TimeBudget,
-    progress: Progress,
-) -> list[Reconstruction]:
-    """Pictures of one release; a form that no network reads has none."""
-    features, photograph = None, None
-    if originals is not None and item.truth is not None:
-        features = originals.features.get(item.truth.image)
-        photograph = originals.read_rgb(item.truth.image) if item.truth.image in originals.paths else None
-    return reconstructions(
-        item, knowledge, networks, effort=effort, features=features, photograph=photograph, time=time, progress=progress
-    )
 
 
 def _shown(

@@ -6,10 +6,10 @@ import argparse
 
 from veil.cli import plan
 from veil.cli.common import add_command, add_json, at_least, say, write_json
-from veil.cli.words import DELTA
 from veil.files.client import BudgetChange, Entry, Ledger, home, read_budgets, read_ledger
 from veil.ldp.budget import UNITS, Budget, Charge, Unit, inward, outward, total
 from veil.ldp.composition import basic_epsilon, composed_epsilon
+from veil.pipelines.protection import DELTA
 
 SHOW_EXAMPLES = """\
   veil budget show                          every image's epsilon, the session's, and what is left

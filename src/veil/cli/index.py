@@ -11,10 +11,9 @@ from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.maps import read_map
-from veil.files.vocabularies import read_vocabulary, write_vocabulary
-from veil.forms import Points, Subsets
-from veil.matching.inverted_index import NEAREST, Vocabulary, index_map
-from veil.scene import Scene
+from veil.files.vocabularies import write_vocabulary
+from veil.forms import Subsets
+from veil.matching.inverted_index import NEAREST, index_map
 
 BUNDLED = "bundled"
 EXAMPLES = """\
@@ -68,30 +67,3 @@ def _index(arguments: argparse.Namespace) -> int:
 def read_dictionary(path: str) -> Codebook:
     """The codebook of a path, or the bundled one."""
     return bundled_codebook() if path == BUNDLED else read_codebook(Path(path))
-
-
-def query_vocabulary(map_folder: Path, scene: Scene, query: Subsets, dictionary: str | None) -> Vocabulary:
-    """The index that serves a query: kept in the map, or made now from `dictionary`, the bundled one, or a map of words.
-
-    Raises InputError where none of these is of the query's dictionary.
-    """
-    form = next(iter(scene.images.values())).form
-    if isinstance(form, Subsets):
-        return index_map(scene, None)
-    if not isinstance(form, Points):
-        raise InputError(
-            "the query is in words, the map in subspaces, and these do not compare; build the map from raw features"
-        )
-    kept = read_vocabulary(map_folder, query.dictionary)
-    if kept is not None:
-        if len(kept.point_rows) and int(kept.point_rows.max()) >= len(scene.points):
-            raise InputError(f"the index of {map_folder} names points that the map does not have; run `veil index` again")
-        return kept
-    book = read_dictionary(dictionary or BUNDLED)
-    if book.digest != query.dictionary:
-        raise InputError(
-            f"the query's words are of dictionary {query.dictionary[:12]}, and {map_folder} has no index for it; give that "
-            "dictionary with --dictionary, or run `veil index` with it"
-        )
-    with Bar("indexing") as bar:
-        return index_map(scene, book, progress=bar)

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from veil.cli import EXIT_NO_POSE, EXIT_OK
 from veil.cli.common import Bar, add_command, add_json, add_strict, at_least, quiet_colmap, say, tell_skipped, write_json
-from veil.cli.index import query_vocabulary
+from veil.cli.index import read_dictionary
 from veil.cli.server import add_matching, matching_options
-from veil.cli.uploads import Loaded, queries
-from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
-from veil.files.codebooks import bundled_codebook, read_codebook
-from veil.files.maps import read_map
-from veil.forms import Subsets, Subspaces
+from veil.files.codebooks import read_codebook
+from veil.forms import Subsets
 from veil.geometry.grouped import GroupedOptions
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize
-from veil.localization.by_words import WordOptions, localize_words
-from veil.scene import Scene
-
-# Of the processor, all threads together, for a search by words: ordinary ones take one or two, and only a longer one depends on
-# how fast the machine is. What else it does, and the number of threads, change nothing.
-MAX_SECONDS = 10.0
+from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
+from veil.localization.by_words import WordOptions
+from veil.pipelines.localization import WORD_SECONDS, localize
+from veil.pipelines.maps import Map
+from veil.pipelines.uploads import Loaded, queries
 
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
@@ -52,7 +46,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--max-seconds",
         type=float,
-        default=MAX_SECONDS,
+        default=WORD_SECONDS,
         metavar="S",
         help="and of the processor's time (default %(default)s; 0: no limit)",
     )
@@ -64,31 +58,16 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.set_defaults(run=_localize)
 
 
-def query_codebook(path: Path | None, query, scene) -> Codebook | None:  # type: ignore[no-untyped-def]
-    """The codebook that brings a public map into the query's space, where one is needed."""
-    if path is not None:
-        return read_codebook(path)
-    if not scene.is_public or query.space == scene.space or not isinstance(query, Subspaces):
-        return None
-    book = bundled_codebook()
-    if book.digest != query.space.codebook:
-        raise InputError(
-            f"the query was privatized with codebook {query.space.codebook[:12] or '(none)'}, the bundled one is "
-            f"{book.digest[:12]}; give it with --codebook"
-        )
-    return book
-
-
 def _localize(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    scene = read_map(arguments.map)
+    where = Map.read(arguments.map)
     rows: list[dict] = []
     skipped: dict[str, str] = {}
     try:
         for name, query in queries(arguments.queries, strict=arguments.strict, skipped=skipped):
             start = time.perf_counter()
             try:
-                found = _answer(arguments, query, scene)
+                found = _answer(arguments, query, where)
             except InputError as error:  # of another space or dictionary, or lines without gravity
                 if arguments.strict or len(arguments.queries) == 1:
                     raise
@@ -104,47 +83,35 @@ def _localize(arguments: argparse.Namespace) -> int:
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 
 
-def _answer(arguments: argparse.Namespace, query: Loaded, scene: Scene) -> Localization | NoPose:
+def _answer(arguments: argparse.Namespace, query: Loaded, where: Map) -> Localization | NoPose:
     if isinstance(query.form, Subsets):
-        return _by_words(arguments, query, query.form, scene)
-    return _by_distance(arguments, query, scene)
-
-
-def _by_distance(arguments: argparse.Namespace, query: Loaded, scene: Scene) -> Localization | NoPose:
-    map_form = next(iter(scene.images.values())).form
+        search = GroupedOptions(
+            min_iterations=min(GroupedOptions().min_iterations, arguments.iterations),
+            max_iterations=arguments.iterations,
+            max_seconds=arguments.max_seconds or None,
+            seed=arguments.seed,
+        )
+        word_options = WordOptions(
+            max_error_px=arguments.max_error,
+            gravity_sigma_deg=arguments.gravity_sigma,
+            search=search,
+            threads=arguments.workers,
+        )
+        if not isinstance(where.form, Subsets):
+            with Bar("indexing") as bar:
+                dictionary = arguments.dictionary and read_dictionary(arguments.dictionary)
+                where.index_for(query.form, dictionary=dictionary, progress=bar)
+        with Bar("searching") as bar:
+            return localize(query, where, word_options=word_options, progress=bar)
     options = LocalizeOptions(
         max_error_px=arguments.max_error,
-        matching=matching_options(arguments, query.form, map_form),
+        matching=matching_options(arguments, query.form, where.form),
         workers=arguments.workers,
         seed=arguments.seed,
     )
-    codebook = query_codebook(arguments.codebook, query.form, scene)
+    codebook = arguments.codebook and read_codebook(arguments.codebook)
     with Bar("matching") as bar:
-        return localize(query.camera, query.seen, query.form, scene, codebook=codebook, options=options, progress=bar)
-
-
-def _by_words(arguments: argparse.Namespace, query: Loaded, form: Subsets, scene: Scene) -> Localization | NoPose:
-    vocabulary = query_vocabulary(arguments.map, scene, form, arguments.dictionary)
-    search = GroupedOptions(
-        min_iterations=min(GroupedOptions().min_iterations, arguments.iterations),
-        max_iterations=arguments.iterations,
-        max_seconds=arguments.max_seconds or None,
-        seed=arguments.seed,
-    )
-    options = WordOptions(
-        max_error_px=arguments.max_error,
-        gravity_sigma_deg=arguments.gravity_sigma,
-        search=search,
-        threads=arguments.workers,
-    )
-    begun = time.process_time()
-    with Bar("searching") as bar:
-        found = localize_words(query.camera, query.seen, form, scene, vocabulary, options=options, progress=bar)
-    used = time.process_time() - begun
-    if isinstance(found, NoPose) and search.max_seconds is not None and used > search.max_seconds:
-        told = f"it took {used:.0f} s of the processor, and a search has {search.max_seconds:g} (--max-seconds)"
-        return replace(found, reason=f"{found.reason}; {told}")
-    return found
+        return localize(query, where, options=options, codebook=codebook, progress=bar)
 
 
 def _row(name: str, found: Localization | NoPose, seconds: float) -> dict:

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-
-from jaxtyping import Float64
-from numpy import ndarray
 
 from veil.cli.common import say
-from veil.mapping.gravity import ReadingsCheck, checked_readings
-from veil.scene import Scene
-
-
-def readings_of(scene: Scene, gravity: Mapping[str, Float64[ndarray, "3"]]) -> ReadingsCheck:
-    """The readings of the scene's images against its poses."""
-    return checked_readings({name: image.cam_from_world for name, image in scene.images.items()}, gravity)
+from veil.mapping.gravity import ReadingsCheck
 
 
 def gravity_facts(check: ReadingsCheck) -> dict[str, object]:

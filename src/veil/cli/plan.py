@@ -6,10 +6,10 @@ import argparse
 import math
 
 from veil.cli.common import add_command, add_json, at_least, picture, report, say, write_json
-from veil.cli.words import DELTA, MAX_POSTERIOR
 from veil.ldp.budget import outward
 from veil.ldp.planning import Place, Plan, planned
 from veil.localization.by_distance import LocalizeOptions
+from veil.pipelines.protection import DELTA, MAX_POSTERIOR
 
 EXAMPLES = """\
   veil budget plan --epsilon-image 200                          which K, m and number of features are best

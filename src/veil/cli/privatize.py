@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-from veil import randomness as chance
-from veil.cli.client import client_files
-from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
-from veil.cli.words import DELTA, SUBSET_SIZE, Words, chosen_words
-from veil.codebooks.codebook import Codebook
+from veil.cli.common import add_command, add_json, at_least, progress, report, say, tell, write_json
 from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.atomic import write_bytes
-from veil.files.client import Entry, Ledger
-from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
+from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
 from veil.files.gravity import read_gravity
 from veil.ldp.budget import outward
-from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.lines import LineOptions, line_key
+from veil.mechanisms.lines import LineOptions
 from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
-from veil.mechanisms.release import HideInLines, Release, privatize, pseudonym
-from veil.randomness import Secret, Secure
-from veil.wire import encode
-from veil.wire.message import Message
+from veil.mechanisms.release import HideInLines
+from veil.pipelines.device import Device, DeviceRelease
+from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, Protection
 
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
@@ -37,9 +27,6 @@ EXAMPLES = """\
   veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
   veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
 """
-
-# Expected features of one image that share a decoy, above which the user is told.
-MAX_DECOY_REUSE = 0.1
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
@@ -99,46 +86,91 @@ def chosen_profile(arguments: argparse.Namespace, *, quantized: bool) -> Profile
     return hardened(quantized=quantized)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Made:
-    """One image's message before it is entered and written. `said` ends its line for people, `facts` its row in the JSON."""
-
-    upload: Message
-    dtype: Literal["float16", "float32"]
-    parameters: str
-    mechanism: SubsetMechanism | None
-    said: str
-    facts: dict
-    notes: list[str]
-
-
 def _privatize(arguments: argparse.Namespace) -> int:
     _require_consistent(arguments)
-    secret, ledger = client_files(replace_lost=arguments.new_secret)
-    words = chosen_words(arguments, ledger) if arguments.words else None
+    device = Device(replace_lost=arguments.new_secret)
+    for note in device.notes:
+        tell(note)
+    descriptors = _in_words(arguments, device) if arguments.words else _books(arguments)
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     rows: list[dict] = []
-    notes = dict.fromkeys(words.notes() if words else _outside(ledger))
-    if words and arguments.lines and not arguments.gravity:
+    in_words = isinstance(descriptors, HideInWords)
+    notes = dict.fromkeys(descriptors.notes() if isinstance(descriptors, HideInWords) else _outside(device))
+    if in_words and arguments.lines and not arguments.gravity:
         notes["warning: words with lines are localized upright only, and no gravity is sent; give it with --gravity"] = None
     try:
         for name, features in progress(read_features(arguments.features), "privatizing"):
-            lines = None
+            protection = Protection(descriptors=_fitting(arguments, descriptors, features))
             if arguments.lines:
-                lines = HideInLines(gravity=gravity.get(name), options=LineOptions(aligned_share=arguments.aligned_share))
-            source = chance.fresh() if arguments.fresh else chance.memoized(secret)
-            made = _in_words(name, features, words, source, lines) if words else _lifted(arguments, features, source, lines)
-            hidden = "positions" if lines is None else line_key(features, chance=source, **vars(lines))
-            rows.append(_release(arguments, name, features, made, hidden, secret, ledger))
-            notes |= dict.fromkeys(made.notes)
+                options = LineOptions(aligned_share=arguments.aligned_share)
+                protection = replace(protection, lines=HideInLines(gravity=gravity.get(name), options=options))
+            made = device.release(
+                features, protection, name=name, fresh=arguments.fresh, allow_second=arguments.allow_second_release
+            )
+            write_bytes(arguments.output / f"{made.released_as}.veil", made.message)
+            rows.append(_row(name, made, descriptors))
+            notes |= dict.fromkeys(f"note: {name} {note}" if in_words else note for note in made.made.notes)
             if gravity and name not in gravity:
                 notes[f"note: {arguments.gravity} has no gravity for {name}; sent without"] = None
     except VeilError:
         if rows:  # what was released before the refusal stays released, and stands in the ledger
-            _report(arguments, rows, notes, words, ledger)
+            _report(arguments, rows, notes, descriptors, device)
         raise
-    _report(arguments, rows, notes, words, ledger)
+    _report(arguments, rows, notes, descriptors, device)
     return 0
+
+
+def _row(name: str, made: DeviceRelease, descriptors: HideInSubspaces | HideInWords) -> dict:
+    """One release for machines; `said` ends its line for people."""
+    row = {
+        "name": name,
+        "file": f"{made.released_as}.veil",
+        "features": len(made.upload),
+        "bytes": len(made.message),
+        "said": "",
+    }
+    if isinstance(descriptors, HideInWords) and made.made.image_epsilon is not None:
+        epsilon, error = made.made.image_epsilon, made.made.median_error
+        row |= {"image_epsilon": epsilon, "median_error": error}
+        row["said"] = f", epsilon {outward(epsilon)} at delta {descriptors.delta:g}, words at a median distance of {error:.2f}"
+    return row
+
+
+def _in_words(arguments: argparse.Namespace, device: Device) -> HideInWords:
+    """What --words and the options beside it ask for. Raises ReleaseRefused for a dictionary of the user's own photographs."""
+    if arguments.epsilon is None:
+        raise InputError(
+            "--words needs --epsilon; `veil budget plan` shows what an epsilon of the image allows for each feature"
+        )
+    words = HideInWords(
+        epsilon=arguments.epsilon,
+        m=SUBSET_SIZE if arguments.m is None else arguments.m,
+        dictionary=None if str(arguments.words) == "bundled" else read_codebook(Path(arguments.words)),
+        features_sent=arguments.features_sent,
+        delta=arguments.delta,
+        allow_private_dictionary=arguments.allow_private_dictionary,
+    )
+    words.image_epsilon(1)  # raises for an impossible delta, before anything is released
+    if words.book.provenance.image_digests:
+        device.require_public(words, ((name, item.image_digest) for name, item in read_features(arguments.features)))
+    return words
+
+
+def _books(arguments: argparse.Namespace) -> HideInSubspaces:
+    """The codebook and the decoys that the options name."""
+    return HideInSubspaces(
+        codebook=arguments.codebook and read_codebook(arguments.codebook),
+        decoys=arguments.decoys and read_codebook(arguments.decoys),
+    )
+
+
+def _fitting(
+    arguments: argparse.Namespace, descriptors: HideInSubspaces | HideInWords, features: Features
+) -> HideInSubspaces | HideInWords:
+    """The protection of one image: a profile depends on whether its descriptors have 8 bits."""
+    if isinstance(descriptors, HideInWords):
+        return descriptors
+    return replace(descriptors, profile=chosen_profile(arguments, quantized=features.is_quantized))
 
 
 def _require_consistent(arguments: argparse.Namespace) -> None:
@@ -154,132 +186,43 @@ def _require_consistent(arguments: argparse.Namespace) -> None:
         raise InputError(f"cannot write to {arguments.output}: it is not a folder; choose another place or free it")
 
 
-def _outside(ledger: Ledger) -> list[str]:
+def _outside(device: Device) -> list[str]:
     """That budgets do not see subspaces, where there are budgets."""
-    budgets = " and ".join(sorted(ledger.budgets()))
+    budgets = " and ".join(sorted(device.budgets()))
     if not budgets:
         return []
     return [f"warning: subspaces have no epsilon: they are outside of the budget of the {budgets}, which says nothing of them"]
 
 
 def _report(
-    arguments: argparse.Namespace, rows: list[dict], notes: dict[str, None], words: Words | None, ledger: Ledger
+    arguments: argparse.Namespace,
+    rows: list[dict],
+    notes: dict[str, None],
+    descriptors: HideInSubspaces | HideInWords,
+    device: Device,
 ) -> None:
-    facts = {"profile": "words" if words else arguments.profile or "hardened", **(words.facts() if words else {})}
+    in_words = isinstance(descriptors, HideInWords)
+    facts = {"profile": "words" if in_words else arguments.profile or "hardened"}
+    if isinstance(descriptors, HideInWords):
+        facts |= word_facts(descriptors)
     said = [row.pop("said") for row in rows]
     write_json(arguments.json, {**facts, "releases": rows})
     for row, more in zip(rows, said, strict=True):
         size = f"{row['features']} features, {row['bytes'] / 1e3:.0f} kB"
         say(arguments, f"{row['name']:40} -> {row['file']}  {size}{more}")
-    report(arguments, arguments.output, f"{len(rows)} messages; which is which stands only in {ledger.path}")
+    report(arguments, arguments.output, f"{len(rows)} messages; which is which stands only in {device.ledger.path}")
     for note in notes:
         say(arguments, note)
 
 
-def _release(
-    arguments: argparse.Namespace,
-    name: str,
-    features: Features,
-    made: _Made,
-    hidden: str,
-    secret: Secret,
-    ledger: Ledger,
-) -> dict:
-    """Enter one image in the ledger, then write it: what is written was always entered."""
-    message = encode(made.upload, dtype=made.dtype)
-    digest = hashlib.sha256(message).hexdigest()
-    alias = _alias(pseudonym(secret, features.image_digest), features.image_digest.hex(), digest, ledger, fresh=arguments.fresh)
-    entry = Entry(
-        image_digest=features.image_digest.hex(),
-        released_as=alias,
-        name=name,
-        parameters=f"{made.parameters} secret={secret.fingerprint} {hidden}",
-        features=len(made.upload),
-        message_digest=digest,
-        fresh=arguments.fresh,
-        mechanism=made.mechanism,
-    )
-    ledger.record(entry, allow_second=arguments.allow_second_release)
-    write_bytes(arguments.output / f"{alias}.veil", message)
-    row = {"name": name, "file": f"{alias}.veil", "features": len(made.upload), "bytes": len(message)}
-    return {**row, **made.facts, "said": made.said}
-
-
-def _alias(name: str, image_digest: str, message_digest: str, ledger: Ledger, *, fresh: bool) -> str:
-    """The name of a message: that under which it was entered before, or one that no other message of the image has."""
-    others = ledger.entries_of(image_digest)
-    known = next((entry.released_as for entry in others if entry.message_digest == message_digest), None)
-    if known is not None:
-        return known
-    return f"{name}-{message_digest[:8]}" if fresh or any(entry.released_as == name for entry in others) else name
-
-
-def _in_words(name: str, features: Features, words: Words, source: Secure, lines: HideInLines | None) -> _Made:
-    found = words.release(features, source, lines)
-    epsilon = words.image_epsilon(len(found.upload))
-    notes = []
-    if found.missing:
-        notes.append(
-            f"note: {name} has {len(found.upload)} features, {found.missing} fewer than --features asks for; all are sent, and "
-            "their number tells how textured it is"
-        )
-    return _Made(
-        upload=found.upload,
-        dtype="float32",
-        parameters=found.parameters.text,
-        mechanism=words.mechanism,
-        said=f", epsilon {outward(epsilon)} at delta {words.delta:g}, words at a median distance of {found.median_error:.2f}",
-        facts={"image_epsilon": epsilon, "median_error": found.median_error},
-        notes=notes,
-    )
-
-
-def _lifted(arguments: argparse.Namespace, features: Features, source: Secure, lines: HideInLines | None) -> _Made:
-    profile = chosen_profile(arguments, quantized=features.is_quantized)
-    codebook, decoys = _books(arguments, profile)
-    found = privatize(features, profile=profile, codebook=codebook, decoys=decoys, chance=source, lines=lines)
-    return _Made(
-        upload=found.upload,
-        dtype=profile.dtype,
-        parameters=found.parameters.text,
-        mechanism=None,
-        said="",
-        facts={},
-        notes=_notes(arguments, features, profile, found),
-    )
-
-
-def _notes(arguments: argparse.Namespace, features: Features, profile: Profile, made: Release) -> list[str]:
-    """What the user should know of this release."""
-    said = [f"warning: {warning}" for warning in profile.warnings(quantized=features.is_quantized)]
-    if profile.decoys == "descriptors" and not arguments.decoys:
-        said.append(
-            "note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors; build your "
-            "own with `veil codebook build --decoys` and give it with --decoys"
-        )
-    if made.decoy_reuse > MAX_DECOY_REUSE:
-        said.append(
-            "note: the features of one image share decoys (with this pool each serves more than "
-            f"{MAX_DECOY_REUSE} of them), and subspaces that share decoys give these away even if the pool is secret "
-            "(docs/theory/lifting.md, Eq. 8); use a larger pool or fewer features"
-        )
-    return said
-
-
-def _books(arguments: argparse.Namespace, profile: Profile) -> tuple[Codebook, Codebook]:
-    """The codebook and the decoys that the options name; where neither PCA nor centroids are used, the pool is both."""
-    decoys = arguments.decoys and _read_book(arguments.decoys)
-    if profile.decoys == "descriptors":
-        decoys = decoys or _read_book(None, decoys=True)
-        if not profile.compress and not arguments.codebook:
-            return decoys, decoys
-    codebook = _read_book(arguments.codebook)
-    return codebook, decoys or codebook
-
-
-@cache
-def _read_book(path: Path | None, *, decoys: bool = False) -> Codebook:
-    """Each file once; without a path, what ships with the package."""
-    if path is not None:
-        return read_codebook(path)
-    return bundled_decoys() if decoys else bundled_codebook()
+def word_facts(words: HideInWords) -> dict:
+    """A release of words for machines."""
+    return {
+        "words": words.mechanism.words,
+        "m": words.mechanism.m,
+        "epsilon": words.mechanism.epsilon,
+        "delta": words.delta,
+        "truth": float(words.mechanism.truth),
+        "posterior": words.mechanism.posterior,
+        "dictionary": words.book.digest,
+    }

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,19 +20,19 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
-from veil.cli.map_gravity import gravity_facts, readings_of, say_gravity
-from veil.cli.uploads import Loaded, comparable, load_images, load_uploads
+from veil.cli.map_gravity import gravity_facts, say_gravity
 from veil.errors import InputError
 from veil.files.gravity import read_gravity
 from veil.files.maps import require_vacant, write_map
 from veil.forms import Lines
-from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
+from veil.mapping import NoMap
 from veil.mapping.gravity import ReadingsCheck
-from veil.matching import MatchOptions, match, match_pairs
+from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
-from veil.matching.pairs import all_pairs
 from veil.matching.ratio import calibrated
-from veil.scene import Scene, mean_down
+from veil.pipelines.mapping import MappingOptions, map_positions
+from veil.pipelines.uploads import Loaded, comparable, load_images, load_uploads
+from veil.scene import Scene
 
 MATCH_EXAMPLES = """\
   veil match upload/1a....veil upload/9c....veil
@@ -102,16 +100,6 @@ def matching_options(arguments: argparse.Namespace, left, right) -> MatchOptions
         raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {arguments.ratio!r} ({error})") from None
 
 
-def _with_positions(images: dict[str, Loaded]) -> dict[str, MapImage]:
-    """The images as point mapping needs them."""
-    found = {}
-    for name, image in images.items():
-        if isinstance(image.seen, Lines):
-            raise InputError(f"{name} hides its positions and others do not; map them apart, or release all with --lines")
-        found[name] = MapImage(camera=image.camera, keypoints=image.seen, form=image.form)
-    return found
-
-
 def _match(arguments: argparse.Namespace) -> int:
     left, right = (_only_image(path) for path in (arguments.left, arguments.right))
     options = matching_options(arguments, left.form, right.form)
@@ -149,29 +137,22 @@ def _map(arguments: argparse.Namespace) -> int:
         return map_messages(arguments, loaded, uploads.skipped)
     if arguments.add_to:
         raise InputError("--add-to takes messages with lines; a map of positions is built again from all its images")
-    images = _with_positions(loaded)
-    names = sorted(images)
-    if len(names) < 2:
-        raise InputError(f"a map needs at least two images, {arguments.input} holds {len(names)}")
-    gravity = _gravity_of(arguments, names)
-    options = MapOptions(seed=arguments.seed, max_ratio=_map_ratio(arguments), limits=Limits(max_seconds=arguments.max_seconds))
-    forms = {name: image.form for name, image in images.items()}
-    with Bar("matching") as bar:
-        matches = match_pairs(forms, all_pairs(names), workers=arguments.workers, progress=bar)
-    with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, Bar("mapping") as bar:
-        scene = build_map(images, matches, workdir=Path(workdir), options=options, gravity=gravity, progress=bar)
-    if isinstance(scene, NoMap):
-        write_json(arguments.json, {**_no_map_facts(len(images), scene), "skipped": uploads.skipped})
-        _say_left_out(arguments, scene.left_out)
-        raise InputError(f"no map: {scene.reason}")
-    readings = None
-    if gravity is not None:
-        scene = replace(scene, measured_down=mean_down(gravity, scene.images))
-        say_gravity(arguments, readings := readings_of(scene, gravity))
+    gravity = _gravity_of(arguments, sorted(loaded))
+    options = MappingOptions(
+        seed=arguments.seed, workers=arguments.workers, max_ratio=_map_ratio(arguments), max_seconds=arguments.max_seconds
+    )
+    built = map_positions(loaded, options=options, gravity=gravity, steps=Bar)
+    if isinstance(built, NoMap):
+        write_json(arguments.json, {**_no_map_facts(len(loaded), built), "skipped": uploads.skipped})
+        _say_left_out(arguments, built.left_out)
+        raise InputError(f"no map: {built.reason}")
+    scene = built.map.scene
+    if built.readings is not None:
+        say_gravity(arguments, built.readings)
         if scene.measured_down is None:
             raise InputError(f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names")
     write_map(arguments.output, scene)
-    _tell_map(arguments, scene, len(images), uploads.skipped, readings)
+    _tell_map(arguments, scene, len(loaded), uploads.skipped, built.readings)
     return 0
 
 

@@ -23,7 +23,7 @@ from veil.matching.ratio import best_ratio
 from veil.mechanisms.profile import STRATEGIES, Profile, Strategy, hardened, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
-from veil.randomness import Chance
+from veil.randomness import Randomness
 from veil.threads import shared
 
 THRESHOLDS_PX = tuple(range(1, 11))
@@ -110,7 +110,7 @@ def evaluate(
     *,
     codebook: Codebook,
     decoys: Codebook,
-    chance: Chance,
+    chance: Randomness,
     workers: int = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Row]:
@@ -133,7 +133,7 @@ def evaluate(
 
 
 def _form(
-    features: Features, profile: Profile | None, books: tuple[Codebook, Codebook], chance: Chance
+    features: Features, profile: Profile | None, books: tuple[Codebook, Codebook], chance: Randomness
 ) -> tuple[Form, int | None]:
     if profile is None:
         return publish(features), None

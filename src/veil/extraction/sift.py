@@ -16,7 +16,9 @@ MAX_FEATURES = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class SiftOptions:
-    """`max_features` largest-scale features; first octave 0 as in [D21] (-1 doubles the image and triples features).
+    """How SIFT is extracted: the `max_features` features of largest scale, from the first octave on.
+
+    Octave 0 is that of [D21]; -1 doubles the image and triples features.
 
     None begins with octave 0 and doubles the image where that gives less than half of `max_features`.
     """

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rigid:
-    """x_b = rotation @ x_a + translation; for `cam_from_world`, x right, y down, z forward."""
+    """A rigid motion: x_b = rotation @ x_a + translation; for `cam_from_world`, x right, y down, z forward."""
 
     rotation: Float64[np.ndarray, "3 3"]
     translation: Float64[np.ndarray, "3"]

@@ -15,7 +15,7 @@ from veil.forms import Lines
 from veil.geometry.camera import as_colmap
 from veil.geometry.gravity import checked_gravity
 from veil.mechanisms.parameters import LINE_RULE, line_draws
-from veil.randomness import Chance, uniform
+from veil.randomness import Randomness, uniform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ def lift_to_lines(
     features: Features,
     *,
     gravity: Float64[np.ndarray, "3"] | None,
-    chance: Chance,
+    chance: Randomness,
     options: LineOptions | None = None,
 ) -> Lines:
     """One line for each feature, in their order; memoized by (`chance`, image, position).
@@ -69,7 +69,7 @@ def lift_to_lines(
 
 
 def line_key(
-    features: Features, *, gravity: Float64[np.ndarray, "3"] | None, chance: Chance, options: LineOptions | None = None
+    features: Features, *, gravity: Float64[np.ndarray, "3"] | None, chance: Randomness, options: LineOptions | None = None
 ) -> str:
     """Everything that `lift_to_lines` makes an image's lines of, as text for the ledger: equal texts, equal lines.
 
@@ -97,7 +97,7 @@ def line_key(
     return "lines " + " ".join(f"{name}={value}" for name, value in facts.items())
 
 
-def _draws(features: Features, upright: bool, chance: Chance, options: LineOptions) -> UInt64[np.ndarray, "features 2"]:
+def _draws(features: Features, upright: bool, chance: Randomness, options: LineOptions) -> UInt64[np.ndarray, "features 2"]:
     """Two words for each keypoint: one for the angle, one for whether the line follows gravity."""
     opening = line_draws(options, upright=upright)
     contexts = [opening + features.image_digest + point.tobytes() for point in features.keypoints]

@@ -19,7 +19,7 @@ from veil.mechanisms.parameters import Parameters, word_parameters
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
 from veil.mechanisms.words import to_words
-from veil.randomness import Chance, Secret
+from veil.randomness import Randomness, Secret
 from veil.wire.message import LineUpload, Message, Upload
 
 PRIVATE_DICTIONARY = (
@@ -80,7 +80,7 @@ def privatize(
     profile: Profile,
     codebook: Codebook,
     decoys: Codebook,
-    chance: Chance,
+    chance: Randomness,
     rule: DecoyRule = uniform_rule,
     lines: HideInLines | None = None,
 ) -> Release:
@@ -111,7 +111,7 @@ def privatize_words(
     *,
     mechanism: SubsetMechanism,
     dictionary: Codebook,
-    chance: Chance,
+    chance: Randomness,
     lines: HideInLines | None = None,
     features_sent: int | None = None,
     allow_private_dictionary: bool = False,
@@ -144,7 +144,7 @@ def made_from(book: Codebook, image_digest: bytes) -> bool:
     return image_digest[:8].hex() in book.provenance.image_digests
 
 
-def _upload(sent: Features, form: Released, chance: Chance, lines: HideInLines | None) -> Message:
+def _upload(sent: Features, form: Released, chance: Randomness, lines: HideInLines | None) -> Message:
     """The message about features that are already in their released order."""
     if lines is None:
         return Upload(camera=sent.camera, keypoints=sent.keypoints, form=form)
@@ -157,7 +157,7 @@ def _taken(features: Features, rows: Int64[np.ndarray, "rows"]) -> Features:
     return replace(features.take(rows), scales=None, orientations=None)
 
 
-def _order(features: Features, chance: Chance) -> Int64[np.ndarray, "features"]:
+def _order(features: Features, chance: Randomness) -> Int64[np.ndarray, "features"]:
     """Sorted by a keyed hash of each feature: a uniform shuffle that does not change when other features do.
 
     Of equal features each has a hash of its own, else standing side by side would give them away.

@@ -16,7 +16,7 @@ from veil.features import U8_STEP, Features, unit_length
 from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.mechanisms.parameters import Parameters, subspace_parameters
 from veil.mechanisms.profile import Profile
-from veil.randomness import Chance
+from veil.randomness import Randomness
 from veil.space import Space
 
 CHUNK_FEATURES = 256
@@ -103,7 +103,7 @@ def lift(
     profile: Profile,
     codebook: Codebook,
     decoys: Codebook,
-    chance: Chance,
+    chance: Randomness,
     rule: DecoyRule = uniform_rule,
 ) -> Lifted:
     """Lift every descriptor of one image to D = d + span(w_i - d, random), in canonical form (traps D7).
@@ -134,7 +134,9 @@ def lift(
     return Lifted(form=form, parameters=plan.parameters, slice_index=plan.slice_index, nearest_decoy=nearest)
 
 
-def _plan(features: Features, profile: Profile, codebook: Codebook, decoys: Codebook, source: Chance, rule: DecoyRule) -> _Plan:
+def _plan(
+    features: Features, profile: Profile, codebook: Codebook, decoys: Codebook, source: Randomness, rule: DecoyRule
+) -> _Plan:
     if len(features) == 0:
         raise InputError("there are no features to lift; the image may be blank, or the detector's threshold too high")
     for name, book in (("codebook", codebook), ("decoys", decoys)):
@@ -195,7 +197,7 @@ def _on_grid(descriptors: np.ndarray) -> bool:
     return bool(hits.mean() > 0.5)
 
 
-def _lift_rows(plan: _Plan, source: Chance, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _lift_rows(plan: _Plan, source: Randomness, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     profile, dim = plan.profile, plan.space.dim
     draws = _Draws(source, plan, rows)
     h = profile.decoy_count
@@ -238,7 +240,7 @@ def _prepare_decoys(plan: _Plan, chosen: np.ndarray, dither: np.ndarray) -> Floa
 class _Draws:
     """One row of random words a feature, spent in a fixed order."""
 
-    def __init__(self, source: Chance, plan: _Plan, rows: np.ndarray) -> None:
+    def __init__(self, source: Randomness, plan: _Plan, rows: np.ndarray) -> None:
         profile, dim = plan.profile, plan.space.dim
         h, raw_dim = profile.decoy_count, plan.features.space.dim
         self._dim = raw_dim

@@ -15,7 +15,7 @@ from veil.features import Features, unit_length
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.parameters import word_parameters
-from veil.randomness import Chance, bernoulli, subsets_below
+from veil.randomness import Randomness, bernoulli, subsets_below
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +30,7 @@ class Worded:
     quantization_error: Float64[np.ndarray, "features"]
 
 
-def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Codebook, chance: Chance) -> Worded:
+def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Codebook, chance: Randomness) -> Worded:
     """A random subset of the words of `dictionary` for each feature; memoized by (`chance`, image, feature).
 
     Raises InputError if there are no features, RangeError if `mechanism` is for another number of words, SpaceError for other
@@ -66,7 +66,7 @@ def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Code
 
 
 def randomized(
-    true_words: Int64[np.ndarray, "features"], mechanism: SubsetMechanism, chance: Chance, contexts: Sequence[bytes]
+    true_words: Int64[np.ndarray, "features"], mechanism: SubsetMechanism, chance: Randomness, contexts: Sequence[bytes]
 ) -> Int64[np.ndarray, "features m"]:
     """One draw of the mechanism for each word, exactly by its law (Eq. 5) and in integers only; each row sorted (traps L3)."""
     kept = bernoulli(chance, [b"truth|" + context for context in contexts], mechanism.truth)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.errors import InputError, VeilError, WireError
+from veil.features import Features
 from veil.files.atomic import read_bytes
 from veil.files.features import read_features
 from veil.forms import Form, Lines, Subsets
@@ -77,6 +78,14 @@ def decoded(path: Path, *, strict: bool) -> tuple[dict[str, Message], dict[str, 
     return found, skipped
 
 
+def read_messages(path: Path | str) -> dict[str, Message]:
+    """The messages of a folder, or the one of a file, by name.
+
+    Raises WireError for one that cannot be decoded, InputError for a folder without any.
+    """
+    return decoded(Path(path), strict=True)[0]
+
+
 def further_messages(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> dict[str, Message]:
     """The messages of several folders or files, by a name that is not taken; what cannot be read is added to `skipped`."""
     found: dict[str, Message] = {}
@@ -101,10 +110,10 @@ def _image_name(file: Path) -> str:
 def load_uploads(path: Path, *, strict: bool = False) -> Uploads:
     """All images of a folder of messages, of one message, or of a file of raw features."""
     if path.suffix in (".h5", ".hdf5") and not path.is_dir():
-        images = {name: Loaded(camera=raw.camera, seen=raw.keypoints, form=publish(raw)) for name, raw in read_features(path)}
+        images = {name: loaded(raw) for name, raw in read_features(path)}
         return Uploads(images=images)
     messages, skipped = decoded(path, strict=strict)
-    return Uploads(images={name: _loaded(message) for name, message in messages.items()}, skipped=skipped)
+    return Uploads(images={name: loaded(message) for name, message in messages.items()}, skipped=skipped)
 
 
 def load_images(path: Path) -> dict[str, Loaded]:
@@ -112,9 +121,14 @@ def load_images(path: Path) -> dict[str, Loaded]:
     return load_uploads(path, strict=True).images
 
 
-def _loaded(upload: Message) -> Loaded:
-    seen = upload.lines if isinstance(upload, LineUpload) else upload.keypoints
-    return Loaded(camera=upload.camera, seen=seen, form=upload.form)
+def loaded(image: Message | Features | Loaded) -> Loaded:
+    """A message, or raw features that their owner makes public, as a server's work needs them."""
+    if isinstance(image, Loaded):
+        return image
+    if isinstance(image, Features):
+        return Loaded(camera=image.camera, seen=image.keypoints, form=publish(image))
+    seen = image.lines if isinstance(image, LineUpload) else image.keypoints
+    return Loaded(camera=image.camera, seen=seen, form=image.form)
 
 
 def comparable(uploads: Uploads, *, strict: bool = False) -> Uploads:

@@ -1,0 +1,126 @@
+"""What the attacker of an audit is taken to have: public codebooks, and photographs of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from veil.attacks.target import Knowledge, ReleasedImage
+from veil.attacks.word_pairs import NeighborModel, Photograph, learn_neighbors
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.errors import InputError
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.forms import Subsets, Subspaces
+from veil.mechanisms.public import publish
+from veil.pipelines.maps import Map
+from veil.wire.message import Message
+
+# Descriptors of the attacker's photographs that the database keeps: more only make its searches longer.
+MOST_ENTRIES = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Attacker:
+    """Whom an audit plays: always what is public, and whatever else is said here.
+
+    `codebook` is the release's codebook or dictionary, `decoys` the pool that its decoys came from, `database` the attacker's
+    own descriptors: the bundled ones if None. With `has_pool` False the pool is secret. `photographs` are features of the
+    attacker's own pictures, which take the place of the database and teach which words are neighbors, by `seed`. `others` are
+    further releases that the server has seen, `where` a map of the place.
+    """
+
+    codebook: Codebook | None = None
+    decoys: Codebook | None = None
+    has_pool: bool = True
+    database: Codebook | None = None
+    photographs: Sequence[Features] = ()
+    others: Mapping[str, Message] = field(default_factory=dict)
+    where: Map | None = None
+    seed: int = 0
+
+    def knowledge(self, releases: Sequence[Message]) -> Knowledge:
+        """What this attacker knows of `releases`. Raises what `own_descriptors` raises."""
+        form = releases[0].form
+        codebook = self.codebook or _bundled(form)
+        return Knowledge(
+            codebook=codebook,
+            decoys=self._pool(form),
+            database=self.own_descriptors(releases),
+            others={name: ReleasedImage.of(message) for name, message in self.others.items()},
+            neighbors=self._neighbors(form, codebook),
+            scene=None if self.where is None else self.where.scene,
+        )
+
+    def own_descriptors(self, releases: Sequence[Message]) -> Codebook:
+        """The database that this attacker searches.
+
+        Raises InputError if the releases are not all of one kind, or no database fits them.
+        """
+        form = releases[0].form
+        if any((type(m.form), m.form.space) != (type(form), form.space) for m in releases):
+            raise InputError("these releases are of different kinds or spaces; audit them one kind at a time")
+        if self.photographs:
+            database = _own_descriptors(self.photographs)
+        elif self.database is not None:
+            database = self.database
+        else:
+            # Of the two bundled books the one that the decoys did not come from.
+            decoys = self._pool(form)
+            is_pool = decoys is not None and decoys.kind == "descriptors"
+            database = bundled_codebook() if is_pool else bundled_decoys()
+        raw = (database.descriptor, database.normalization)
+        if isinstance(form, Subspaces) and raw != (form.space.descriptor, form.space.normalization):
+            raise InputError(
+                f"the release holds {form.space.descriptor} {form.space.normalization} and the attacker's database {raw[0]} "
+                f"{raw[1]}; give photographs with --attacker, or a codebook of such descriptors with --database"
+            )
+        return database
+
+    def _neighbors(self, form: Subspaces | Subsets, dictionary: Codebook | None) -> NeighborModel | None:
+        """What the attacker's photographs teach of neighboring words; None where words or photographs are missing."""
+        if not self.photographs or not isinstance(form, Subsets) or dictionary is None or dictionary.digest != form.dictionary:
+            return None
+        photographs = [
+            Photograph(keypoints=item.keypoints.astype(np.float64), words=dictionary.nearest(publish(item).vectors))
+            for item in self.photographs
+        ]
+        return learn_neighbors(photographs, dictionary, seed=self.seed)
+
+    def _pool(self, form: Subspaces | Subsets) -> Codebook | None:
+        """The pool of decoys, or the bundled one of the release's profile; None if it is secret or there are no decoys."""
+        if not self.has_pool or isinstance(form, Subsets):
+            return None
+        if self.decoys is not None:
+            return self.decoys
+        book = bundled_decoys() if form.profile == "hardened" else bundled_codebook()
+        same = (book.descriptor, book.normalization) == (form.space.descriptor, form.space.normalization)
+        return book if same else None
+
+
+def _bundled(form: Subspaces | Subsets) -> Codebook | None:
+    """The bundled codebook, if it is the one that the release names or could have drawn from."""
+    book = bundled_codebook()
+    named = form.dictionary if isinstance(form, Subsets) else form.space.codebook
+    return book if named in ("", book.digest) else None
+
+
+def _own_descriptors(images: Sequence[Features]) -> Codebook:
+    """A uniform sample of the attacker's descriptors as a database."""
+    stored = np.concatenate([item.descriptors for item in images])
+    rows = np.random.default_rng(0).permutation(len(stored))[:MOST_ENTRIES]
+    space = images[0].space
+    return Codebook(
+        kind="descriptors",
+        descriptor=space.descriptor,
+        normalization=space.normalization,
+        stored=stored[rows],
+        slices=1,
+        pca=None,
+        dither_steps=0.0,
+        provenance=Provenance(
+            source="the attacker's photographs", license="", image_count=len(images), descriptor_count=len(stored)
+        ),
+    )

@@ -1,0 +1,253 @@
+"""One door for every map: from positions through COLMAP, or from random lines alone."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from veil.errors import InputError
+from veil.features import Features
+from veil.files.checkpoints import Checkpoints
+from veil.forms import Lines
+from veil.map_check import MapCheck
+from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
+from veil.mapping.gravity import ReadingsCheck, checked_readings
+from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, map_from_lines, match_graph
+from veil.mapping.lines.check import LineMapCheck
+from veil.mapping.lines.incremental import extend_map
+from veil.mapping.lines.models import further_maps
+from veil.mapping.lines.scenes import LineImage, images_of, model_of, scene_of
+from veil.mapping.lines.seed import SeedOptions
+from veil.matching import Matches, match_pairs
+from veil.matching.pairs import all_pairs
+from veil.matching.ratio import calibrated
+from veil.pipelines.maps import Map, Progress
+from veil.pipelines.uploads import Loaded, loaded
+from veil.scene import Scene, mean_down
+from veil.wire.message import Message
+
+# Pairs that are matched between two checkpoints.
+BATCH = 24
+# Above every ratio of two distances: all matches may start a track.
+EVERY_MATCH = 1.01
+
+
+@runtime_checkable
+class Steps(Protocol):
+    """What shows progress: `steps("matching")` is a context whose value is called with the number done and of all."""
+
+    def __call__(self, what: str) -> AbstractContextManager[Progress]: ...
+
+
+def silent(what: str) -> AbstractContextManager[Progress]:
+    """Progress that nobody watches."""
+    return nullcontext(lambda done, total: None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MappingOptions:
+    """How a map is built. `seed` is of RANSAC and mapping, `max_ratio` of the ratio test (None: learned from the images, or
+    calibrated), `max_seconds` of the mapper (None: only where it hangs), `gravity_sigma_deg` the error of lines' gravity."""
+
+    seed: int = 0
+    workers: int = 2
+    max_ratio: float | None = None
+    max_seconds: float | None = None
+    gravity_sigma_deg: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BuiltMap:
+    """A map, and how sure it is: `check`, images that are not in it with the reason (`left_out`), the `readings` of gravity
+    against it, and the maps of images that share too little with the first (`further`)."""
+
+    map: Map
+    check: MapCheck | LineMapCheck | None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    readings: ReadingsCheck | None = None
+    further: tuple[Map, ...] = ()
+
+
+def map_images(
+    images: Mapping[str, Message | Features | Loaded],
+    *,
+    options: MappingOptions | None = None,
+    gravity: Mapping[str, np.ndarray] | None = None,
+    steps: Steps = silent,
+) -> BuiltMap | NoMap:
+    """A map of images by name: messages, or raw features whose map is public; or why there is none.
+
+    All hide their positions in lines (then four images or more with gravity are needed), or none does. `gravity` holds readings
+    in the cameras' frames, which check a map of positions and serve words with lines. Raises InputError for fewer than two
+    images, or for images of both kinds.
+    """
+    options = options or MappingOptions()
+    found = {name: loaded(image) for name, image in images.items()}
+    if found and all(isinstance(image.seen, Lines) for image in found.values()):
+        return map_lines(found, options=options, steps=steps)
+    return map_positions(found, options=options, gravity=gravity, steps=steps)
+
+
+def map_positions(
+    images: Mapping[str, Loaded],
+    *,
+    options: MappingOptions,
+    gravity: Mapping[str, np.ndarray] | None = None,
+    steps: Steps = silent,
+) -> BuiltMap | NoMap:
+    """A map from positions, through COLMAP. Raises as `map_images` does."""
+    placed = {}
+    for name, image in images.items():
+        if isinstance(image.seen, Lines):
+            raise InputError(f"{name} hides its positions and others do not; map them apart, or release all with --lines")
+        placed[name] = MapImage(camera=image.camera, keypoints=image.seen, form=image.form)
+    if len(placed) < 2:
+        raise InputError(f"a map needs at least two images, got {len(placed)}")
+    settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
+    forms = {name: image.form for name, image in placed.items()}
+    with steps("matching") as bar:
+        matches = match_pairs(forms, all_pairs(sorted(placed)), workers=options.workers, progress=bar)
+    with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, steps("mapping") as bar:
+        scene = build_map(placed, matches, workdir=Path(workdir), options=settings, gravity=gravity, progress=bar)
+    if isinstance(scene, NoMap):
+        return scene
+    readings = None
+    if gravity is not None:
+        scene, readings = replace(scene, measured_down=mean_down(gravity, scene.images)), readings_of(scene, gravity)
+    left_out = {} if scene.check is None else dict(scene.check.left_out)
+    return BuiltMap(map=Map(scene=scene), check=scene.check, left_out=left_out, readings=readings)
+
+
+def map_lines(
+    images: Mapping[str, Loaded],
+    *,
+    options: MappingOptions,
+    add_to: Map | None = None,
+    unfinished: Checkpoints | None = None,
+    steps: Steps = silent,
+) -> BuiltMap | NoMap:
+    """A map from lines alone, or `add_to` with more images. `unfinished` keeps what is done, and is gone on from.
+
+    Raises InputError if the map already has one of the images, or a message sends positions.
+    """
+    base = None if add_to is None else add_to.scene
+    if positions := sorted(name for name, image in images.items() if not isinstance(image.seen, Lines)):
+        raise InputError(f"{positions[0]} sends its positions; a map of lines takes messages with lines only")
+    new = {
+        name: LineImage(camera=image.camera, lines=image.seen, form=image.form)
+        for name, image in images.items()
+        if isinstance(image.seen, Lines)
+    }
+    if base is not None and (known := sorted(set(base.images) & set(new))):
+        raise InputError(f"the map already has {', '.join(known[:3])}; give new messages only")
+    job = _LineJob(new=new, base=base, options=options, unfinished=unfinished, steps=steps)
+    return job.built()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _LineJob:
+    """What is mapped: new images, and the map that they are added to, if any."""
+
+    new: Mapping[str, LineImage]
+    base: Scene | None
+    options: MappingOptions
+    unfinished: Checkpoints | None
+    steps: Steps
+
+    @property
+    def images(self) -> dict[str, LineImage]:
+        """New and old ones."""
+        return {**(images_of(self.base) if self.base else {}), **self.new}
+
+    @property
+    def settings(self) -> LineMapOptions:
+        """The mapper's options."""
+        return line_settings(self.options)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Pairs to match: all, but two images of the base know each other's features already."""
+        old = set(self.base.images) if self.base else set()
+        return [(a, b) for a, b in all_pairs(sorted(self.images)) if not (a in old and b in old)]
+
+    def built(self) -> BuiltMap | NoMap:
+        """Match, map, and map what shares too little with the first map."""
+        images = self.images
+        matches = self._matched()
+        graph = match_graph(
+            {name: len(image.form) for name, image in images.items()},
+            {pair: found.indices for pair, found in matches.items()},
+            ratios={pair: found.ratios for pair, found in matches.items()},
+            max_ratio=self._max_ratio(),
+        )
+        found = self._mapped(graph)
+        if isinstance(found, NoLineMap):
+            return NoMap(found.reason)
+        scenes = [scene_of(found, images)]
+        if self.base is None:
+            views = {name: image.view for name, image in images.items()}
+            with self.steps("mapping the rest") as bar:
+                rest = further_maps(views, graph, found, options=self.settings, progress=bar)
+                scenes += [scene_of(item, images) for item in rest]
+        down = {name: image.view.lines.gravity for name, image in images.items() if image.view.lines.gravity is not None}
+        return BuiltMap(
+            map=Map(scene=scenes[0]),
+            check=found.check,
+            left_out=dict(found.refused),
+            readings=readings_of(scenes[0], down),
+            further=tuple(Map(scene=scene) for scene in scenes[1:]),
+        )
+
+    def _max_ratio(self) -> float:
+        """Which matches may start a track: below the calibrated ratio where there is one, else all."""
+        if self.options.max_ratio is not None:
+            return self.options.max_ratio
+        forms = [image.form for image in self.images.values()]
+        try:
+            return calibrated(forms[0], forms[-1])
+        except InputError:
+            return EVERY_MATCH
+
+    def _matched(self) -> dict[tuple[str, str], Matches]:
+        """Matches of all pairs, those of an earlier run included."""
+        forms = {name: image.form for name, image in self.images.items()}
+        found = {} if self.unfinished is None else self.unfinished.matches()
+        todo = [pair for pair in self.pairs() if pair not in found]
+        total = len(todo) + len(found)
+        with self.steps("matching") as bar:
+            for start in range(0, len(todo), BATCH):
+                done, batch = len(found), todo[start : start + BATCH]
+
+                def tell(count: int, _: int, done: int = done) -> None:
+                    bar(done + count, total)
+
+                part = match_pairs(forms, batch, workers=self.options.workers, progress=tell)
+                if self.unfinished is not None:
+                    self.unfinished.save_matches(part)
+                found |= part
+        return found
+
+    def _mapped(self, graph: MatchGraph) -> LineMap | NoLineMap:
+        views = {name: image.view for name, image in self.images.items()}
+        with self.steps("mapping") as bar:
+            if self.base is not None:
+                tracks, model = model_of(self.base, graph)
+                return extend_map(views, graph, tracks=tracks, model=model, options=self.settings, progress=bar)
+            resume = None if self.unfinished is None else self.unfinished.model()
+            save = None if self.unfinished is None else self.unfinished.save_model
+            return map_from_lines(views, graph, options=self.settings, resume=resume, checkpoint=save, progress=bar)
+
+
+def line_settings(options: MappingOptions) -> LineMapOptions:
+    """The options of the mapper from lines."""
+    return LineMapOptions(seed=SeedOptions(seed=options.seed, gravity_sigma_deg=options.gravity_sigma_deg))
+
+
+def readings_of(scene: Scene, gravity: Mapping[str, np.ndarray]) -> ReadingsCheck:
+    """The images' readings of gravity against the scene's poses."""
+    return checked_readings({name: image.cam_from_world for name, image in scene.images.items()}, gravity)

@@ -1,0 +1,98 @@
+"""A map as a server holds it: the scene, the folder that it came from, and its indexes for queries in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from veil.codebooks.codebook import Codebook
+from veil.errors import InputError
+from veil.files.codebooks import bundled_codebook
+from veil.files.maps import read_map, write_map
+from veil.files.vocabularies import read_vocabulary
+from veil.forms import Form, Points, Subsets
+from veil.matching.inverted_index import Vocabulary, index_map
+from veil.scene import Scene
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Map:
+    """A `scene`, and the `folder` that holds it (None: in memory only).
+
+    Indexes for queries in words are found in the folder (`veil index`), or made once from the dictionary.
+    """
+
+    scene: Scene
+    folder: Path | None = None
+    _indexes: dict[str, Vocabulary] = field(default_factory=dict, init=False, repr=False)
+
+    @staticmethod
+    def read(folder: Path | str) -> Map:
+        """The map of a folder that `veil map` or `Map.write` wrote. Raises FileFormatError if it holds none."""
+        return Map(scene=read_map(Path(folder)), folder=Path(folder))
+
+    def write(self, folder: Path | str) -> Map:
+        """Write the map to a new folder, at once or not at all, and return it from there.
+
+        Raises InputError if the folder already holds something.
+        """
+        write_map(Path(folder), self.scene)
+        return Map(scene=self.scene, folder=Path(folder))
+
+    @property
+    def form(self) -> Form:
+        """The form of its descriptors, as the first image has it."""
+        return next(iter(self.scene.images.values())).form
+
+    @property
+    def is_public(self) -> bool:
+        """Whether its descriptors are raw."""
+        return self.scene.is_public
+
+    def codebook_for(self, query: Form) -> Codebook | None:
+        """The bundled codebook, where a public map has to be brought into the query's space and it leads there.
+
+        Raises InputError if the query was privatized with another one.
+        """
+        if not self.is_public or query.space == self.scene.space or isinstance(query, Points | Subsets):
+            return None
+        book = bundled_codebook()
+        if book.digest != query.space.codebook:
+            raise InputError(
+                f"the query was privatized with codebook {query.space.codebook[:12] or '(none)'}, the bundled one is "
+                f"{book.digest[:12]}; give it with --codebook"
+            )
+        return book
+
+    def index_for(self, query: Subsets, *, dictionary: Codebook | None = None, progress: Progress | None = None) -> Vocabulary:
+        """The index that serves a query: kept in the folder, or made now from `dictionary`, the bundled one, or a map of words.
+
+        Raises InputError where none of these is of the query's dictionary.
+        """
+        if query.dictionary not in self._indexes:
+            self._indexes[query.dictionary] = self._index(query, dictionary, progress)
+        return self._indexes[query.dictionary]
+
+    def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> Vocabulary:
+        if isinstance(self.form, Subsets):
+            return index_map(self.scene, None)
+        if not isinstance(self.form, Points):
+            raise InputError(
+                "the query is in words, the map in subspaces, and these do not compare; build the map from raw features"
+            )
+        kept = None if self.folder is None else read_vocabulary(self.folder, query.dictionary)
+        if kept is not None:
+            if len(kept.point_rows) and int(kept.point_rows.max()) >= len(self.scene.points):
+                raise InputError(f"the index of {self.folder} names points that the map does not have; run `veil index` again")
+            return kept
+        book = dictionary or bundled_codebook()
+        if book.digest != query.dictionary:
+            place = "the map" if self.folder is None else f"{self.folder}"
+            raise InputError(
+                f"the query's words are of dictionary {query.dictionary[:12]}, and {place} has no index for it; give that "
+                "dictionary with --dictionary, or run `veil index` with it"
+            )
+        return index_map(self.scene, book, progress=progress)

@@ -1,0 +1,173 @@
+"""How a photograph is protected before it leaves: descriptors in subspaces or words, positions as they are or in lines."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from veil.codebooks.codebook import Codebook
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.ldp.budget import outward
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.parameters import Parameters
+from veil.mechanisms.profile import Profile, hardened
+from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.randomness import Randomness
+from veil.wire.message import Message
+
+SUBSET_SIZE, DELTA = 2, 1e-6
+# Expected features of one image that share a decoy, above which the user is told.
+MAX_DECOY_REUSE = 0.1
+# A sent word that is the true one with more than this is no longer hidden among others (traps L15).
+MAX_POSTERIOR = 0.25
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Made:
+    """One image's message before it is entered in a ledger and written.
+
+    `dtype` is the precision of a subspace's numbers on the wire, `parameters` what its draws depend on, `mechanism` what a
+    ledger of epsilon charges (None: no epsilon). `image_epsilon` (at the protection's delta) and `median_error` (the median
+    distance of descriptors to their words) are of words. `notes` are what the user should know.
+    """
+
+    upload: Message
+    dtype: Literal["float16", "float32"]
+    parameters: Parameters
+    mechanism: SubsetMechanism | None = None
+    image_epsilon: float | None = None
+    median_error: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HideInSubspaces:
+    """Send each descriptor as an affine subspace that also contains decoys (Dusmanu et al. 2021).
+
+    An obfuscation without proof, undone by whoever matches it. `profile` is the hardened one if None; `codebook` and `decoys`
+    are the bundled ones if None. The bundled pool is public: build one of your own (`veil codebook build --decoys`).
+    """
+
+    profile: Profile | None = None
+    codebook: Codebook | None = None
+    decoys: Codebook | None = None
+
+    def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
+        """One image's message. Raises what `veil.mechanisms.release.privatize` raises."""
+        profile = self.profile or hardened(quantized=features.is_quantized)
+        codebook, decoys = self._books(profile)
+        found = privatize(features, profile=profile, codebook=codebook, decoys=decoys, chance=source, lines=lines)
+        notes = [f"warning: {warning}" for warning in profile.warnings(quantized=features.is_quantized)]
+        if profile.decoys == "descriptors" and self.decoys is None:
+            notes.append(
+                "note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors; build your "
+                "own with `veil codebook build --decoys` and give it with --decoys"
+            )
+        if found.decoy_reuse > MAX_DECOY_REUSE:
+            notes.append(
+                "note: the features of one image share decoys (with this pool each serves more than "
+                f"{MAX_DECOY_REUSE} of them), and subspaces that share decoys give these away even if the pool is secret "
+                "(docs/theory/lifting.md, Eq. 8); use a larger pool or fewer features"
+            )
+        return Made(upload=found.upload, dtype=profile.dtype, parameters=found.parameters, notes=tuple(notes))
+
+    def _books(self, profile: Profile) -> tuple[Codebook, Codebook]:
+        """The codebook and the decoys; where neither PCA nor centroids are used, the pool is both."""
+        if profile.decoys == "descriptors":
+            decoys = self.decoys or bundled_decoys()
+            if not profile.compress and self.codebook is None:
+                return decoys, decoys
+            return self.codebook or bundled_codebook(), decoys
+        codebook = self.codebook or bundled_codebook()
+        return codebook, self.decoys or codebook
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HideInWords:
+    """Send each descriptor as a random subset of a public dictionary's words (Pittaluga and Zhuang 2023).
+
+    `epsilon` is of each feature, and composes over the image and all that is ever released; infinity is no privacy. `m` words
+    are sent of the `dictionary` (the bundled one if None), of `features_sent` features chosen at random (all if None). `delta`
+    is that of the image's epsilon. A dictionary made from one's own photographs is refused unless `allow_private_dictionary`.
+    """
+
+    epsilon: float
+    m: int = SUBSET_SIZE
+    dictionary: Codebook | None = None
+    features_sent: int | None = None
+    delta: float = DELTA
+    allow_private_dictionary: bool = False
+
+    @cached_property
+    def book(self) -> Codebook:
+        """The dictionary that is used."""
+        return self.dictionary or bundled_codebook()
+
+    @cached_property
+    def mechanism(self) -> SubsetMechanism:
+        """The law of the words that are sent. Raises RangeError for parameters outside their range."""
+        return SubsetMechanism(words=len(self.book), epsilon=float(self.epsilon), m=self.m)
+
+    def image_epsilon(self, features: int) -> float:
+        """Epsilon at delta of so many features. Raises RangeError for an impossible delta."""
+        return composed_epsilon({self.mechanism: features}, self.delta)
+
+    def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
+        """One image's message. Raises what `veil.mechanisms.release.privatize_words` raises."""
+        found = privatize_words(
+            features,
+            mechanism=self.mechanism,
+            dictionary=self.book,
+            chance=source,
+            lines=lines,
+            features_sent=self.features_sent,
+            allow_private_dictionary=self.allow_private_dictionary,
+        )
+        notes = []
+        if found.missing:
+            notes.append(
+                f"has {len(found.upload)} features, {found.missing} fewer than --features asks for; all are sent, and "
+                "their number tells how textured it is"
+            )
+        return Made(
+            upload=found.upload,
+            dtype="float32",
+            parameters=found.parameters,
+            mechanism=self.mechanism,
+            image_epsilon=self.image_epsilon(len(found.upload)),
+            median_error=found.median_error,
+            notes=tuple(notes),
+        )
+
+    def notes(self) -> list[str]:
+        """What epsilon means here, and where it means little."""
+        mechanism = self.mechanism
+        truth, posterior = outward(float(mechanism.truth), 3), outward(mechanism.posterior, 3)
+        if math.isinf(mechanism.epsilon):
+            return [
+                "warning: epsilon is infinite: the nearest word of each feature is sent for certain. This is no privacy; words "
+                "can be inverted into images almost like descriptors"
+            ]
+        said = [
+            f"epsilon {outward(mechanism.epsilon, 12)} for each feature: {mechanism.m} of {mechanism.words} "
+            f"words are sent, the true one among them with probability {truth}; a word that is sent is the true one with "
+            f"probability {posterior}, if all were equally likely before"
+        ]
+        if mechanism.posterior > MAX_POSTERIOR:
+            said.append(
+                f"warning: the true word is among those sent with probability {truth}, epsilon alone says little; choose a "
+                "smaller epsilon (`veil budget plan`)"
+            )
+        return said
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Protection:
+    """What is sent of a photograph: `descriptors` in subspaces or in words, positions in `lines` or (None) as they are."""
+
+    descriptors: HideInSubspaces | HideInWords
+    lines: HideInLines | None = None

@@ -1,0 +1,215 @@
+"""The front door: what `import veil` gives, that it is light, and that it says the same as the command line."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veil
+from veil.cli import main
+from veil.features import Features
+from veil.files.client import home, read_ledger
+from veil.files.examples import lund_door
+from veil.forms import Subsets
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# The contract. A name leaves it only after a minor version in which it warns; a new one is added here on purpose.
+# fmt: off
+NAMES = [
+    "ATTACKS", "Attack", "Attacker", "Audit", "AuditOptions", "Budget", "BuiltMap", "Camera", "Codebook", "Device",
+    "DeviceRelease", "Features", "FileFormatError", "HideInLines", "HideInSubspaces", "HideInWords", "InputError",
+    "LineUpload", "Lines", "LocalDP", "Localization", "LocalizeOptions", "Map", "MappingOptions", "NoMap", "NoPose",
+    "NoProof", "Picture", "Points", "Profile", "Protection", "ReleaseRefused", "Rigid", "SiftOptions", "SpaceError",
+    "Subsets", "Subspaces", "Upload", "VeilError", "WireError", "WordOptions", "decode", "encode", "extract",
+    "hardened", "localize", "map_images", "paper", "read_codebook", "read_features", "read_gravity", "read_messages",
+    "read_picture", "run_audit", "write_codebook", "write_features",
+]
+# fmt: on
+
+
+def test_the_names_are_a_contract() -> None:
+    assert sorted(set(veil.__all__) - {"__version__"}) == sorted(NAMES)
+    assert dir(veil) == sorted(veil.__all__)
+    with pytest.raises(AttributeError, match=r"psychic.*veil\.__all__"):
+        veil.psychic  # noqa: B018
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
+    """A first line that stands alone; functions document their errors."""
+    value = getattr(veil, name)
+    if inspect.isclass(value) or inspect.isfunction(value):
+        first = (inspect.getdoc(value) or "").split("\n\n")[0]
+        assert re.match(r"[A-Z].*[.]", first, re.S), f"{name}: {first!r}"
+
+
+def test_type_checkers_see_what_the_program_loads() -> None:
+    tree = ast.parse(Path(veil.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.name: str(node.module).removeprefix("veil.")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported == veil._HOMES
+
+
+def test_the_door_is_light() -> None:
+    """Nothing heavy before it is used, and a message can be read without any of it but NumPy."""
+    heavy = ("pycolmap", "faiss", "numba", "llvmlite", "torch", "cv2", "scipy", "matplotlib", "h5py", "numpy")
+    code = f"import sys, veil; print([name for name in {heavy} if name in sys.modules])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "[]"
+
+
+def example() -> str:
+    """The Python of the README, as it is printed there."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    return code
+
+
+def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """From a folder of photographs to a private pose, in at most twelve lines."""
+    code = example()
+    assert len([line for line in code.splitlines() if line.strip() and not line.lstrip().startswith("#")]) <= 12
+    with lund_door() as place:
+        (tmp_path / "photos").symlink_to(place.folder)
+        monkeypatch.chdir(tmp_path)
+        known: dict = {}
+        exec(compile(code, "README.md", "exec"), known)
+    assert isinstance(known["answer"], veil.Localization) and known["answer"].inliers > 100
+    assert (tmp_path / "map").is_dir() and len(read_ledger(home() / "ledger.sqlite")) == 1
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, door: dict[str, Features]) -> Path:
+    """Six photographs as a file of features."""
+    folder = tmp_path_factory.mktemp("place")
+    veil.write_features(folder / "f.h5", list(door.items()))
+    return folder
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_python_and_the_command_line_give_the_same(place: Path, door: dict[str, Features], tmp_path: Path) -> None:
+    """Second method: release, map, pose and audit through the library, and through the commands, to the last digit."""
+    first, *rest = door
+    device = veil.Device()
+    sent = {name: device.release(features, name=name) for name, features in door.items()}
+    assert run("privatize", place / "f.h5", "-o", tmp_path / "up") == 0
+    for item in sent.values():
+        assert (tmp_path / "up" / f"{item.released_as}.veil").read_bytes() == item.message
+    assert len(read_ledger(home() / "ledger.sqlite")) == len(door)
+
+    veil.write_features(tmp_path / "rest.h5", [(name, door[name]) for name in rest])
+    assert run("map", tmp_path / "rest.h5", "-o", tmp_path / "map", "--json", tmp_path / "map.json") == 0
+    built = veil.map_images({name: door[name] for name in rest})
+    assert isinstance(built, veil.BuiltMap)
+    told = json.loads((tmp_path / "map.json").read_text())
+    assert told["points"] == len(built.map.scene.points) and told["check"] == json.loads(
+        json.dumps(built.check and built.check.as_json())
+    )
+
+    query = tmp_path / "up" / f"{sent[first].released_as}.veil"
+    assert run("localize", tmp_path / "map", query, "--json", tmp_path / "pose.json") == 0
+    (row,) = json.loads((tmp_path / "pose.json").read_text())["queries"]
+    (upload,) = veil.read_messages(query).values()
+    answer = veil.localize(upload, veil.Map.read(tmp_path / "map"))
+    assert isinstance(answer, veil.Localization)
+    assert row["cam_from_world"]["translation"] == answer.cam_from_world.translation.tolist()
+    assert (row["inliers"], row["log10_nfa"]) == (answer.inliers, answer.log10_nfa)
+
+    choices = ("--features", 20, "--seconds", 0, "--threads", 1, "--pictures", 0)
+    originals = ("--images", place / "f.h5", "--map", tmp_path / "map")
+    assert run("audit", query, *originals, *choices, "-o", tmp_path / "a.html", "--json", tmp_path / "a.json") == 0
+    options = veil.AuditOptions(features=20, seconds=np.inf, threads=1)
+    attacker = veil.Attacker(where=veil.Map.read(tmp_path / "map"))
+    audited = veil.run_audit({query.stem: upload}, originals=door, attacker=attacker, options=options)
+    record = json.loads(json.dumps(audited.outcome.as_json()))
+    by_command = json.loads((tmp_path / "a.json").read_text())
+    for mine, theirs in zip(record["attacks"], by_command["attacks"], strict=True):
+        assert {**mine, "seconds": 0} == {**theirs, "seconds": 0}
+    assert record["verdict"] == by_command["verdict"]
+
+
+def test_one_door_for_words_lines_and_raw_features(door: dict[str, Features]) -> None:
+    """The map finds its own index and codebook; what cannot be compared is refused."""
+    first, *rest = door
+    built = veil.map_images({name: door[name] for name in rest})
+    assert isinstance(built, veil.BuiltMap)
+    device = veil.Device()
+    in_words = veil.Protection(descriptors=veil.HideInWords(epsilon=12.0))
+    upload = device.release(door[first], in_words, name=first).upload
+    assert isinstance(upload.form, Subsets)
+    hidden = veil.Protection(descriptors=veil.HideInSubspaces(), lines=veil.HideInLines())
+    lines = device.release(door[first], hidden, name=first, allow_second=True).upload
+    poses = [veil.localize(query, built.map) for query in (door[first], upload, lines)]
+    assert all(isinstance(pose, veil.Localization) for pose in poses)
+    centers = np.array([pose.cam_from_world.center for pose in poses if isinstance(pose, veil.Localization)])
+    assert np.linalg.norm(centers - centers[0], axis=1).max() < 0.05 * built.map.scene.extent
+    other = veil.HideInWords(epsilon=12.0, dictionary=_another())
+    foreign = device.release(door[first], veil.Protection(descriptors=other), name=first, allow_second=True).upload
+    with pytest.raises(veil.InputError, match="no index for it"):
+        veil.localize(foreign, built.map)
+
+
+def _another() -> veil.Codebook:
+    from veil.files.codebooks import bundled_codebook
+
+    book = bundled_codebook()
+    return veil.Codebook(**{**vars_of(book), "stored": book.stored[:1000], "slices": 1})
+
+
+def vars_of(book: veil.Codebook) -> dict:
+    names = ("kind", "descriptor", "normalization", "stored", "slices", "pca", "dither_steps", "provenance")
+    return {name: getattr(book, name) for name in names}
+
+
+def test_a_device_cannot_forget_its_ledger(door: dict[str, Features], tmp_path: Path) -> None:
+    """A second, different release is refused, and nothing is entered; the same one is the same bytes; a budget holds."""
+    features = next(iter(door.values()))
+    device = veil.Device(tmp_path / "one")
+    assert "a new client secret was made" in device.notes[0] and (tmp_path / "one" / "secret").stat().st_mode & 0o77 == 0
+    first = device.release(features, name="a.jpg")
+    assert veil.Device(tmp_path / "one").release(features).message == first.message
+    paper = veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.paper(4)))
+    words = veil.Protection(descriptors=veil.HideInWords(epsilon=2.0))
+    for second in (paper, words, veil.Protection(descriptors=veil.HideInSubspaces(), lines=veil.HideInLines())):
+        with pytest.raises(veil.ReleaseRefused, match=r"a\.jpg was already released|already released with other choices"):
+            device.release(features, second, name="a.jpg")
+    with pytest.raises(veil.ReleaseRefused, match="drawn afresh"):
+        device.release(features, name="a.jpg", fresh=True)
+    assert len(device.ledger.entries()) == 1
+    device.set_budget(veil.Budget(unit="image", epsilon=1.0, delta=1e-6))
+    with pytest.raises(veil.ReleaseRefused, match="budget of the image"):
+        device.release(list(door.values())[1], words, name="b.jpg")
+    assert len(device.ledger.entries()) == 1 and set(device.budgets()) == {"image"}
+    device.clear_budget("image")
+    assert len(device.release(list(door.values())[1], words, name="b.jpg").upload) > 0
+
+
+def test_a_message_hides_what_it_should(door: dict[str, Features]) -> None:
+    """Inverse pair: what the device encodes is what the server decodes."""
+    device = veil.Device()
+    first, second = (
+        device.release(features, protection)
+        for features, protection in zip(
+            door.values(), (None, veil.Protection(descriptors=veil.HideInWords(epsilon=3.0))), strict=False
+        )
+    )
+    lifted, words = (veil.decode(release.message) for release in (first, second))
+    assert isinstance(lifted, veil.Upload) and isinstance(lifted.form.guarantee, veil.NoProof)
+    assert isinstance(words.form.guarantee, veil.LocalDP) and words.form.guarantee.epsilon == 3.0
+    assert veil.encode(words) == second.message
