@@ -193,7 +193,7 @@ def test_a_device_cannot_forget_its_ledger(door: dict[str, Features], tmp_path: 
         device.release(features, name="a.jpg", fresh=True)
     assert len(device.ledger.entries()) == 1
     device.set_budget(veil.Budget(unit="image", epsilon=1.0, delta=1e-6))
-    with pytest.raises(veil.ReleaseRefused, match="budget of the image"):
+    with pytest.raises(veil.ReleaseRefused, match="the budget of each image is epsilon 1"):
         device.release(list(door.values())[1], words, name="b.jpg")
     assert len(device.ledger.entries()) == 1 and set(device.budgets()) == {"image"}
     device.clear_budget("image")

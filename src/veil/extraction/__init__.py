@@ -13,11 +13,15 @@ Extractor = Literal["sift", "hardtfeat", "hardnet"]
 EXTRACTORS: tuple[Extractor, ...] = ("sift", "hardtfeat", "hardnet")
 
 
-def extract(picture: Picture, name: str, options: SiftOptions, network: Any = None) -> Features:
-    """Features of one picture: SIFT, or a learned descriptor (given its loaded `network`) on SIFT's keypoints."""
+def extract(picture: Picture, name: str = "sift", options: SiftOptions | None = None, network: Any = None) -> Features:
+    """Features of one picture: SIFT, or a learned descriptor (given its loaded `network`) on SIFT's keypoints.
+
+    They are raw: they can be inverted into the picture, and stay on the device. Raises RangeError for a descriptor that veil
+    does not extract, InputError for a picture without features.
+    """
     if name not in EXTRACTORS:
         raise RangeError(f"descriptor must be one of {', '.join(EXTRACTORS)}, got {name!r}")
-    features = extract_sift(picture, options)
+    features = extract_sift(picture, options or SiftOptions(first_octave=None))
     if name == "sift":
         return features
     from veil.extraction.learned import describe_keypoints
