@@ -16,8 +16,6 @@ PAGES = sorted({ROOT / "README.md", *(ROOT / name for name in ABOUT), *(ROOT / "
 CHANGELOG_SECTIONS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 CHANGELOG_LINKS = ("https://keepachangelog.com/en/1.1.0/", "https://semver.org/")
 CHANGELOG_WIDTH = 128
-# Hooks that .ci/run has no line for. Whoever adds one there takes it out here.
-BEFORE_A_COMMIT_ONLY = {"ruff format --check ."}
 
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
@@ -170,7 +168,7 @@ def test_hooks_run_what_ci_runs() -> None:
     ids = re.findall(r"^\s*- id:", text, re.MULTILINE)
     assert len(entries) == len(ids) == len(re.findall(r"^\s*language: system$", text, re.MULTILINE)) > 0
     assert re.findall(r"^\s*- repo:\s*(.+)$", text, re.MULTILINE) == ["local"], "nothing is fetched"
-    assert set(entries) - ci_commands((ROOT / ".ci" / "run").read_text(encoding="utf-8")) == BEFORE_A_COMMIT_ONLY
+    assert set(entries) <= ci_commands((ROOT / ".ci" / "run").read_text(encoding="utf-8"))
 
 
 def test_the_changelog_keeps_its_form() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 # A pair is explained by a map that explains half of its matches.
@@ -48,12 +48,41 @@ class MapCheck:
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> MapCheck:
         """The inverse of `as_json`. Raises ValueError or TypeError for another record."""
-        return MapCheck(**record)
+        try:
+            found = MapCheck(
+                pairs=record["pairs"],
+                explained_pairs=record["explained_pairs"],
+                contradicting_pairs=record["contradicting_pairs"],
+                explained_matches=record["explained_matches"],
+                neck=record["neck"],
+                uncertainty=record["uncertainty"],
+                step_ratio=record["step_ratio"],
+                rotation_deg=record.get("rotation_deg"),
+                gravity_deg=record.get("gravity_deg"),
+                gravity_agreeing=record.get("gravity_agreeing"),
+                left_out=record.get("left_out", {}),
+            )
+        except KeyError as error:
+            raise ValueError(f"it lacks {error}") from None
+        if unknown := record.keys() - found.as_json().keys():
+            raise ValueError(f"a check has no {', '.join(sorted(unknown))}")
+        return found
 
     def as_json(self) -> dict[str, Any]:
         """The record of docs/reference/json.md."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**values, "left_out": dict(self.left_out)}
+        return {
+            "pairs": self.pairs,
+            "explained_pairs": self.explained_pairs,
+            "contradicting_pairs": self.contradicting_pairs,
+            "explained_matches": self.explained_matches,
+            "neck": self.neck,
+            "uncertainty": self.uncertainty,
+            "step_ratio": self.step_ratio,
+            "rotation_deg": self.rotation_deg,
+            "gravity_deg": self.gravity_deg,
+            "gravity_agreeing": self.gravity_agreeing,
+            "left_out": dict(self.left_out),
+        }
 
     def described(self) -> str:
         """One line for people."""

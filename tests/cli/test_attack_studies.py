@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from schemas import validate
 from veil.cli import main
 from veil.evaluate.defenses import Row, study
 from veil.files.examples import lund_door
@@ -41,6 +42,7 @@ def test_attacks_are_run_and_told(photographs: tuple[Path, Path], tmp_path: Path
     figure, record = tmp_path / "p.png", tmp_path / "a.json"
     assert run("evaluate", "attacks", victims, "--attacker", attacker, *STUDY, "--figure", figure, "--json", record) == 0
     printed, found = capsys.readouterr().out, json.loads(record.read_text())
+    validate("evaluate-attacks", found)
     assert set(found) == {"structural", "distribution", "decoys", "positions"}
     lattice = next(row for row in found["structural"] if row["attack"] == "lattice" and row["dtype"] == "float32")
     assert lattice["exact"] >= 0.95 and f"{100 * lattice['exact']:.1f}%" in printed
@@ -67,6 +69,7 @@ def test_a_defense_is_chosen_by_name(
     folder = tmp_path / "sequences"
     assert run("evaluate", "defenses", folder, *options, "--only", "paper", "float16", "--json", record) == 0
     rows = json.loads(record.read_text())["rows"]
+    validate("evaluate-defenses", {"rows": rows})
     assert [row["defense"] for row in rows] == ["paper", "float16"]
     assert rows[0]["mma3"]["raw"] == pytest.approx(1) and rows[0]["mma3"]["p2s"] > 0.95
     assert {item["attack"] for item in rows[0]["attacks"]} >= {"lattice", "vertex"}
@@ -92,6 +95,7 @@ def test_pictures_get_worse_with_the_attack(
     options = ("--limit", 2, "--m", 2, "--max-features", 300, "--shown", 1, "--figure", figure, "--pictures", drawn)
     assert run("evaluate", "inversion", victims, *options, "--json", record) == 0
     found = json.loads(record.read_text())
+    validate("evaluate-inversion", found)
     ssim = {row["attack"]: row["ssim"] for row in found["rows"]}
     assert set(ssim) == {"raw", "database", "clustering", "nearest"} and ssim["raw"] > ssim["nearest"]
     assert found["photographs"] == 2 and found["weights"]["direct"] is None and len(found["pictures"]) == 8

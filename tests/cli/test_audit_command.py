@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from releases import planted_map
+from schemas import validate
 from veil.cli import EXIT_POLICY, main
 from veil.features import Features
 from veil.files.examples import lund_door
@@ -31,7 +32,9 @@ def audit(work: Path, upload: str, *choices: object) -> tuple[int, dict, str]:
     """Exit code, record and page."""
     drawn = () if "--pictures" in choices else ("--pictures", 0)
     code = run("audit", work / upload, "-o", work / "a.html", "--json", work / "a.json", "--threads", 1, *drawn, *choices)
-    return code, json.loads((work / "a.json").read_text()), (work / "a.html").read_text()
+    record = json.loads((work / "a.json").read_text())
+    validate("audit", record)
+    return code, record, (work / "a.html").read_text()
 
 
 def attack(record: dict, name: str) -> dict:

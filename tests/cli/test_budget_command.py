@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledgers import ENTRY
+from schemas import validate
 from veil.cli import main
 from veil.files.client import Ledger, home
 from veil.ldp.budget import inward, outward
@@ -48,6 +49,7 @@ def spent() -> Ledger:
 def test_every_unit_is_composed_over_what_it_holds(spent: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     """Planted by hand: a feature of the first image was drawn once by each law, an object of 50 has 50 and 30 of them."""
     facts = printed(capsys, "show", "--delta", 1e-7)
+    validate("budget-show", facts)
     one, two, three = facts["images"]
     for found, draws in (
         (one["feature"], {LAW: 1, OTHER: 1}),
@@ -82,6 +84,7 @@ def test_what_is_left_of_a_budget(spent: Ledger, capsys: pytest.CaptureFixture[s
     assert run("budget", "set", "--image", 100, "--delta", 1e-5) == 0
     assert run("budget", "set", "--session", 50) == 0
     facts = printed(capsys, "show", "--delta", 1e-9)
+    validate("budget-show", facts)
     image, session = facts["budgets"]
     most = composed_epsilon({LAW: 200, OTHER: 30}, 1e-5)
     assert (image["spent"], session["spent"]) == (most, composed_epsilon({LAW: 240, OTHER: 30}, 1e-6))
@@ -112,12 +115,14 @@ def test_changing_a_budget_says_what_it_breaks(spent: Ledger, capsys: pytest.Cap
     assert "no longer holds" in said("--clear", "session")
     cleared = said("--clear", "session")
     assert "is none; it was none" in cleared and "no longer holds" not in cleared
-    changes = printed(capsys, "show")["changes"]
+    validate("budget-show", shown := printed(capsys, "show"))
+    changes = shown["changes"]
     assert [(change["unit"], change["epsilon"]) for change in changes] == [
         *(("image", epsilon) for epsilon in (100.0, 45.0, 46.0, 46.0, 46.0)),
         *(("session", 1.0), ("session", None), ("session", None)),
     ]
-    assert printed(capsys, "set", "--session", 5) == {
+    validate("budget-set", changed := printed(capsys, "set", "--session", 5))
+    assert changed == {
         "unit": "session",
         "budget": {"epsilon": 5.0, "delta": 1e-6},
         "before": None,
@@ -166,7 +171,8 @@ def test_an_infinite_epsilon_is_null_for_machines_and_a_word_for_people(capsys: 
 def test_a_plan_can_be_typed_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the table prints composes to at most what was asked for; the figure is a picture."""
     arguments = ("plan", "--epsilon-image", 300, "--features", 100, 1000, "--words", 16384, "--m", 1, 2)
-    plans = printed(capsys, *arguments)["plans"]
+    validate("budget-plan", found := printed(capsys, *arguments))
+    plans = found["plans"]
     assert len(plans) == 4
     assert run("budget", *arguments, "--figure", tmp_path / "plan.png") == 0
     said = capsys.readouterr().out

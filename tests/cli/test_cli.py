@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from edges import door_photographs, other_database
+from schemas import validate
 from veil.cli import _parser, main
 from veil.files.examples import other_place
 from veil.mapping import MapOptions, NoMap
@@ -147,7 +148,8 @@ def test_inspects_json_is_documented(at_home: Path, capsys: pytest.CaptureFixtur
         at_home / "home" / "ledger.sqlite",
     ):
         assert run("inspect", path, "--json", "-") == 0
-        for key in printed_json(capsys):
+        validate("inspect", found := printed_json(capsys))
+        for key in found:
             assert f"`{key}`" in text, (path, key)
 
 
@@ -164,6 +166,7 @@ def test_several_files_are_inspected_at_once(at_home: Path, tmp_path: Path, caps
     assert run("inspect", *files, "--json", "-") == 1
     output = capsys.readouterr()
     found = json.loads(output.out)
+    validate("inspect", found)
     assert found["files"] == dict(zip(map(str, files), alone, strict=False)) and list(found["skipped"]) == [str(files[2])]
     assert "skipped" in output.err and "there is no" in output.err
 
@@ -189,7 +192,8 @@ def test_one_pose_of_two_is_exit_code_3(at_home: Path, tmp_path: Path, capsys: p
     stranger = next((tmp_path / "up").glob("*.veil"))
     capsys.readouterr()
     assert run("localize", at_home / "map", query(at_home), stranger, "--json", "-") == 3
-    rows = printed_json(capsys)["queries"]
+    validate("localize", found := printed_json(capsys))
+    rows = found["queries"]
     assert [row["status"] for row in rows] == ["localized", "no pose"]
     assert set(rows[1]) == {"name", "status", "reason", "seconds"}
     assert documented("veil localize") >= set(rows[1])
@@ -205,7 +209,9 @@ def test_a_map_of_one_view_is_refused_and_its_seed_is_used(
         return NoMap("a reason")
 
     monkeypatch.setattr("veil.pipelines.mapping.build_map", built)
-    assert run("map", at_home / "mapped-up", "-o", tmp_path / "map", "--seed", 7) == 1
+    told = tmp_path / "told.json"
+    assert run("map", at_home / "mapped-up", "-o", tmp_path / "map", "--seed", 7, "--json", told) == 1
+    validate("map", json.loads(told.read_text()))
     assert asked == [7]
     assert "no map: a reason" in capsys.readouterr().err
     assert not (tmp_path / "map").exists()

@@ -10,6 +10,7 @@ import pytest
 from test_cli import documented, keys
 
 from edges import door_photographs
+from schemas import validate
 from veil.cli import main
 from veil.codebooks.kmeans import spherical_kmeans, unit_rows
 from veil.files.codebooks import read_codebook, write_codebook
@@ -70,6 +71,7 @@ def test_photographs_that_are_held_out_leave_no_trace(
     assert run("build", reference, "-o", tmp_path / "b.npz", *arguments) == 0
     said = capsys.readouterr()
     record = json.loads(said.out)
+    validate("codebook-build", record)
     assert keys(record) <= documented("veil codebook build") | documented("veil codebook quality")
     assert (record["images"], record["held_out"], record["method"]) == (10, 2, "flat")
     assert (record["quality"]["images"], record["quality"]["book_images"], record["quality"]["descriptors"]) == (2, 0, 120)
@@ -87,6 +89,7 @@ def test_what_is_held_out_by_default(reference: Path, tmp_path: Path, capsys: py
         arguments = ("-o", tmp_path / "b.npz", "--words", 64, "--slices", 2, "--method", method, "--json", tmp_path / "b.json")
         assert run("build", reference, *arguments) == 0
         record = json.loads((tmp_path / "b.json").read_text())
+        validate("codebook-build", record)
         assert (record["method"], record["held_out"], record["quality"]["book_images"]) == (method, held, own)
         assert ("all of these photographs are among those" in capsys.readouterr().out) == (own > 0)
         assert record["sha256"] == read_codebook(tmp_path / "b.npz").digest
@@ -104,6 +107,7 @@ def test_quality_knows_the_books_own_photographs(reference: Path, tmp_path: Path
         figure = tmp_path / f"{name}.png"
         assert run("quality", tmp_path / "b.npz", tmp_path / f"{name}.h5", "--json", "-", "--figure", figure) == 0
         records[name] = json.loads(capsys.readouterr().out)
+        validate("codebook-quality", records[name])
         assert keys(records[name]) <= documented("veil codebook quality")
         assert figure.read_bytes().startswith(b"\x89PNG")
     assert records["own"]["book_images"] == 2 and records["own"]["to_nearest_word"]["p95"] < 0.03

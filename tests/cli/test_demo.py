@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from schemas import validate
 from veil.cli import main
 from veil.files.features import read_features
 
@@ -18,6 +19,7 @@ def test_every_held_out_photograph_is_localized_and_the_other_place_refused(tmp_
     code = main(["demo", "-o", str(tmp_path), "--json", str(tmp_path / "demo.json"), "--max-features", "500"])
     assert code == 0
     result = json.loads((tmp_path / "demo.json").read_text())
+    validate("demo", result)
     rows = result["queries"]
     keys = {"name", "form", "profile", "m", "distance", "status", "position_error", "rotation_error_deg"}
     keys |= {"inliers", "upload_bytes", "seconds", "epsilon", "epsilon_image"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas import validate
 from veil.cli import main
 from veil.cli.common import notes
 from veil.errors import VeilWarning
@@ -23,6 +24,7 @@ DOCUMENTED = (Path(__file__).parents[2] / "docs/reference/json.md").read_text().
 def test_it_says_what_serves_and_how_fast(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--seconds", "0.1", "--threads", "1", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
+    validate("doctor", found)
     assert {item["backend"] for item in found["backends"]} == set(BACKENDS) - {"auto"}
     assert found["serving"] in {item["backend"] for item in found["backends"] if item["serves"]}
     assert [rate["m"] for rate in found["rates"]] == [2, 4] and all(rate["seconds"] > 0 for rate in found["rates"])

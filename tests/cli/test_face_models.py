@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from onnx_models import linear, matrix
+from schemas import validate
 from veil.cli import face_networks, main
 from veil.extraction.face_alignment import TEMPLATE
 from veil.extraction.face_finder import FaceFinder
@@ -62,6 +63,7 @@ def test_a_model_describes_and_verifies(photos: Path, capsys: pytest.CaptureFixt
     named = f"onnx-{hashlib.sha256((photos / 'm.onnx').read_bytes()).hexdigest()[:12]}"
     assert run("faces", "describe", photos / "others", "-o", photos / "o.npz", *model, "--json", "-") == 0
     told = json.loads(capsys.readouterr().out)
+    validate("faces-describe", told)
     assert told == {"photographs": 60, "faces": 60, "refused": {}, "second_try": {}, "space": f"{named} L2 {DIM}-D"}
     others = read_faces(photos / "o.npz")
     assert others.space.descriptor == named and others.vectors.shape == (60, DIM)
@@ -100,6 +102,7 @@ def test_every_kind_of_no_is_one_exit_code(
         capsys.readouterr()
         assert run("faces", "verify", store, shown, "--person", person, *decoys, *model, "--json", "-") == 3
         told = json.loads(capsys.readouterr().out)
+        validate("faces-verify", told)
         assert told["accepted"] is False
         return str(told["reason"])
 

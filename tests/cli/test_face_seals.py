@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from crowd import crowd, pairs_of
+from schemas import validate
 from veil.cli import main
 from veil.files.faces import write_faces
 
@@ -124,7 +125,8 @@ def test_an_older_copy_is_refused_and_accepted_on_command_only(door: Path, capsy
     assert run("faces", "reseal", "door.store", *DECOYS) == 1
     assert "--restored" in capsys.readouterr().err
     assert run("faces", "reseal", "door.store", *DECOYS, "--restored", "--json", "told.json") == 0
-    assert [item["person"] for item in json.loads(Path("told.json").read_text())["templates"]] == ["bob", "mallory"]
+    validate("faces-reseal", told := json.loads(Path("told.json").read_text()))
+    assert [item["person"] for item in told["templates"]] == ["bob", "mallory"]
     assert verify("bob", 3) == 0, "its owner put it back"
     shutil.copy("newer", "door.store")
     assert verify("mallory", 4) == 1, "and the copies of before are other stores now"

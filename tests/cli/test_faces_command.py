@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from crowd import crowd, pairs_of
+from schemas import validate
 from veil.cli import main
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
@@ -49,12 +50,17 @@ def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFix
     store, faces = people / "door.store", people / "faces.npz"
     decoys, who = ("--decoys", people / "others.npz"), ("--person", "alice", "--purpose", "door")
     assert run("faces", "create", store, *decoys, "--by", by, "--m", 2, "--lifting", "random") == 0
-    assert run("faces", "enroll", store, faces, *face(3, 1), *who, *decoys) == 0
+    told = people / "told.json"
+    assert run("faces", "enroll", store, faces, *face(3, 1), *who, *decoys, "--json", told) == 0
+    validate("faces-enroll", json.loads(told.read_text()))
     assert run("faces", "verify", store, faces, *face(3, 2), *who, *decoys) == 1
     assert "veil faces calibrate" in capsys.readouterr().err
-    assert run("faces", "calibrate", store, faces, "--pairs", people / "pairs.csv", *decoys, "--fpir", 0.15) == 0
-    assert run("faces", "verify", store, faces, *face(3, 2), *who, *decoys) == 0
-    assert run("faces", "verify", store, faces, *face(4, 2), *who, *decoys) == 3
+    fitted = ("--pairs", people / "pairs.csv", "--fpir", 0.15, "--json", told)
+    assert run("faces", "calibrate", store, faces, *decoys, *fitted) == 0
+    validate("faces-calibrate", json.loads(told.read_text()))
+    for number, code in ((3, 0), (4, 3)):
+        assert run("faces", "verify", store, faces, *face(number, 2), *who, *decoys, "--json", told) == code
+        validate("faces-verify", json.loads(told.read_text()))
     assert run("faces", "verify", store, faces, *face(3, 2), "--person", "alice", "--purpose", "roof", *decoys) == 3
     for number in range(5, 9):
         named = ("--person", f"p{number}", "--purpose", "door")
@@ -67,6 +73,7 @@ def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFix
     else:
         assert run("faces", "identify", store, faces, *face(6, 2), *asked) == 0
         found = json.loads(capsys.readouterr().out)
+        validate("faces-identify", found)
         assert found["accepted"] and found["candidates"][0]["person"] == "p6" and found["candidates"][0]["accepted"]
         assert found["templates"] == found["gallery"]["templates"] == 5 and found["gallery"]["fpir_high"] <= 0.15
         if by == "p2s":  # two lifted templates of these few numbers may meet by chance
@@ -78,11 +85,13 @@ def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFix
     _, after = opened(store).templates("door", "alice")
     assert before is not None and after is not None and np.abs(before.origin - after.origin).max() > 1e-3
     assert run("faces", "verify", store, faces, *face(3, 2), *who, *decoys) == 0
-    assert run("faces", "revoke", store, *who) == 0
+    assert run("faces", "revoke", store, *who, "--json", told) == 0
+    validate("faces-revoke", json.loads(told.read_text()))
     assert run("faces", "verify", store, faces, *face(3, 2), *who, *decoys) == 3
     capsys.readouterr()
     assert run("faces", "list", store, "--json", "-") == 0
     listed = json.loads(capsys.readouterr().out)
+    validate("faces-list", listed)
     assert [(item["person"], item["version"], item["valid"]) for item in listed["templates"]][:2] == [
         ("alice", 1, False),
         ("alice", 2, False),
@@ -96,6 +105,7 @@ def test_decoys_are_balanced_and_labels_stay_at_home(people: Path, capsys: pytes
     assert "no label 'age'" in capsys.readouterr().err and not store.exists()
     assert run("faces", "create", store, *decoys, "--balance", "sex", "--by", "s2s", "--json", people / "c.json") == 0
     found = json.loads((people / "c.json").read_text())
+    validate("faces-create", found)
     assert (found["balance"], found["centered"]) == ("sex", True)
     assert run("faces", "enroll", store, faces, *face(3, 1), "--person", "p", "--label", "x", *decoys) == 1
     assert "they have a, b" in capsys.readouterr().err
@@ -121,6 +131,7 @@ def test_protection_is_studied(people: Path, capsys: pytest.CaptureFixture[str])
     options = ("--m", 2, "--lifting", "hybrid", "--json", record, "--figure", figure)
     assert run("evaluate", "protection", *given, *options) == 0
     found = json.loads(record.read_text())
+    validate("evaluate-protection", found)
     assert [(row["m"], row["keyed"]) for row in found["rows"]] == [(2, False), (2, True)]
     text = DOCUMENTED.read_text().split("## veil evaluate protection")[1].split("\n## ")[0]
     assert {*found, *found["rows"][0]} <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
@@ -178,6 +189,7 @@ def test_verification_is_studied(people: Path, capsys: pytest.CaptureFixture[str
     )
     assert run("evaluate", "faces", *given, *options) == 0
     found = json.loads(record.read_text())
+    validate("evaluate-faces", found)
     assert [(row["lifting"], row["m"], row["distance"]) for row in found["rows"]] == [
         ("raw", 0, "point"),
         ("raw, centered", 0, "point"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from edges import apple_note, door_photographs, phone_photograph
+from schemas import validate
 from veil.cli import main
 from veil.files.examples import lund_door
 from veil.files.gravity import read_gravity, read_gravity_readings
@@ -46,6 +47,7 @@ def test_auto_takes_the_sensor_then_edges_and_names_the_rest(
     np.testing.assert_allclose(readings["phone.jpg"].direction, DOWN, atol=1e-6)
     assert all(reading.sigma_deg is not None for reading in readings.values())
     rows = {row["name"]: row for row in json.loads(record.read_text())["images"]}
+    validate("gravity", {"images": list(rows.values())})
     assert {name: row["source"] for name, row in rows.items() if row["status"] == "found"} == {
         "phone.jpg": "exif",
         "door/DSC_0002.jpg": "vanishing-point",
@@ -213,6 +215,7 @@ def test_a_faulty_reading_is_found_and_left_out(door_down: np.ndarray, tmp_path:
     photograph = door_of_a_phone(tmp_path / "phone.jpg", pitched(door_down, degrees))
     assert run("gravity", photograph, "-o", tmp_path / "g.csv", "--camera", CAMERA, "--json", tmp_path / "g.json") == 0
     (row,) = json.loads((tmp_path / "g.json").read_text())["images"]
+    validate("gravity", {"images": [row]})
     assert row["source"] == "vanishing-point" and row["check"]["verdict"] == "sensor wrong"
     assert row["check"]["apart_deg"] == pytest.approx(34.8, abs=1) and "the sensor is wrong" in row["note"]
     assert np.degrees(np.arccos(np.clip(np.dot(row["down"], door_down), -1, 1))) < 0.5
@@ -223,6 +226,7 @@ def test_an_honest_reading_agrees(door_down: np.ndarray, tmp_path: Path, capsys:
     photograph = door_of_a_phone(tmp_path / "phone.jpg", pitched(door_down, 2.0))
     assert run("gravity", photograph, "-o", tmp_path / "g.csv", "--camera", CAMERA, "--json", tmp_path / "g.json") == 0
     (row,) = json.loads((tmp_path / "g.json").read_text())["images"]
+    validate("gravity", {"images": [row]})
     assert row["check"]["verdict"] == "agree" and row["sigma_deg"] < 1.5
     assert row["check"]["apart_deg"] == pytest.approx(2, abs=0.7)
     assert "degrees apart, and agree" in capsys.readouterr().out

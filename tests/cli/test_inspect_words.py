@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from edges import scene
+from schemas import validate
 from veil.cli import main
 from veil.cli.inspect import upload_facts
 from veil.files.maps import write_map
@@ -82,6 +83,7 @@ def test_the_command_prints_and_writes_it(tmp_path: Path, capsys: pytest.Capture
         assert expected in said and f"dictionary: {DICTIONARY}" in said
         assert main(["inspect", str(tmp_path / name), "--json", "-"]) == 0
         record = json.loads(capsys.readouterr().out)
+        validate("inspect", record)
         section = JSON.partition("\n## veil inspect\n")[2]
         for key, value in record.items():
             assert f"`{key}`" in section

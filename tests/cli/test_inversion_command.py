@@ -12,6 +12,7 @@ from PIL import Image
 from test_cli import documented, keys
 
 from edges import door_photographs
+from schemas import validate
 from veil.cli import main
 from veil.files.inverters import read_weights
 from veil.files.pictures import read_rgb
@@ -53,6 +54,7 @@ def test_photographs_become_weights_and_weights_pictures(tmp_path: Path, capsys:
     photographs, out = small(tmp_path / "photos", 1, 2), tmp_path / "raw.npz"
     assert train(photographs, out, "--input", "raw", "--license", "BSD", "--json", tmp_path / "t.json") == 0
     record, weights = json.loads((tmp_path / "t.json").read_text()), read_weights(out)
+    validate("inversion-train", record)
     assert record["sha256"] == weights.digest and record["bytes"] == out.stat().st_size < 15_000_000
     assert weights.training.steps == 2 and weights.training.photographs == 2 and weights.training.license == "BSD"
     assert "--seed 1" in weights.training.command and str(tmp_path) not in json.dumps(weights.header)
@@ -63,6 +65,7 @@ def test_photographs_become_weights_and_weights_pictures(tmp_path: Path, capsys:
     command = ("inversion", "invert", photographs, "--weights", out, "-o", folder, "--json", tmp_path / "i.json")
     assert run(*command) == 0
     found = json.loads((tmp_path / "i.json").read_text())
+    validate("inversion-invert", found)
     assert keys(found) <= documented("veil inversion invert")
     for row, path in zip(found["pictures"], sorted(photographs.iterdir()), strict=True):
         original, drawn = read_rgb(path), np.asarray(Image.open(folder / f"{path.stem}.png"))

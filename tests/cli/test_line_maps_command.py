@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from schemas import validate
 from veil.cli import main
 from veil.files.checkpoints import Checkpoints
 from veil.files.examples import lund_door
@@ -47,6 +48,7 @@ def work(tmp_path_factory) -> Path:
 def test_photographs_are_mapped_from_lines_alone(work: Path) -> None:
     """Against the COLMAP reference of the example: all six, a thousandth of their extent, a tenth of a degree."""
     facts = json.loads((work / "map.json").read_text())
+    validate("map", facts)
     assert facts["registered"] == facts["images"] == 6 and facts["lines"] is True
     assert not (work / "map.unfinished").exists()
     names = {row["file"]: row["name"] for row in json.loads((work / "up.json").read_text())["releases"]}

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
+from schemas import validate
 from veil.cli import main
 from veil.files.examples import lund_door, other_place
 
@@ -63,6 +64,12 @@ def work(tmp_path_factory) -> Path:
     return folder
 
 
+def test_what_was_extracted_and_released_is_described(work: Path) -> None:
+    for place in ("mapped", "query"):
+        validate("extract", json.loads((work / f"{place}.json").read_text()))
+        validate("privatize", json.loads((work / f"{place}-up.json").read_text()))
+
+
 def query(work: Path) -> Path:
     return next((work / "query-up").glob("*.veil"))
 
@@ -78,7 +85,8 @@ def test_every_command_helps_with_examples(command: list[str], capsys) -> None:
 @pytest.mark.parametrize("kind", ["private", "public"])
 def test_a_private_query_is_localized(work: Path, kind: str, tmp_path: Path, capsys) -> None:
     assert run("localize", work / kind, query(work), "--json", tmp_path / "pose.json") == 0
-    row = json.loads((tmp_path / "pose.json").read_text())["queries"][0]
+    validate("localize", found := json.loads((tmp_path / "pose.json").read_text()))
+    row = found["queries"][0]
     assert row["status"] == "localized"
     assert row["inliers"] > 50
     rotation = np.array(row["cam_from_world"]["rotation"])
@@ -92,6 +100,7 @@ def test_maps_open_in_pycolmap(work: Path) -> None:
 
     for kind in ("private", "public"):
         facts = json.loads((work / f"{kind}.json").read_text())
+        validate("map", facts)
         model = pycolmap.Reconstruction(work / kind / "sparse")
         assert (model.num_reg_images(), model.num_points3D()) == (facts["registered"], facts["points"])
         assert facts["registered"] == facts["images"] == 4
@@ -104,7 +113,8 @@ def test_another_place_gets_no_pose_and_exit_code_3(work: Path, tmp_path: Path, 
         assert run("extract", path, "-o", tmp_path / "f.h5", "--max-features", 500) == 0
     assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up") == 0
     assert run("localize", work / "public", next((tmp_path / "up").glob("*.veil")), "--json", tmp_path / "p.json") == 3
-    row = json.loads((tmp_path / "p.json").read_text())["queries"][0]
+    validate("localize", found := json.loads((tmp_path / "p.json").read_text()))
+    row = found["queries"][0]
     assert row["status"] == "no pose" and row["reason"]
     assert "cam_from_world" not in row
     assert "no pose" in capsys.readouterr().out
@@ -148,6 +158,7 @@ def test_match_counts_neighbors(work: Path, tmp_path: Path) -> None:
     for ratio in ("none", "auto", "0.8"):
         assert run("match", *pair, "--ratio", ratio, "--json", tmp_path / f"{ratio}.json") == 0
     found = {r: json.loads((tmp_path / f"{r}.json").read_text()) for r in ("none", "auto", "0.8")}
+    validate("match", found["auto"])
     assert found["none"]["distance"] == "s2s"
     assert len(found["none"]["matches"]) > len(found["auto"]["matches"]) > 0
 
@@ -159,6 +170,7 @@ def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, caps
     assert run("codebook", "build", "--decoys", work / "mapped", "-o", pool, *sizes) == 0
     assert run("codebook", "info", book, "--json", tmp_path / "info.json") == 0
     info = json.loads((tmp_path / "info.json").read_text())
+    validate("codebook-info", info)
     assert (info["kind"], info["words"], info["slices"], info["pca_dim"], info["license"]) == ("centroids", 200, 2, 48, "CC0")
     # The pool was made from photographs of the map: they refuse, the query does not.
     capsys.readouterr()

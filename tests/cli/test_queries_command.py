@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from edges import door_photographs
+from schemas import validate
 from veil.cli import main
 from veil.evaluate.strain import Load
 from veil.files.examples import lund_door, other_place
@@ -49,6 +50,7 @@ def test_the_door_is_found_and_another_place_refused(
     files = ("--json", tmp_path / "q.json", "--figure", tmp_path / "q.png")
     assert run(scene, "--strangers", tmp_path / "others", *small, *files) == 0
     written = json.loads((tmp_path / "q.json").read_text())
+    validate("evaluate-queries", written)
     true = [item for item in written["verdicts"] if item["kind"] == "true"]
     assert len(true) == 4 * 3
     assert all(item["accepted"] and item["rotation_error_deg"] < 2 for item in true)
@@ -102,6 +104,7 @@ def test_forgeries_are_refused_and_their_true_counterparts_found(
     files = ("--json", tmp_path / "q.json", "--forged-figure", tmp_path / "q.png")
     assert run(scene, "--strangers", tmp_path / "others", *small, *files) == 0
     written = json.loads((tmp_path / "q.json").read_text())
+    validate("evaluate-queries", written)
     false, true = ([item for item in written["forged"] if item["true"] == kind] for kind in (False, True))
     assert {item["kind"] for item in false} == {"poster of the place 0.5", "square 60 px"}
     assert not any(item["accepted"] for item in false) and all(item["reason"] for item in false)

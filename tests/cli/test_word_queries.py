@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from edges import door_photographs, truncated
+from schemas import validate
 from veil.cli import main
 from veil.files.colmap_text import read_images
 from veil.files.examples import lund_door
@@ -88,6 +89,7 @@ def test_a_query_in_words_is_localized_with_and_without_an_index(
     without = localized(place, message(work / "words"), tmp_path / "a.json")
     assert run("index", place, "--json", tmp_path / "index.json") == 0
     facts = json.loads((tmp_path / "index.json").read_text())
+    validate("index", facts)
     assert facts["words"] == 16384 and facts["entries"] >= facts["points"]
     assert "wrote the index to" in capsys.readouterr().out
     found = localized(place, message(work / "words"), tmp_path / "b.json")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas import validate
 from veil.cli import main
 from veil.codebooks.codebook import Provenance
 from veil.files.client import Ledger, home
@@ -68,6 +69,7 @@ def test_messages_hold_words_and_people_are_told_what_they_cost(work: Path, caps
     assert privatize(work, "--json", work / "r.json") == 0
     said = capsys.readouterr().out
     facts = json.loads((work / "r.json").read_text())
+    validate("privatize", facts)
     assert {form.mechanism for form in forms(work / "up")} == {LAW}
     assert {form.dictionary for form in forms(work / "up")} == {BOOK.digest} == {facts["dictionary"]}
     for row, (name, image) in zip(facts["releases"], IMAGES, strict=True):

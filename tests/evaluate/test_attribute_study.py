@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from power import require_share
+from schemas import validate
 from veil.cli import main
 from veil.errors import InputError, RangeError
 from veil.evaluate.attributes import AttributeRow, attribute_study, parted
@@ -118,6 +119,7 @@ def test_the_command_infers_from_faces_and_names_what_is_missing(
     figure, record = tmp_path / "a.png", tmp_path / "a.json"
     assert main([*run, "gender", "race", "--figure", str(figure), "--json", str(record)]) == 0
     found = json.loads(record.read_text())
+    validate("evaluate-attributes", found)
     assert found["faces"] <= found["photographs"] == len(people[1::45])
     assert {(row["attribute"], row["form"], row["m"]) for row in found["rows"]} >= {("gender", "raw", 0), ("race", "hybrid", 4)}
     assert "victims" in capsys.readouterr().out and figure.stat().st_size > 5_000

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from schemas import validate
+from veil.cli.evaluate import _write_ratios as write_ratios
 from veil.evaluate.homographies import Case, ImageSequence, default_cases, evaluate, real_decoys, transfer_errors
 from veil.mechanisms.profile import STRATEGIES, hardened, paper
 from veil.randomness import seeded
@@ -43,6 +47,18 @@ def test_a_planted_offset_is_read_back() -> None:
         assert record["pairs"] == 1
         assert set(record) >= {"lifting", "profile", "m", "distance", "pairs", "matches", "mma"}
     assert rows[0].as_json()["lifting"] == "none"
+    validate("evaluate-homographies", {"rows": [row.as_json() for row in rows]})
+
+
+def test_the_table_of_ratios_is_described(tmp_path: Path) -> None:
+    """Planted: matches of two pictures are right and of two others wrong, so each case has a ratio between."""
+    cases = [Case(profile=None, distance="point"), Case(profile=paper(2), distance="p2s")]
+    pairs = [sequence(0.0), sequence(9.0)]
+    rows = evaluate(pairs, cases, codebook=BOOK, decoys=POOL, chance=seeded("test"))
+    write_ratios(tmp_path / "r.json", rows)
+    table = json.loads((tmp_path / "r.json").read_text())
+    validate("evaluate-homographies-calibrate", table)
+    assert set(table["max_ratio"]) == {"sift-L2/raw/0/point", "sift-L2/paper/2/p2s"}
 
 
 def test_transfer_errors_count_from_pixel_centers() -> None:

@@ -16,17 +16,14 @@ from veil.evaluate.queries import (
     Fold,
     Place,
     Protocol,
-    Sight,
-    Verdict,
-    exact_interval,
     false_questions,
     fold_maps,
     random_features,
     shuffled_features,
-    tally,
     true_questions,
 )
 from veil.evaluate.strain import ALL, Load, Strained, cells, loaded, right_matches
+from veil.evaluate.verdicts import Sight, Verdict, exact_interval, tally
 from veil.features import Features
 from worlds import World, features, generator, world
 

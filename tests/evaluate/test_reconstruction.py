@@ -11,6 +11,7 @@ from scipy import stats
 
 from line_worlds import features_of, matches_of
 from power import require_law
+from schemas import validate
 from veil.errors import InputError
 from veil.evaluate.reconstruction import Spread, Subject, disturbed, line_views, map_lines, map_points
 from veil.geometry.rigid import Rigid
@@ -43,6 +44,7 @@ def test_lines_and_points_are_judged_alike() -> None:
     lines, points = map_lines(place, seed=0, options=OPTIONS), map_points(place)
     for run in (lines, points):
         record = run.as_json()
+        validate("evaluate-reconstruction", {"runs": [record]})
         assert record["registered"] == record["total"] == 6
         assert record["position"]["max"] < 0.05 and record["rotation_deg"]["max"] < 0.5
         assert record["pairwise_rotation_deg"] < 0.2
@@ -94,6 +96,7 @@ def test_no_map_is_recorded_with_its_reason() -> None:
     place = subject("few", images=5, points=60)
     run = map_lines(place, seed=0, options=OPTIONS)
     record = run.as_json()
+    validate("evaluate-reconstruction", {"runs": [record]})
     assert record["registered"] == 0 and record["position"] is None and not run.succeeded
     assert "overlap" in record["reason"]
 

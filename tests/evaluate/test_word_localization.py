@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from edges import door_photographs
+from schemas import validate
 from veil.cli import main
 from veil.errors import InputError, RangeError
 from veil.evaluate.dictionaries import dictionary_of
@@ -133,6 +134,7 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
     files = ("--json", tmp_path / "w.json", "--figure", tmp_path / "w.png")
     assert main(["evaluate", "localization", *map(str, (scene, *small, *fast, *files))]) == 0
     written = json.loads((tmp_path / "w.json").read_text())
+    validate("evaluate-localization", written)
     by = {(item["form"], item["epsilon"], item["matching"], item["iterations"]): item for item in written["rows"]}
     strict = "1%, 2deg"
     assert by["raw", None, "distance", None]["localized"][strict] == 1.0

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from crowd import SPACE, crowd
+from schemas import validate
 from veil.errors import InputError, SpaceError
 from veil.evaluate.histories import HistoryRow, history_study
 from worlds import unit
@@ -25,6 +26,7 @@ def test_fresh_probes_close_in_and_parallel_ones_do_not() -> None:
     assert fresh[0] > fresh[1] > fresh[2]  # type: ignore[operator]
     assert fresh[2] < 0.6 * parallel[2]  # type: ignore[operator]
     assert found["fresh", 5].identified == 1 and found["raw", 0].identified == 1
+    validate("evaluate-histories", {"rows": [row.as_json() for row in found.values()]})
     assert all(row.people == 12 and 0 <= row.equal_error <= 1 for row in found.values())
     assert found["parallel", 1].equal_error <= found["fresh", 1].equal_error + 0.1
 

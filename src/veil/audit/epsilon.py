@@ -50,6 +50,18 @@ class EpsilonBound:
         """Whether a claimed epsilon is wrong, at this confidence."""
         return self.low > epsilon
 
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "low": self.low,
+            "confidence": self.confidence,
+            "delta": self.delta,
+            "trials": self.trials,
+            "hits": self.hits,
+            "misses": self.misses,
+            "ceiling": self.ceiling,
+        }
+
 
 def distinguish(
     first: Int64[np.ndarray, "ours"], second: Int64[np.ndarray, "theirs"], *, confidence: float = 0.95, delta: float = 0.0

@@ -109,7 +109,8 @@ class Finding:
         if score is not None:
             ending = "" if descriptors else "px"
             named = {f"within_{limit:g}{ending}": share for limit, share in score.within.items()}
-            named |= {name: share for name in ("exact", "identified") if (share := getattr(score, name)) is not None}
+            others = (("exact", score.exact), ("identified", score.identified))
+            named |= {name: share for name, share in others if share is not None}
             intervals = {name: [share.low, share.high] for name, share in named.items()}
         if self.certified is not None:
             intervals["certified"] = [self.certified.low, self.certified.high]

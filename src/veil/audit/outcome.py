@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from veil.attacks.time_budget import TimeBudget
 from veil.audit.epsilon import EpsilonBound
@@ -71,7 +71,7 @@ class Outcome:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        measured = None if self.measured is None else asdict(self.measured)
+        measured = None if self.measured is None else self.measured.as_json()
         return {
             "release": {"messages": list(self.messages), **self.facts},
             "attacks": [finding.as_json() for finding in self.findings],

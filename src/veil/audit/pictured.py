@@ -40,12 +40,14 @@ class Reconstruction:
 
     def as_json(self) -> dict:
         """The stable record, without the picture."""
-        measured = {} if self.quality is None else self.quality.__dict__
+        measured = self.quality
         return {
             "release": self.release,
             "attack": self.attack,
             "features": self.features,
-            **{name: measured.get(name) for name in ("mae", "ssim", "psnr")},
+            "mae": None if measured is None else measured.mae,
+            "ssim": None if measured is None else measured.ssim,
+            "psnr": None if measured is None else measured.psnr,
         }
 
 

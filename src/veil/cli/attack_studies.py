@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +137,9 @@ def _attacks(arguments: argparse.Namespace) -> int:
     write_json(
         arguments.json,
         {
-            "structural": [asdict(row) for row in structural],
-            "distribution": [asdict(row) for row in rows],
-            "decoys": [asdict(row) for row in decoys],
+            "structural": [row.as_json() for row in structural],
+            "distribution": [row.as_json() for row in rows],
+            "decoys": [row.as_json() for row in decoys],
             "positions": [row.as_json() for row in positions],
         },
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def _attributes(arguments: argparse.Namespace) -> int:
         {
             "photographs": total,
             "faces": len(faces),
-            "rows": [asdict(row) | {"accuracy": row.accuracy} for row in rows],
+            "rows": [row.as_json() for row in rows],
         },
     )
     if str(arguments.json) != "-":

@@ -40,7 +40,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
     counts = sorted({valid.count(purpose) for purpose in valid})
     open_set = None if store.setup.by == "parallel" else _open_set(client, faces, arguments.fpir, counts)
     store.calibrate(threshold, open_set)
-    write_json(arguments.json, {**threshold.__dict__, "identification": None if open_set is None else open_set.as_record()})
+    write_json(arguments.json, {**threshold.as_json(), "identification": None if open_set is None else open_set.as_record()})
     say(
         arguments,
         f"threshold {threshold.distance:.3f}: {threshold.false_accepts:.2%} false accepts and {threshold.false_rejects:.2%} "

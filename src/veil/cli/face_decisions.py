@@ -62,7 +62,7 @@ def identify(arguments: argparse.Namespace) -> int:
     if templates is None:
         return _no(arguments, record, "no template", f"nobody has a valid template for {purpose!r}")
     size = store.open_set.at(len(people))
-    record |= {"threshold": size.threshold, "gallery": {"fpir_asked": store.open_set.asked, **size.__dict__}}
+    record |= {"threshold": size.threshold, "gallery": {"fpir_asked": store.open_set.asked, **size.as_json()}}
     try:
         vector = face_vector(arguments, store.setup)
     except NoFace as error:

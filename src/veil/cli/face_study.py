@@ -96,7 +96,7 @@ def _protection(arguments: argparse.Namespace) -> int:
             centered=arguments.center,
             progress=bar,
         )
-    write_json(arguments.json, {**found.__dict__, "rows": [row.__dict__ for row in found.rows]})
+    write_json(arguments.json, found.as_json())
     if str(arguments.json) != "-":
         heads = f"{'linkability':>11} {'chance':>7} {'one photo':>9} {'by length':>9} {'linked EER':>10} {'reversed':>19}"
         print(f"{'lifting':12} {'m':>3} {'key':4} {heads}")
@@ -149,7 +149,7 @@ def _histories(arguments: argparse.Namespace) -> int:
         for m in arguments.m
         for row in history_study(faces, decoys, m=m, lifting=lifting, seed=arguments.seed, centered=arguments.center)
     ]
-    write_json(arguments.json, {"rows": [row.__dict__ for row in rows]})
+    write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     if str(arguments.json) != "-":
         print(f"{'probes are':12} {'lifting':12} {'m':>3} {'probes':>6} {'distance':>9} {'in a gallery':>12} {'EER':>7}")
         for row in rows:

@@ -225,8 +225,15 @@ def _create(arguments: argparse.Namespace) -> int:
 
 
 def _record(setup: Setup) -> dict[str, object]:
-    facts = {name: getattr(setup, name) for name in ("m", "by", "keyed", "centered", "balance")}
-    return {"lifting": setup.strategy, **facts, "quota": dict(setup.quota)}
+    return {
+        "lifting": setup.strategy,
+        "m": setup.m,
+        "by": setup.by,
+        "keyed": setup.keyed,
+        "centered": setup.centered,
+        "balance": setup.balance,
+        "quota": dict(setup.quota),
+    }
 
 
 def _enroll(arguments: argparse.Namespace) -> int:
@@ -260,7 +267,7 @@ def _list(arguments: argparse.Namespace) -> int:
         arguments.json,
         {
             "setup": _record(setup),
-            "threshold": None if threshold is None else threshold.__dict__,
+            "threshold": None if threshold is None else threshold.as_json(),
             "identification": None if store.open_set is None else store.open_set.as_record(),
             "templates": [
                 {"person": line.person, "purpose": line.purpose, "version": line.version, "valid": line.valid} for line in lines

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 from veil.cli import EXIT_NO_GRAVITY, EXIT_OK
@@ -148,4 +147,4 @@ def _row(answer: Answer) -> dict:
     row |= {"status": "found", "down": answer.found.direction.tolist(), "sigma_deg": answer.found.sigma_deg}
     if answer.vertical is not None:
         row |= {"lines": answer.vertical.lines, "log10_nfa": answer.vertical.log10_nfa}
-    return row | {"check": None if answer.check is None else asdict(answer.check)}
+    return row | {"check": None if answer.check is None else answer.check.as_json()}

@@ -57,7 +57,7 @@ def _identification(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             progress=bar,
         )
-    write_json(arguments.json, {"fpir": arguments.fpir, "splits": arguments.splits, "rows": [row.__dict__ for row in rows]})
+    write_json(arguments.json, {"fpir": arguments.fpir, "splits": arguments.splits, "rows": [row.as_json() for row in rows]})
     if str(arguments.json) != "-":
         _print(rows, arguments.fpir)
     if arguments.figure:

@@ -88,7 +88,7 @@ def _inversion(arguments: argparse.Namespace) -> int:
             "photographs": len(photographs),
             "weights": {"raw": weights.digest, "direct": None if direct is None else direct.digest},
             "rows": [row.as_json() for row in table],
-            "gaps": [dict(gap.__dict__) for gap in order],
+            "gaps": [gap.as_json() for gap in order],
             "pictures": [item.as_json() for item in found],
         },
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def inverted(arguments: argparse.Namespace) -> Iterator[tuple[str, dict]]:
     for name, seen, original in _inputs(arguments):
         rgb = inverter.invert([seen])[0]
         write_picture(arguments.output / (name.replace("/", "_") + ".png"), rgb)
-        measured = {} if original is None else asdict(quality(original, rgb))
+        measured = {} if original is None else quality(original, rgb).as_json()
         yield name, {"features": len(seen), **measured}
 
 

@@ -17,8 +17,9 @@ from veil.cli.shown import tracker
 from veil.errors import InputError
 from veil.evaluate.forged_answers import Answer, counted
 from veil.evaluate.interrogation import Answers, count, examinations, examine_all
-from veil.evaluate.queries import Fold, Place, Protocol, Tally, Verdict, exact_interval, fold_maps, tally
+from veil.evaluate.queries import Fold, Place, Protocol, fold_maps
 from veil.evaluate.strain import ALL, Cell, Strained, cells, default_loads
+from veil.evaluate.verdicts import Tally, Verdict, exact_interval, tally
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.pictures import find_pictures, read_picture

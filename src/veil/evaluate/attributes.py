@@ -51,6 +51,20 @@ class AttributeRow:
         """Share of victims whose class was named."""
         return self.right / self.victims
 
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "attribute": self.attribute,
+            "form": self.form,
+            "m": self.m,
+            "right": self.right,
+            "victims": self.victims,
+            "low": self.low,
+            "high": self.high,
+            "chance": self.chance,
+            "accuracy": self.accuracy,
+        }
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Parts:

@@ -65,6 +65,17 @@ class Recovery:
     exact: float
     certified: float
 
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "attack": self.attack,
+            "features": self.features,
+            "within": self.within,
+            "upper": self.upper,
+            "exact": self.exact,
+            "certified": self.certified,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -88,7 +99,7 @@ class Row:
             "reduced": self.defense.reduced,
             "dtype": profile.dtype,
             "mma3": {"raw": self.raw, "p2s": self.p2s, "s2s": self.s2s},
-            "attacks": [dict(item.__dict__) for item in self.recoveries],
+            "attacks": [item.as_json() for item in self.recoveries],
         }
 
 

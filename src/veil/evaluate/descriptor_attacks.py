@@ -52,6 +52,20 @@ class Row:
     within_06: float
     identified: float
 
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "attack": self.attack,
+            "m": self.m,
+            "features": self.features,
+            "undecided": self.undecided,
+            "mean_distance": self.mean_distance,
+            "within_01": self.within_01,
+            "within_04": self.within_04,
+            "within_06": self.within_06,
+            "identified": self.identified,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class DecoyRow:
@@ -68,6 +82,18 @@ class DecoyRow:
     claimed: int
     wrong: int
     largest_error: float
+
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "attack": self.attack,
+            "m": self.m,
+            "features": self.features,
+            "exact": self.exact,
+            "claimed": self.claimed,
+            "wrong": self.wrong,
+            "largest_error": self.largest_error,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,19 @@ class VerificationRow:
 
     def as_json(self) -> dict[str, object]:
         """The stable record of docs/reference/json.md."""
-        return {name: value for name, value in self.__dict__.items() if name != "distances"}
+        return {
+            "lifting": self.lifting,
+            "m": self.m,
+            "distance": self.distance,
+            "accuracy": self.accuracy,
+            "deviation": self.deviation,
+            "low": self.low,
+            "high": self.high,
+            "equal_error": self.equal_error,
+            "false_accepts": dict(self.false_accepts),
+            "threshold": self.threshold,
+            "identified": self.identified,
+        }
 
 
 def best_threshold(distance: Float64[np.ndarray, "pairs"], same: Bool[np.ndarray, "pairs"]) -> float:

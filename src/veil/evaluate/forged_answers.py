@@ -15,7 +15,8 @@ from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.evaluate.adversaries import Asked, ForgedOptions
 from veil.evaluate.dictionaries import dictionary_of
-from veil.evaluate.queries import LEVEL, RIGHT_DEG, Fold, Place, exact_interval, fold_without
+from veil.evaluate.queries import LEVEL, Fold, Place, fold_without
+from veil.evaluate.verdicts import RIGHT_DEG, exact_interval
 from veil.forms import Lines, Subsets
 from veil.geometry.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, align_poses, pose_error
@@ -57,7 +58,20 @@ class Answer:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        return dict(self.__dict__)
+        return {
+            "place": self.place,
+            "kind": self.kind,
+            "name": self.name,
+            "true": self.true,
+            "form": self.form,
+            "accepted": self.accepted,
+            "matches": self.matches,
+            "inliers": self.inliers,
+            "log10_nfa": self.log10_nfa,
+            "position_error": self.position_error,
+            "rotation_error_deg": self.rotation_error_deg,
+            "reason": self.reason,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -204,7 +218,16 @@ class Count:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        return dict(self.__dict__)
+        return {
+            "true": self.true,
+            "group": self.group,
+            "total": self.total,
+            "accepted": self.accepted,
+            "low": self.low,
+            "high": self.high,
+            "astray": self.astray,
+            "doubted": self.doubted,
+        }
 
 
 def counted(answers: Sequence[Answer]) -> list[Count]:

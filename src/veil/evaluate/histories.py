@@ -48,6 +48,19 @@ class HistoryRow:
     identified: float
     equal_error: float
 
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "mode": self.mode,
+            "lifting": self.lifting,
+            "m": self.m,
+            "probes": self.probes,
+            "people": self.people,
+            "distance": self.distance,
+            "identified": self.identified,
+            "equal_error": self.equal_error,
+        }
+
 
 def history_study(
     faces: Faces,

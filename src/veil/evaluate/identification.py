@@ -49,6 +49,24 @@ class IdentificationRow:
     single_fpir_high: float
     single_fnir: float | None
 
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "templates": self.templates,
+            "strangers": self.strangers,
+            "threshold": self.threshold,
+            "fpir": self.fpir,
+            "fpir_low": self.fpir_low,
+            "fpir_high": self.fpir_high,
+            "exceeded": self.exceeded,
+            "fnir": self.fnir,
+            "single_threshold": self.single_threshold,
+            "single_fpir": self.single_fpir,
+            "single_fpir_low": self.single_fpir_low,
+            "single_fpir_high": self.single_fpir_high,
+            "single_fnir": self.single_fnir,
+        }
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Half:

@@ -8,8 +8,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from veil.evaluate.queries import SIGHTS, Fold, Protocol, Question, Sight, Verdict, answer, false_questions, true_questions
+from veil.evaluate.queries import Fold, Protocol, Question, answer, false_questions, true_questions
 from veil.evaluate.strain import Load, Strained, strain
+from veil.evaluate.verdicts import SIGHTS, Sight, Verdict
 from veil.features import Features
 from veil.localization.by_distance import LocalizeOptions
 from veil.threads import single_blas

@@ -79,7 +79,17 @@ class Inverted:
 
     def as_json(self) -> dict:
         """The stable record, without the picture."""
-        return {key: value for key, value in self.__dict__.items() if key != "rgb"}
+        return {
+            "name": self.name,
+            "attack": self.attack,
+            "m": self.m,
+            "features": self.features,
+            "decided": self.decided,
+            "distance": self.distance,
+            "mae": self.mae,
+            "ssim": self.ssim,
+            "psnr": self.psnr,
+        }
 
 
 def known_attacks(words: Points, public: Points, *, seed: int) -> dict[str, Attack]:
@@ -206,7 +216,17 @@ class Row:
 
     def as_json(self) -> dict:
         """The stable record."""
-        return dict(self.__dict__)
+        return {
+            "attack": self.attack,
+            "m": self.m,
+            "pictures": self.pictures,
+            "mae": self.mae,
+            "ssim": self.ssim,
+            "psnr": self.psnr,
+            "interval": self.interval,
+            "decided": self.decided,
+            "distance": self.distance,
+        }
 
 
 def rows(found: Sequence[Inverted]) -> list[Row]:
@@ -255,6 +275,17 @@ class Gap:
     mean: float
     interval: tuple[float, float]
     wins: float
+
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "m": self.m,
+            "better": self.better,
+            "worse": self.worse,
+            "mean": self.mean,
+            "interval": self.interval,
+            "wins": self.wins,
+        }
 
 
 def gaps(found: Sequence[Inverted]) -> list[Gap]:

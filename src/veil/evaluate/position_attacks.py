@@ -85,7 +85,19 @@ class PositionRow:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        return {**self.__dict__, "within": dict(self.within)}
+        return {
+            "aligned_share": self.aligned_share,
+            "attack": self.attack,
+            "photographs": self.photographs,
+            "features": self.features,
+            "undecided": self.undecided,
+            "certified": self.certified,
+            "wrongly_certified": self.wrongly_certified,
+            "median_px": self.median_px,
+            "mean_px": self.mean_px,
+            "median_horizontal_px": self.median_horizontal_px,
+            "within": dict(self.within),
+        }
 
 
 def position_trials(

@@ -53,6 +53,23 @@ class ProtectionRow:
     low: float
     high: float
 
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "lifting": self.lifting,
+            "m": self.m,
+            "keyed": self.keyed,
+            "linkability": self.linkability,
+            "by_chance": self.by_chance,
+            "same_photograph": self.same_photograph,
+            "by_length": self.by_length,
+            "linked_error": self.linked_error,
+            "estimate": self.estimate,
+            "reversed": self.reversed,
+            "low": self.low,
+            "high": self.high,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
@@ -64,6 +81,16 @@ class Protection:
     accepted_raw: float
     accepted_strangers: float
     accepted_mean: float
+
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "rows": [row.as_json() for row in self.rows],
+            "threshold": self.threshold,
+            "accepted_raw": self.accepted_raw,
+            "accepted_strangers": self.accepted_strangers,
+            "accepted_mean": self.accepted_mean,
+        }
 
 
 def linkability(mated: Float64[np.ndarray, "mated"], others: Float64[np.ndarray, "others"]) -> float:

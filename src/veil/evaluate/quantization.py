@@ -8,7 +8,7 @@ and to the nearest other one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, UInt8
@@ -38,6 +38,15 @@ class Spread:
         """The spread of at least one value."""
         low, median, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()
         return Spread(mean=float(values.mean()), p5=low, median=median, p95=high)
+
+    def as_json(self) -> dict[str, object]:
+        """A part of the record of `veil codebook quality`."""
+        return {
+            "mean": self.mean,
+            "p5": self.p5,
+            "median": self.median,
+            "p95": self.p95,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,10 +79,10 @@ class Quantization:
             "descriptors": descriptors,
             "images": self.images,
             "book_images": self.book_images,
-            "to_nearest_word": asdict(Spread.of(self.to_word)),
-            "to_nearest_other": asdict(Spread.of(self.to_other)),
+            "to_nearest_word": Spread.of(self.to_word).as_json(),
+            "to_nearest_other": Spread.of(self.to_other).as_json(),
             "pool": self.pool_size,
-            "to_random": asdict(Spread.of(self.to_random)),
+            "to_random": Spread.of(self.to_random).as_json(),
             "words": words,
             "unused_words": int((self.uses == 0).sum()),
             "unused_words_if_even": unused,

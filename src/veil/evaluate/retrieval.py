@@ -41,7 +41,14 @@ class Recall:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        return dict(self.__dict__)
+        return {
+            "words": self.words,
+            "epsilon": self.epsilon,
+            "m": self.m,
+            "recall_at_10": self.recall_at_10,
+            "queries": self.queries,
+            "images": self.images,
+        }
 
 
 def joint_scene(scenes: Mapping[str, Scene]) -> Scene:

@@ -118,8 +118,27 @@ class Row:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        own = {key: value for key, value in self.__dict__.items() if key != "setting"}
-        return {"scene": own.pop("scene"), **self.setting.__dict__, **own}
+        setting = self.setting
+        return {
+            "scene": self.scene,
+            "form": setting.form,
+            "matching": setting.matching,
+            "words": setting.words,
+            "epsilon": setting.epsilon,
+            "m": setting.m,
+            "dictionary": setting.dictionary,
+            "iterations": setting.iterations,
+            "queries": self.queries,
+            "localized": dict(self.localized),
+            "accepted": self.accepted,
+            "median_position": self.median_position,
+            "median_rotation_deg": self.median_rotation_deg,
+            "median_inliers": self.median_inliers,
+            "false_queries": self.false_queries,
+            "false_accepts": self.false_accepts,
+            "upload_bytes": self.upload_bytes,
+            "epsilon_image": self.epsilon_image,
+        }
 
 
 def row(setting: Setting, trials: Sequence[Trial], *, thresholds: Mapping[str, tuple[float, float]], extent: float) -> Row:

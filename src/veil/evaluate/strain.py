@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int64
 
-from veil.evaluate.queries import SIGHTS, Question, Sight
+from veil.evaluate.queries import Question
+from veil.evaluate.verdicts import SIGHTS, Sight
 from veil.geometry.camera import as_colmap
 from veil.localization.by_distance import LocalizeOptions, localize_matches
 
@@ -56,7 +57,15 @@ class Strained:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        return dict(self.__dict__)
+        return {
+            "place": self.place,
+            "query": self.query,
+            "matches": self.matches,
+            "wrong_share": self.wrong_share,
+            "draw": self.draw,
+            "sight": self.sight,
+            "position_error": self.position_error,
+        }
 
 
 def strain(question: Question, loads: Sequence[Load], options: LocalizeOptions) -> list[Strained]:
@@ -147,7 +156,18 @@ class Cell:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        return dict(self.__dict__)
+        return {
+            "matches": self.matches,
+            "wrong_share": self.wrong_share,
+            "sight": self.sight,
+            "count": self.count,
+            "points_median": self.points_median,
+            "lines_median": self.lines_median,
+            "ratio": self.ratio,
+            "ratio_within": self.ratio_within,
+            "refused_points": self.refused_points,
+            "refused_lines": self.refused_lines,
+        }
 
 
 def cells(strained: Sequence[Strained]) -> list[Cell]:

@@ -38,6 +38,21 @@ class StructuralRow:
     wrongly_certified: int
     seconds: float
 
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "attack": self.attack,
+            "m": self.m,
+            "dtype": self.dtype,
+            "features": self.features,
+            "undecided": self.undecided,
+            "exact": self.exact,
+            "within_01": self.within_01,
+            "certified": self.certified,
+            "wrongly_certified": self.wrongly_certified,
+            "seconds": self.seconds,
+        }
+
 
 def structural_attacks(
     images: Sequence[Features],

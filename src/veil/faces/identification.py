@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from veil.errors import InputError
@@ -37,6 +37,35 @@ class GallerySize:
     fnir: float | None = None
     fnir_low: float | None = None
     fnir_high: float | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """As it is stored and printed (docs/reference/json.md)."""
+        return {
+            "templates": self.templates,
+            "threshold": self.threshold,
+            "fpir": self.fpir,
+            "fpir_low": self.fpir_low,
+            "fpir_high": self.fpir_high,
+            "fpir_bound": self.fpir_bound,
+            "fnir": self.fnir,
+            "fnir_low": self.fnir_low,
+            "fnir_high": self.fnir_high,
+        }
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> GallerySize:
+        """The inverse of `as_json`. Raises LookupError for a record that lacks a key."""
+        return GallerySize(
+            templates=record["templates"],
+            threshold=record["threshold"],
+            fpir=record["fpir"],
+            fpir_low=record["fpir_low"],
+            fpir_high=record["fpir_high"],
+            fpir_bound=record["fpir_bound"],
+            fnir=record.get("fnir"),
+            fnir_low=record.get("fnir_low"),
+            fnir_high=record.get("fnir_high"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +107,13 @@ class OpenSet:
             "confidence": CONFIDENCE,
             "people": self.people,
             "mated": self.mated,
-            "sizes": [asdict(size) for size in self.sizes],
+            "sizes": [size.as_json() for size in self.sizes],
         }
 
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> OpenSet:
         """The inverse of `as_record`."""
-        sizes = tuple(GallerySize(**size) for size in record["sizes"])
+        sizes = tuple(GallerySize.from_json(size) for size in record["sizes"])
         return OpenSet(asked=record["fpir"], people=record["people"], mated=record["mated"], sizes=sizes)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.faces.identification import OpenSet
@@ -47,6 +48,25 @@ class Threshold:
     false_rejects: float
     pairs: int
 
+    def as_json(self) -> dict[str, object]:
+        """As it is stored and printed (docs/reference/json.md)."""
+        return {
+            "distance": self.distance,
+            "false_accepts": self.false_accepts,
+            "false_rejects": self.false_rejects,
+            "pairs": self.pairs,
+        }
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> Threshold:
+        """The inverse of `as_json`. Raises LookupError for a record that lacks a key."""
+        return Threshold(
+            distance=record["distance"],
+            false_accepts=record["false_accepts"],
+            false_rejects=record["false_rejects"],
+            pairs=record["pairs"],
+        )
+
 
 @dataclass(kw_only=True, eq=False)
 class Contents:
@@ -84,7 +104,7 @@ class Contents:
     def threshold(self) -> Threshold | None:
         """Of single comparisons, if it was fitted."""
         found = json.loads(self.facts.get("threshold", "null"))
-        return Threshold(**found) if found else None
+        return Threshold.from_json(found) if found else None
 
     @property
     def open_set(self) -> OpenSet | None:
@@ -95,7 +115,7 @@ class Contents:
     def set_thresholds(self, threshold: Threshold | None, open_set: OpenSet | None) -> None:
         """Put these in place of those before."""
         records = {
-            "threshold": None if threshold is None else threshold.__dict__,
+            "threshold": None if threshold is None else threshold.as_json(),
             "open_set": None if open_set is None else open_set.as_record(),
         }
         for name, record in records.items():
@@ -111,14 +131,52 @@ class Contents:
 
 def setup_text(setup: Setup) -> str:
     """A setup as it is stored; its tags cover these very characters."""
-    return json.dumps({**setup.__dict__, "space": setup.space.__dict__})
+    space = setup.space
+    record = {
+        "strategy": setup.strategy,
+        "m": setup.m,
+        "by": setup.by,
+        "space": {
+            "descriptor": space.descriptor,
+            "normalization": space.normalization,
+            "dim": space.dim,
+            "codebook": space.codebook,
+            "dither_steps": space.dither_steps,
+        },
+        "decoys": setup.decoys,
+        "keyed": setup.keyed,
+        "centered": setup.centered,
+        "balance": setup.balance,
+        "quota": [[name, count] for name, count in setup.quota],
+    }
+    return json.dumps(record)
 
 
 def setup_of(text: str) -> Setup:
-    """The inverse of `setup_text`."""
+    """The inverse of `setup_text`. Raises LookupError, TypeError or ValueError for another text."""
     record = json.loads(text)
-    quota = tuple((str(name), int(count)) for name, count in record.get("quota", ()))
-    return Setup(**{**record, "space": Space(**record["space"]), "quota": quota})
+    space = record["space"]
+    setup = Setup(
+        strategy=record["strategy"],
+        m=record["m"],
+        by=record["by"],
+        space=Space(
+            descriptor=space["descriptor"],
+            normalization=space["normalization"],
+            dim=space["dim"],
+            codebook=space.get("codebook", ""),
+            dither_steps=space.get("dither_steps", 0.0),
+        ),
+        decoys=record["decoys"],
+        keyed=record.get("keyed", True),
+        centered=record.get("centered", False),
+        balance=record.get("balance", ""),
+        quota=tuple((str(name), int(count)) for name, count in record.get("quota", ())),
+    )
+    known = json.loads(setup_text(setup))
+    if unknown := (record.keys() - known.keys()) | (space.keys() - known["space"].keys()):
+        raise ValueError(f"a setup has no {', '.join(sorted(unknown))}")
+    return setup
 
 
 def read_contents(connection: sqlite3.Connection, path: Path) -> Contents:

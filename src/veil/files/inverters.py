@@ -39,9 +39,7 @@ def read_weights(path: Path) -> Weights:
     try:
         if header["format"] != FORMAT:
             raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {FORMAT}")
-        training = dict(header["training"])
-        training["dims"] = tuple(training["dims"])
-        weights = Weights(kind=header["kind"], arrays=arrays, training=Training(**training))
+        weights = Weights(kind=header["kind"], arrays=arrays, training=Training.from_json(header["training"]))
         if weights.digest != header["digest"]:
             raise FileFormatError(f"{path} does not match its hash; fetch it again")
     except _DAMAGE as error:

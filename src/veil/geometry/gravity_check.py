@@ -32,6 +32,15 @@ class Checked:
     limit_deg: float
     why: str
 
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "verdict": self.verdict,
+            "apart_deg": self.apart_deg,
+            "limit_deg": self.limit_deg,
+            "why": self.why,
+        }
+
 
 def cross_checked(sensor: Gravity, edges: Vertical, support: Support) -> Checked:
     """Whether `sensor` and `edges` agree, and if not, which of them is wrong, as far as this can be told.

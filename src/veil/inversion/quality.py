@@ -22,6 +22,14 @@ class Quality:
     ssim: float
     psnr: float
 
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "mae": self.mae,
+            "ssim": self.ssim,
+            "psnr": self.psnr,
+        }
+
 
 def quality(original: UInt8[np.ndarray, "height width 3"], other: UInt8[np.ndarray, "_ _ 3"]) -> Quality:
     """Compare two RGB pictures of one size, at least 11 px a side; intensities are scaled to [0, 1]."""

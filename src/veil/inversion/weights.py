@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,35 @@ class Training:
     dims: tuple[int, ...] = ()
     codebook: str = ""
 
+    def as_json(self) -> dict[str, object]:
+        """As the header of the weights keeps it; their hash covers these very keys."""
+        return {
+            "photographs": self.photographs,
+            "source": self.source,
+            "license": self.license,
+            "command": self.command,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "dims": list(self.dims),
+            "codebook": self.codebook,
+        }
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> Training:
+        """The inverse of `as_json`. Raises LookupError for a record that lacks a key."""
+        return Training(
+            photographs=record["photographs"],
+            source=record["source"],
+            license=record["license"],
+            command=record["command"],
+            steps=record["steps"],
+            seconds=record["seconds"],
+            seed=record["seed"],
+            dims=tuple(record["dims"]),
+            codebook=record["codebook"],
+        )
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Weights:
@@ -52,7 +82,7 @@ class Weights:
     @property
     def header(self) -> dict:
         """Everything but the arrays, as JSON keeps it."""
-        return json.loads(json.dumps({"kind": self.kind, "training": asdict(self.training)}))
+        return {"kind": self.kind, "training": self.training.as_json()}
 
     @cached_property
     def digest(self) -> str:

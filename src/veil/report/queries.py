@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from veil.evaluate.forged_answers import Answer
-from veil.evaluate.queries import Verdict
 from veil.evaluate.strain import ALL, Strained, cells, points_medians
+from veil.evaluate.verdicts import Verdict
 from veil.files.atomic import replacing
 
 _COLORS = {"points": "#1d4ed8", "random lines": "#c2410c", "aligned lines": "#d99a2b"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,15 @@ class LineMapCheck:
 
     def as_json(self) -> dict[str, Any]:
         """The record of docs/reference/json.md."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**values, "left_out": dict(self.left_out)}
+        return {
+            "checks": self.checks,
+            "close": self.close,
+            "explained_tracks": self.explained_tracks,
+            "uncertainty": self.uncertainty,
+            "gravity_deg": self.gravity_deg,
+            "gravity_agreeing": self.gravity_agreeing,
+            "left_out": dict(self.left_out),
+        }
 
     def described(self) -> str:
         """One line for people."""

@@ -1,0 +1,154 @@
+"""The schemas of docs/reference/schema are valid, strict and used, and records are spelled out key by key."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+from schemas import FOLDER, validate
+from veil.evaluate.attributes import AttributeRow
+from veil.evaluate.identification import IdentificationRow
+from veil.faces.identification import GallerySize
+from veil.inversion.quality import Quality
+from veil.inversion.weights import Training
+from veil.map_check import MapCheck
+
+NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+PACKAGE = Path(str(files("veil")))
+
+
+def objects(schema: object) -> Iterator[dict]:
+    """Every part of a schema that describes an object by its keys."""
+    if isinstance(schema, dict):
+        if "properties" in schema:
+            yield schema
+        for value in schema.values():
+            yield from objects(value)
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from objects(item)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schema_is_valid_strict_and_used(name: str) -> None:
+    schema = json.loads((FOLDER / f"{name}.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    assert schema["title"].replace("--", "").replace(" ", "-").startswith(f"veil-{name}")
+    for part in objects(schema):
+        assert part["additionalProperties"] is False and set(part["required"]) <= set(part["properties"])
+    tests = Path(__file__).parent.rglob("*.py")
+    assert any(f'validate("{name}"' in path.read_text() for path in tests), "no test validates a record of it"
+
+
+def test_every_documented_output_has_a_schema() -> None:
+    sections = re.findall("^## veil (.*)$", (FOLDER.parent / "json.md").read_text(), re.M)
+    for section in sections:
+        assert any(name.startswith(section.replace(" ", "-")) for name in NAMES), section
+
+
+def made_of_fields(module: ast.Module) -> list[int]:
+    """The lines at which a module makes a record for JSON out of the names of its fields."""
+    found = []
+    for part in ast.walk(module):
+        if isinstance(part, ast.FunctionDef) and part.name in ("as_json", "as_record"):
+            scope: ast.AST = part
+        elif isinstance(part, ast.Call) and getattr(part.func, "id", getattr(part.func, "attr", "")) in ("write_json", "dumps"):
+            scope = part
+        else:
+            continue
+        for node in ast.walk(scope):
+            named = getattr(node, "attr", getattr(node, "id", ""))
+            if isinstance(node, (ast.Attribute, ast.Name)) and named in ("__dict__", "asdict", "vars", "fields", "getattr"):
+                found.append(node.lineno)
+    return found
+
+
+def test_no_record_follows_the_names_of_fields() -> None:
+    """A renamed field must not rename a key. Broken twins: the ways in which records were made before."""
+    for path in PACKAGE.rglob("*.py"):
+        assert made_of_fields(ast.parse(path.read_text())) == [], path
+    for body in (
+        "def as_json(self): return dict(self.__dict__)",
+        "def as_json(self): return asdict(self)",
+        "def as_record(self): return {f.name: getattr(self, f.name) for f in fields(self)}",
+        "write_json(path, {'rows': [row.__dict__ for row in rows]})",
+        "json.dumps(dataclasses.asdict(row))",
+    ):
+        assert made_of_fields(ast.parse(body)), body
+
+
+CHECK = MapCheck(
+    pairs=3, explained_pairs=3, contradicting_pairs=0, explained_matches=0.9, neck=40, uncertainty=float("inf"), step_ratio=None
+)
+NO_MAP: dict[str, Any] = {"images": 4, "registered": 0, "reason": "r", "left_out": {"a.jpg": "w"}, "skipped": {}}
+NO_MAP["check"] = CHECK.as_json()
+
+
+def test_a_renamed_key_is_refused() -> None:
+    """Broken twins of a true record: a key renamed at the top or deep within, one too many, one of another type."""
+    validate("map", NO_MAP)
+    twins = [copy.deepcopy(NO_MAP) for _ in range(4)]
+    twins[0]["why"] = twins[0].pop("reason")
+    twins[1]["check"]["bottleneck"] = twins[1]["check"].pop("neck")
+    twins[2]["check"]["more"] = 1
+    twins[3]["check"]["pairs"] = "3"
+    for twin in twins:
+        with pytest.raises(ValidationError):
+            validate("map", twin)
+
+
+def test_a_check_is_read_by_its_keys() -> None:
+    assert MapCheck.from_json(CHECK.as_json()) == CHECK
+    old = {key: value for key, value in CHECK.as_json().items() if key not in ("rotation_deg", "gravity_deg", "left_out")}
+    assert MapCheck.from_json(old) == CHECK
+    for broken in ({**old, "more": 1}, {key: value for key, value in old.items() if key != "neck"}):
+        with pytest.raises(ValueError, match=r"more|neck"):
+            MapCheck.from_json(broken)
+    with pytest.raises(TypeError):
+        MapCheck.from_json(["pairs"])  # type: ignore[arg-type]
+
+
+def test_a_size_of_a_gallery_is_read_as_it_was_written() -> None:
+    size = GallerySize(templates=7, threshold=0.5, fpir=0.01, fpir_low=0.0, fpir_high=0.02, fpir_bound=0.03, fnir=0.1)
+    assert GallerySize.from_json(size.as_json()) == size
+
+
+# Of commands that need PyTorch, dlib or hundreds of people: records by hand, beside those of the commands' own tests.
+
+
+def test_a_training_is_described() -> None:
+    training = Training(
+        photographs=2, source="s", license="l", command="veil", steps=9, seconds=1.5, seed=0, dims=(2, 4), codebook="ab" * 32
+    )
+    assert Training.from_json(training.as_json()) == training
+    record = {"kind": "subspaces", "training": training.as_json(), "sha256": "cd" * 32, "parameters": 5, "bytes": 7}
+    validate("inversion-train", {**record, "losses": [{"step": 9, "loss": 0.5}]})
+
+
+def test_pictures_are_described_with_and_without_an_original() -> None:
+    measured = Quality(mae=0.0, ssim=1.0, psnr=float("inf")).as_json()
+    validate("inversion-invert", {"pictures": [{"name": "a", "features": 3}, {"name": "b", "features": 3, **measured}]})
+
+
+def test_inferred_attributes_are_described() -> None:
+    row = AttributeRow(attribute="age", form="raw", m=0, right=3, victims=4, low=0.2, high=0.9, chance=0.5).as_json()
+    assert row["accuracy"] == 0.75
+    validate("evaluate-attributes", {"photographs": 9, "faces": 8, "rows": [row]})
+
+
+def test_identification_is_described_for_few_people_and_many() -> None:
+    single = {"single_threshold": 0.5, "single_fpir": 0.1, "single_fpir_low": 0.0, "single_fpir_high": 0.2, "single_fnir": None}
+    few = {"threshold": None, "fpir": None, "fpir_low": None, "fpir_high": None, "exceeded": None, "fnir": None}
+    many = {"threshold": 0.4, "fpir": 0.01, "fpir_low": 0.0, "fpir_high": 0.1, "exceeded": 0.05, "fnir": 0.2}
+    rows = [IdentificationRow(templates=3, strangers=50, **told, **single).as_json() for told in (few, many)]  # type: ignore[arg-type]
+    assert [row["threshold"] for row in rows] == [None, 0.4]
+    validate("evaluate-identification", {"fpir": 0.01, "splits": 20, "rows": rows})
