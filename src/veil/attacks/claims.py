@@ -107,7 +107,7 @@ Claim = Estimates | Lists | NamedWords | OrderEvidence | Classes
 class CannotRun(VeilError):
     """An attack needs what this attacker does not have, or cannot work on this release; the message says why.
 
-    `features` were to be attacked.
+    `features` were to be attacked, but for them time was too short.
     """
 
     def __init__(self, why: str, features: int = 0) -> None:

@@ -30,7 +30,7 @@ def matched_attack(target: Target) -> Attempt:
         options = LocalizeOptions(workers=target.effort.threads, seed=target.effort.seed)
         found = localize(image.camera, seen, form, scene, codebook=target.knowledge.codebook, options=options)
         if isinstance(found, NoPose):
-            raise CannotRun(f"the map does not localize the release: {found.reason}", len(target.rows))
+            raise CannotRun(f"the map does not localize the release: {found.reason}")
         estimates = _estimates(target, scene, found.keypoint_rows, found.point_rows)
     agreeing = int(estimates.decided.sum())
     return Attempt(
@@ -64,7 +64,7 @@ def _estimates(
         elif isinstance(image.form, Subspaces):
             found, _ = inlier_subspaces(form.take(rows), image.form.take(seen))
         else:
-            raise CannotRun("the map's descriptors are words, which have no point nearest to a subspace", len(target.rows))
+            raise CannotRun("the map's descriptors are words, which have no point nearest to a subspace")
         surer = found.confidence > best.confidence[rows]
         best.points[rows[surer]], best.confidence[rows[surer]] = found.points[surer], found.confidence[surer]
     return best.take(target.rows)

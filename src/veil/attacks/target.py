@@ -169,7 +169,7 @@ class Target:
             raise CannotRun("the release holds no subspaces")
         if form.space.codebook and (book is None or book.digest != form.space.codebook):
             why = f"the release names the codebook {form.space.codebook[:12]}, which was not given (--codebook)"
-            raise CannotRun(why, len(self.rows))
+            raise CannotRun(why)
         return form
 
     @cached_property
