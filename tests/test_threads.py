@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +17,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from veil import threads
 from veil.errors import RangeError
-from veil.threads import shared, single_blas
+from veil.threads import _Blas, shared, single_blas
 from worlds import generator
 
 
@@ -139,3 +140,15 @@ def test_matrix_products_are_unchanged() -> None:
     """Second method: products below tasks equal those outside."""
     matrices = generator("products").normal(size=(6, 40, 40))
     np.testing.assert_allclose(np.array(list(shared(lambda a: a @ a, matrices, 2))), matrices @ matrices, rtol=1e-12)
+
+
+def test_a_library_that_came_in_place_of_a_module_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defect: libraries were looked for anew only where the number of modules had changed. One removed and one loaded left
+    it as it was, and the library that came with the second kept its threads."""
+    monkeypatch.setitem(sys.modules, "veil_test_removed", types.ModuleType("veil_test_removed"))
+    blas = _Blas()
+    before = blas._found()
+    assert blas._found() is before
+    monkeypatch.delitem(sys.modules, "veil_test_removed")
+    monkeypatch.setitem(sys.modules, "veil_test_loaded", types.ModuleType("veil_test_loaded"))
+    assert blas._found() is not before

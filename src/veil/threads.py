@@ -158,7 +158,7 @@ class _Blas:
         self._lock, self._users = Lock(), 0
         self._libraries: Any = None
         self._limit: Any = None
-        self._modules = -1
+        self._loaded: tuple[int, str] = (-1, "")
 
     def enter(self) -> None:
         with self._lock:
@@ -174,10 +174,12 @@ class _Blas:
 
     def _found(self) -> Any:
         """The libraries, looked for anew (which takes a millisecond) if a module was loaded since."""
-        if self._modules != len(sys.modules):
+        # The number alone would miss a module that was loaded after another was removed.
+        loaded = len(sys.modules), next(reversed(sys.modules), "")
+        if self._loaded != loaded:
             from threadpoolctl import ThreadpoolController
 
-            self._libraries, self._modules = ThreadpoolController(), len(sys.modules)
+            self._libraries, self._loaded = ThreadpoolController(), (len(sys.modules), next(reversed(sys.modules), ""))
         return self._libraries
 
 
