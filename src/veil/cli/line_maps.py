@@ -32,7 +32,7 @@ def map_messages(arguments: argparse.Namespace, loaded: Mapping[str, Loaded], sk
         max_ratio=_max_ratio(arguments.ratio, loaded),
         gravity_sigma_deg=arguments.gravity_sigma,
     )
-    key = run_key([*digests, repr(options).encode(), str(arguments.add_to).encode()])
+    key = run_key([*digests, _key(options).encode(), str(arguments.add_to).encode()])
     checkpoints = Checkpoints(arguments.output.with_name(arguments.output.name + ".unfinished"), key)
     built = map_lines(loaded, options=options, add_to=add_to, unfinished=checkpoints, steps=Bar)
     if isinstance(built, NoMap):
@@ -49,6 +49,11 @@ def _digests(path: Path, skipped: Mapping[str, str]) -> list[bytes]:
     """What identifies the messages of a run, those that were `skipped` left out: some cannot even be read."""
     files = sorted(file for file in path.glob("*.veil") if file.name not in skipped) if path.is_dir() else [path]
     return [file.name.encode() + hashlib.sha256(read_bytes(file)).digest() for file in files]
+
+
+def _key(options: MappingOptions) -> str:
+    """The options that change a run's results; with others it is not gone on with."""
+    return f"lines 1 seed={options.seed} gravity_sigma_deg={options.gravity_sigma_deg!r} max_ratio={options.max_ratio!r}"
 
 
 def _max_ratio(text: str | None, loaded: Mapping[str, Loaded]) -> float | None:

@@ -47,7 +47,7 @@ def localize(
         book = codebook or where.codebook_for(image.form)
         return by_distance(image.camera, image.seen, image.form, where.scene, codebook=book, options=options, progress=progress)
     index = where.index_for(image.form, dictionary=dictionary, progress=progress)
-    word_options = word_options or WordOptions(search=replace(GroupedOptions(), max_seconds=WORD_SECONDS))
+    word_options = word_options or WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS))
     begun = time.process_time()
     found = localize_words(image.camera, image.seen, image.form, where.scene, index, options=word_options, progress=progress)
     used, allowed = time.process_time() - begun, word_options.search.max_seconds

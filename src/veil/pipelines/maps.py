@@ -72,9 +72,11 @@ class Map:
 
         Raises InputError where none of these is of the query's dictionary.
         """
-        if query.dictionary not in self._indexes:
-            self._indexes[query.dictionary] = self._index(query, dictionary, progress)
-        return self._indexes[query.dictionary]
+        # Not what the query names: a map of words has one index, and queries that name others must not each leave one behind.
+        key = self.form.dictionary if isinstance(self.form, Subsets) else query.dictionary
+        if key not in self._indexes:
+            self._indexes[key] = self._index(query, dictionary, progress)
+        return self._indexes[key]
 
     def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> Vocabulary:
         if isinstance(self.form, Subsets):
