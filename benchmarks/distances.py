@@ -32,14 +32,14 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from veil import kernels
+from veil import distances
+from veil.distances.cpu import candidates
+from veil.distances.cpu.axes import axes_worth_it
+from veil.distances.cpu.compile import adds_pairs
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_decoys
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
-from veil.kernels.jit import serve
-from veil.kernels.jit.axes import axes_worth_it
-from veil.kernels.jit.compile import adds_pairs
 from veil.mechanisms.public import publish
 from worlds import generator
 
@@ -104,19 +104,19 @@ def _line(
     if not record["error"] < 1e-6:  # type: ignore[operator]
         print(f"{name} m ={m:3d} {count:5d} red, error {record['error']:.1e}; not timed")
         return record
-    both = serve.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
+    both = candidates.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
     a, b = both.first, both.second
-    axes = axes_worth_it(a, b, serve.sweeping(both))
-    engines = {name: serve.Compiled(a, b, replace(both.shape, fixed=name == "fixed"), threads) for name in _engines(both)}
+    axes = axes_worth_it(a, b, candidates.sweeping(both))
+    engines = {name: candidates.Compiled(a, b, replace(both.shape, fixed=name == "fixed"), threads) for name in _engines(both)}
     planes = [np.stack(side.components).astype(np.float32) for side in (a, b)]
     sizes = [part.shape[0] * part.shape[1] for part in planes]
     floors = {core.name: partial(core.product, *sizes, planes[0].shape[2]) for core in cores}
     works = {
         **_grams(*planes),
-        **{name: partial(engine.best_two, engine.reaches[0] * serve.size(a, b)) for name, engine in engines.items()},
-        "search": lambda: serve.candidates(both, threads),
-        "whole": lambda: kernels.nearest_two(left, right, backend="cpu", threads=threads),
-        "numpy": lambda: kernels.nearest_two(left, right, backend="numpy", threads=threads),
+        **{name: partial(engine.best_two, engine.reaches[0] * candidates.size(a, b)) for name, engine in engines.items()},
+        "search": lambda: candidates.candidates(both, threads),
+        "whole": lambda: distances.nearest_two(left, right, backend="cpu", threads=threads),
+        "numpy": lambda: distances.nearest_two(left, right, backend="numpy", threads=threads),
         "textbook": lambda: _textbook(_head(left, TEXTBOOK), _head(right, TEXTBOOK)),
     }
     timed = floors | {key: partial(_timed, work) for key, work in works.items()}
@@ -143,7 +143,7 @@ def _line(
     return record
 
 
-def _engines(both: serve.Compared) -> tuple[str, ...]:
+def _engines(both: candidates.Compared) -> tuple[str, ...]:
     """What this processor sweeps with."""
     return ("float", "fixed") if adds_pairs(both.shape.lanes) else ("float",)
 
@@ -228,13 +228,13 @@ def _error(left: Set, right: Set) -> float:
 def _error_of(backend: str, left: Set, right: Set) -> float:
     """Largest error of the dense and of the reported distances; infinite where a neighbor is the wrong one."""
     left, right = _head(left, CHECKED), _head(right, CHECKED)
-    truth = kernels.distances(left, right, backend="reference")
-    found = kernels.nearest_two(left, right, backend=backend)  # type: ignore[arg-type]
+    truth = distances.pairwise(left, right, backend="reference")
+    found = distances.nearest_two(left, right, backend=backend)  # type: ignore[arg-type]
     order = np.argsort(truth, axis=1)[:, :2]
     if not (found.right_of_left == order).all() or not (found.left_of_right == np.argsort(truth.T, axis=1)[:, :2]).all():
         return np.inf
     reported = np.abs(found.left_distance - np.take_along_axis(truth, order, axis=1)).max()
-    dense = np.abs(kernels.distances(left, right, backend=backend) - truth).max()  # type: ignore[arg-type]
+    dense = np.abs(distances.pairwise(left, right, backend=backend) - truth).max()  # type: ignore[arg-type]
     return max(float(reported), float(dense))
 
 

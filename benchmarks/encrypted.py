@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from veil import kernels
+from veil import distances
 from worlds import affine_set, generator, unit
 
 try:
@@ -132,20 +132,20 @@ def _lifted(way: str, dim: int, m: int, batch: int, threads: int) -> dict[str, o
     random = generator(f"lifted {way} {dim} {m}")
     templates, probes = (_forms(random, count, dim, m if by == "s2s" else 0) for count, by in ((batch, "s2s"), (1, way)))
     first = templates[0][:1], None if templates[1] is None else templates[1][:1]
-    truth = kernels.distances(probes, templates, backend="reference")
-    found = kernels.distances(probes, templates, backend="cpu", threads=threads)
+    truth = distances.pairwise(probes, templates, backend="reference")
+    found = distances.pairwise(probes, templates, backend="cpu", threads=threads)
     clock = _clock(threads)
-    whole = _best(clock, lambda: kernels.distances(probes, templates, backend="cpu", threads=threads), REPEATS)
+    whole = _best(clock, lambda: distances.pairwise(probes, templates, backend="cpu", threads=threads), REPEATS)
     numbers = 4 * dim
     return {
         **{"way": way, "dim": dim, "m": m, "batch_ms": whole / batch},
-        "one_ms": _best(clock, lambda: kernels.distances(probes, first, backend="cpu", threads=threads), REPEATS),
+        "one_ms": _best(clock, lambda: distances.pairwise(probes, first, backend="cpu", threads=threads), REPEATS),
         **{"template_bytes": numbers * (m + 1), "probe_bytes": numbers * (m + 1 if way == "s2s" else 1)},
         "error": float(np.abs(found - truth).max()),
     }
 
 
-def _forms(random: np.random.Generator, count: int, dim: int, m: int) -> kernels.Set:
+def _forms(random: np.random.Generator, count: int, dim: int, m: int) -> distances.Set:
     inside = unit(random.normal(size=(count, dim)))
     if m == 0:
         return inside.astype(np.float32), None

@@ -15,10 +15,10 @@ import argparse
 
 import numpy as np
 
+from veil.distances.pairs import exact
 from veil.evaluate.faces import best_threshold, lifted_faces
 from veil.faces.collection import Faces
 from veil.features import unit_length
-from veil.kernels.pairs import exact
 from veil.space import Space
 
 PEOPLE, STEPS = 1000, 24

@@ -16,11 +16,11 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from distances import _error_of, _pools, _set
 
-from veil.kernels.gpu.device import Device, obstacle, planes, tensor_products
-from veil.kernels.gpu.source import COLUMNS, ROWS
-from veil.kernels.jit import serve
+from distances import _error_of, _pools, _set
+from veil.distances.cpu import candidates
+from veil.distances.gpu.device import Device, obstacle, planes, tensor_products
+from veil.distances.gpu.source import COLUMNS, ROWS
 
 # Milliseconds of Table 1, 1,000 x 1,000 subspaces by m; m = 8 was not available there.
 PAPER = {2: 2.02, 4: 6.02}
@@ -57,7 +57,7 @@ def _line(pools: list[np.ndarray], count: int, m: int, repeats: int) -> int:
     if not error < 1e-6:
         print(f"s2s m ={m:3d} {count:5d} red, error {error:.1e}; not timed")
         return 1
-    both = serve.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
+    both = candidates.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
     a, b, engine = both.first, both.second, Device(both.first, both.second)
     ours, theirs = planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")
     flat = [side.values.reshape(-1, side.values.shape[2]) for side in (ours, theirs)]
@@ -68,7 +68,7 @@ def _line(pools: list[np.ndarray], count: int, m: int, repeats: int) -> int:
                 flat[0][start : start + 4096] @ flat[1].T
 
     product_ms = _milliseconds(product, repeats)
-    best_ms = _milliseconds(lambda: engine.swept(ours, theirs, serve.REACHES[0] * serve.size(a, b)), repeats)
+    best_ms = _milliseconds(lambda: engine.swept(ours, theirs, candidates.REACHES[0] * candidates.size(a, b)), repeats)
     some = tuple(part[:SLICE] for part in left)
     torch_ms = _milliseconds(_textbook(some, right), 3) * count / SLICE
     rate = 2 * len(flat[0]) * len(flat[1]) * flat[0].shape[1] / product_ms / 1e9

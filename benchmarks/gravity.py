@@ -26,7 +26,7 @@ from veil.extraction.segments import vertical_of
 from veil.files.examples import lund_door
 from veil.files.pictures import find_pictures, read_picture
 from veil.geometry.camera import Camera, guessed
-from veil.geometry.vertical import Vertical
+from veil.geometry.vanishing_point import Vertical
 
 SCENES = ("fountain-P11", "Herz-Jesus-P8", "entry-P10", "castle-P19")
 MAX_ROLL_DEG = 10.0  # people hold cameras level to this, so answers beyond it are almost surely wrong

@@ -32,14 +32,14 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from veil import kernels
+from veil import distances
+from veil.distances import few_queries
+from veil.distances.pairs import exact
 from veil.faces.seal import Line, Sealer
 from veil.faces.template import Setup
 from veil.files.face_facts import opened, read_contents, write_facts, write_line
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
-from veil.kernels import few
-from veil.kernels.pairs import exact
 from veil.randomness import Secret
 from veil.space import Space
 
@@ -87,7 +87,7 @@ def main() -> int:
     return 0
 
 
-def _filled(path: Path, arguments: argparse.Namespace, random: np.random.Generator) -> kernels.Set:
+def _filled(path: Path, arguments: argparse.Namespace, random: np.random.Generator) -> distances.Set:
     """Write the templates; a probe of the person in the middle."""
     space = Space(descriptor="synthetic-face", normalization="L2", dim=arguments.dim)
     home = _home(path)
@@ -128,7 +128,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def _works(
-    path: Path, probe: kernels.Set, gallery: kernels.Set, arguments: argparse.Namespace
+    path: Path, probe: distances.Set, gallery: distances.Set, arguments: argparse.Namespace
 ) -> dict[str, Callable[[], object]]:
     origin, basis = gallery
     assert basis is not None
@@ -141,22 +141,22 @@ def _works(
         return np.einsum("fn,fn->f", offset, offset) - np.einsum("fm,fm->f", inside, inside)
 
     def kernel() -> None:
-        for first in range(0, len(origin), few.CHUNK):
-            part = slice(first, first + few.CHUNK)
-            few.pass_compiled(probe[0], origin[part], basis[part])
+        for first in range(0, len(origin), few_queries.CHUNK):
+            part = slice(first, first + few_queries.CHUNK)
+            few_queries.pass_compiled(probe[0], origin[part], basis[part])
 
     def identify() -> None:
         _, templates = FaceStore(path, _home(path)).templates("door")
         assert templates is not None
-        kernels.nearest(probe, (templates.origin, templates.basis), top)
+        distances.nearest(probe, (templates.origin, templates.basis), top)
 
     return {
         "floor": lambda: rows @ point,
         "kernel": kernel,
         "written": written,
-        "nearest": lambda: kernels.nearest(probe, gallery, top, backend="cpu", threads=threads),
-        "numpy": lambda: kernels.nearest(probe, gallery, top, backend="numpy", threads=threads),
-        "distances": lambda: kernels.distances(probe, gallery, backend="cpu", threads=threads),
+        "nearest": lambda: distances.nearest(probe, gallery, top, backend="cpu", threads=threads),
+        "numpy": lambda: distances.nearest(probe, gallery, top, backend="numpy", threads=threads),
+        "distances": lambda: distances.pairwise(probe, gallery, backend="cpu", threads=threads),
         "read": lambda: FaceStore(path, _home(path)).templates("door"),
         "identify": identify,
     }
@@ -174,15 +174,15 @@ def _timed(works: dict[str, Callable[[], object]], repeats: int, clock: Callable
     return best
 
 
-def _right(probe: kernels.Set, gallery: kernels.Set, arguments: argparse.Namespace) -> bool:
+def _right(probe: distances.Set, gallery: distances.Set, arguments: argparse.Namespace) -> bool:
     """The person is found, and among some of the templates the order is that of float64."""
-    if kernels.nearest(probe, gallery, 1).index[0, 0] != arguments.people // 2:
+    if distances.nearest(probe, gallery, 1).index[0, 0] != arguments.people // 2:
         return False
     some = gallery[0][:CHECKED], None if gallery[1] is None else gallery[1][:CHECKED]
     columns = np.arange(len(some[0]))
     truth = np.argsort(exact(probe, some, np.zeros_like(columns), columns), kind="stable")[: arguments.top]
-    backends: tuple[kernels.Backend, ...] = ("cpu", "numpy")
-    return all((kernels.nearest(probe, some, arguments.top, backend=name).index[0] == truth).all() for name in backends)
+    backends: tuple[distances.Backend, ...] = ("cpu", "numpy")
+    return all((distances.nearest(probe, some, arguments.top, backend=name).index[0] == truth).all() for name in backends)
 
 
 if __name__ == "__main__":

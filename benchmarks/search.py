@@ -18,13 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from distances import _pools, _set
 from threadpoolctl import threadpool_limits
 
-from veil import kernels
+from distances import _pools, _set
+from veil import distances
+from veil.distances import reference
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.pictures import named_pictures, read_picture
-from veil.kernels import reference
 from veil.mechanisms.public import publish
 
 try:
@@ -61,7 +61,7 @@ def main() -> int:
                 work()
                 times[name] = min(times.get(name, np.inf), time.perf_counter() - start)
         tracemalloc.start()
-        kernels.nearest(queries, (words, None), 2, backend="cpu", threads=arguments.threads)
+        distances.nearest(queries, (words, None), 2, backend="cpu", threads=arguments.threads)
         peak = tracemalloc.get_traced_memory()[1] / 1e6
     floor = min((name for name in times if name != "search"), key=lambda name: times[name])
     ours, product = times["search"], times[floor]
@@ -70,13 +70,13 @@ def main() -> int:
     return 0
 
 
-def _works(queries: kernels.Set, words: np.ndarray, threads: int) -> dict[str, Callable[[], object]]:
+def _works(queries: distances.Set, words: np.ndarray, threads: int) -> dict[str, Callable[[], object]]:
     origin, basis = queries
     parts = [origin[:, None]] if basis is None else [origin[:, None], basis]
     rows = np.ascontiguousarray(np.concatenate(parts, axis=1).reshape(-1, origin.shape[1]))
     slices = [words[start : start + SLICE] for start in range(0, len(words), SLICE)]
     works: dict[str, Callable[[], object]] = {
-        "search": lambda: kernels.nearest(queries, (words, None), 2, backend="cpu", threads=threads),
+        "search": lambda: distances.nearest(queries, (words, None), 2, backend="cpu", threads=threads),
         "NumPy": lambda: [np.matmul(rows, part.T).shape for part in slices],
     }
     if torch is not None:
@@ -98,9 +98,9 @@ def _database(random: np.random.Generator, photographs: list[Path], entries: int
     return np.ascontiguousarray(words[:entries], dtype=np.float32)
 
 
-def _right(queries: kernels.Set, words: np.ndarray) -> bool:
+def _right(queries: distances.Set, words: np.ndarray) -> bool:
     few = queries[0][:CHECKED], None if queries[1] is None else queries[1][:CHECKED]
-    found = kernels.nearest(few, (words, None), 2, backend="cpu")
+    found = distances.nearest(few, (words, None), 2, backend="cpu")
     truth = reference.point_to_subspace(words, (few[0], few[1])).T  # type: ignore[arg-type]
     return bool((found.index == np.argsort(truth, axis=1, kind="stable")[:, :2]).all())
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from heavy import HEAVY
 from veil.cli import _parser
+from worlds.heavy import HEAVY
 
 PROCESSES = 3
 CODE = f"""

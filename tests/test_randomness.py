@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from power import require_even, require_law
 from veil import randomness as chance
 from veil.errors import InputError
+from worlds.power import require_even, require_law
 
 
 def contexts(count: int) -> list[bytes]:

@@ -11,8 +11,8 @@ from scipy.spatial.transform import Rotation
 
 from veil.errors import InputError
 from veil.scene import Scene, mean_down
-from word_worlds import lines_of, scene_of, with_down
 from worlds import generator, unit, world
+from worlds.word_worlds import lines_of, scene_of, with_down
 
 PLACE = world("gravity of scenes", images=9, points=60)
 DOWN = np.array([0.0, 1.0, 0.0])

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import veil.attacks
-from releases import planted_map, released, taken
 from veil.attacks.attack import FAMILIES, Attempt, CannotRun, Skipped, attempted
 from veil.attacks.claims import Estimates
-from veil.attacks.nearest import nearest_neighbor
+from veil.attacks.distribution.nearest import nearest_neighbor
 from veil.attacks.registry import ATTACKS, TIME_SHARES, inapplicable, named, unbounded
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.audit.examine import examine, findings, not_looked_at
@@ -27,6 +26,7 @@ from veil.mechanisms.profile import hardened, paper
 from veil.mechanisms.public import publish
 from veil.report.audit import TITLES
 from veil.wire.message import Message
+from worlds.releases import planted_map, released, taken
 
 # What attacks are made of: no attack, and why.
 PARTS = {
@@ -44,7 +44,8 @@ KNOWLEDGE = Knowledge(codebook=bundled_codebook(), decoys=bundled_codebook(), da
 
 
 def test_every_module_of_the_room_is_in_the_list() -> None:
-    modules = {Path(str(item)).stem for item in files(veil.attacks).iterdir() if item.name.endswith(".py")} - {"__init__"}
+    room = Path(str(files(veil.attacks)))
+    modules = {".".join(path.relative_to(room).with_suffix("").parts) for path in room.rglob("*.py") if path.stem != "__init__"}
     listed = {module for attack in ATTACKS for module in attack.modules}
     assert listed | set(PARTS) == modules
     assert not listed & set(PARTS)

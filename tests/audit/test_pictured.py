@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from releases import released, taken
 from veil.attacks.attack import Attempt
 from veil.attacks.claims import Estimates
 from veil.attacks.registry import ATTACKS
@@ -25,6 +24,7 @@ from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.wire.message import LineUpload, Message
 from worlds import generator
+from worlds.releases import released, taken
 
 
 class Shows:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from releases import released, taken
 from veil.audit.truth import find_truth, in_space
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.public import publish
+from worlds.releases import released, taken
 
 
 @pytest.mark.parametrize("lines", [False, True])

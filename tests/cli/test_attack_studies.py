@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from schemas import validate
 from veil.cli import main
 from veil.evaluate.defenses import Row, study
 from veil.files.examples import lund_door
+from worlds.schemas import validate
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 

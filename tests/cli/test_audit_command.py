@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from releases import planted_map
-from schemas import validate
 from veil.cli import EXIT_POLICY, main
 from veil.features import Features
 from veil.files.examples import lund_door
 from veil.files.features import read_features, write_features
 from veil.files.maps import write_map
+from worlds.releases import planted_map
+from worlds.schemas import validate
 
 FEATURES = 120
 

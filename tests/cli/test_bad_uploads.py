@@ -14,8 +14,8 @@ from veil.errors import InputError, VeilError, WireError
 from veil.pipelines.uploads import comparable, decoded, load_uploads
 from veil.space import Space
 from veil.wire import Message, Upload, encode
-from word_uploads import word_line_upload, word_upload
 from worlds import camera, generator, sift_like, subspaces, unit
+from worlds.word_uploads import word_line_upload, word_upload
 
 
 def honest(name: str, *, dim: int = 128) -> Upload:

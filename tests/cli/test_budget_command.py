@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ledgers import ENTRY
-from schemas import validate
 from veil.cli import main
 from veil.files.client import Ledger, home
 from veil.ldp.budget import inward, outward
 from veil.ldp.composition import basic_epsilon, composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from worlds.ledgers import ENTRY
+from worlds.schemas import validate
 
 LAW = SubsetMechanism(words=8000, epsilon=4.0, m=2)
 OTHER = replace(LAW, epsilon=2.0)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from edges import door_photographs, other_database
-from schemas import validate
 from veil.cli import _parser, main
 from veil.files.examples import other_place
 from veil.mapping import MapOptions, NoMap
+from worlds.edges import door_photographs, other_database
+from worlds.schemas import validate
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

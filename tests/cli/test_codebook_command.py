@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from test_cli import documented, keys
 
-from edges import door_photographs
-from schemas import validate
 from veil.cli import main
 from veil.codebooks.kmeans import spherical_kmeans, unit_rows
 from veil.files.codebooks import read_codebook, write_codebook
 from veil.files.features import read_features, write_features
 from worlds import codebook, generator
 from worlds import features as made_up
+from worlds.edges import door_photographs
+from worlds.schemas import validate
 
 IMAGES = 12
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas import validate
 from veil.cli import main
 from veil.files.features import read_features
+from worlds.schemas import validate
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from schemas import validate
 from veil.cli import main
 from veil.cli.common import notes
+from veil.distances import BACKENDS
+from veil.distances.cpu import compile as compiler
+from veil.distances.gpu import device
+from veil.distances.measure import measure
 from veil.errors import VeilWarning
-from veil.kernels import BACKENDS
-from veil.kernels.gpu import device
-from veil.kernels.jit import compile as compiler
-from veil.kernels.measure import measure
+from worlds.schemas import validate
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs/reference/json.md").read_text().split("## veil doctor")[1]
 

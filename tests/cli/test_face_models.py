@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from onnx_models import linear, matrix
-from schemas import validate
 from veil.cli import face_networks, main
 from veil.extraction.face_alignment import TEMPLATE
 from veil.extraction.face_finder import FaceFinder
 from veil.extraction.face_onnx import OnnxModel, OnnxNetwork
 from veil.files.faces import read_faces
 from worlds import generator
+from worlds.onnx_models import linear, matrix
+from worlds.schemas import validate
 
 SIZE, DIM = 16, 24
 WEIGHTS = matrix(SIZE, DIM)

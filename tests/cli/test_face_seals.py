@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from crowd import crowd, pairs_of
-from schemas import validate
 from veil.cli import main
 from veil.files.faces import write_faces
+from worlds.crowd import crowd, pairs_of
+from worlds.schemas import validate
 
 FACES = crowd("victims", 24, 3)
 DECOYS = ("--decoys", "others.npz")

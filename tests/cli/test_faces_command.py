@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowd import crowd, pairs_of
-from schemas import validate
 from veil.cli import main
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
 from veil.files.faces import write_faces
+from worlds.crowd import crowd, pairs_of
+from worlds.schemas import validate
 
 DOCUMENTED = Path(__file__).parents[2] / "docs/reference/json.md"
 

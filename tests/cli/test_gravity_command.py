@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edges import apple_note, door_photographs, phone_photograph
-from schemas import validate
 from veil.cli import main
 from veil.files.examples import lund_door
 from veil.files.gravity import read_gravity, read_gravity_readings
 from veil.files.pictures import read_rgb
+from worlds.edges import apple_note, door_photographs, phone_photograph
+from worlds.schemas import validate
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 PHONE = apple_note(-0.1, -0.98, -0.2)
@@ -183,7 +183,7 @@ def door_down() -> np.ndarray:
     """Down in DSC_0010 by its edges."""
     from veil.extraction.segments import vertical_of
     from veil.files.pictures import read_picture
-    from veil.geometry.vertical import Vertical
+    from veil.geometry.vanishing_point import Vertical
 
     with lund_door() as example:
         found = vertical_of(read_picture(example.folder / "DSC_0010.jpg", camera=example.camera), calibrated=True)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from edges import scene
-from schemas import validate
 from veil.cli import main
 from veil.cli.inspect import upload_facts
 from veil.files.maps import write_map
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
 from veil.wire import encode
-from word_uploads import DICTIONARY, subsets, word_line_upload, word_upload
+from worlds.edges import scene
+from worlds.schemas import validate
+from worlds.word_uploads import DICTIONARY, subsets, word_line_upload, word_upload
 
 JSON = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
 

@@ -11,13 +11,13 @@ import pytest
 from PIL import Image
 from test_cli import documented, keys
 
-from edges import door_photographs
-from schemas import validate
 from veil.cli import main
 from veil.files.inverters import read_weights
 from veil.files.pictures import read_rgb
 from veil.inversion.maps import Frame
 from veil.inversion.quality import quality
+from worlds.edges import door_photographs
+from worlds.schemas import validate
 
 
 def run(*arguments: object) -> int:

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas import validate
 from veil.cli import main
 from veil.files.checkpoints import Checkpoints
 from veil.files.examples import lund_door
 from veil.files.maps import read_map
 from veil.geometry.similarity import align_poses, pose_error
+from worlds.schemas import validate
 
 NAMES = ("01", "02", "03", "04", "05", "06")
 

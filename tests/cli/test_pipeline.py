@@ -10,9 +10,9 @@ import h5py
 import numpy as np
 import pytest
 
-from schemas import validate
 from veil.cli import main
 from veil.files.examples import lund_door, other_place
+from worlds.schemas import validate
 
 COMMANDS = [
     ["extract"],

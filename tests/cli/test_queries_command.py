@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from edges import door_photographs
-from schemas import validate
 from veil.cli import main
 from veil.evaluate.strain import Load
 from veil.files.examples import lund_door, other_place
+from worlds.edges import door_photographs
+from worlds.schemas import validate
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

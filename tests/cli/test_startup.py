@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from crowd import crowd, pairs_of
-from heavy import HEAVY
 from veil.cli import COMMANDS, _parser, main
 from veil.files.faces import write_faces
+from worlds.crowd import crowd, pairs_of
+from worlds.heavy import HEAVY
 
 LOADED = """
 import contextlib, io, sys
@@ -49,7 +49,7 @@ def test_parsers_load_no_heavy_library(words: tuple[str, ...]) -> None:
 def test_a_command_that_reads_a_message_loads_no_heavy_library(tmp_path: Path) -> None:
     """Inspecting an upload takes neither a solver nor a compiler."""
     from veil.wire import encode
-    from word_uploads import word_upload
+    from worlds.word_uploads import word_upload
 
     (tmp_path / "a.veil").write_bytes(encode(word_upload()))
     assert set(loaded(HEAVY, "inspect", str(tmp_path / "a.veil"))) <= {"scipy"}  # which composes epsilon

@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edges import door_photographs, truncated
-from schemas import validate
 from veil.cli import main
 from veil.files.colmap_text import read_images
 from veil.files.examples import lund_door
@@ -20,6 +18,8 @@ from veil.files.maps import read_map
 from veil.files.vocabularies import read_vocabulary
 from veil.geometry.rigid import Rigid
 from veil.matching.inverted_index import Vocabulary
+from worlds.edges import door_photographs, truncated
+from worlds.schemas import validate
 
 
 def run(*arguments: object) -> int:

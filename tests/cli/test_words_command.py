@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from schemas import validate
 from veil.cli import main
 from veil.codebooks.codebook import Provenance
 from veil.files.client import Ledger, home
@@ -28,6 +27,7 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.wire import LineUpload
 from veil.wire.codec import decode
 from worlds import codebook, features, generator
+from worlds.schemas import validate
 
 NAMES = ("one.jpg", "two.jpg")
 IMAGES = [(name, features(generator(name), 60 + 20 * number, name=name)) for number, name in enumerate(NAMES)]

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from power import require_even
 from veil.codebooks.codebook import WordTraining, fit_pca
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Points
 from veil.space import Space
 from worlds import codebook, generator, sift_like, unit
+from worlds.power import require_even
 
 
 def test_the_sample_is_uniform_and_bounded() -> None:

@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from power import require_share
-from schemas import validate
 from veil.cli import main
 from veil.errors import InputError, RangeError
 from veil.evaluate.attributes import AttributeRow, attribute_study, parted
@@ -20,6 +18,8 @@ from veil.faces.collection import as_features
 from veil.features import Features, unit_length
 from veil.files.pictures import read_rgb
 from worlds import generator
+from worlds.power import require_share
+from worlds.schemas import validate
 
 
 def planted(count: int = 600) -> tuple[Features, list[str], list[str]]:

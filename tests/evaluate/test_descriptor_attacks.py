@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from veil.attacks.claims import Lists
-from veil.attacks.database import AwayOptions
+from veil.attacks.distribution.database import AwayOptions
 from veil.errors import InputError, RangeError
 from veil.evaluate import descriptor_attacks as module
 from veil.evaluate.descriptor_attacks import DecoyRow, Row, Study, descriptor_attacks

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas import validate
 from veil.cli.evaluate import _write_ratios as write_ratios
 from veil.evaluate.homographies import Case, ImageSequence, default_cases, evaluate, real_decoys, transfer_errors
 from veil.mechanisms.profile import STRATEGIES, hardened, paper
 from veil.randomness import seeded
 from worlds import codebook, features, generator
+from worlds.schemas import validate
 
 BOOK = codebook(generator("book"), 512, 4)
 POOL = codebook(generator("pool"), 512, 4, kind="descriptors")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import veil.evaluate.quantization as quantization
-from power import require_mean
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
 from veil.evaluate.quantization import Quantization, Spread, even_use, measure
 from worlds import codebook, generator, sift_like, unit
+from worlds.power import require_mean
 
 BOOK = codebook(generator("quality"), 40, 2)
 

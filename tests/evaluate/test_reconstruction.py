@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from line_worlds import features_of, matches_of
-from power import require_law
-from schemas import validate
 from veil.errors import InputError
 from veil.evaluate.reconstruction import Spread, Subject, disturbed, line_views, map_lines, map_points
 from veil.geometry.rigid import Rigid
@@ -20,6 +17,9 @@ from veil.mapping.lines import LineMapOptions
 from veil.mapping.lines.seed import SeedOptions
 from veil.report.reconstruction import draw_curve, draw_maps
 from worlds import generator, world
+from worlds.line_worlds import features_of, matches_of
+from worlds.power import require_law
+from worlds.schemas import validate
 
 OPTIONS = LineMapOptions(seed=SeedOptions(samples=100), quads=2)
 

@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edges import door_photographs
-from schemas import validate
 from veil.cli import main
 from veil.errors import InputError, RangeError
 from veil.evaluate.dictionaries import dictionary_of
@@ -21,8 +19,10 @@ from veil.evaluate.settings import METRIC, Setting, Tables, Trial, row
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
-from word_worlds import scene_of
 from worlds import world
+from worlds.edges import door_photographs
+from worlds.schemas import validate
+from worlds.word_worlds import scene_of
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 WORDS = Setting(form="words", matching="vocabulary", words=100, epsilon=10.0, m=2, dictionary="reference", iterations=10)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnx_models import linear, matrix, model_of
 from veil.errors import InputError, RangeError
 from veil.extraction.face_alignment import TEMPLATE, aligned_face
 from veil.extraction.face_finder import FaceFinder
@@ -22,6 +21,7 @@ from veil.extraction.onnx_tensors import WITHIN, has_external_tensors
 from veil.faces.collection import Faces
 from veil.files.faces import read_faces, write_faces
 from worlds import generator
+from worlds.onnx_models import linear, matrix, model_of
 
 SIZE, DIM = 32, 6
 WEIGHTS = matrix(SIZE, DIM)

@@ -14,7 +14,7 @@ from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from veil.geometry.camera import Camera
 from veil.geometry.gravity import NoGravity
-from veil.geometry.vertical import Vertical
+from veil.geometry.vanishing_point import Vertical
 from worlds import generator
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowd import crowd
 from veil.errors import InputError, RangeError
 from veil.faces.balance import BalancedRule
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import lift
 from veil.randomness import seeded
 from worlds import generator
+from worlds.crowd import crowd
 
 
 def draws(count: int, decoys: int) -> np.ndarray:

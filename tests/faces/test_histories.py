@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from crowd import SPACE, crowd
-from schemas import validate
 from veil.errors import InputError, SpaceError
 from veil.evaluate.histories import HistoryRow, history_study
 from worlds import unit
+from worlds.crowd import SPACE, crowd
+from worlds.schemas import validate
 
 DECOYS = crowd("decoys", 120, 1)
 

@@ -10,11 +10,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from crowd import crowd, pairs_of
 from veil.errors import InputError, SpaceError
 from veil.evaluate.protection import Protection, ProtectionRow, estimates, linkability, linked_by_chance, protection_study
 from veil.report.protection import draw_protection
 from worlds import affine_set, generator, unit
+from worlds.crowd import crowd, pairs_of
 
 
 @pytest.mark.parametrize("apart", [0.0, 0.5, 2.0, 6.0])

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crowd import SPACE, crowd
-from veil import kernels
+from veil import distances
 from veil.errors import InputError, RangeError, SpaceError
 from veil.evaluate.faces import equal_error
 from veil.faces.collection import centered
@@ -16,6 +15,7 @@ from veil.faces.template import Client, Setup, decoys_digest, rotation, scores
 from veil.features import unit_length
 from veil.forms import Subspaces
 from veil.randomness import Secret, Secure
+from worlds.crowd import SPACE, crowd
 
 DECOYS = crowd("decoys", 120, 1)
 VICTIMS = crowd("victims", 25, 2)
@@ -114,7 +114,7 @@ def test_a_gallery_finds_unkeyed_templates_and_not_keyed_ones() -> None:
         hits = 0
         for row in range(0, 50, 2):
             template = enrolled(client(keyed=keyed), row)
-            distance = kernels.distances((VICTIMS.vectors[1::2], None), (template.origin, template.basis))[:, 0]
+            distance = distances.pairwise((VICTIMS.vectors[1::2], None), (template.origin, template.basis))[:, 0]
             hits += int(np.argmin(distance)) == row // 2
         found[keyed] = hits / 25
     assert found[False] > 0.9 and found[True] < 0.2
@@ -134,10 +134,10 @@ def test_centered_templates_are_those_of_centered_faces() -> None:
     who = Client(setup=setup, decoys=DECOYS, secret=Secret(b"s" * 32))
     form = who.template(VICTIMS.vectors[0], purpose="door", person="a", version=1)
     point = unit_length(VICTIMS.vectors[:1] - DECOYS.vectors.astype(np.float64).mean(axis=0))
-    assert kernels.distances((point, None), (form.origin, form.basis))[0, 0] < 1e-6
+    assert distances.pairwise((point, None), (form.origin, form.basis))[0, 0] < 1e-6
     plain = Client(setup=replace(setup, centered=False), decoys=DECOYS, secret=Secret(b"s" * 32))
     other = plain.template(VICTIMS.vectors[0], purpose="door", person="a", version=1)
-    assert kernels.distances((VICTIMS.vectors[:1], None), (other.origin, other.basis))[0, 0] < 1e-6
+    assert distances.pairwise((VICTIMS.vectors[:1], None), (other.origin, other.basis))[0, 0] < 1e-6
     with pytest.raises(InputError, match="mean of the others"):
         centered(np.ones((2, 4), dtype=np.float32) / 2, np.full(4, 0.5))
 
@@ -155,7 +155,7 @@ def test_balanced_templates_hold_both_classes() -> None:
         other = "b" if own == "a" else "a"
         for label, expected in ((None, other), (own, other), (other, own)):
             form = balanced().template(VICTIMS.vectors[row], purpose="door", person="x", version=1, label=label)
-            inside = np.flatnonzero(kernels.distances((DECOYS.vectors, None), (form.origin, form.basis))[:, 0] < 1e-5)
+            inside = np.flatnonzero(distances.pairwise((DECOYS.vectors, None), (form.origin, form.basis))[:, 0] < 1e-5)
             found = [DECOYS.label("sex")[k] for k in inside]
             assert len(found) == 3 and found.count(expected) == 2
     with pytest.raises(InputError, match="no sex 'c'; they have a, b"):
@@ -167,7 +167,7 @@ def test_a_quota_is_the_callers() -> None:
     setup = replace(balanced().setup, quota=(("b", 1), ("a", 3)), m=8)
     who = Client(setup=setup, decoys=DECOYS, secret=Secret(b"s" * 32))
     form = who.template(VICTIMS.vectors[0], purpose="door", person="x", version=1)
-    inside = np.flatnonzero(kernels.distances((DECOYS.vectors, None), (form.origin, form.basis))[:, 0] < 1e-5)
+    inside = np.flatnonzero(distances.pairwise((DECOYS.vectors, None), (form.origin, form.basis))[:, 0] < 1e-5)
     found = [DECOYS.label("sex")[k] for k in inside]
     assert len(found) == 8 and found.count("a") > found.count("b") > 0
     with pytest.raises(InputError, match="a count for each sex: a, b; got a"):

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crowd import SPACE, crowd, pairs_of
 from veil.errors import InputError, RangeError, SpaceError
 from veil.evaluate.faces import (
     VerificationRow,
@@ -23,6 +22,7 @@ from veil.evaluate.faces import (
 from veil.faces.collection import Faces
 from veil.features import unit_length
 from worlds import generator
+from worlds.crowd import SPACE, crowd, pairs_of
 
 
 def test_the_threshold_is_the_best_there_is() -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from edges import flipped, other_database, outcome, truncated
-from ledgers import ENTRY as ONE
 from veil.errors import FileFormatError, InputError, ReleaseRefused
 from veil.files import client
 from veil.files.client import Ledger, home, load_secret, read_ledger
 from veil.randomness import KEY_BYTES
 from worlds import generator
+from worlds.edges import flipped, other_database, outcome, truncated
+from worlds.ledgers import ENTRY as ONE
 
 OTHER = replace(ONE, parameters="paper m=8", message_digest="cc" * 32)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edges import flipped, outcome, truncated
 from veil.codebooks.codebook import Codebook
 from veil.errors import FileFormatError
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook, write_codebook
 from worlds import codebook, generator
+from worlds.edges import flipped, outcome, truncated
 
 BOOK = codebook(generator("disk"), 60, 3)
 

@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 import pytest
 
-from edges import colmap_database, flipped, other_database, outcome, truncated
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.features import features_digest, read_colmap_database, read_features, write_features
 from veil.space import Space
 from worlds import features, generator, sift_like
+from worlds.edges import colmap_database, flipped, other_database, outcome, truncated
 
 SIFT = Space(descriptor="sift", normalization="L1_ROOT", dim=128)
 SUPERPOINT = Space(descriptor="superpoint", normalization="L2", dim=256)

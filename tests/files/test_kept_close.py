@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from ledgers import ENTRY
 from veil.errors import FileFormatError, InputError, ReleaseRefused
 from veil.files import ledger_file
 from veil.files.atomic import replacing
@@ -22,6 +21,7 @@ from veil.files.private import require_own
 from veil.files.secret import MadeUnder
 from veil.randomness import KEY_BYTES, Secret
 from worlds import codebook, features, generator
+from worlds.ledgers import ENTRY
 
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")
 # A ledger as veil 0.1 left it, by its own statements; the parameters name the secret.

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from edges import flipped, outcome, truncated
 from veil.errors import FileFormatError, ReleaseRefused
 from veil.files import client, ledger_file
 from veil.files.client import Entry, Ledger, read_budgets, read_ledger
@@ -23,6 +22,7 @@ from veil.ldp.budget import Budget, Charge
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from worlds import generator
+from worlds.edges import flipped, outcome, truncated
 
 LAW = SubsetMechanism(words=8000, epsilon=4.0, m=2)
 IMAGE = Budget(unit="image", epsilon=50.0, delta=1e-6)

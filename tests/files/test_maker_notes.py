@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edges import apple_note, flipped, outcome, phone_photograph, truncated
 from veil.errors import FileFormatError
 from veil.files.maker_notes import gravity_from_exif, parse_acceleration
 from veil.files.pictures import read_rgb
 from veil.geometry.gravity import Gravity, NoGravity
 from worlds import generator
+from worlds.edges import apple_note, flipped, outcome, phone_photograph, truncated
 
 UPRIGHT = apple_note(-0.08, -0.96, -0.25)
 

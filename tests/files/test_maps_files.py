@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import veil.files.maps as maps
-from edges import flipped, outcome, scene, truncated
 from veil.cli import main
 from veil.errors import FileFormatError, InputError
 from veil.files.maps import read_map, write_map
 from veil.forms import Points, Subspaces
 from veil.map_check import MapCheck
 from worlds import generator, project
+from worlds.edges import flipped, outcome, scene, truncated
 
 
 @pytest.fixture(params=[0, 3], ids=["public", "private"])

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image, TiffImagePlugin
 
-from edges import flipped, outcome, truncated
 from veil.errors import FileFormatError, InputError
 from veil.files.pictures import SUFFIXES, find_pictures, read_picture, read_rgb
 from veil.geometry.camera import Camera
 from worlds import generator
+from worlds.edges import flipped, outcome, truncated
 
 COLORS = generator("colors").integers(0, 256, (24, 40, 3)).astype(np.uint8)
 GRAY = COLORS[:, :, 0]

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image
 
-from edges import other_database, outcome, truncated
 from veil.errors import FileFormatError
 from veil.files.priors import read_colmap_gravity
 from veil.geometry.gravity import Gravity, NoGravity
 from worlds import generator
+from worlds.edges import other_database, outcome, truncated
 
 
 def database(path: Path, gravity: dict[str, Any]) -> Path:

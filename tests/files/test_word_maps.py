@@ -11,13 +11,13 @@ import h5py
 import numpy as np
 import pytest
 
-from edges import flipped, outcome, scene, truncated
 from veil.errors import FileFormatError
 from veil.files.maps import read_map, write_map
 from veil.forms import Subsets
 from veil.scene import Scene
-from word_uploads import subsets
 from worlds import generator
+from worlds.edges import flipped, outcome, scene, truncated
+from worlds.word_uploads import subsets
 
 
 def word_scene(epsilon: float = 5.0) -> Scene:

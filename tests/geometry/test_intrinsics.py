@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hostile_cameras import HOSTILE, made
 from veil.errors import InputError, RangeError
 from veil.files.colmap_text import read_cameras
 from veil.files.examples import lund_door
@@ -16,6 +15,7 @@ from veil.files.transforms import read_transforms
 from veil.geometry.camera import MODELS, as_colmap, guessed
 from veil.geometry.intrinsics import checked_camera, implausible, parse, require_crossing, require_inside, undistorted
 from worlds import generator, lens
+from worlds.hostile_cameras import HOSTILE, made
 
 # Calibrations as their data sets or makers publish them.
 REAL = {

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from power import require_even, require_share
 from veil import randomness as chance
 from veil.errors import RangeError
 from veil.ldp.guarantee import LocalDP, NoProof
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.words import randomized
+from worlds.power import require_even, require_share
 
 EPSILONS = (0.0, 0.1, 1.0, math.log(3), 5.0, 10.0)
 SMALL = [

@@ -7,17 +7,17 @@ import time
 import numpy as np
 import pytest
 
-from grouped_problems import LIMIT, planted_groups
 from veil.forms import Subsets
-from veil.geometry.grouped import BATCH, STREAMS, GroupedOptions, candidates_searched
-from veil.kernels.grouped import FIRST_GROUPS, search
+from veil.geometry.robust.grouped import BATCH, STREAMS, GroupedOptions, candidates_searched
+from veil.geometry.robust.grouped_search import FIRST_GROUPS, search
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import NoPose
 from veil.localization.by_words import WordOptions, localize_candidates, localize_words
 from veil.matching.inverted_index import index_map, vocabulary_candidates
-from word_uploads import random_ids
-from word_worlds import dictionary_of, lines_of, scene_of, subsets, with_down, words_of
 from worlds import generator, world
+from worlds.grouped_problems import LIMIT, planted_groups
+from worlds.word_uploads import random_ids
+from worlds.word_worlds import dictionary_of, lines_of, scene_of, subsets, with_down, words_of
 
 PLACE = world("bounded words", points=3000)
 DICTIONARY = dictionary_of(PLACE, others=2000)

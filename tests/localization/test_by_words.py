@@ -12,17 +12,17 @@ from scipy.spatial.transform import Rotation
 
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Lines
-from veil.geometry.grouped import GroupedOptions
 from veil.geometry.rigid import rotation_angle_deg
-from veil.geometry.significance import P3P, UPRIGHT_LINES, chance_poses, line_agreement, point_agreement
+from veil.geometry.robust.grouped import GroupedOptions
+from veil.geometry.robust.significance import P3P, UPRIGHT_LINES, chance_poses, line_agreement, point_agreement
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, NoPose
 from veil.localization.by_words import WordOptions, localize_candidates, localize_words
 from veil.localization.word_poses import WordProblem
 from veil.matching.inverted_index import Candidates, index_map, vocabulary_candidates
-from word_uploads import random_ids
-from word_worlds import dictionary_of, lines_of, scene_of, subsets, with_down, words_of
 from worlds import generator, world
+from worlds.word_uploads import random_ids
+from worlds.word_worlds import dictionary_of, lines_of, scene_of, subsets, with_down, words_of
 
 PLACE = world("localize words")
 DICTIONARY = dictionary_of(PLACE, others=2000)

@@ -17,8 +17,8 @@ from veil.localization.by_distance import Localization, LocalizeOptions, NoPose,
 from veil.localization.matched_features import Estimate, matched_features
 from veil.localization.pose_evidence import PRINT_LEAST, PRINT_MOST, _gathered
 from veil.scene import MappedImage, Scene
-from word_worlds import lines_of
 from worlds import World, generator, project, unit, world
+from worlds.word_worlds import lines_of
 
 WORLD = world("forged", points=400)
 

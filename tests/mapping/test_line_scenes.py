@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from line_worlds import graph_of, images_of, matches_of, views_of
 from veil.errors import FileFormatError, InputError
 from veil.files.checkpoints import Checkpoints, run_key
 from veil.files.maps import read_map, write_map
@@ -23,6 +22,7 @@ from veil.mapping.lines.world import Model
 from veil.matching import Matches
 from veil.scene import Scene
 from worlds import World, world
+from worlds.line_worlds import graph_of, images_of, matches_of, views_of
 
 OPTIONS = LineMapOptions(seed=SeedOptions(samples=100), quads=2)
 

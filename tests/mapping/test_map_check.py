@@ -17,8 +17,8 @@ from veil.mapping.images import MapImage
 from veil.mapping.uncertainty import position_uncertainty
 from veil.mapping.verified import VerifiedPair
 from veil.scene import MappedImage, Scene
-from word_worlds import scene_of
 from worlds import World, generator, project, world
+from worlds.word_worlds import scene_of
 
 
 def planted(place: World) -> tuple[Scene, dict[str, MapImage], dict[tuple[str, str], VerifiedPair]]:

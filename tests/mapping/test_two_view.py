@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from veil.geometry.camera import as_colmap
-from veil.geometry.significance import Sampling, chance_poses
+from veil.geometry.robust.significance import Sampling, chance_poses
 from veil.mapping.two_view import TwoView, log10_chance
 from worlds import camera, generator, project, world
 

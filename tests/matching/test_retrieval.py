@@ -16,8 +16,8 @@ from veil.matching.inverted_index import Vocabulary, index_map
 from veil.matching.retrieval import image_scores, most_similar, word_counts
 from veil.mechanisms.words import randomized
 from veil.randomness import seeded
-from word_worlds import dictionary_of, scene_of, subsets, words_of
 from worlds import generator, world
+from worlds.word_worlds import dictionary_of, scene_of, subsets, words_of
 
 DIGEST = "cd" * 32
 

@@ -17,8 +17,8 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import MIN_PAIRS, USUAL_SHARES, Vocabulary, index_map, view_shares, vocabulary_candidates
 from veil.scene import MappedImage, Scene
 from veil.space import Space
-from word_worlds import SIFT, dictionary_of, scene_of, subsets, words_of
 from worlds import generator, subspaces, world
+from worlds.word_worlds import SIFT, dictionary_of, scene_of, subsets, words_of
 
 PLACE = world("vocabulary", images=4, points=120)
 DICTIONARY = dictionary_of(PLACE, others=300)

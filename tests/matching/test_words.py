@@ -14,9 +14,9 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.shared_words import mutual_best, shared_word_weights
 from veil.matching.word_neighbors import neighbor_candidates
 from veil.space import Space
-from word_uploads import random_ids
-from word_worlds import dictionary_of, scene_of, subsets, words_of
 from worlds import generator, world
+from worlds.word_uploads import random_ids
+from worlds.word_worlds import dictionary_of, scene_of, subsets, words_of
 
 DIGEST = "ab" * 32
 PLACE = world("neighbors of words", images=4, points=100)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from power import require_even, require_law, require_mean, require_share
 from veil.codebooks.codebook import Codebook, Kind, Provenance, fit_pca
 from veil.faces.template import rotation
 from veil.features import Features
@@ -26,6 +25,7 @@ from veil.wire import decode, encode
 from veil.wire.codec_subspaces import as_sent
 from veil.wire.message import Upload
 from worlds import camera, generator, sift_like, unit
+from worlds.power import require_even, require_law, require_mean, require_share
 
 COUNT, RAW = 100_000, 8
 # Cells and shares that are off by so much would be seen; the signs of LAPACK's QR moved them by 12 to 24 %.

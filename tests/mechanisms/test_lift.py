@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from power import require_even, require_mean
-from rules import Rule
 from veil import randomness as chance
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.distances import reference
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import Features
 from veil.forms import Subspaces
-from veil.kernels import reference
 from veil.ldp.guarantee import NoProof
 from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
 from veil.mechanisms.subspaces import _plan, lift, uniform_rule
 from veil.space import Space
 from worlds import codebook, features, generator, sift_like, unit
+from worlds.power import require_even, require_mean
+from worlds.rules import Rule
 
 BOOK = codebook(generator("book"), 512, 4)
 POOL = codebook(generator("pool"), 400, 4, kind="descriptors")

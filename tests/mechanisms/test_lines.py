@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from power import require_even, require_share
 from veil import randomness as chance
 from veil.errors import InputError, RangeError
 from veil.features import Features
@@ -17,6 +16,7 @@ from veil.ldp.guarantee import NoProof
 from veil.mechanisms.lines import LineOptions, lift_to_lines, line_key, normalized_keypoints
 from veil.space import Space
 from worlds import features, generator
+from worlds.power import require_even, require_share
 
 STUDY = chance.seeded("lines")
 DOWN = np.array([0.05, 0.99, 0.12]) / np.linalg.norm([0.05, 0.99, 0.12])

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledgers import ENTRY
 from veil import randomness as chance
 from veil.codebooks.codebook import Codebook
 from veil.errors import ReleaseRefused
@@ -21,6 +20,7 @@ from veil.mechanisms.parameters import line_draws, subspace_parameters, word_par
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.subspaces import DecoyRule, Lifted, lift, uniform_rule
 from worlds import codebook, features, generator
+from worlds.ledgers import ENTRY
 
 BOOK = codebook(generator("book"), 512, 4)
 POOL = codebook(generator("pool"), 400, 4, kind="descriptors")

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from power import require_unrelated
 from veil import randomness as chance
-from veil.attacks.repeat import intersect
+from veil.attacks.intersection.repeat import intersect
 from veil.codebooks.codebook import Provenance
 from veil.errors import InputError, ReleaseRefused
 from veil.forms import Subspaces
@@ -18,6 +17,7 @@ from veil.mechanisms.release import Release, _order, privatize, pseudonym
 from veil.randomness import Randomness
 from veil.wire import Upload, encode
 from worlds import codebook, features, generator, unit
+from worlds.power import require_unrelated
 
 BOOK = codebook(generator("book"), 512, 4)
 POOL = codebook(generator("pool"), 400, 4, kind="descriptors")

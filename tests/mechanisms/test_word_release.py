@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from power import require_even, require_unrelated
 from veil import randomness as chance
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.errors import InputError, RangeError, ReleaseRefused, SpaceError
@@ -20,6 +19,7 @@ from veil.randomness import Randomness
 from veil.space import Space
 from veil.wire import LineUpload, Upload
 from worlds import codebook, features, generator, unit
+from worlds.power import require_even, require_unrelated
 
 BOOK = codebook(generator("dictionary"), 512, 4)
 IMAGE = features(generator("words of an image"), 80)

@@ -9,15 +9,15 @@ import time
 import numpy as np
 import pytest
 
-from hostile_cameras import HOSTILE
 from veil.errors import InputError, WireError
 from veil.geometry.camera import MODELS
 from veil.space import Space
 from veil.wire import LineUpload, Message, Upload, decode, encode
 from veil.wire.codec import CHECKSUM_BYTES
 from veil.wire.head import HEAD_BYTES
-from word_uploads import subsets, word_line_upload, word_upload
 from worlds import camera, generator, sift_like, subspaces, unit
+from worlds.hostile_cameras import HOSTILE
+from worlds.word_uploads import subsets, word_line_upload, word_upload
 
 
 def upload() -> Upload:

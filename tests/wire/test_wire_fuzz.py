@@ -10,9 +10,9 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from veil.distances import reference
 from veil.errors import InputError, VeilError, WireError
 from veil.forms import Lines, Subspaces
-from veil.kernels import reference
 from veil.space import Space
 from veil.wire.codec import CHECKSUM_BYTES, decode, encode
 from veil.wire.message import LineUpload, Upload

@@ -20,8 +20,8 @@ from veil.space import Space
 from veil.wire.codec import CHECKSUM_BYTES, decode, encode
 from veil.wire.message import LineUpload, Message, Upload
 from veil.wire.packing import packed_sizes
-from word_uploads import DICTIONARY, subsets, word_line_upload, word_upload
 from worlds import camera, generator, lens
+from worlds.word_uploads import DICTIONARY, subsets, word_line_upload, word_upload
 
 HEAD_BYTES, OWN = 106, struct.Struct("<IdI")
 FUZZ_CASES = 10_000

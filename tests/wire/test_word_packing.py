@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from veil.errors import WireError
 from veil.ldp.mechanism import SubsetMechanism
 from veil.wire.packing import packed, packed_sizes, rice_width, unpacked
-from word_uploads import random_ids
 from worlds import generator
+from worlds.word_uploads import random_ids
 
 
 def slowly_packed(rows: list[list[int]], words: int) -> bytes:

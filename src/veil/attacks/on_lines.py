@@ -8,13 +8,13 @@ import numpy as np
 
 from veil.attacks.attack import NOTHING, Attack, Attempt
 from veil.attacks.claims import CannotRun, Estimates, OrderEvidence
-from veil.attacks.line_density import density_positions
-from veil.attacks.line_neighbors import neighbor_positions
-from veil.attacks.order import order_test
-from veil.attacks.repeat import pair_releases, repeat_positions
-from veil.attacks.repeats import REPEATS
+from veil.attacks.intersection.repeat import pair_releases, repeat_positions
+from veil.attacks.intersection.several_releases import REPEATS
+from veil.attacks.positions.colocated_keypoints import twins
+from veil.attacks.positions.line_density import density_positions
+from veil.attacks.positions.line_neighbors import neighbor_positions
+from veil.attacks.positions.order import order_test
 from veil.attacks.target import Target, pca_of
-from veil.attacks.twins import twins
 from veil.forms import Lines, Subspaces
 
 ORDERS = 2000
@@ -125,7 +125,7 @@ LINE_ATTACKS = (
         family="positions",
         assumes=NOTHING,
         units="px",
-        modules=("line_density", "segments"),
+        modules=("positions.line_density", "positions.segments"),
         run=_density,
     ),
     Attack(
@@ -134,7 +134,7 @@ LINE_ATTACKS = (
         family="positions",
         assumes="descriptors, or estimates of them",
         units="px",
-        modules=("line_neighbors", "twins"),
+        modules=("positions.line_neighbors", "positions.colocated_keypoints"),
         run=_neighbors,
     ),
     Attack(
@@ -143,10 +143,10 @@ LINE_ATTACKS = (
         family="repeat",
         assumes=REPEATS,
         units="px",
-        modules=("repeat",),
+        modules=("intersection.repeat",),
         run=_repeat,
     ),
 )
 ORDER_ATTACK = Attack(
-    name="order", surface="order", family="order", assumes=NOTHING, units="order", modules=("order",), run=_order
+    name="order", surface="order", family="order", assumes=NOTHING, units="order", modules=("positions.order",), run=_order
 )

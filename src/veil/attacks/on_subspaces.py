@@ -8,16 +8,16 @@ import numpy as np
 
 from veil.attacks.attack import NOTHING, OWN, Attack, Attempt
 from veil.attacks.claims import CannotRun, Lists
-from veil.attacks.clusters import ClusterOptions, clustering_attack
-from veil.attacks.database import Decoys, database_attack
-from veil.attacks.grain import effective_dimension, identifiable_noise, release_noise
-from veil.attacks.intersection import MeetingOptions, intersection_attack
-from veil.attacks.lattice import lattice_attack
-from veil.attacks.matched import matched_attack
-from veil.attacks.nearest import nearest_lists, nearest_neighbor
-from veil.attacks.repeats import REPEATS, VIEWS, repeat_attack, views_attack
+from veil.attacks.distribution.clustering import ClusterOptions, clustering_attack
+from veil.attacks.distribution.database import Decoys, database_attack
+from veil.attacks.distribution.nearest import nearest_lists, nearest_neighbor
+from veil.attacks.intersection.several_releases import REPEATS, VIEWS, repeat_attack, views_attack
+from veil.attacks.intersection.shared_decoys import MeetingOptions, intersection_attack
+from veil.attacks.matches.matched import matched_attack
+from veil.attacks.structural.lattice import lattice_attack
+from veil.attacks.structural.lattice_certificate import effective_dimension, identifiable_noise, release_noise
+from veil.attacks.structural.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.attacks.target import Target
-from veil.attacks.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.forms import Points
 
 OTHERS = "other releases that drew from the same pool"
@@ -142,7 +142,12 @@ SUBSPACE_ATTACKS = (
         family="structural",
         assumes=NOTHING,
         units="descriptor",
-        modules=("lattice", "grain"),
+        modules=(
+            "structural.lattice",
+            "structural.lattice_certificate",
+            "structural.lattice_reduction",
+            "structural.enumeration",
+        ),
         run=_lattice,
         time_share=4.0,
     ),
@@ -152,7 +157,7 @@ SUBSPACE_ATTACKS = (
         family="structural",
         assumes=NOTHING,
         units="descriptor",
-        modules=("vertex", "vertex_search"),
+        modules=("structural.vertex", "structural.vertex_search", "structural.simplex"),
         run=_vertex,
         time_share=6.0,
     ),
@@ -162,7 +167,7 @@ SUBSPACE_ATTACKS = (
         family="distribution",
         assumes=OWN,
         units="descriptor",
-        modules=("nearest",),
+        modules=("distribution.nearest",),
         run=partial(_nearest, name="nearest", projected=False),
         time_share=0.5,
     ),
@@ -172,7 +177,7 @@ SUBSPACE_ATTACKS = (
         family="distribution",
         assumes=OWN,
         units="descriptor",
-        modules=("nearest",),
+        modules=("distribution.nearest",),
         run=partial(_nearest, name="nearest, projected", projected=True),
         time_share=0.5,
     ),
@@ -182,7 +187,7 @@ SUBSPACE_ATTACKS = (
         family="distribution",
         assumes=f"{OWN}, and a way to choose the best candidate, which nobody is known to have",
         units="descriptor",
-        modules=("nearest",),
+        modules=("distribution.nearest",),
         run=_oracle,
         time_share=1.0,
     ),
@@ -192,7 +197,7 @@ SUBSPACE_ATTACKS = (
         family="distribution",
         assumes=POOL,
         units="descriptor",
-        modules=("database",),
+        modules=("distribution.database",),
         run=_database,
         time_share=6.0,
     ),
@@ -202,7 +207,7 @@ SUBSPACE_ATTACKS = (
         family="distribution",
         assumes=f"{OWN} and {OTHERS}",
         units="descriptor",
-        modules=("clusters",),
+        modules=("distribution.clustering",),
         run=_clustering,
     ),
     Attack(
@@ -211,7 +216,7 @@ SUBSPACE_ATTACKS = (
         family="intersection",
         assumes=f"{OWN} and {OTHERS}",
         units="descriptor",
-        modules=("intersection",),
+        modules=("intersection.shared_decoys",),
         run=_intersection,
     ),
     Attack(
@@ -220,7 +225,7 @@ SUBSPACE_ATTACKS = (
         family="repeat",
         assumes=REPEATS,
         units="descriptor",
-        modules=("repeat", "repeats"),
+        modules=("intersection.repeat", "intersection.several_releases"),
         run=repeat_attack,
     ),
     Attack(
@@ -229,7 +234,7 @@ SUBSPACE_ATTACKS = (
         family="views",
         assumes=VIEWS,
         units="descriptor",
-        modules=("repeat", "repeats"),
+        modules=("intersection.repeat", "intersection.several_releases"),
         run=views_attack,
     ),
     Attack(
@@ -238,7 +243,7 @@ SUBSPACE_ATTACKS = (
         family="matches",
         assumes=SCENE,
         units="descriptor",
-        modules=("inliers", "matched"),
+        modules=("matches.inliers", "matches.matched"),
         run=matched_attack,
     ),
 )

@@ -10,10 +10,10 @@ from jaxtyping import Int64
 
 from veil.attacks.attack import NOTHING, Attack, Attempt
 from veil.attacks.claims import CannotRun, NamedWords
-from veil.attacks.neighbor_words import denoise
-from veil.attacks.repeats import REPEATS
+from veil.attacks.intersection.several_releases import REPEATS
 from veil.attacks.target import ReleasedImage, Target
-from veil.attacks.words import Beliefs, descriptors, posterior, repeated
+from veil.attacks.words.neighbors import denoise
+from veil.attacks.words.posterior import Beliefs, descriptors, posterior, repeated
 from veil.codebooks.codebook import Codebook
 from veil.forms import Subsets
 
@@ -99,7 +99,7 @@ WORD_ATTACKS = (
         family="words",
         assumes=NOTHING,
         units="word",
-        modules=("words",),
+        modules=("words.posterior",),
         run=_posterior,
     ),
     Attack(
@@ -108,7 +108,7 @@ WORD_ATTACKS = (
         family="words",
         assumes="photographs of its own, from which it learned which words are neighbors",
         units="word",
-        modules=("neighbor_words", "word_pairs"),
+        modules=("words.neighbors", "words.cooccurrence"),
         run=_neighbors,
     ),
     Attack(
@@ -117,7 +117,7 @@ WORD_ATTACKS = (
         family="repeat",
         assumes=REPEATS,
         units="word",
-        modules=("words",),
+        modules=("words.posterior",),
         run=_repeat,
     ),
 )

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from veil.attacks.attack import Attack, Attempt
-from veil.attacks.attributes import infer
 from veil.attacks.claims import CannotRun, Classes
+from veil.attacks.distribution.attributes import infer
 from veil.attacks.on_lines import LINE_ATTACKS, ORDER_ATTACK
 from veil.attacks.on_subspaces import SUBSPACE_ATTACKS
 from veil.attacks.on_words import WORD_ATTACKS
@@ -35,7 +35,7 @@ ATTRIBUTE_ATTACK = Attack(
     family="distribution",
     assumes="descriptors of other people's faces, with labels",
     units="class",
-    modules=("attributes",),
+    modules=("distribution.attributes",),
     run=_attributes,
 )
 

@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from veil.attacks.attributes import Labelled
 from veil.attacks.claims import CannotRun, Estimates
-from veil.attacks.clusters import ClusterOptions
-from veil.attacks.database import AwayOptions, GapOptions
-from veil.attacks.intersection import MeetingOptions
-from veil.attacks.lattice import LatticeOptions
-from veil.attacks.nearest import entries
+from veil.attacks.distribution.attributes import Labelled
+from veil.attacks.distribution.clustering import ClusterOptions
+from veil.attacks.distribution.database import AwayOptions, GapOptions
+from veil.attacks.distribution.nearest import entries
+from veil.attacks.intersection.shared_decoys import MeetingOptions
 from veil.attacks.pieces import Done
+from veil.attacks.structural.lattice import LatticeOptions
+from veil.attacks.structural.vertex import VertexOptions
 from veil.attacks.time_budget import TimeBudget
-from veil.attacks.vertex import VertexOptions
-from veil.attacks.word_pairs import NeighborModel
+from veil.attacks.words.cooccurrence import NeighborModel
 from veil.codebooks.codebook import Codebook, Pca
 from veil.errors import RangeError
 from veil.forms import Form, Lines, Points, Released, Subsets, Subspaces

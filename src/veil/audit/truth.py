@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.codebooks.codebook import Codebook
+from veil.distances.residual import point_subspace_pairs
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Released, Subspaces
 from veil.geometry.camera import as_colmap
-from veil.kernels.refine import point_subspace_pairs
 from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.wire.message import LineUpload, Message

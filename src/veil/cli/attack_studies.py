@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.attacks.nearest import entries
+from veil.attacks.distribution.nearest import entries
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.kmeans import chosen_method, train_words

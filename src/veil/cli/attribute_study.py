@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from veil.attacks.attributes import NEIGHBORS
+from veil.attacks.distribution.attributes import NEIGHBORS
 from veil.cli.common import add_command, add_json, at_least, picture, progress, report, say, write_json
 from veil.errors import InputError
 from veil.evaluate.attributes import DIMENSIONS, AttributeRow, attribute_study

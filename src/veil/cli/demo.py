@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from veil import randomness as chance
-from veil.attacks.repeat import intersect
+from veil.attacks.intersection.repeat import intersect
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
 from veil.cli.shown import tracker
 from veil.evaluate.localization import Outcome, Query, Study, Variant, demo_variants, run
@@ -26,7 +26,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.examples import Example, lund_door, other_place
 from veil.files.features import write_features
 from veil.files.pictures import find_pictures, read_picture, read_rgb
-from veil.geometry.vertical import Vertical
+from veil.geometry.vanishing_point import Vertical
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import paper

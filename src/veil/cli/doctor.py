@@ -10,10 +10,10 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
-from veil import kernels
+from veil import distances
 from veil.cli.common import add_command, add_json, at_least, progress, write_json
+from veil.distances.measure import Rate, measure, offers
 from veil.errors import VeilError
-from veil.kernels.measure import Rate, measure, offers
 
 EXAMPLES = """\
   veil doctor                                 what is here, and a measurement of two seconds
@@ -41,7 +41,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "that serves for two seconds against the matrix product that distances contain: 100 % is as fast as that alone.",
         EXAMPLES,
     )
-    parser.add_argument("--backend", choices=kernels.BACKENDS, default="auto", help="which to measure (default auto)")
+    parser.add_argument("--backend", choices=distances.BACKENDS, default="auto", help="which to measure (default auto)")
     parser.add_argument("--threads", type=at_least(1), help="default: as many as there are cores")
     parser.add_argument("--seconds", type=float, default=2.0, help="to measure (default %(default)g; 0: do not)")
     add_json(parser)
@@ -52,7 +52,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     offered, refusal, serving = offers(), "", ""
     threads = arguments.threads or os.cpu_count() or 1
     try:
-        serving = kernels.resolve(arguments.backend, 4, 4)
+        serving = distances.resolve(arguments.backend, 4, 4)
     except VeilError as error:  # told below, after what else there is to know
         refusal = str(error)
     rates = []

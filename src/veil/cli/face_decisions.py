@@ -48,7 +48,7 @@ def verify(arguments: argparse.Namespace) -> int:
 
 def identify(arguments: argparse.Namespace) -> int:
     """Run `veil faces identify`: 0 somebody is accepted, 3 any kind of no."""
-    from veil import kernels
+    from veil import distances
 
     purpose = checked_name(arguments.purpose, "purpose")
     store, client = opened_store(arguments)
@@ -68,7 +68,7 @@ def identify(arguments: argparse.Namespace) -> int:
     except NoFace as error:
         return _no(arguments, record, "no face", str(error))
     probe = client.probe(vector, purpose=purpose)
-    found = kernels.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
+    found = distances.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
     best = [
         {"person": people[row], "score": float(score), "accepted": bool(score <= size.threshold)}
         for row, score in zip(found.index[0].tolist(), found.distance[0].tolist(), strict=True)

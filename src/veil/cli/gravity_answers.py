@@ -18,8 +18,8 @@ from veil.files.pictures import read_picture
 from veil.geometry.device_axes import axes_as_told, axes_from_edges, in_g, parse_axes
 from veil.geometry.gravity import Gravity, NoGravity
 from veil.geometry.gravity_check import USUAL_ROLL_DEG, Checked, cross_checked, roll_deg
-from veil.geometry.vertical import Vertical, VerticalOptions
-from veil.geometry.vertical_support import Support, support_of
+from veil.geometry.vanishing_point import Vertical, VerticalOptions
+from veil.geometry.vanishing_point_support import Support, support_of
 
 # Edges that are too open to be an answer still tell a wrong reading, and which way axes point.
 CHECK_SIGMA_DEG = 12.0
@@ -56,7 +56,7 @@ class Edges:
 def edges_of(path: Path, camera: str | None) -> Edges:
     """Vertical edges of a photograph; one that cannot be decoded has none, and says so."""
     from veil.extraction.segments import focal_spread, normalized_segments
-    from veil.geometry.vertical import vertical_from_segments
+    from veil.geometry.vanishing_point import vertical_from_segments
 
     try:
         picture = with_camera(read_picture(path), camera, path)

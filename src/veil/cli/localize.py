@@ -13,7 +13,7 @@ from veil.cli.server import add_matching, matching_options
 from veil.errors import InputError
 from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
-from veil.geometry.grouped import GroupedOptions
+from veil.geometry.robust.grouped import GroupedOptions
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
 from veil.localization.by_words import WordOptions
 from veil.pipelines.localization import WORD_SECONDS, localize

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int64
 
-from veil.attacks.attributes import NEIGHBORS, Labelled, infer
+from veil.attacks.distribution.attributes import NEIGHBORS, Labelled, infer
 from veil.audit.intervals import share_interval
 from veil.errors import InputError, RangeError
 from veil.faces.balance import BalancedRule

@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.attacks.claims import Estimates
-from veil.attacks.database import GapOptions
-from veil.attacks.intersection import MeetingOptions
-from veil.attacks.lattice import LatticeOptions
+from veil.attacks.distribution.database import GapOptions
+from veil.attacks.intersection.shared_decoys import MeetingOptions
 from veil.attacks.registry import named
+from veil.attacks.structural.lattice import LatticeOptions
+from veil.attacks.structural.vertex import VertexOptions
 from veil.attacks.target import Effort as AttackEffort
 from veil.attacks.target import Knowledge, ReleasedImage, Target, Tuning
-from veil.attacks.vertex import VertexOptions
 from veil.audit.score import share
 from veil.audit.truth import in_space
 from veil.codebooks.codebook import PCA_DIM, Codebook, fit_pca

@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.attacks.claims import Lists
-from veil.attacks.clusters import ClusterOptions
-from veil.attacks.database import AwayOptions
-from veil.attacks.intersection import MeetingOptions
+from veil.attacks.distribution.clustering import ClusterOptions
+from veil.attacks.distribution.database import AwayOptions
+from veil.attacks.intersection.shared_decoys import MeetingOptions
 from veil.attacks.registry import named
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
 from veil.codebooks.codebook import Codebook

@@ -14,13 +14,13 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil import kernels
+from veil import distances
 from veil.audit.intervals import share_interval
+from veil.distances.pairs import exact
 from veil.errors import InputError, RangeError, SpaceError
 from veil.faces.balance import BalancedRule, guessed
 from veil.faces.collection import IDENTITY, FacePairs, Faces, centered_alike
 from veil.forms import Subspaces
-from veil.kernels.pairs import exact
 from veil.mechanisms.profile import Profile, Strategy
 from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
 from veil.randomness import seeded
@@ -256,5 +256,5 @@ def identified(faces: Faces, templates: Set) -> float | None:
     if not len(probes):
         return None
     own = templates[0][probes], None if templates[1] is None else templates[1][probes]
-    found = kernels.nearest(own, (faces.vectors[gallery], None), 1).index[:, 0]
+    found = distances.nearest(own, (faces.vectors[gallery], None), 1).index[:, 0]
     return float((people[gallery[found]] == people[probes]).mean())

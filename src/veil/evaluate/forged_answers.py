@@ -18,7 +18,7 @@ from veil.evaluate.dictionaries import dictionary_of
 from veil.evaluate.queries import LEVEL, Fold, Place, fold_without
 from veil.evaluate.verdicts import RIGHT_DEG, exact_interval
 from veil.forms import Lines, Subsets
-from veil.geometry.grouped import GroupedOptions
+from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, align_poses, pose_error
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, correspondences, localize_matches

@@ -14,15 +14,15 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Int64
 
-from veil import kernels
-from veil.attacks.repeat import intersect
+from veil import distances
+from veil.attacks.intersection.repeat import intersect
 from veil.codebooks.codebook import Codebook
+from veil.distances.pairs import exact
 from veil.errors import InputError, SpaceError
 from veil.evaluate.faces import equal_error
 from veil.faces.collection import IDENTITY, Faces, as_features, centered_alike
 from veil.features import unit_length
 from veil.forms import Subspaces, canonical
-from veil.kernels.pairs import exact
 from veil.mechanisms.profile import Profile, Strategy
 from veil.mechanisms.subspaces import lift
 from veil.randomness import seeded
@@ -89,7 +89,7 @@ def history_study(
     truth = unit_length(faces.vectors[probes].astype(np.float64).mean(axis=1))
     raw = faces.vectors[enrolled]
     people = np.arange(len(rows))
-    distance = kernels.distances((raw, None), (faces.vectors[probes[:, 0]], None))
+    distance = distances.pairwise((raw, None), (faces.vectors[probes[:, 0]], None))
     found = [
         HistoryRow(
             mode="raw",
@@ -98,7 +98,7 @@ def history_study(
             probes=0,
             people=len(rows),
             distance=float(np.linalg.norm(raw - truth, axis=1).mean()),
-            identified=float((kernels.nearest((raw, None), (gallery, None), 1).index[:, 0] == people).mean()),
+            identified=float((distances.nearest((raw, None), (gallery, None), 1).index[:, 0] == people).mean()),
             equal_error=_equal_error(distance),
         )
     ]
@@ -106,12 +106,12 @@ def history_study(
         sent = [_probe(mode, faces, row, template, lifting, m, pools[1], f"probe {k} {seed}") for k, row in enumerate(probes.T)]
         error = _equal_error(_scores(mode, faces, probes[:, 0], template, sent[0]))
         first = sent[0].origin, sent[0].basis
-        seen = float((kernels.nearest(first, (gallery, None), 1).index[:, 0] == people).mean())
+        seen = float((distances.nearest(first, (gallery, None), 1).index[:, 0] == people).mean())
         found.append(_row(mode, lifting, m, 1, len(rows), None, seen, error))
         for length in lengths:
             points = unit_length(intersect(sent[:length]).points)
             off = float(np.linalg.norm(points - truth, axis=1).mean())
-            nearest = kernels.nearest((points.astype(np.float32), None), (gallery, None), 1).index[:, 0]
+            nearest = distances.nearest((points.astype(np.float32), None), (gallery, None), 1).index[:, 0]
             found.append(_row(mode, lifting, m, length, len(rows), off, float((nearest == people).mean()), error))
     return found
 
@@ -165,7 +165,7 @@ def _scores(mode: Probes, faces: Faces, rows: np.ndarray, template: Subspaces, s
     """Distances [person who claims to be][template]. Along the template's directions strangers probe along these as well: they
     hold the device that keeps them."""
     if mode == "fresh":
-        return kernels.distances((sent.origin, sent.basis), (template.origin, template.basis))
+        return distances.pairwise((sent.origin, sent.basis), (template.origin, template.basis))
     count = len(rows)
     found = np.empty((count, count))
     for claimant in range(count):

@@ -16,7 +16,7 @@ from jaxtyping import UInt8
 
 from veil.attacks.attack import Attack as KnownAttack
 from veil.attacks.claims import Estimates
-from veil.attacks.clusters import ClusterOptions
+from veil.attacks.distribution.clustering import ClusterOptions
 from veil.attacks.registry import named
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
 from veil.codebooks.codebook import Codebook

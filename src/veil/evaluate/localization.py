@@ -15,8 +15,8 @@ from veil.errors import InputError
 from veil.evaluate.homographies import Distance
 from veil.features import Features
 from veil.forms import Form, Subsets, Subspaces
-from veil.geometry.grouped import GroupedOptions
 from veil.geometry.rigid import Rigid
+from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import align_poses, pose_error
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism

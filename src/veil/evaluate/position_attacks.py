@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.attacks.claims import Estimates
-from veil.attacks.line_density import DensityOptions, density_positions
-from veil.attacks.line_neighbors import Neighborhoods, NeighborOptions, neighbor_positions
-from veil.attacks.order import positions_by_rank
-from veil.attacks.repeat import repeat_positions
-from veil.attacks.segments import pixels, segments
-from veil.attacks.twins import twins
+from veil.attacks.intersection.repeat import repeat_positions
+from veil.attacks.positions.colocated_keypoints import twins
+from veil.attacks.positions.line_density import DensityOptions, density_positions
+from veil.attacks.positions.line_neighbors import Neighborhoods, NeighborOptions, neighbor_positions
+from veil.attacks.positions.order import positions_by_rank
+from veil.attacks.positions.segments import pixels, segments
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.forms import Lines

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil import kernels
+from veil import distances
 from veil.audit.intervals import share_interval
+from veil.distances.pairs import exact
 from veil.errors import InputError
 from veil.evaluate.faces import DIMENSIONS, LIFTINGS, best_threshold, equal_error, lifted_faces, require_others
 from veil.faces.collection import FacePairs, Faces, centered_alike
 from veil.faces.template import rotation
 from veil.features import unit_length
-from veil.kernels.pairs import exact
 from veil.mechanisms.profile import Strategy
 from veil.randomness import Secure
 
@@ -123,7 +123,7 @@ def estimates(templates: Set, crowd: Faces) -> dict[str, Float64[np.ndarray, "te
     """Unit vectors that an attacker takes from templates: the point nearest to the mean of other people, and the point
     nearest to the nearest of them, which pulls it to where faces are."""
     origin, basis = (part.astype(np.float64) for part in templates)
-    nearest = kernels.nearest(templates, (crowd.vectors, None), 1).index[:, 0]
+    nearest = distances.nearest(templates, (crowd.vectors, None), 1).index[:, 0]
 
     def foot(points: np.ndarray) -> np.ndarray:
         return unit_length(origin + np.einsum("tm,tmn->tn", np.einsum("tmn,tn->tm", basis, points - origin), basis))

@@ -17,7 +17,7 @@ from veil.evaluate.queries import LEVEL, Fold
 from veil.evaluate.settings import Setting, Trial
 from veil.features import Features
 from veil.forms import Lines, Points, Subsets
-from veil.geometry.grouped import GroupedOptions
+from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import pose_error
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 from veil.extraction.picture import Picture
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.gravity import NoGravity
-from veil.geometry.vertical import Vertical, VerticalOptions, vertical_from_segments
+from veil.geometry.vanishing_point import Vertical, VerticalOptions, vertical_from_segments
 
 # Larger pictures are shrunk first: edges of buildings keep their direction, and noise makes fewer segments.
 MAX_SIDE_PX = 1600

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float32, Int64, UInt64
 
-from veil.attacks.attributes import NEIGHBORS, Labelled, infer
+from veil.attacks.distribution.attributes import NEIGHBORS, Labelled, infer
 from veil.errors import InputError, RangeError
 from veil.faces.collection import Faces
 from veil.forms import Points

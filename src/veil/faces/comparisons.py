@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil import kernels
+from veil import distances
 from veil.faces.collection import Faces
 from veil.faces.template import Client
 
@@ -33,4 +33,4 @@ def compared(
     shown = [client.probe(faces.vectors[row], purpose=purpose) for row in probes.tolist()]
     origin = np.concatenate([probe[0] for probe in shown])
     basis = [probe[1] for probe in shown if probe[1] is not None]
-    return kernels.distances((origin, np.concatenate(basis) if basis else None), (gallery[0], gallery[1]))
+    return distances.pairwise((origin, np.concatenate(basis) if basis else None), (gallery[0], gallery[1]))

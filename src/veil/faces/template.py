@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from veil import kernels
+from veil import distances
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.faces.balance import BalancedRule, guessed
@@ -119,7 +119,7 @@ class Client:
         purpose: str,
         template: Subspaces | None = None,
         label: str | None = None,
-    ) -> kernels.Set:
+    ) -> distances.Set:
         """What is compared with templates: the turned descriptor (p2s), a lift among the other half of the decoys (s2s), or the
         subspace through it along the directions of the `template` that it is claimed to fit (parallel).
 
@@ -147,7 +147,7 @@ class Client:
         if not count:
             return None
         pool = self._turned(self.decoys.vectors[0::2], purpose), None
-        nearest = kernels.nearest((template.origin, template.basis), pool, count).distance[0]
+        nearest = distances.nearest((template.origin, template.basis), pool, count).distance[0]
         return bool(nearest.max() < 1e-3)
 
     def _lifted(
@@ -223,9 +223,9 @@ def rotation(key: Secure, dim: int) -> Float64[np.ndarray, "dim dim"]:
     return q * np.sign(np.diagonal(r))
 
 
-def scores(probe: kernels.Set, templates: Subspaces) -> Float64[np.ndarray, "templates"]:
+def scores(probe: distances.Set, templates: Subspaces) -> Float64[np.ndarray, "templates"]:
     """Distances of one probe to templates."""
-    return kernels.distances(probe, (templates.origin, templates.basis))[0]
+    return distances.pairwise(probe, (templates.origin, templates.basis))[0]
 
 
 def _key(secret: Secret, *words: str) -> Secure:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from veil.geometry.bundle.schur import moved_cameras
 from veil.geometry.rigid import Rigid
-from veil.kernels.schur import moved_cameras
 
 ITERATIONS, DAMPING, TOL = 30, 1e-3, 1e-5
 POSE = 6  # the pose's parameters come first

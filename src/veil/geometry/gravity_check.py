@@ -8,8 +8,8 @@ from typing import Literal
 
 from veil.geometry.gravity import SENSOR_SIGMA_DEG, Gravity
 from veil.geometry.gravity_consensus import apart_deg, contradiction_limit
-from veil.geometry.vertical import Vertical
-from veil.geometry.vertical_support import Support
+from veil.geometry.vanishing_point import Vertical
+from veil.geometry.vanishing_point_support import Support
 
 Verdict = Literal["agree", "sensor wrong", "edges wrong", "cannot be told"]
 # Expected share of honest pairs that are called contradictory.

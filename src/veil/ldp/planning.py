@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from veil.errors import RangeError
-from veil.geometry.acceptance import Acceptance
-from veil.geometry.significance import chance_poses
+from veil.geometry.robust.acceptance import Acceptance
+from veil.geometry.robust.significance import chance_poses
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 

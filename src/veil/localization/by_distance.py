@@ -11,15 +11,15 @@ from jaxtyping import Float32, Float64, Int64
 
 from veil.codebooks.codebook import Codebook
 from veil.forms import Form, Lines, Points
-from veil.geometry.acceptance import Acceptance
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
-from veil.geometry.significance import P3P as P3P
-from veil.geometry.significance import P6L as P6L
-from veil.geometry.significance import Sampling as Sampling
-from veil.geometry.significance import chance_poses as chance_poses
-from veil.geometry.significance import line_agreement as line_agreement
-from veil.geometry.significance import point_agreement as point_agreement
+from veil.geometry.robust.acceptance import Acceptance
+from veil.geometry.robust.significance import P3P as P3P
+from veil.geometry.robust.significance import P6L as P6L
+from veil.geometry.robust.significance import Sampling as Sampling
+from veil.geometry.robust.significance import chance_poses as chance_poses
+from veil.geometry.robust.significance import line_agreement as line_agreement
+from veil.geometry.robust.significance import point_agreement as point_agreement
 from veil.geometry.views import MapViews
 from veil.localization.matched_features import Estimate, Matched, matched_features
 from veil.localization.pose_evidence import NESTED, Evidence, pictured, rival, too_few, turn_deviation_deg, weigh

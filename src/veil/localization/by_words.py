@@ -15,7 +15,7 @@ from jaxtyping import Float32, Int64
 
 from veil.forms import Lines, Subsets
 from veil.geometry.camera import Camera
-from veil.geometry.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, resect_grouped
+from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, resect_grouped
 from veil.localization.by_distance import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localization, NoPose
 from veil.localization.matched_features import Estimate, Matched, matched_features
 from veil.localization.pose_evidence import COIN, Evidence, coin, pictured, too_few, turn_deviation_deg, weakest_rival

@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from veil.forms import Lines
 from veil.geometry.camera import Camera, as_colmap, from_colmap
 from veil.geometry.free_calibration import Sights
-from veil.geometry.ransac import RansacOptions
-from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
-from veil.geometry.significance import (
+from veil.geometry.robust.ransac import RansacOptions
+from veil.geometry.robust.resection_lines import LineResection, resect_from_lines
+from veil.geometry.robust.significance import (
     LINE_FLOOR,
     P3P,
     P4PF,

@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64
 from veil.geometry.camera import as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid
-from veil.geometry.significance import chance_poses
+from veil.geometry.robust.significance import chance_poses
 from veil.geometry.views import MapViews
 from veil.localization.matched_features import Estimate, Matched, MatchedPoints
 

@@ -11,12 +11,12 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError, RangeError
 from veil.forms import Lines
-from veil.geometry.acceptance import Acceptance
 from veil.geometry.camera import Camera, as_colmap
-from veil.geometry.grouped import GroupedConsensus, GroupedOptions, consensus_of, grouped
-from veil.geometry.resection_lines import LineResection
 from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
-from veil.geometry.significance import (
+from veil.geometry.robust.acceptance import Acceptance
+from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of, grouped
+from veil.geometry.robust.resection_lines import LineResection
+from veil.geometry.robust.significance import (
     LINE_FLOOR,
     P3P,
     SAME_PX,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from veil.distances.pairs import exact
 from veil.forms import Flat
-from veil.kernels.pairs import exact
 from veil.mapping.two_view import TwoView
 from veil.matching.neighbors import as_set
 

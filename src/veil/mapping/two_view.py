@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.geometry.significance import Sampling, chance_poses
+from veil.geometry.robust.significance import Sampling, chance_poses
 
 THRESHOLDS_PX = (1.0, 2.0, 4.0)
 # Wrong pairs that are looked at to count how often a wrong match agrees.

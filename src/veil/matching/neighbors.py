@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil import kernels
+from veil import distances
+from veil.distances import Backend, NearestTwo
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Flat, Form, Points, Subsets
-from veil.kernels import Backend, NearestTwo
 from veil.matching.shared_words import mutual_best, shared_word_weights
 from veil.space import require_same
 
@@ -71,11 +71,11 @@ def match(left: Form, right: Form, options: MatchOptions | None = None) -> Match
         )
     if len(left) == 0 or len(right) == 0:
         return Matches(indices=np.empty((0, 2), dtype=np.int64), distances=np.empty(0), ratios=np.empty(0))
-    nearest = kernels.nearest_two(as_set(left), as_set(right), backend=options.backend, threads=options.threads)
+    nearest = distances.nearest_two(as_set(left), as_set(right), backend=options.backend, threads=options.threads)
     return _mutual(nearest, options)
 
 
-def as_set(form: Flat) -> kernels.Set:
+def as_set(form: Flat) -> distances.Set:
     """A form as the kernels take it."""
     return (form.vectors, None) if isinstance(form, Points) else (form.origin, form.basis)
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 import numpy as np
 from jaxtyping import Bool, Float
 
-from veil import kernels
+from veil import distances
 from veil.errors import InputError
 from veil.forms import Form, Points, Subsets, Subspaces
 from veil.matching.neighbors import as_set, distance_name
@@ -95,7 +95,7 @@ def wrong_ratios(
         if len(right) < 3 or len(left) == 0:
             continue
         rows = np.sort(random.permutation(len(left))[:SAMPLE_FEATURES])
-        distance = kernels.nearest(as_set(left.take(rows)), as_set(right), 3).distance
+        distance = distances.nearest(as_set(left.take(rows)), as_set(right), 3).distance
         second.append(distance[:, 1])
         third.append(distance[:, 2])
     near, far = np.concatenate(second), np.concatenate(third)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from veil.attacks.target import Knowledge, ReleasedImage
-from veil.attacks.word_pairs import NeighborModel, Photograph, learn_neighbors
+from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.errors import InputError
 from veil.features import Features

@@ -9,7 +9,7 @@ from dataclasses import replace
 from veil.codebooks.codebook import Codebook
 from veil.features import Features
 from veil.forms import Subsets
-from veil.geometry.grouped import GroupedOptions
+from veil.geometry.robust.grouped import GroupedOptions
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
 from veil.localization.by_distance import localize as by_distance
 from veil.localization.by_words import localize_words

@@ -9,7 +9,7 @@ from jaxtyping import Float64, UInt8
 
 from veil.files.atomic import replacing
 from veil.geometry.camera import Camera, as_colmap
-from veil.geometry.vertical import Vertical
+from veil.geometry.vanishing_point import Vertical
 
 _AGREES, _OTHER, _DOWN = "#009E73", "#666666", "#D55E00"
 

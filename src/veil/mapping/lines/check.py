@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from veil.kernels.bundle import LineProblem, camera_information
+from veil.geometry.bundle.adjustment import LineProblem, camera_information
 from veil.mapping.lines.world import Model, World, line_distances, mapped_tracks, upright
 
 # Readings of gravity that disagree with the others by more, and the share that must not.

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from jaxtyping import Float64
 
-from veil.kernels.upright import Upright
+from veil.geometry.bundle.upright import Upright
 
 SIGMA_DEG = 1.0
 ROUNDS = 5

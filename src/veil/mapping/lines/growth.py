@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool
 
 from veil.errors import RangeError
-from veil.geometry.resection_lines import mirrored, relief
+from veil.geometry.bundle.adjustment import AdjustOptions
 from veil.geometry.rigid import Rigid
-from veil.kernels.bundle import AdjustOptions
+from veil.geometry.robust.resection_lines import mirrored, relief
 from veil.mapping.lines.seed import SeedOptions
 from veil.mapping.lines.world import Model, World, adjusted, line_distances, mapped_tracks, triangulated
 

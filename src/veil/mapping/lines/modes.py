@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from veil.geometry.bundle.adjustment import AdjustOptions, LineProblem, adjust
 from veil.geometry.solvers.planar import PlanarViews, planar_residuals, triangulate_planar
 from veil.geometry.solvers.resection_planar import resect_planar
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS, three_planar_views
-from veil.kernels.bundle import AdjustOptions, LineProblem, adjust
 
 SAMPLE = MINIMAL_POINTS + 2  # two more than minimal steady the tensor against half a pixel of noise
 MAX_TRACKS = 400  # more say nothing new of eight unknowns

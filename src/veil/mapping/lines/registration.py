@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.geometry.gravity import gravity_spread_px
-from veil.geometry.grouped import grouped
-from veil.geometry.ransac import RansacOptions
-from veil.geometry.resection_lines import LineResection, resect_from_lines
 from veil.geometry.rigid import Rigid
-from veil.kernels.grouped import search
+from veil.geometry.robust.grouped import grouped
+from veil.geometry.robust.grouped_search import search
+from veil.geometry.robust.ransac import RansacOptions
+from veil.geometry.robust.resection_lines import LineResection, resect_from_lines
 from veil.localization.by_distance import P6L, chance_poses, line_agreement
 from veil.mapping.lines.growth import LineMapOptions
 from veil.mapping.lines.world import Model, World, mapped_tracks, upright

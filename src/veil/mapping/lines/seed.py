@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from veil.errors import InputError, RangeError
+from veil.geometry.bundle.adjustment import AdjustOptions, LineProblem, adjust, residuals
 from veil.geometry.gravity import aligned_from_cam, gravity_spread_px
 from veil.geometry.rigid import Rigid
 from veil.geometry.solvers.out_of_plane import MINIMAL_TRACKS, determinant_rows, solve_out_of_plane
-from veil.geometry.solvers.triangulate import triangulate_planes
+from veil.geometry.solvers.planes import triangulate_planes
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
-from veil.kernels.bundle import AdjustOptions, LineProblem, adjust, residuals
 from veil.localization.by_distance import Sampling, chance_poses
 from veil.mapping.lines.gravity import upright_of
 from veil.mapping.lines.modes import MANY_COMPLETE, Mode, PlanarTracks, flat_share, lifted, planar_modes

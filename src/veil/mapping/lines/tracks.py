@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 
 from veil.errors import InputError, RangeError
-from veil.kernels.components import consistent_components
+from veil.mapping.lines.components import consistent_components
 
 # Image pairs among which quads are sought: all of them up to 28 images.
 MAX_PAIRS = 400

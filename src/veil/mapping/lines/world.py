@@ -10,11 +10,11 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError
 from veil.forms import Lines
+from veil.geometry.bundle.adjustment import AdjustOptions, LineProblem, adjust
+from veil.geometry.bundle.upright import Upright
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
-from veil.kernels.bundle import AdjustOptions, LineProblem, adjust
-from veil.kernels.triangulation import TrackLines, triangulate_tracks
-from veil.kernels.upright import Upright
+from veil.geometry.triangulation import TrackLines, triangulate_tracks
 from veil.mapping.lines.gravity import upright_of
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
 

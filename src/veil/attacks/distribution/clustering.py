@@ -1,0 +1,185 @@
+"""The clustering attack: entries of a public database near a subspace gather around its descriptor and its decoys.
+
+[P23] 4.2, Eq. 2 as corrected in traps A4; docs/theory/distribution_attacks.md. Of the clusters, the descriptor's is the one
+that stays away from other subspaces which meet this one: they were lifted with one of its decoys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Float64, Int64
+
+from veil.attacks.claims import Estimates, Progress
+from veil.attacks.distribution.database import GATHERED, moved_to_unit_length
+from veil.attacks.distribution.nearest import at, coordinates, nearby, residuals
+from veil.attacks.intersection.shared_decoys import MeetingOptions, meetings, pooled
+from veil.errors import RangeError
+from veil.forms import Points, Subspaces
+
+# Subspaces met that one score looks at; those of one decoy say the same, so that more of them add little.
+MET = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """Sizes of the clustering attack, which [P23] leaves open (traps A1).
+
+    `decoys` is the number that each subspace is believed to hold; None stands for m // 2 (hybrid; traps A5), adversarial
+    lifting has m. `neighbors` is |V|; `restarts` of `iterations` of k-means on D find decoys + 1 clusters. `tol` is the largest
+    distance of subspaces that counts as meeting, None what `MeetingOptions.for_space` says. Entries nearer than `floor` to D
+    weigh no more than at it (traps A2). `unit_length` as in the database attack. Tuned on photographs of the ImageNet sample.
+    """
+
+    decoys: int | None = None
+    neighbors: int = 150
+    restarts: int = 4
+    iterations: int = 20
+    tol: float | None = None
+    floor: float = 1e-3
+    unit_length: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value in (("neighbors", self.neighbors), ("restarts", self.restarts), ("iterations", self.iterations)):
+            if value < 1:
+                raise RangeError(f"{name} must be at least 1, got {value!r}")
+        if self.decoys is not None and not self.decoys >= 1:
+            raise RangeError(f"decoys must be at least 1, got {self.decoys!r}; without decoys use the nearest neighbor")
+        for name, distance in (("tol", self.tol), ("floor", self.floor)):
+            if distance is not None and not 0 < distance < math.inf:
+                raise RangeError(f"{name} must be positive and finite, got {distance!r}")
+
+    def clusters(self, m: int) -> int:
+        """k of [P23] step 3: the decoys and the descriptor."""
+        return (max(1, m // 2) if self.decoys is None else self.decoys) + 1
+
+
+def cluster_centers(
+    form: Subspaces,
+    database: Points,
+    *,
+    seed: int,
+    options: ClusterOptions | None = None,
+    progress: Progress | None = None,
+) -> Float64[np.ndarray, "features clusters dim"]:
+    """Points of each subspace where public entries gather ([P23] steps 1 to 3, Eq. 2): the descriptor and decoys, roughly.
+
+    Raises RangeError for a database smaller than the number of clusters.
+    """
+    options = options or ClusterOptions()
+    clusters = options.clusters(form.m)
+    count = min(options.neighbors, len(database))
+    if count < clusters:
+        raise RangeError(f"{clusters} clusters need as many neighbors and database entries, got {count}")
+    found = nearby(form, database, count=count, progress=progress)
+    random = np.random.default_rng(seed)
+    centers = np.empty((len(form), clusters, form.space.dim))
+    step = max(1, GATHERED // (count * max(form.space.dim, clusters * form.m)))
+    for begin in range(0, len(form), step):
+        part = slice(begin, begin + step)
+        subset = form.take(np.arange(len(form))[part])
+        inside = coordinates(subset, database.vectors[found.rows[part]])
+        weight = 1 / np.maximum(found.distance[part], options.floor)
+        labels = _labels(inside, clusters, options, random)
+        means = _means(inside, weight, labels, clusters)
+        if options.unit_length:
+            flat = subset.take(np.repeat(np.arange(len(subset)), clusters))
+            means = moved_to_unit_length(flat, means.reshape(-1, form.m)).reshape(means.shape)
+        centers[part] = at(subset, means)
+    return centers
+
+
+def clustering_attack(
+    form: Subspaces,
+    database: Points,
+    others: Sequence[Subspaces] = (),
+    *,
+    seed: int,
+    within: bool = True,
+    options: ClusterOptions | None = None,
+    progress: Progress | None = None,
+) -> Estimates:
+    """Of the points where public entries gather, the one farthest from all subspaces that meet this one ([P23] 4.2).
+
+    `others` are subspaces that may have drawn the same words; `within` adds the features of `form` itself. Features that meet
+    none are undecided (traps A6). Confidence is how much farther the chosen point is than the next; nothing is certified.
+    """
+    options = options or ClusterOptions()
+    tol = MeetingOptions.for_space(form.space).tol if options.tol is None else options.tol
+    pairs = meetings(form, others, within=within, tol=tol)
+    pool = pooled(form, others, within=within)
+    met = pairs.of(len(form))
+    points, confidence = np.full(form.origin.shape, np.nan), np.zeros(len(form))
+    rows = np.flatnonzero([len(found) > 0 for found in met])
+    if rows.size:
+        centers = cluster_centers(form.take(rows), database, seed=seed, options=options, progress=progress)
+        for center, row in zip(centers, rows, strict=True):
+            score = _scores(center, pool, met[row][:MET])
+            first, second = np.argsort(-score, kind="stable")[:2]
+            points[row], confidence[row] = center[first], 1 - score[second] / max(score[first], 1e-300)
+    return Estimates(points=points, confidence=confidence, certified=np.zeros(len(form), dtype=bool))
+
+
+def _scores(
+    centers: Float64[np.ndarray, "clusters dim"], pool: Subspaces, met: Int64[np.ndarray, "_"]
+) -> Float64[np.ndarray, "clusters"]:
+    """s_i = min_j dist(d_i, Q'_j) ([P23] step 4)."""
+    return residuals(pool.take(met), np.broadcast_to(centers, (len(met), *centers.shape))).min(axis=0)
+
+
+def _labels(
+    inside: Float64[np.ndarray, "features points m"], clusters: int, options: ClusterOptions, random: np.random.Generator
+) -> Int64[np.ndarray, "features points"]:
+    """k-means of each feature's points on its own, the best of several random starts."""
+    best, spread = np.zeros(inside.shape[:2], dtype=np.int64), np.full(len(inside), np.inf)
+    even = np.ones(inside.shape[:2])
+    for _ in range(options.restarts):
+        centers = _spread_start(inside, clusters, random)
+        for _ in range(options.iterations):
+            labels = _squared(inside, centers).argmin(axis=2)
+            means = _means(inside, even, labels, clusters)
+            moved = not np.array_equal(means, centers)
+            centers = means
+            if not moved:
+                break
+        squared = _squared(inside, centers)
+        labels, total = squared.argmin(axis=2), squared.min(axis=2).sum(axis=1)
+        better = total < spread
+        best[better], spread[better] = labels[better], total[better]
+    return best
+
+
+def _spread_start(
+    inside: Float64[np.ndarray, "features points m"], clusters: int, random: np.random.Generator
+) -> Float64[np.ndarray, "features clusters m"]:
+    """k-means++: each next center is a point drawn in proportion to its squared distance from those before."""
+    rows = np.arange(len(inside))
+    centers = inside[rows, random.integers(inside.shape[1], size=len(inside))][:, None]
+    while centers.shape[1] < clusters:
+        squared = _squared(inside, centers).min(axis=2) + 1e-12  # so that points that are all equal can be drawn
+        bounds = np.cumsum(squared, axis=1)
+        drawn = (bounds < random.random(len(inside))[:, None] * bounds[:, -1:]).sum(axis=1)
+        centers = np.concatenate([centers, inside[rows, np.minimum(drawn, inside.shape[1] - 1)][:, None]], axis=1)
+    return centers
+
+
+def _squared(
+    inside: Float64[np.ndarray, "features points m"], centers: Float64[np.ndarray, "features clusters m"]
+) -> Float64[np.ndarray, "features points clusters"]:
+    return np.stack([np.square(inside - centers[:, k, None]).sum(axis=2) for k in range(centers.shape[1])], axis=2)
+
+
+def _means(
+    inside: Float[np.ndarray, "features points m"],
+    weight: Float[np.ndarray, "features points"],
+    labels: Int64[np.ndarray, "features points"],
+    clusters: int,
+) -> Float64[np.ndarray, "features clusters m"]:
+    """Weighted means of each cluster (Eq. 2, traps A4); the point nearest to D stands in for a cluster that lost all points."""
+    share = (labels[:, :, None] == np.arange(clusters)) * weight[:, :, None]
+    total = share.sum(axis=1)
+    means = (np.swapaxes(share, 1, 2) @ inside) / np.maximum(total, 1e-300)[:, :, None]
+    return np.where(total[:, :, None] > 0, means, inside[:, :1])

@@ -1,0 +1,70 @@
+"""The inlier attack on a release that a map localizes: whoever localizes it knows which features match which points."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int64
+
+from veil.attacks.attack import Attempt
+from veil.attacks.claims import CannotRun, Estimates
+from veil.attacks.matches.inliers import inlier_points, inlier_subspaces
+from veil.attacks.target import Target
+from veil.forms import Points, Subspaces
+from veil.localization.by_distance import LocalizeOptions, NoPose, localize
+from veil.scene import Scene
+
+
+def matched_attack(target: Target) -> Attempt:
+    """Estimates of the features of `target` that a map localizes, from the map's descriptors of the points that they match.
+
+    Of the observations of a point the one nearest to the subspace is taken. Raises CannotRun without a map or a pose: of single
+    matches most may be wrong, and nothing tells which.
+    """
+    form, image, scene = target.form, target.image, target.knowledge.scene
+    if scene is None:
+        raise CannotRun("no map of the place was given (--map)")
+    seen = image.keypoints if image.lines is None else image.lines
+    if seen is None or image.camera is None:
+        raise CannotRun("the release has neither positions nor lines, so that no map can tell which matches are right")
+    with target.timer() as clock:
+        options = LocalizeOptions(workers=target.effort.threads, seed=target.effort.seed)
+        found = localize(image.camera, seen, form, scene, codebook=target.knowledge.codebook, options=options)
+        if isinstance(found, NoPose):
+            raise CannotRun(f"the map does not localize the release: {found.reason}")
+        estimates = _estimates(target, scene, found.keypoint_rows, found.point_rows)
+    agreeing = int(estimates.decided.sum())
+    return Attempt(
+        label="inliers",
+        rows=target.rows,
+        claim=estimates,
+        seconds=clock.seconds,
+        notes=(f"{agreeing} of {len(target.rows)} features agree with the pose; the map's holder learns these: by design",),
+        details={"matched": agreeing / max(len(target.rows), 1)},
+    )
+
+
+def _estimates(
+    target: Target, scene: Scene, features: Int64[np.ndarray, "inliers"], points: Int64[np.ndarray, "inliers"]
+) -> Estimates:
+    """The best estimate of each attacked feature, over all observations of its point; undecided without one."""
+    form = target.form
+    best = Estimates(
+        points=np.full(form.origin.shape, np.nan), confidence=np.zeros(len(form)), certified=np.zeros(len(form), dtype=bool)
+    )
+    order = np.argsort(points, kind="stable")
+    for image in scene.images.values():
+        place = np.searchsorted(points[order], image.point_rows)
+        place = order[np.minimum(place, len(order) - 1)]
+        seen = np.flatnonzero(points[place] == image.point_rows)
+        rows = features[place[seen]]
+        if isinstance(image.form, Points):
+            public = target.knowledge.codebook
+            brought = image.form if public is None else public.into_space(image.form, form.space)
+            found = inlier_points(form.take(rows), brought.vectors[seen].astype(np.float64))
+        elif isinstance(image.form, Subspaces):
+            found, _ = inlier_subspaces(form.take(rows), image.form.take(seen))
+        else:
+            raise CannotRun("the map's descriptors are words, which have no point nearest to a subspace")
+        surer = found.confidence > best.confidence[rows]
+        best.points[rows[surer]], best.confidence[rows[surer]] = found.points[surer], found.confidence[surer]
+    return best.take(target.rows)

@@ -1,0 +1,315 @@
+"""The lattice attack: a descriptor that was once stored in 8 bits is a short integer vector in the span of its subspace.
+
+Needs no database and no training, and certifies its own success (traps D14; docs/theory/hardened.md, Eq. 1, 2 and G1-G4). Where
+decoys are integers as well it lists them all. Rows, blocks and scales were tuned on photographs of `imagenet_sample`; the
+certificate has nothing to tune.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Int64
+
+from veil.attacks.claims import Estimates, Lists, Progress
+from veil.attacks.structural.lattice_certificate import (
+    LENGTH_STEPS,
+    Spans,
+    effective_dimension,
+    identifiable_noise,
+    independent_rows,
+    log_false_claims,
+    release_noise,
+    spans,
+)
+from veil.attacks.structural.lattice_reduction import entry_limit, none_beyond, reduce, short_vectors
+from veil.codebooks.codebook import Pca
+from veil.errors import InputError, RangeError
+from veil.forms import Subspaces
+from veil.space import Space
+from veil.threads import shared
+
+# Fixed point: the lattice of Eq. 1 is scaled by this before it is rounded to integers.
+FRACTION = 16
+# A coordinate of what is called an integer vector is at most so far (steps) from the span: the first, or four times the noise,
+# but never so far that the next integer is nearer.
+GRAIN, GRAIN_MOST = 0.25, 0.45
+# Features that are reduced in one call, after which progress is reported.
+CHUNK = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatticeOptions:
+    """What is known of the grid, and how hard to try.
+
+    `length_steps` is |u| where it is known, within `length_slack_steps` (COLMAP: 512, as rounding leaves it), else None.
+    Beside one pivot for each dimension of the span the lattice has `equations_per_dimension` equations for each, within
+    `min_equations` and `max_equations`, in a first round of LLL. What it leaves open gets a second round with twice as many and
+    BKZ with blocks of `block` rows for `tours` tours (0: no second round), and that where nothing was found a third with four
+    times as many, unless the noise is beyond Eq. 2 and `beyond_reach` is not set. Noise is that of the number format, of a
+    declared dither, and `noise_steps` (root mean square) beyond these. `max_scale` bounds kappa of Eq. 1. A list holds vectors
+    up to `reach` times the known length, or the longest row found. `max_false_claims` bounds the chance of one false
+    certificate among all integer vectors.
+    """
+
+    length_steps: float | None = LENGTH_STEPS
+    length_slack_steps: float = 4.0
+    nonnegative: bool = True
+    equations_per_dimension: float = 2.0
+    min_equations: int = 20
+    max_equations: int = 48
+    block: int = 20
+    tours: int = 8
+    beyond_reach: bool = False
+    noise_steps: float = 0.0
+    max_scale: float = 2.0**20
+    reach: float = 1.2
+    max_false_claims: float = 1e-9
+
+    def __post_init__(self) -> None:
+        if self.length_steps is not None and not 1 <= self.length_steps <= 4096:
+            raise RangeError(f"length_steps must be between 1 and 4096 or None, got {self.length_steps!r}")
+        for name, low, high in (
+            ("length_slack_steps", 0, 4096),
+            ("equations_per_dimension", 0.1, 128),
+            ("min_equations", 1, 4096),
+            ("max_equations", 1, 4096),
+            ("block", 2, 40),
+            ("tours", 0, 1000),
+            ("noise_steps", 0, 64),
+            ("max_scale", 1, 2.0**24),
+            ("reach", 1, 4),
+            ("max_false_claims", 1e-300, 1),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise RangeError(f"{name} must be between {low:g} and {high:g}, got {getattr(self, name)!r}")
+
+    @staticmethod
+    def of(space: Space) -> LatticeOptions:
+        """What a descriptor's name tells: SIFT is non-negative and 512 steps long, others are signed and of unknown length."""
+        known = space.descriptor == "sift"
+        return LatticeOptions(length_steps=LENGTH_STEPS if known else None, nonnegative=known)
+
+
+class _Found(NamedTuple):
+    """Of one feature: integer vectors over points of unit length in its subspace, and whether there are provably no others."""
+
+    vectors: Int64[np.ndarray, "found dim"]
+    complete: bool
+
+
+def lattice_attack(
+    form: Subspaces,
+    *,
+    options: LatticeOptions | None = None,
+    pca: Pca | None = None,
+    words: Float[np.ndarray, "words dim"] | None = None,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Estimates:
+    """The descriptor in each subspace, if it is an integer vector scaled to unit length; no decision where none is found.
+
+    `options` default to what `form.space` tells. Behind a PCA give that `pca`. `words` are public decoys, which are struck off.
+    Certified is what is the only integer vector of its kind: if d lies on a grid at all, it is d. Where there are
+    several, the one of the most likely length is estimated. Raises InputError if the PCA is missing or not the form's.
+    """
+    options = options or LatticeOptions.of(form.space)
+    found = _search(form, options, pca, words, threads, progress)
+    points = np.full((len(form), form.space.dim), np.nan)
+    confidence, certified = np.zeros(len(form)), np.zeros(len(form), dtype=bool)
+    for row, each in enumerate(found):
+        likely = each.vectors[_of_length(each.vectors, options)]
+        if len(likely):
+            points[row] = _described(likely[:1], pca)[0]
+            confidence[row] = 1 / len(likely)
+            certified[row] = len(likely) == 1 and each.complete
+    return Estimates(points=points, confidence=confidence, certified=certified)
+
+
+def lattice_lists(
+    form: Subspaces,
+    *,
+    options: LatticeOptions | None = None,
+    pca: Pca | None = None,
+    words: Float[np.ndarray, "words dim"] | None = None,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Lists:
+    """All integer vectors that each subspace contains, scaled to unit length: the descriptor and decoys that are integers too.
+
+    Those of the known length come first. A list is certified if its entries are independent and there are provably no others
+    of the known length, or up to `reach` times the longest.
+    """
+    options = options or LatticeOptions.of(form.space)
+    found = _search(form, options, pca, words, threads, progress)
+    certified = [
+        each.complete and 0 < len(each.vectors) == np.linalg.matrix_rank(each.vectors.astype(np.float64)) for each in found
+    ]
+    return Lists(candidates=tuple(_described(each.vectors, pca) for each in found), certified=np.array(certified, dtype=bool))
+
+
+def _described(vectors: Int64[np.ndarray, "found dim"], pca: Pca | None) -> Float64[np.ndarray, "found out"]:
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit if pca is None else pca.apply(unit)
+
+
+def _of_length(vectors: Int64[np.ndarray, "found dim"], options: LatticeOptions) -> Bool[np.ndarray, "found"]:
+    if options.length_steps is None:
+        return np.ones(len(vectors), dtype=bool)
+    return np.abs(np.linalg.norm(vectors, axis=1) - options.length_steps) <= options.length_slack_steps
+
+
+def _search(
+    form: Subspaces,
+    options: LatticeOptions,
+    pca: Pca | None,
+    words: Float[np.ndarray, "words dim"] | None,
+    threads: int,
+    progress: Progress | None,
+) -> list[_Found]:
+    span = effective_dimension(form, pca) + 1
+    dim = form.space.dim if pca is None else pca.axes.shape[1]
+    if span > dim - 2:
+        raise InputError(f"the span of these subspaces has {span} of {dim} dimensions: nothing is left to tell integers by")
+    if not (np.isfinite(form.origin).all() and np.isfinite(form.basis).all()):
+        raise InputError("the subspaces contain NaN or infinity")
+    if words is not None and words.shape[1:] != (dim,):
+        raise InputError(f"words must have shape (words, {dim}), got {words.shape}")
+    length = options.length_steps or LENGTH_STEPS
+    declared = form.space.dither_steps / math.sqrt(12)
+    noise = math.hypot(release_noise(form, length_steps=length), declared, options.noise_steps)
+    reachable = noise < identifiable_noise(span - 1, dim, length_steps=length)
+    tours = options.tours if reachable or options.beyond_reach else 0
+    chunks = [np.arange(start, min(start + CHUNK, len(form))) for start in range(0, len(form), CHUNK)]
+
+    def work(rows: np.ndarray) -> list[_Found]:
+        return _search_chunk(spans(form.take(rows), pca), noise, tours, options, words)
+
+    found: list[_Found] = []
+    for part in shared(work, chunks, threads):
+        found += part
+        if progress is not None:
+            progress(len(found), len(form))
+    return found
+
+
+def _search_chunk(
+    chunk: Spans, noise: float, tours: int, options: LatticeOptions, words: Float[np.ndarray, "words dim"] | None
+) -> list[_Found]:
+    _, span, dim = chunk.axes.shape
+    equations = math.ceil(options.equations_per_dimension * span)
+    equations = max(options.min_equations, min(equations, options.max_equations))
+    found = _round(chunk, noise, min(dim, span + equations), options, tours=0)
+    for more in (2, 4) if tours else ():
+        # Nothing is gained by more rows where a list was found that is only not proved to be all.
+        open_ = np.flatnonzero([not len(each.vectors) or (more == 2 and not each.complete) for each in found])
+        rest = Spans(chunk.axes[open_], chunk.height[open_])
+        again = _round(rest, noise, min(dim, span + more * equations), options, tours=tours) if len(open_) else []
+        for row, each in zip(open_.tolist(), again, strict=True):
+            if len(each.vectors) >= len(found[row].vectors):
+                found[row] = each
+    return [each if words is None else _without(each, words) for each in found]
+
+
+def _without(found: _Found, words: Float[np.ndarray, "words dim"]) -> _Found:
+    """Without the vectors that are known decoys."""
+    if not len(found.vectors):
+        return found
+    unit = found.vectors / np.linalg.norm(found.vectors, axis=1, keepdims=True)
+    return found._replace(vectors=found.vectors[(unit @ words.T.astype(np.float64)).max(axis=1) < 1 - 1e-6])
+
+
+def _round(chunk: Spans, noise: float, rows: int, options: LatticeOptions, *, tours: int) -> list[_Found]:
+    lattices = [_lattice(axes, noise, rows, options) for axes in chunk.axes]
+    reduced, _ = reduce(np.array([each.basis for each in lattices]), block=options.block, tours=tours)
+    return [
+        _read(lattice, basis, axes, height, options)
+        for lattice, basis, axes, height in zip(lattices, reduced, chunk.axes, chunk.height, strict=True)
+    ]
+
+
+class _Lattice(NamedTuple):
+    """Eq. 1 in fixed point: u = u_p `extend`, and u is at most `stretch` |u| long in it.
+
+    `tol` is the relative error of lengths t that the noise leaves, ten times over; `grain` that of coordinates, in steps.
+    """
+
+    basis: Int64[np.ndarray, "rows rows"]
+    extend: Float64[np.ndarray, "span dim"]
+    stretch: float
+    tol: float
+    grain: float
+
+
+def _lattice(axes: Float64[np.ndarray, "span dim"], noise: float, rows: int, options: LatticeOptions) -> _Lattice:
+    from scipy.linalg import qr
+
+    span, dim = axes.shape
+    length = options.length_steps or LENGTH_STEPS
+    order = qr(axes, mode="r", pivoting=True)[1]  # the first `span` columns are well conditioned
+    extend = np.linalg.solve(axes[:, order[:span]], axes)
+    # An equation is worth the less the more it amplifies the noise of the pivots (Eq. G1).
+    amplified = noise * np.sqrt(1 + np.square(extend).sum(axis=0))
+    others = order[span:][np.argsort(amplified[order[span:]], kind="stable")][: rows - span]
+    room = entry_limit(rows, rows) / (2 * FRACTION * max(1.0, float(np.abs(extend).max())))
+    kappa = np.minimum(min(options.max_scale, room), length / math.sqrt(dim) / amplified[others])
+    scale = np.rint(FRACTION * kappa)
+    basis = np.zeros((rows, rows), dtype=np.int64)
+    basis[: rows - span, span:] = np.diag(scale.astype(np.int64))
+    basis[rows - span :, :span] = FRACTION * np.eye(span, dtype=np.int64)
+    basis[rows - span :, span:] = np.rint(scale * extend[:, others]).astype(np.int64)
+    # Per unit of |u|: twice sigma on all equations together, and what rounding adds to each.
+    tail = 2 / length * float(np.linalg.norm(scale * amplified[others])) + math.sqrt(rows - span) / 2
+    tol = 10 * noise * math.sqrt(dim) / length
+    grain = min(GRAIN_MOST, max(GRAIN, 4 * noise))
+    return _Lattice(basis=basis, extend=extend, stretch=math.hypot(FRACTION, tail), tol=tol, grain=grain)
+
+
+def _read(
+    lattice: _Lattice,
+    basis: Int64[np.ndarray, "rows rows"],
+    axes: Float64[np.ndarray, "span dim"],
+    height: float,
+    options: LatticeOptions,
+) -> _Found:
+    """Rows that are integers over all coordinates, and what they generate."""
+    span, dim = axes.shape
+    vectors = np.rint(np.rint((basis[:, :span] // FRACTION) @ lattice.extend) @ axes.T @ axes)
+    apart = vectors - vectors @ axes.T @ axes
+    claims = log_false_claims(np.linalg.norm(vectors, axis=1), np.linalg.norm(apart, axis=1), span=span, dim=dim)
+    # Next to an integer vector in the span others are less than a step off, which by themselves would be unlikely as well.
+    claims[np.abs(apart).max(axis=1) > lattice.grain] = np.inf
+    sure = independent_rows(vectors, claims <= math.log(options.max_false_claims))
+    if not len(sure):
+        return _Found(np.zeros((0, dim), dtype=np.int64), False)
+    integers = reduce(vectors[sure].astype(np.int64)[None])[0][0]
+    longest = float(np.linalg.norm(integers, axis=1).max())
+    short, all_short = short_vectors(integers, options.reach * (options.length_steps or longest))
+    kept = _over_unit_points(short, axes, height, lattice.tol, options)
+    # Eq. G4: the rows found come first, and the rest of the lattice holds nothing so short.
+    wanted = options.length_steps + options.length_slack_steps if options.length_steps else options.reach * longest
+    alone = sure[-1] == len(sure) - 1 and none_beyond(basis, len(sure), lattice.stretch * wanted)
+    return _Found(kept, bool(alone) and all_short)
+
+
+def _over_unit_points(
+    vectors: Int64[np.ndarray, "found dim"],
+    axes: Float64[np.ndarray, "span dim"],
+    height: float,
+    tol: float,
+    options: LatticeOptions,
+) -> Int64[np.ndarray, "kept dim"]:
+    """Of u and -u what lies over a point u / t of unit length (t = |u|), is not negative where d is not, and no multiple."""
+    t = vectors @ axes[-1] / height
+    signed = vectors * np.where(t < 0, -1, 1)[:, None]
+    lengths = np.linalg.norm(signed, axis=1)
+    kept = np.abs(np.abs(t) / lengths - 1) < tol
+    if options.nonnegative:
+        kept &= (signed >= 0).all(axis=1)
+    if options.length_steps is None:
+        kept &= np.gcd.reduce(signed, axis=1) == 1
+    order = np.argsort(np.abs(lengths[kept] - (options.length_steps or 0.0)), kind="stable")
+    return signed[kept][order]

@@ -1,0 +1,1 @@
+"""Attacks on words: which word of a subset is the true one."""

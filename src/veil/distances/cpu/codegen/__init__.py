@@ -1,0 +1,1 @@
+"""Writers of the LLVM IR of each compiled function of backend `cpu`."""

@@ -1,0 +1,54 @@
+"""One side of a comparison, packed for the sweep: in single precision, or rounded to 16 bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veil.distances.cpu import fixed_point
+from veil.distances.cpu.codegen.shape import ONE, Shape
+from veil.distances.cpu.compile import kernels
+from veil.distances.cpu.pack import Packed, aligned, pack_left, pack_right, packed
+from veil.distances.cpu.prepared import PART_NUMBERS, Prepared, each_of
+
+# Numbers of a side from which compiled code gains what compiling it takes, within some hundred searches.
+COMPILED_MIN = 1 << 18
+
+
+def pack(side: Prepared, shape: Shape, *, left: bool, unit: float = 1.0, threads: int = 1) -> tuple[Packed, float]:
+    """A side as the kernel reads it, and what rounding to 16 bits took of a row at most; no origin is longer than `unit`."""
+    count, m, dim = side.basis.shape
+    if not left and dim % shape.lanes == 0 and count * (m + 1) * dim >= COMPILED_MIN:
+        return _panels(side, shape, unit, threads)
+    components, error = fixed_point.components(side, unit, shape) if shape.fixed else (side.components, 0.0)
+    return (pack_left if left else pack_right)(components, side.squares / unit**2, shape), error
+
+
+def _panels(side: Prepared, shape: Shape, unit: float, threads: int) -> tuple[Packed, float]:
+    """Right features, by compiled code; those that fill no panel in a copy that does."""
+    count, dim, lanes = len(side), side.basis.shape[2], shape.lanes
+    lines, whole, panels = dim // 2 if shape.fixed else dim, count // lanes, -(-count // lanes)
+    values = aligned(panels * lines * shape.right * lanes).reshape(panels, -1)
+    kind = "float" if side.basis.dtype == np.float32 else "double"
+    function = kernels(shape, f"panels {kind}")["panels"]
+
+    def work(ends: tuple[int, int]) -> float:
+        part = [each[ends[0] * lanes : ends[1] * lanes] for each in (side.origin, side.basis)]
+        if len(part[0]) < (ends[1] - ends[0]) * lanes:
+            part = [_filled(each, lanes) for each in part]
+        worst = np.zeros(1, dtype=np.float32)
+        pointers = (memory.ctypes.data for memory in (*part, values[ends[0] :], worst))
+        function(*pointers, ends[1] - ends[0], dim, part[0].strides[0], ONE / unit)
+        return float(worst[0])
+
+    size = max(1, PART_NUMBERS // (lanes * shape.right * dim))
+    parts = [(start, min(start + size, whole)) for start in range(0, whole, size)] + [(whole, panels)] * (panels > whole)
+    worst = max(each_of(work, parts, threads), default=0.0)
+    error = fixed_point.error_of(worst) if shape.fixed else 0.0
+    return packed(values, side.squares / unit**2, panels * lanes, lines), error
+
+
+def _filled(rows: np.ndarray, count: int) -> np.ndarray:
+    """With zeros behind them."""
+    filled = np.zeros((count, *rows.shape[1:]), dtype=rows.dtype)
+    filled[: len(rows)] = rows
+    return filled

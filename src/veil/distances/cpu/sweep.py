@@ -1,0 +1,173 @@
+"""Calls of the compiled kernels on chunks of left features, shared out among threads; ctypes holds no lock meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from jaxtyping import Float32, Int32
+
+from veil.distances.cpu.bests import Running, States
+from veil.distances.cpu.codegen.outputs import STATE
+from veil.distances.cpu.codegen.shape import Shape
+from veil.distances.cpu.compile import Kernel, kernels
+from veil.distances.cpu.pack import Packed, aligned, pack_left, pack_right
+from veil.distances.cpu.prepared import Prepared, each_of
+
+# Bytes of left features that are swept together: they stay in the second cache while all panels pass (half is 3 % slower).
+CHUNK_BYTES = 1 << 20
+# Chunks for each thread at least, so that none waits long for the last; chunks at least, which share out the columns' bests.
+CHUNKS_PER_THREAD, CHUNKS = 4, 16
+# Multiplications of packed numbers for each thread at least: fewer take about as long as waking it.
+THREAD_WORK = 1 << 25
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Swept:
+    """Running bests of rows and columns, and the pairs (row, column) that were too amplified to take part."""
+
+    rows: Running | States
+    columns: Running | States
+    doubtful: Int32[np.ndarray, "_ 2"]
+    overflowed: bool
+
+    def times(self, factor: float) -> Swept:
+        """The same in other units."""
+        return self if factor == 1 else replace(self, rows=self.rows.times(factor), columns=self.columns.times(factor))
+
+
+def packed(left: Prepared, right: Prepared, shape: Shape) -> tuple[Packed, Packed]:
+    """Both sides as the kernels read them."""
+    return pack_left(left.components, left.squares, shape), pack_right(right.components, right.squares, shape)
+
+
+def dense(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) -> Float32[np.ndarray, "left right"]:
+    """All squared distances; -1 where nearer than `outputs.SQUARE_TRUSTED` or beyond `reach`."""
+    function, out = kernels(shape, "dense")["dense"], np.empty((a.count, b.count), dtype=np.float32)
+
+    def work(chunks: Iterator[range]) -> None:
+        scratch = aligned(shape.scratch_floats)
+        for groups in chunks:
+            first = groups.start * shape.features
+            own = out[first : groups.stop * shape.features]
+            function(
+                *_sides(a, b, shape, groups.start),
+                scratch.ctypes.data,
+                own.ctypes.data,
+                *_counts(a, b, shape, groups),
+                *own.shape,
+                out.strides[0],
+                reach,
+            )
+
+    _share(work, a, shape, useful_threads(a, b, shape, threads))
+    return out
+
+
+def best_two(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) -> Swept:
+    """Fused sweep without the matrix; pairs that reach farther than `reach` (squared) are listed instead."""
+    function = kernels(shape, "best_two")["best_two"]
+    capacity = list_capacity(a.count, b.count)
+    return _Fused(shape, function, a, b, capacity, reach).run(useful_threads(a, b, shape, threads))
+
+
+def useful_threads(a: Packed, b: Packed, shape: Shape, threads: int) -> int:
+    """As many as have enough to do."""
+    work = len(a.squares) * shape.left * len(b.squares) * shape.right * a.coordinates
+    return max(1, min(threads, work // THREAD_WORK))
+
+
+def list_capacity(rows: int, columns: int) -> int:
+    """How many pairs beyond reach are worth a double-precision evaluation each; more than that is another problem."""
+    return 4096 + rows * columns // 256
+
+
+class _Fused:
+    """What the threads of one fused sweep share."""
+
+    def __init__(self, shape: Shape, function: Kernel, a: Packed, b: Packed, capacity: int, reach: float) -> None:
+        self.shape, self.function, self.a, self.b = shape, function, a, b
+        self.capacity, self.reach = capacity, reach
+        self.rows = _fresh_state(len(a.squares), shape.lanes)
+
+    def run(self, threads: int) -> Swept:
+        """All chunks; the bests of columns are kept by thread and by some of its chunks, and merged."""
+        self.sets = max(1, CHUNKS // threads)
+        parts = [part for part in _share(self.work, self.a, self.shape, threads) if part is not None]
+        sets = parts[0][0] if len(parts) == 1 else np.concatenate([state for state, _ in parts])
+        lists = [pairs for _, pairs in parts]
+        counts = [_listed(pairs) for pairs in lists]
+        kept = [pairs[4:].reshape(-1, 2)[:found] for pairs, found in zip(lists, counts, strict=True)]
+        return Swept(
+            rows=States(state=self.rows[None], count=self.a.count, shape=self.shape, by_lanes=False),
+            columns=States(state=sets, count=self.b.count, shape=self.shape, by_lanes=True),
+            doubtful=np.concatenate(kept),
+            overflowed=max(counts) > self.capacity,
+        )
+
+    def work(self, chunks: Iterator[range]) -> tuple[np.ndarray, np.ndarray] | None:
+        """One thread's chunks, in ascending order of rows, so that ties keep the smaller index; None if it came too late."""
+        if (begun := next(chunks, None)) is None:
+            return None
+        shape, lanes = self.shape, self.shape.lanes
+        scratch = aligned(shape.scratch_floats)
+        panels = len(self.b.squares) // lanes
+        columns = _fresh_state(self.sets * panels, lanes).reshape(self.sets, panels, STATE, lanes)
+        pairs = np.empty(2 * self.capacity + 4, dtype=np.int32)
+        pairs[:4].view(np.int64)[:] = self.capacity, 0
+        for turn, groups in enumerate(chain([begun], chunks)):
+            first = groups.start * shape.features
+            own = columns[turn % self.sets]
+            self.function(
+                *_sides(self.a, self.b, shape, groups.start),
+                *(memory.ctypes.data for memory in (scratch, self.rows[first:], own, pairs)),
+                *_counts(self.a, self.b, shape, groups),
+                first,
+                self.reach,
+            )
+            if _listed(pairs) > self.capacity:
+                break  # all is in vain; another limit or method is needed
+        return columns, pairs
+
+
+def _listed(pairs: np.ndarray) -> int:
+    """How many pairs were to be listed; what is beyond the capacity was counted only."""
+    return int(pairs[2:4].view(np.int64)[0])
+
+
+def _fresh_state(count: int, lanes: int) -> np.ndarray:
+    state = aligned(count * STATE * lanes).reshape(count, STATE, lanes)
+    state[:, :3] = np.inf
+    state[:, 3:].view(np.int32)[:] = -1
+    return state
+
+
+def _sides(a: Packed, b: Packed, shape: Shape, group: int) -> tuple[int, int, int, int]:
+    left = a.values.ctypes.data + group * a.group_bytes
+    return left, a.squares.ctypes.data + 4 * group * shape.features, b.values.ctypes.data, b.squares.ctypes.data
+
+
+def _counts(a: Packed, b: Packed, shape: Shape, groups: range) -> tuple[int, int, int]:
+    return a.coordinates, len(groups), len(b.squares) // shape.lanes
+
+
+def _share(work, a: Packed, shape: Shape, threads: int) -> list:  # type: ignore[no-untyped-def]
+    """Run `work` in threads that draw chunks of groups from one queue."""
+    groups = len(a.squares) // shape.features
+    size = max(1, min(CHUNK_BYTES // a.group_bytes, -(-groups // max(CHUNKS, CHUNKS_PER_THREAD * threads))))
+    chunks = [range(start, min(start + size, groups)) for start in range(0, groups, size)]
+    queue, lock = iter(chunks), threading.Lock()
+
+    def draw() -> Iterator[range]:
+        while True:
+            with lock:
+                chunk = next(queue, None)
+            if chunk is None:
+                return
+            yield chunk
+
+    threads = min(threads, len(chunks))
+    return each_of(lambda _: work(draw()), range(threads), threads)

@@ -1,0 +1,131 @@
+"""The nearest of many subspaces to a few points: one pass over these as they are stored, then float64 for all it leaves open.
+
+The pass knows d^2 up to a bound that holds for any order of summation and any basis, orthonormal or not
+(docs/theory/distances.md, Eq. 15), so that the answer is that of float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Float64, Int64
+
+from veil.distances.cpu import candidates
+from veil.distances.cpu.codegen.shape import Shape
+from veil.distances.cpu.compile import host_lanes, kernels
+from veil.distances.cpu.prepared import DEFECT_MAX, stored
+from veil.distances.pairs import best, exact
+from veil.threads import shared
+
+Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
+# Points, and their neighbors asked for, up to which this is faster than comparing many (measured in benchmarks/identify.py).
+POINTS_MAX, NEIGHBORS_MAX = 16, 256
+# Subspaces that one task looks through, and numbers of the bases that NumPy takes at a time: they stay in the second cache.
+CHUNK, CACHED_NUMBERS = 1 << 13, 1 << 17
+# Bases farther from orthonormal than this are left to float64, whatever the pass says.
+STRAIN_MAX = 0.25
+# |d|^2 and |D d|^2 of every subspace and point, and |D D^T - I| of every subspace.
+Passed = tuple[Float[np.ndarray, "some points"], Float[np.ndarray, "some points"], Float[np.ndarray, "some"]]
+
+
+def serves(queries: Set, database: Set, count: int, *, compiled: bool) -> bool:
+    """Whether these are few points and a database of subspaces."""
+    if queries[1] is not None or database[1] is None or not 0 < len(queries[0]) <= POINTS_MAX:
+        return False
+    m = database[1].shape[1]
+    return len(queries[0]) * count <= NEIGHBORS_MAX and m >= 1 and (m <= candidates.M_MAX or not compiled)
+
+
+def nearest(
+    queries: Set,
+    database: Set,
+    count: int,
+    *,
+    compiled: bool,
+    threads: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Int64[np.ndarray, "queries count"], Float64[np.ndarray, "queries count"]] | None:
+    """Indices and float64 distances of the `count` nearest, in order; ties keep the smaller index.
+
+    None where a number is not finite or its square is out of range. Without a compiler bases are taken to be orthonormal.
+    """
+    kind = np.float32 if stored(queries, database) == "float" else np.float64
+    points = np.ascontiguousarray(queries[0], dtype=kind)
+    look, total = pass_compiled if compiled else pass_plain, len(database[0])
+
+    def chunk(start: int) -> tuple[np.ndarray, ...] | None:
+        origin, basis = (np.ascontiguousarray(part[start : start + CHUNK], dtype=kind) for part in database)  # type: ignore[index]
+        lower, upper = _bounds(look(points, origin, basis), basis.shape[1:], kind)
+        if not np.isfinite(upper).all():
+            return None
+        rows, entries = np.nonzero(lower <= _limits(upper, count))
+        return rows, entries + start, lower[rows, entries], upper[rows, entries]
+
+    found = []
+    for k, part in enumerate(shared(chunk, range(0, total, CHUNK), threads)):
+        if part is None:
+            return None
+        found.append(part)
+        if progress is not None:
+            progress(min((k + 1) * CHUNK, total), total)
+    rows, entries, lower, upper = (np.concatenate(each) for each in zip(*found, strict=True))
+    limits = np.array([_limits(upper[rows == row][None], count)[0, 0] for row in range(len(points))])
+    near = lower <= limits[rows]
+    rows, entries = rows[near], entries[near]
+    return best(rows, entries, exact(queries, database, rows, entries), len(points), count)
+
+
+def _limits(upper: Float64[np.ndarray, "points some"], count: int) -> Float64[np.ndarray, "points 1"]:
+    """What the `count` nearest do not exceed."""
+    if upper.shape[1] < count:
+        return np.full((len(upper), 1), np.inf)
+    return np.partition(upper, count - 1, axis=1)[:, count - 1 : count]
+
+
+def _bounds(
+    passed: Passed, size: tuple[int, ...], kind: type
+) -> tuple[Float64[np.ndarray, "points some"], Float64[np.ndarray, "points some"]]:
+    """Lower and upper bounds of the squared distances (docs/theory/distances.md, Eq. 15)."""
+    m, dim = size
+    rounding, double = ((dim + m + 8) * np.finfo(each).eps for each in (kind, np.float64))
+    squares, along, strain = (part.T.astype(np.float64) for part in passed)
+    strain = 1.2 * strain + m * rounding
+    loose = ~(strain < STRAIN_MAX)
+    strain[loose] = STRAIN_MAX
+    with np.errstate(invalid="ignore"):  # what is not finite is found by the caller
+        square = squares - along
+        error = (rounding * (1 + 2 * np.sqrt(m) + m * rounding) + 8 * double) * squares + strain / (1 - strain) * along
+        error += dim * np.finfo(kind).tiny
+        return np.where(loose, -np.inf, square - error), np.where(loose, squares, square) + error
+
+
+def pass_compiled(
+    points: Float[np.ndarray, "points dim"], origin: Float[np.ndarray, "some dim"], basis: Float[np.ndarray, "some m dim"]
+) -> Passed:
+    """The compiled pass over some subspaces, in the precision of the points."""
+    count, m, dim = basis.shape
+    name = "float" if points.dtype == np.float32 else "double"
+    function = kernels(Shape(left=1, right=m + 1, lanes=host_lanes()), f"points of {name}")["points"]
+    squares, along = (np.empty((count, len(points)), dtype=points.dtype) for _ in range(2))
+    defect = np.empty(count, dtype=points.dtype)
+    pointers = (part.ctypes.data for part in (points, origin, basis, squares, along, defect))
+    function(*pointers, count, len(points), dim)
+    return squares, along, np.sqrt(defect)
+
+
+def pass_plain(
+    points: Float[np.ndarray, "points dim"], origin: Float[np.ndarray, "some dim"], basis: Float[np.ndarray, "some m dim"]
+) -> Passed:
+    """The same with NumPy, which does not look at D D^T: it would take longer than the distances."""
+    count, m, dim = basis.shape
+    squares, along = (np.empty((count, len(points)), dtype=points.dtype) for _ in range(2))
+    size = max(1, CACHED_NUMBERS // (m * dim))
+    with np.errstate(invalid="ignore", over="ignore"):
+        for first in range(0, count, size):
+            part = slice(first, first + size)
+            for k, point in enumerate(points):
+                offset = point - origin[part]
+                inside = np.matmul(basis[part], offset[:, :, None])[:, :, 0]
+                squares[part, k], along[part, k] = (np.einsum("fn,fn->f", each, each) for each in (offset, inside))
+    return squares, along, np.full(count, m * DEFECT_MAX)

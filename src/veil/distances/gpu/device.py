@@ -1,0 +1,250 @@
+"""The sweep on a graphics processor: sets as planes in its memory, launches, and running bests reduced there.
+
+Triton's interpreter runs the same code on the CPU, slowly, where TRITON_INTERPRET=1 is set: so it is tested without a device.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from veil.distances.cpu.bests import Running
+from veil.distances.cpu.candidates import REACHES
+from veil.distances.cpu.codegen.outputs import SQUARE_TRUSTED, UNTRUSTED
+from veil.distances.cpu.prepared import Prepared, Some
+from veil.distances.cpu.sweep import Swept, list_capacity
+from veil.distances.gpu.source import COLUMNS, ROWS, WARPS, fused, source
+
+# The larger side of subspaces: beyond, the entries of the smallest tile exceed all registers.
+M_MAX = 16
+# Error of one Gram entry of unit vectors: three products of 11-bit halves lose 2^-22 each; eight times that.
+ENTRY_ERROR = 2.0**-19
+# Gram entries of a chunk, 32 MB: they stay in the second cache of a large device between the product and the solve.
+CHUNK_FLOATS = 1 << 23
+# Parts of a chunk's rows that are solved side by side, so that the device is full; candidates of a feature that come back.
+PARTS, KEPT = 4, 8
+
+
+@cache
+def obstacle() -> str | None:
+    """Why this machine cannot serve, or None."""
+    try:
+        import torch
+        import triton  # noqa: F401
+    except ImportError as error:
+        return f"{error.name} cannot be imported; pip install 'veil[gpu]'"
+    if interpreted():
+        return None
+    if not torch.cuda.is_available():
+        return "torch finds no CUDA device"
+    return None
+
+
+def refusal(left_m: int, right_m: int) -> str | None:
+    """Why the device does not serve these dimensions, or None."""
+    if max(left_m, right_m) > M_MAX:
+        return f"it serves subspaces up to m = {M_MAX}, got {left_m} and {right_m}; use backend 'cpu'"
+    return None
+
+
+def interpreted() -> bool:
+    """Whether Triton's interpreter stands in for the device."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def function(left: int, right: int, output: str) -> Any:
+    """The Triton function of a pair of dimensions; its source stays where Triton looks it up."""
+    text, name = source(left, right, output), f"<veil triton {left} {right} {output}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    space: dict[str, Any] = {"__name__": f"veil_triton_{left}_{right}_{output}"}
+    exec(compile(text, name, "exec"), space)
+    return space[output]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Planes:
+    """A set on the device: [component][feature][halves of coordinates] and |d0|^2, padded with features infinitely far away."""
+
+    values: Any
+    squares: Any
+
+    def chunk(self, start: int, size: int) -> Planes:
+        """Some of the features."""
+        return Planes(values=self.values[:, start : start + size], squares=self.squares[start : start + size])
+
+    def __len__(self) -> int:
+        return len(self.squares)
+
+
+def planes(side: Prepared, multiple: int, order: str) -> Planes:
+    """Upload a set, features padded to a multiple, each coordinate in a high and a low half of 11 bits.
+
+    `order` says how halves follow each other; "hhl" against "hlh" leaves out only the product of both low halves.
+    """
+    import torch
+
+    dim, count = side.basis.shape[2], len(side)
+    padded = -(-count // multiple) * multiple
+    values = np.zeros((side.m + 1, padded, dim), dtype=np.float32)
+    values[0, :count] = side.origin[:, :dim]
+    values[1:, :count] = np.swapaxes(side.basis, 0, 1)
+    squares = np.full(padded, np.inf, dtype=np.float32)
+    squares[:count] = side.squares
+    where = "cpu" if interpreted() else "cuda"
+    whole = torch.from_numpy(values).to(where)
+    high = ((whole.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+    halves = {"h": high, "l": whole - high}
+    return Planes(values=torch.cat([halves[k] for k in order], dim=2), squares=torch.from_numpy(squares).to(where))
+
+
+def chunk_sizes(left: int, right: int) -> tuple[int, int]:
+    """Left and right features of a chunk: twice as many columns as rows."""
+    side = math.sqrt(CHUNK_FLOATS)
+    rows, columns = int(side / left / math.sqrt(2)) // ROWS, int(side / right * math.sqrt(2)) // COLUMNS
+    return max(1, rows) * ROWS, max(1, columns) * COLUMNS
+
+
+class Device:
+    """The engine of `veil.distances.cpu.candidates`: two sets, the side of smaller dimension first."""
+
+    entry_error = ENTRY_ERROR
+    reaches: tuple[float, ...] = REACHES
+
+    def __init__(self, a: Prepared, b: Prepared) -> None:
+        self.a, self.b = a, b
+        self.components = a.m + 1, b.m + 1
+        self.rows, self.columns = chunk_sizes(*self.components)
+
+    def dense(self, reach: float, *, rows: Some = None, columns: Some = None) -> Float32[np.ndarray, "_ _"]:
+        """Squared distances of all, or of some; -1 where nearer than `outputs.SQUARE_TRUSTED` or beyond `reach`."""
+        a, b = self.a if rows is None else self.a.take(rows), self.b if columns is None else self.b.take(columns)
+        found = np.empty((len(a), len(b)), dtype=np.float32)
+        for row, column, squares, reaches in self._dense(a, b):
+            squares[(squares < SQUARE_TRUSTED) | (reaches > reach)] = UNTRUSTED
+            part = found[row : row + len(squares), column : column + squares.shape[1]]
+            part[:] = squares[: part.shape[0], : part.shape[1]].cpu().numpy()
+        return found
+
+    def best_two(self, reach: float) -> Swept:
+        """Fused sweep without the matrix; pairs that reach farther than `reach` (squared) are listed instead."""
+        a, b = self.a, self.b
+        rows, columns, doubtful = self.swept(planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh"), reach)
+        count = int(doubtful.item())
+        overflowed = count > list_capacity(len(a), len(b))
+        listed = self._beyond(a, b, reach) if count and not overflowed else np.empty((0, 2), dtype=np.int32)
+        return Swept(
+            rows=_running(*(state.transpose(0, 1)[: len(a)] for state in rows)),
+            columns=_running(*(state.transpose(0, 1)[: len(b)] for state in columns)),
+            doubtful=listed,
+            overflowed=overflowed,
+        )
+
+    def finer(self) -> None:
+        """There is none."""
+
+    def swept(self, left: Planes, right: Planes, reach: float) -> tuple[tuple[Any, Any], tuple[Any, Any], Any]:
+        """What the device computes: values and indices of rows [panel][row] and columns [part][column], and how many pairs
+        reach too far."""
+        import torch
+
+        where, panels = left.squares.device, len(right) // COLUMNS
+        per_chunk = min(PARTS, self.rows // ROWS)
+        parts = -(-len(left) // self.rows) * per_chunk
+
+        def fresh(*sizes: int) -> tuple[Any, Any]:
+            values = torch.full((*sizes, 3), math.inf, device=where)
+            return values, torch.full((*sizes, 2), -1, dtype=torch.int32, device=where)
+
+        rows, columns = fresh(panels, len(left)), fresh(parts * ROWS, len(right))
+        doubtful = torch.zeros(1, dtype=torch.int32, device=where)
+        for row, column, gram, ours, theirs in self._chunks(left, right):
+            sizes = len(ours), len(theirs)
+            tiles = -(-sizes[0] // ROWS // per_chunk)
+            numbers = (float(reach), tiles, row, column // COLUMNS, row // self.rows * per_chunk, len(left), len(right))
+            grid = sizes[1] // COLUMNS, -(-sizes[0] // ROWS // tiles)
+            outputs = (*rows, *columns, doubtful)
+            if not fused(*self.components):
+                gram = self._solved(gram, ours, theirs)
+            self._launch("best_two", grid, gram, ours.squares, theirs.squares, *outputs, *sizes, *numbers)
+        return rows, columns, doubtful
+
+    def _chunks(self, left: Planes, right: Planes) -> Iterator[tuple[int, int, Any, Planes, Planes]]:
+        """Gram entries [component, feature][component, feature] of each chunk, which the cache holds."""
+        with tensor_products():
+            for row in range(0, len(left), self.rows):
+                ours = left.chunk(row, self.rows)
+                flat = ours.values.reshape(-1, ours.values.shape[2])
+                for column in range(0, len(right), self.columns):
+                    theirs = right.chunk(column, self.columns)
+                    yield row, column, flat @ theirs.values.reshape(-1, theirs.values.shape[2]).T, ours, theirs
+
+    def _dense(self, a: Prepared, b: Prepared) -> Iterator[tuple[int, int, Any, Any]]:
+        """(first row, first column, squares, reaches) of each chunk."""
+        for row, column, gram, ours, theirs in self._chunks(planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")):
+            yield row, column, *self._solved(gram, ours, theirs)
+
+    def _solved(self, gram: Any, ours: Planes, theirs: Planes) -> Any:
+        """d^2 and reaches of a chunk, one behind the other."""
+        import torch
+
+        sizes = len(ours), len(theirs)
+        solved = torch.empty((2, *sizes), device=gram.device)
+        grid = sizes[1] // COLUMNS, sizes[0] // ROWS
+        self._launch("dense", grid, gram, ours.squares, theirs.squares, *solved, *sizes, 0)
+        return solved
+
+    def _launch(self, name: str, grid: tuple[int, int], *arguments: Any) -> None:
+        function(*self.components, name)[grid](*arguments, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS)
+
+    def _beyond(self, a: Prepared, b: Prepared, reach: float) -> np.ndarray:
+        """(row, column) of all pairs beyond the reach."""
+        import torch
+
+        found = []
+        for row, column, _, reaches in self._dense(a, b):
+            pairs = torch.nonzero(reaches[: len(a) - row, : len(b) - column] > reach).cpu().numpy()
+            found.append(pairs.astype(np.int32) + np.array([row, column], dtype=np.int32))
+        return np.concatenate(found)
+
+
+@contextmanager
+def tensor_products() -> Iterator[None]:
+    """Matrix products of numbers of 11 bits, which the halves are, at the rate that the device has for them."""
+    import torch
+
+    settings = torch.backends.cuda.matmul
+    name, value = ("fp32_precision", "tf32") if hasattr(settings, "fp32_precision") else ("allow_tf32", True)
+    before = getattr(settings, name)
+    setattr(settings, name, value)
+    try:
+        yield
+    finally:
+        setattr(settings, name, before)
+
+
+def _running(values: Any, indices: Any) -> Running:
+    """From states (features, parts, 3) and (features, parts, 2): the best candidates, and the least of what they hide."""
+    import torch
+
+    count = len(values)
+    value, index = values[:, :, :2].reshape(count, -1), indices.reshape(count, -1)
+    hidden = values[:, :, 2].amin(dim=1)
+    value, place = torch.topk(value, min(KEPT + 1, value.shape[1]), dim=1, largest=False)
+    index = torch.where(torch.isinf(value), -1, torch.gather(index, 1, place))
+    if value.shape[1] > KEPT:
+        hidden = torch.minimum(hidden, value[:, KEPT])
+    return Running(
+        value=np.ascontiguousarray(value[:, :KEPT].cpu().numpy()),
+        index=np.ascontiguousarray(index[:, :KEPT].to(torch.int32).cpu().numpy()),
+        hidden=hidden.cpu().numpy(),
+    )

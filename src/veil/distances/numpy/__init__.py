@@ -1,0 +1,1 @@
+"""Distances of all pairs with plain NumPy: no compiler is needed."""

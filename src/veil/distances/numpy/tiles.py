@@ -1,0 +1,137 @@
+"""All pairs with plain NumPy: tiles of squared distances in the cheapest formulation, and the best two of rows and columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Float64
+
+from veil.distances.numpy import planes
+from veil.distances.pairs import exact
+from veil.threads import shared
+
+Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
+
+
+def tiles(left: Set, right: Set, middle: np.ndarray, by_pairs: bool = False, reach: float = np.inf):  # type: ignore[no-untyped-def]
+    """Squared-distance tiles from the cheapest formulation: planes, complement or LAPACK (traps D5).
+
+    Of planes, pairs that reach farther than `reach` times the largest |d0|^2 + |e0|^2 hold 0 (Eq. 13).
+    """
+    if by_pairs:
+        return _pairwise_tiles(left, right)
+    m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
+    dim = left[0].shape[1]
+    if min(m, n) == 0 and 2 * max(m, n) >= dim:
+        return _complement_tiles(left, right)
+    if min(m, n) > planes.PLANE_M_MAX:
+        return _pairwise_tiles(left, right)
+    return _plane_tiles(left, right, middle, reach)
+
+
+def _plane_tiles(left: Set, right: Set, middle: np.ndarray, reach: float):  # type: ignore[no-untyped-def]
+    a, b = planes.pack(*left, middle), planes.pack(*right, middle)
+    reach *= float(a.squared.max() + b.squared.max())
+    if a.m <= b.m:
+        yield from planes.squared_tiles(a, b, reach)
+    else:  # the side of smaller dimension is the one left after elimination
+        for row, column, tile in planes.squared_tiles(b, a, reach):
+            yield column, row, tile.T
+
+
+def center(left: Set, right: Set) -> Float64[np.ndarray, "dim"]:
+    """The mean of both sides' means, on which both are centered: it changes no distance."""
+    return 0.5 * (left[0].mean(axis=0, dtype=np.float64) + right[0].mean(axis=0, dtype=np.float64))
+
+
+def _complement_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
+    """Point to subspace by projection on the complement (Dusmanu et al. 2021, Eq. 17-18)."""
+    if left[1] is not None:
+        for row, column, tile in _complement_tiles(right, left):
+            yield column, row, tile.T
+        return
+    points, (origin, basis) = left[0].astype(np.float64), right
+    assert basis is not None
+    for column in range(len(origin)):
+        complement = np.linalg.svd(basis[column].astype(np.float64), full_matrices=True)[2][basis.shape[1] :]
+        projected = (points - origin[column]) @ complement.T
+        yield 0, column, (projected**2).sum(axis=1, keepdims=True)
+
+
+def _pairwise_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
+    """Large m on both sides: residual form in float64, a row of pairs at a time."""
+    columns = np.arange(len(right[0]))
+    for row in range(len(left[0])):
+        yield row, 0, exact(left, right, np.full_like(columns, row), columns)[None] ** 2
+
+
+def sweep(left: Set, right: Set, threads: int, by_pairs: bool = False) -> tuple[Best, Best]:
+    """Row and column bests over all tiles; row blocks are shared out among threads."""
+    blocks = np.array_split(np.arange(len(left[0])), max(1, min(threads, len(left[0]) // 64)))
+    middle = center(left, right)  # of everything, so that results do not depend on the number of threads
+    parts = list(shared(lambda block: _sweep_block(left, right, block, middle, by_pairs), blocks, len(blocks)))
+    rows = Best(np.concatenate([p[0].value for p in parts]), np.concatenate([p[0].index for p in parts]))
+    columns = parts[0][1]
+    for _, part in parts[1:]:
+        columns = columns.merged(part.value, part.index)
+    return rows, columns
+
+
+def _sweep_block(left: Set, right: Set, block: np.ndarray, middle: np.ndarray, by_pairs: bool) -> tuple[Best, Best]:
+    first = int(block[0])
+    part: Set = (left[0][block], None if left[1] is None else left[1][block])
+    rows, columns = Best.empty(len(block)), Best.empty(len(right[0]))
+    for row, column, tile in tiles(part, right, middle, by_pairs):
+        row_slice = slice(row, row + tile.shape[0])
+        column_slice = slice(column, column + tile.shape[1])
+        index, value = two_smallest(tile)
+        rows.absorb(row_slice, value, np.where(index >= 0, index + column, -1))
+        index, value = two_smallest(tile.T)
+        columns.absorb(column_slice, value, np.where(index >= 0, index + row + first, -1))
+    return rows, columns
+
+
+class Best:
+    """Running two smallest values with their indices; ties keep the smaller index."""
+
+    def __init__(self, value: np.ndarray, index: np.ndarray) -> None:
+        self.value, self.index = value, index
+
+    @staticmethod
+    def empty(count: int) -> Best:
+        return Best(np.full((count, 2), np.inf), np.full((count, 2), -1, dtype=np.int64))
+
+    def merged(self, value: np.ndarray, index: np.ndarray) -> Best:
+        values = np.concatenate([self.value, value], axis=1)
+        indices = np.concatenate([self.index, index], axis=1)
+        order = np.lexsort((indices, values), axis=1)[:, :2]
+        return Best(np.take_along_axis(values, order, axis=1), np.take_along_axis(indices, order, axis=1))
+
+    def absorb(self, where: slice, value: np.ndarray, index: np.ndarray) -> None:
+        best = Best(self.value[where], self.index[where]).merged(value, index)
+        self.value[where], self.index[where] = best.value, best.index
+
+
+def two_smallest(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices and values of the two smallest entries of each row; (-1, inf) pads a single column."""
+    rows = np.arange(len(matrix))
+    first = matrix.argmin(axis=1)
+    best = matrix[rows, first].astype(np.float64)
+    if matrix.shape[1] == 1:
+        index = np.stack([first, np.full_like(first, -1)], axis=1)
+        return index, np.stack([best, np.full_like(best, np.inf)], axis=1)
+    rest = matrix.copy()
+    rest[rows, first] = np.inf
+    second = rest.argmin(axis=1)
+    return np.stack([first, second], axis=1), np.stack([best, rest[rows, second].astype(np.float64)], axis=1)
+
+
+def refined(left: Set, right: Set, best: Best, *, transpose: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Re-evaluate winners and runners-up in float64 and put them in order."""
+    index = best.index
+    distance = np.full(index.shape, np.inf)
+    ours, which = np.nonzero(index >= 0)
+    theirs = index[ours, which]
+    pair = (theirs, ours) if transpose else (ours, theirs)
+    distance[ours, which] = exact(left, right, *pair)
+    order = np.lexsort((index, distance), axis=1)
+    return np.take_along_axis(index, order, axis=1), np.take_along_axis(distance, order, axis=1)

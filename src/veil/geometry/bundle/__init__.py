@@ -1,0 +1,1 @@
+"""Bundle adjustment from lines: Levenberg-Marquardt on the Schur complement."""

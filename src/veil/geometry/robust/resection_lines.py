@@ -1,0 +1,185 @@
+"""A camera from many lines, some of them wrong: six-line samples, pixel residuals, refinement by the line adjustment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from veil.geometry.bundle.adjustment import AdjustOptions, LineProblem, adjust
+from veil.geometry.rigid import Rigid
+from veil.geometry.robust.ransac import Consensus, RansacOptions, ransac
+from veil.geometry.robust.significance import SAME_PX, LineBackground, apart_lines
+from veil.geometry.solvers.p6lp import MINIMAL_LINES, pose_from_six_lines
+
+MIN_RANDOM_LINES = 2  # fewer leave the height unbounded (notes on p6l; traps S7)
+# Ranked correspondences are sampled from the best 20, ..., all of them, in this many steps of equal ratio.
+SMALLEST_POOL, POOLS = 20, 8
+# The loss of samples' refinements, and that of the result in medians of its residuals (docs/theory/lines.md, Eq. 25).
+LOSS_PX, LOSS_MEDIANS, POLISHES = 2.0, 2.0, 3
+SMALLEST_LOSS_PX = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LineResection:
+    """Correspondences of one view: `lines[i]` (normalized plane, unit normals) passes through the image of `points[i]`.
+
+    `focal_px` turns distances of the normalized plane into pixels; `half_extent` bounds |x|, |y| of projections that count
+    as inside the image (traps S6). With `best_first` the rows are sorted from the most to the least trusted, and samples
+    come as often from the best 20 as from all (docs/theory/lines.md, Eq. 24).
+    """
+
+    lines: Float64[np.ndarray, "pairs 3"]
+    points: Float64[np.ndarray, "pairs 3"]
+    aligned: Bool[np.ndarray, "pairs"]
+    focal_px: float
+    half_extent: Float64[np.ndarray, "2"]
+    best_first: bool = False
+
+    def sample(self, random: np.random.Generator) -> Int64[np.ndarray, "6"]:
+        """Six distinct rows of one pool, at least two of them not aligned with gravity."""
+        pool = self._pools[random.integers(len(self._pools))]
+        free = self._free[: max(np.searchsorted(self._free, pool), MIN_RANDOM_LINES)]
+        first = random.choice(free, MIN_RANDOM_LINES, replace=False)
+        rest = random.choice(pool, MINIMAL_LINES, replace=False)
+        return np.concatenate([first, rest[(rest != first[0]) & (rest != first[1])][: MINIMAL_LINES - MIN_RANDOM_LINES]])
+
+    def clean_share(self, inliers: Bool[np.ndarray, "pairs"]) -> float:
+        """The share of samples that hold inliers only: its mean over the pools (docs/theory/lines.md, Eq. 24)."""
+        found = np.cumsum(inliers)[self._pools - 1]
+        return float(((found / self._pools) ** MINIMAL_LINES).mean())
+
+    @cached_property
+    def _pools(self) -> Int64[np.ndarray, "pools"]:
+        """Numbers of first rows that samples are drawn from."""
+        count = len(self.lines)
+        if not self.best_first or count <= SMALLEST_POOL:
+            return np.array([count])
+        return np.round(np.geomspace(SMALLEST_POOL, count, POOLS)).astype(np.int64)
+
+    @cached_property
+    def _free(self) -> Int64[np.ndarray, "free"]:
+        return np.flatnonzero(~self.aligned)
+
+    def models(self, rows: Int64[np.ndarray, "6"]) -> list[Rigid]:
+        """All poses that six lines allow."""
+        return pose_from_six_lines(self.lines[rows], self.points[rows])
+
+    def residuals(self, pose: Rigid) -> Float64[np.ndarray, "pairs"]:
+        """Pixels from each projected point to its line; infinite behind the camera or outside the image."""
+        x, y, depth = pose.rotation @ self.points.T + pose.translation[:, None]
+        ahead = depth > 1e-9
+        inverse = 1 / np.where(ahead, depth, 1.0)
+        x, y = x * inverse, y * inverse
+        inside = ahead & (np.abs(x) <= self.half_extent[0]) & (np.abs(y) <= self.half_extent[1])
+        a, b, c = self.lines.T
+        return np.where(inside, np.abs(a * x + b * y + c) * self.focal_px, np.inf)
+
+    def refine(self, pose: Rigid, inliers: Bool[np.ndarray, "pairs"], loss_px: float = LOSS_PX) -> Rigid | None:
+        """Robust least squares over the inliers; None if they are too few to determine a pose."""
+        if inliers.sum() <= MINIMAL_LINES or (inliers & ~self.aligned).sum() < MIN_RANDOM_LINES:
+            return None
+        rows = np.flatnonzero(inliers)
+        problem = LineProblem(
+            rotations=pose.rotation[None],
+            translations=pose.translation[None],
+            points=self.points[rows],
+            lines=self.lines[rows] * self.focal_px,
+            camera_of=np.zeros(len(rows), dtype=np.int64),
+            point_of=np.arange(len(rows)),
+        )
+        found = adjust(
+            problem,
+            constant=np.zeros(1, dtype=bool),
+            options=AdjustOptions(loss_px=loss_px, max_iterations=20, tol=1e-6, adjust_points=False),
+        ).problem
+        return Rigid(rotation=found.rotations[0], translation=found.translations[0])
+
+
+def resect_from_lines(problem: LineResection, options: RansacOptions) -> Consensus[Rigid] | None:
+    """The pose that most lines agree with, or None if there are fewer than six lines or two that are not aligned."""
+    if len(problem.lines) < MINIMAL_LINES or (~problem.aligned).sum() < MIN_RANDOM_LINES:
+        return None
+    found = ransac(problem, MINIMAL_LINES, options, clean_share=problem.clean_share)
+    return None if found is None else _polished(problem, _not_flipped(problem, found, options.max_error), options.max_error)
+
+
+def weighed(problem: LineResection, pose: Rigid, inliers: Bool[np.ndarray, "pairs"], max_error: float) -> tuple[int, float]:
+    """How many different lines agree with a pose, and how often a wrong one would, by the problem's own lines.
+
+    The second is the mean share of the other lines that pass within `max_error` (pixels) of a projected point; what lines all
+    over the picture would give is less where they crowd (docs/theory/localization.md, Eq. 1).
+    """
+    x, y, depth = pose.rotation @ problem.points.T + pose.translation[:, None]
+    inverse = 1 / np.where(depth > 1e-9, depth, np.nan)
+    xy = np.stack([x * inverse, y * inverse], axis=1)
+    xy[~(np.abs(xy) <= problem.half_extent).all(axis=1)] = np.nan
+    background = LineBackground(lines=problem.lines, limit=max_error / problem.focal_px)
+    agreement = float(background.shares(xy, np.arange(len(xy))).mean())
+    reach = float(np.linalg.norm(problem.half_extent))
+    different = apart_lines(problem.lines[inliers], reach, SAME_PX / problem.focal_px)
+    return int(different.sum()), agreement
+
+
+def _polished(problem: LineResection, found: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:
+    """The robust optimum at the residuals' own scale: the threshold's wide loss weighs lines of moved keypoints too much."""
+    pose = found.model
+    for _ in range(POLISHES):
+        residuals = problem.residuals(pose)
+        inlier = residuals < max_error
+        scale = LOSS_MEDIANS * float(np.median(residuals[inlier])) if inlier.any() else 0.0
+        refined = problem.refine(pose, inlier, max(scale, SMALLEST_LOSS_PX))
+        if refined is None:
+            return found
+        pose = refined
+    residuals = problem.residuals(pose)
+    score = float((np.minimum(residuals, max_error) ** 2).sum())
+    return Consensus(model=pose, inliers=residuals < max_error, score=score, iterations=found.iterations)
+
+
+def _not_flipped(problem: LineResection, found: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:
+    """The better of a pose and its mirror image about the points' plane.
+
+    Nearly planar points leave two minima, tilted to either side of the line of sight (Schweighofer and Pinz 2006); samples
+    find one of them, and which one is better shows at the residuals' own scale only.
+    """
+    other = mirrored(found.model, problem.points[found.inliers])
+    for _ in range(3):
+        other = None if other is None else problem.refine(other, problem.residuals(other) < 2 * max_error)
+    if other is None:
+        return found
+    residuals = problem.residuals(other)
+    scale = max(float(np.median(problem.residuals(found.model)[found.inliers])), 1e-9)
+
+    def cost(values: np.ndarray) -> float:
+        return float(np.log1p((np.minimum(values, max_error) / scale) ** 2).sum())
+
+    if cost(residuals) >= cost(problem.residuals(found.model)):
+        return found
+    score = float((np.minimum(residuals, max_error) ** 2).sum())
+    return Consensus(model=other, inliers=residuals < max_error, score=score, iterations=found.iterations)
+
+
+def relief(pose: Rigid, points: Float64[np.ndarray, "points 3"]) -> float:
+    """Root mean square distance of points from their plane, as a part of their median depth."""
+    spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)[-1] / np.sqrt(len(points))
+    return float(spread / abs(np.median(points @ pose.rotation[2] + pose.translation[2])))
+
+
+def mirrored(pose: Rigid, points: Float64[np.ndarray, "points 3"]) -> Rigid | None:
+    """The pose whose view of the points' plane is tilted to the other side of the line of sight."""
+    if len(points) <= MINIMAL_LINES:
+        return None
+    center = points.mean(axis=0)
+    normal = pose.rotation @ np.linalg.svd(points - center, full_matrices=False)[2][-1]
+    seen = pose.rotation @ center + pose.translation
+    sight = seen / np.linalg.norm(seen)
+    target = 2 * (sight @ normal) * sight - normal
+    if target @ normal < 0:
+        target = -target
+    axis = np.cross(normal, target)
+    cross = np.array([[0, -axis[2], axis[1]], [axis[2], 0, -axis[0]], [-axis[1], axis[0], 0]])
+    turn = np.eye(3) + cross + cross @ cross / (1 + float(normal @ target))
+    return Rigid(rotation=turn @ pose.rotation, translation=turn @ (pose.translation - seen) + seen)

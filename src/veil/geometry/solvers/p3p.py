@@ -1,0 +1,123 @@
+"""A camera from three points and their rays (Grunert 1841; Haralick et al. 1991), for compiled loops.
+
+Its slow twins are PoseLib's P3P and the defining equation, in tests.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from veil.compiled import compiled
+from veil.geometry.solvers.quartic import quartic_roots
+from veil.geometry.solvers.vectors import cross, dot, normalize, squared_distance
+
+MAX_POSES = 4
+
+
+@compiled
+def three_point_poses(rays, points, rotations, translations):  # type: ignore[no-untyped-def]
+    """Poses with s_i rays_i = R points_i + t and s_i > 0; `rays` (3, 3) are unit vectors in the rows.
+
+    With s_2 = u s_1 and s_3 = v s_1 the law of cosines gives a quartic in v (Haralick et al. 1991, Eq. 9).
+    """
+    a2 = squared_distance(points[1], points[2])
+    b2 = squared_distance(points[0], points[2])
+    c2 = squared_distance(points[0], points[1])
+    if a2 < 1e-18 or b2 < 1e-18 or c2 < 1e-18 or _collinear(points, b2 * c2):
+        return 0
+    cos_a, cos_b, cos_c = dot(rays[1], rays[2]), dot(rays[0], rays[2]), dot(rays[0], rays[1])
+    p, q = (a2 - c2) / b2, (a2 + c2) / b2
+    quartic = np.empty(5)
+    quartic[4] = (p - 1) ** 2 - 4 * c2 / b2 * cos_a**2
+    quartic[3] = 4 * (p * (1 - p) * cos_b - (1 - q) * cos_a * cos_c + 2 * c2 / b2 * cos_a**2 * cos_b)
+    quartic[2] = 2 * (
+        p**2
+        - 1
+        + 2 * p**2 * cos_b**2
+        + 2 * (b2 - c2) / b2 * cos_a**2
+        - 4 * q * cos_a * cos_b * cos_c
+        + 2 * (b2 - a2) / b2 * cos_c**2
+    )
+    quartic[1] = 4 * (-p * (1 + p) * cos_b + 2 * a2 / b2 * cos_c**2 * cos_b - (1 - q) * cos_a * cos_c)
+    quartic[0] = (1 + p) ** 2 - 4 * a2 / b2 * cos_c**2
+    roots = np.empty(4)
+    found = 0
+    for k in range(quartic_roots(quartic, roots)):
+        v = roots[k]
+        below = 2 * (cos_c - v * cos_a)
+        side = 1 + v * v - 2 * v * cos_b
+        if v <= 0 or abs(below) < 1e-12 or side <= 0:
+            continue
+        u = ((p - 1) * v * v - 2 * p * cos_b * v + 1 + p) / below
+        if u <= 0:
+            continue
+        depths = np.empty(3)
+        depths[0] = math.sqrt(b2 / side)
+        depths[1], depths[2] = u * depths[0], v * depths[0]
+        misfit = _polish_depths(depths, a2, b2, c2, cos_a, cos_b, cos_c)
+        # Equal rays make any depths a double root of the quartic; its triangle is another one, or NaN.
+        if depths.min() > 0 and misfit < 1e-6 * (a2 + b2 + c2):
+            _rigid_from_triangles(points, rays, depths, rotations[found], translations[found])
+            found += 1
+    return found
+
+
+@compiled
+def _collinear(points, sides):  # type: ignore[no-untyped-def]
+    """Whether the sine of the angle at the first point is below 1e-6; `sides` is the product of its sides' squares."""
+    normal = np.empty(3)
+    cross(points[1] - points[0], points[2] - points[0], normal)
+    return dot(normal, normal) < 1e-12 * sides
+
+
+@compiled
+def _polish_depths(s, a2, b2, c2, cos_a, cos_b, cos_c):  # type: ignore[no-untyped-def]
+    """Two Newton steps on the three laws of cosines: the quartic's root has lost half of its digits. Returns their misfit."""
+    for step in range(3):
+        f0 = s[1] * s[1] + s[2] * s[2] - 2 * s[1] * s[2] * cos_a - a2
+        f1 = s[0] * s[0] + s[2] * s[2] - 2 * s[0] * s[2] * cos_b - b2
+        f2 = s[0] * s[0] + s[1] * s[1] - 2 * s[0] * s[1] * cos_c - c2
+        misfit = abs(f0) + abs(f1) + abs(f2)
+        if step == 2:
+            break
+        # Rows of the Jacobian: (0, j01, j02), (j10, 0, j12), (j20, j21, 0).
+        j01, j02 = 2 * (s[1] - s[2] * cos_a), 2 * (s[2] - s[1] * cos_a)
+        j10, j12 = 2 * (s[0] - s[2] * cos_b), 2 * (s[2] - s[0] * cos_b)
+        j20, j21 = 2 * (s[0] - s[1] * cos_c), 2 * (s[1] - s[0] * cos_c)
+        determinant = j01 * j12 * j20 + j02 * j10 * j21
+        if abs(determinant) < 1e-300:
+            break
+        s[0] -= (-j12 * j21 * f0 + j02 * j21 * f1 + j01 * j12 * f2) / determinant
+        s[1] -= (j12 * j20 * f0 - j02 * j20 * f1 + j02 * j10 * f2) / determinant
+        s[2] -= (j10 * j21 * f0 + j01 * j20 * f1 - j01 * j10 * f2) / determinant
+    return misfit
+
+
+@compiled
+def _rigid_from_triangles(points, rays, depths, rotation, translation):  # type: ignore[no-untyped-def]
+    """The rotation that turns the triangle of points into that of depths times rays: both span an orthonormal frame."""
+    world, camera = np.empty((3, 3)), np.empty((3, 3))
+    seen = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            seen[i, j] = depths[i] * rays[i, j]
+    _frame(points, world)
+    _frame(seen, camera)
+    for i in range(3):
+        for j in range(3):
+            rotation[i, j] = camera[0, i] * world[0, j] + camera[1, i] * world[1, j] + camera[2, i] * world[2, j]
+    for i in range(3):
+        translation[i] = seen[0, i] - dot(rotation[i], points[0])
+
+
+@compiled
+def _frame(triangle, axes):  # type: ignore[no-untyped-def]
+    for j in range(3):
+        axes[0, j] = triangle[1, j] - triangle[0, j]
+        axes[1, j] = triangle[2, j] - triangle[0, j]
+    cross(axes[0], axes[1], axes[2])
+    normalize(axes[0])
+    normalize(axes[2])
+    cross(axes[2], axes[0], axes[1])

@@ -1,0 +1,95 @@
+"""A camera from four lines through the projections of known points, and known gravity, for compiled loops.
+
+Solutions are written into arrays that the caller owns. Its slow twin is the defining equation, in tests.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from veil.compiled import compiled
+from veil.geometry.solvers.vectors import cross, dot, normalize
+
+MAX_POSES = 2
+
+
+@compiled
+def upright_line_poses(lines, points, down_cam, down_world, rotations, translations):  # type: ignore[no-untyped-def]
+    """Poses with lines_i (R points_i + t) = 0 for four lines and R down_world = down_cam (docs/theory/words.md, Eq. 17-18).
+
+    R = B Y(angle) A with A, B that turn `down` of world and camera to the y-axis: linear in (cos, sin, t), and without t one
+    equation a cos + b sin + c = 0 is left.
+    """
+    a, b = np.empty((3, 3)), np.empty((3, 3))
+    _turn_to_y(down_world, a)
+    _turn_to_y(down_cam, b)
+    design = np.empty((4, 6))  # t, cos, sin, constant
+    for i in range(4):
+        x = a @ points[i]
+        n = b @ lines[i]  # lines in the frame where down is y
+        for j in range(3):
+            design[i, j] = n[j]
+        design[i, 3] = n[0] * x[0] + n[2] * x[2]
+        design[i, 4] = n[0] * x[2] - n[2] * x[0]
+        design[i, 5] = n[1] * x[1]
+    if not _eliminate(design):
+        return 0
+    ca, cb, cc = design[3, 3], design[3, 4], design[3, 5]
+    radius = math.hypot(ca, cb)
+    if radius < 1e-12 or abs(cc) > radius:
+        return 0
+    base, spread = math.atan2(cb, ca), math.acos(-cc / radius)
+    found = 0
+    for sign in (-1.0, 1.0):
+        angle = base + sign * spread
+        cos, sin = math.cos(angle), math.sin(angle)
+        y = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
+        t = np.empty(3)
+        for j in range(2, -1, -1):
+            t[j] = -(design[j, 3] * cos + design[j, 4] * sin + design[j, 5])
+            for k in range(j + 1, 3):
+                t[j] -= design[j, k] * t[k]
+            t[j] /= design[j, j]
+        rotation = b.T @ y @ a
+        shift = b.T @ t
+        ahead = True
+        for i in range(4):
+            ahead = ahead and dot(rotation[2], points[i]) + shift[2] > 0
+        if ahead:
+            rotations[found] = rotation
+            translations[found] = shift
+            found += 1
+    return found
+
+
+@compiled
+def _eliminate(design):  # type: ignore[no-untyped-def]
+    """Gaussian elimination of the first three columns with row exchange; False if they are dependent."""
+    for j in range(3):
+        best = j
+        for i in range(j + 1, 4):
+            if abs(design[i, j]) > abs(design[best, j]):
+                best = i
+        # Lines along gravity have no y here, but their float32 coefficients leave some 1e-7 of it.
+        if abs(design[best, j]) < 1e-6:
+            return False
+        for k in range(6):
+            design[j, k], design[best, k] = design[best, k], design[j, k]
+        for i in range(j + 1, 4):
+            factor = design[i, j] / design[j, j]
+            for k in range(6):
+                design[i, k] -= factor * design[j, k]
+    return True
+
+
+@compiled
+def _turn_to_y(down, out):  # type: ignore[no-untyped-def]
+    """A rotation whose second row is the unit vector `down`."""
+    side = np.zeros(3)
+    side[0 if abs(down[0]) < 0.7 else 2] = 1.0
+    out[1] = down
+    cross(down, side, out[2])
+    normalize(out[2])
+    cross(out[1], out[2], out[0])

@@ -1,0 +1,99 @@
+"""Further releases of one photograph are told from those of other views, and both are tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from veil.attacks.attack import Attempt, Skipped, attempted
+from veil.attacks.claims import Estimates
+from veil.attacks.intersection.several_releases import NONE_GIVEN
+from veil.attacks.registry import named
+from veil.attacks.target import Knowledge, ReleasedImage, Target
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook
+from veil.mechanisms.profile import paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.release import HideInLines, privatize
+from veil.randomness import Secure
+from veil.wire.codec import decode, encode
+from veil.wire.message import Message
+from worlds.releases import released, taken
+
+
+def fresh(features: Features, *, lines: bool) -> Message:
+    """A release under another secret, as if the client had lost its own."""
+    book = bundled_codebook()
+    other = Secure(b"another secret of thirty-two bytes"[:32])
+    hide = HideInLines() if lines else None
+    made = privatize(features, profile=paper(4), codebook=book, decoys=book, chance=other, lines=hide)
+    return decode(encode(made.upload, dtype="float32"))
+
+
+def tried(message: Message, *others: Message) -> dict[str, Attempt | Skipped]:
+    target = Target(
+        image=ReleasedImage.of(message),
+        rows=np.arange(0, len(message), 2),
+        knowledge=Knowledge(
+            codebook=None,
+            decoys=None,
+            database=bundled_codebook(),
+            others={f"{place}": ReleasedImage.of(other) for place, other in enumerate(others)},
+        ),
+    )
+    return {attack.name: attempted(attack, target) for attack in named("repeat", "views")}
+
+
+def was_skipped(outcome: Attempt | Skipped) -> bool:
+    return isinstance(outcome, Skipped) and outcome.why == NONE_GIVEN
+
+
+def near(message: Message, attempt: Attempt | Skipped, descriptors: np.ndarray) -> float:
+    """Share of the attacked features whose estimate is one of `descriptors` to 0.01."""
+    assert isinstance(attempt, Attempt) and isinstance(attempt.estimates, Estimates)
+    gap = np.linalg.norm(attempt.estimates.points[:, None] - descriptors[None], axis=2).min(axis=1)
+    return float((gap < 0.01).mean())
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_second_release_of_one_photograph_is_a_repeat(door: dict[str, Features], lines: bool) -> None:
+    """Planted: both releases lift the same descriptors. Null: a photograph of which nothing is shared."""
+    features = taken(next(iter(door.values())), np.arange(80))
+    message, _ = released(features, paper(4), lines=lines)
+    found = tried(message, fresh(features, lines=lines))
+    assert was_skipped(found["views"])
+    assert near(message, found["repeat"], publish(features).vectors) > 0.9
+    assert isinstance(found["repeat"], Attempt) and isinstance(found["repeat"].claim, Estimates)
+    assert found["repeat"].claim.certified.mean() > 0.9
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_release_of_another_view_is_none(door: dict[str, Features], elsewhere: Features, lines: bool) -> None:
+    features = taken(next(iter(door.values())), np.arange(80))
+    message, _ = released(features, paper(4), lines=lines)
+    found = tried(message, fresh(taken(elsewhere, np.arange(80)), lines=lines))
+    assert was_skipped(found["repeat"])
+    assert near(message, found["views"], publish(features).vectors) < 0.1
+    assert isinstance(found["views"], Attempt) and isinstance(found["views"].claim, Estimates)
+    assert not found["views"].claim.certified.any()
+
+
+def test_releases_of_another_kind_are_left_out(door: dict[str, Features]) -> None:
+    features = taken(next(iter(door.values())), np.arange(40))
+    message, _ = released(features, paper(4))
+    other, _ = released(features, paper(2))
+    words, _ = released(features, None)
+    found = tried(message, other, words)
+    assert all(was_skipped(item) for item in found.values())
+    assert set(found) == {"repeat", "views"}
+
+
+def test_photographs_of_another_camera_are_other_views(door: dict[str, Features]) -> None:
+    """Equal positions in a picture of another size are accidents."""
+    features = taken(next(iter(door.values())), np.arange(40))
+    message, _ = released(features, paper(4))
+    camera = replace(features.camera, width_px=features.camera.width_px + 8)
+    found = tried(message, fresh(replace(features, camera=camera), lines=False))
+    assert was_skipped(found["repeat"]) and isinstance(found["views"], Attempt)

@@ -1,0 +1,212 @@
+"""The sweep in fixed point: what rounding to 16 bits takes is within what the slack allows, on structured data as on random."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from veil import distances
+from veil.distances.cpu import candidates, fixed_point, sweep
+from veil.distances.cpu import compile as compiler
+from veil.distances.cpu.codegen.outputs import UNTRUSTED
+from veil.distances.cpu.codegen.shape import ONE, Shape
+from veil.distances.cpu.prepared import Some
+from veil.distances.pairs import exact
+from worlds import affine_set, generator, sift_like, unit
+
+Set = tuple[np.ndarray, np.ndarray | None]
+LANES = [lanes for lanes in (8, 16) if lanes <= compiler.host_lanes() and compiler.adds_pairs(lanes)]
+DIMS = [(0, 0), (0, 4), (1, 1), (2, 2), (4, 4), (2, 8), (8, 8), (16, 16), (17, 32)]
+pytestmark = pytest.mark.skipif(not LANES, reason="this processor does not multiply 16-bit numbers in pairs (VNNI)")
+
+
+def a_set(name: str, count: int, m: int, dim: int = 128, kind: type = np.float32) -> Set:
+    random = generator(f"{name} {count} {m} {dim}")
+    inside = unit(sift_like(random, count, dim))
+    origin, basis = (inside, None) if m == 0 else affine_set(random, inside, m)
+    return origin.astype(kind), None if basis is None else basis.astype(kind)
+
+
+def compared(left: Set, right: Set, lanes: int) -> candidates.Compared:
+    return candidates.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64), lanes)
+
+
+def engine(both: candidates.Compared) -> candidates.Compiled:
+    return candidates.Compiled(both.first, both.second, replace(both.shape, fixed=True), 1)
+
+
+def rows_of(kind: str, dim: int) -> np.ndarray:
+    """Rows of length 1 at most: random, and those that rounding could take a common part of."""
+    random = generator(f"{kind} {dim}")
+    if kind == "one axis":
+        return np.concatenate([np.eye(dim), -np.eye(dim)])
+    if kind == "signs":  # every coordinate is rounded by as much
+        return random.choice([-1.0, 1.0], size=(50, dim)) / np.sqrt(dim)
+    rows = unit(random.normal(size=(50, dim)))
+    return rows * (1e-4 if kind == "tiny" else 1.0)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 15, 16, 17, 127, 128, 512])
+@pytest.mark.parametrize("stored", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["random", "signs", "one axis", "tiny"])
+def test_rows_are_rounded_and_entries_are_as_wrong_as_they_say(dim: int, stored: type, kind: str) -> None:
+    """Oracle: NumPy's rounding; products of whole numbers in 64 bits against float64. The bound holds and is not idle."""
+    rows: np.ndarray = rows_of(kind, dim).astype(stored)
+    for lanes in LANES:
+        padded: np.ndarray = np.full((len(rows), dim + 8), np.nan, dtype=stored)
+        padded[:, :dim] = rows
+        found, error = fixed_point.words(padded, dim, 1.0, Shape(left=1, right=1, lanes=lanes, fixed=True))
+        halves = found.view(np.int16)
+        assert halves.shape == (len(rows), dim + dim % 2) and (halves[:, dim:] == 0).all()
+        exact_halves = rows.astype(np.float64) * ONE
+        assert np.abs(halves[:, :dim] - exact_halves).max() < 0.51
+        lost = np.linalg.norm(halves[:, :dim] / ONE - rows.astype(np.float64), axis=1)
+        assert 0.9 * error - 1e-6 <= lost.max() <= error + 1e-7
+        whole = halves.astype(np.int64)
+        assert np.abs(whole @ whole.T).max() < 2**31
+        entries = whole @ whole.T / ONE**2 - rows.astype(np.float64) @ rows.astype(np.float64).T
+        assert np.abs(entries).max() <= 2 * error + 1e-7
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize(("m", "n"), DIMS)
+def test_squared_distances_are_within_the_slack(m: int, n: int, lanes: int) -> None:
+    """Oracle: the residual form in float64. Pairs of little reach are within Eq. 13, and the bound is not idle."""
+    both = compared(a_set("left", 60, m), a_set("right", 75, n), lanes)
+    a, b, work = both.first, both.second, engine(both)
+    reach = work.reaches[0] * candidates.size(a, b)
+    rows, columns = np.indices((60, 75)).reshape(2, -1)
+    expected = exact(*both.sets, rows, columns).reshape(60, 75) ** 2
+    found = work.dense(reach)
+    error = np.abs(found - (expected.T if both.swapped else expected))[found != UNTRUSTED]
+    bound = candidates.error(a, b, reach, work)
+    assert len(error) > 4000 and 0.01 * bound < error.max() < 0.5 * bound
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-4, 1e-2, 0.05, 0.1, 0.2, 0.4])
+def test_near_parallel_directions_stay_within_the_slack_or_are_listed(angle: float) -> None:
+    """Oracle: the residual form. One direction of each pair is turned little from another's."""
+    random = generator(f"fixed {angle}")
+    left, right = a_set("left", 60, 4, kind=np.float64), a_set("right", 60, 4, kind=np.float64)
+    assert left[1] is not None and right[1] is not None
+    turned = right[1].copy()
+    turned[:, 0] = np.cos(angle) * left[1][:, 0] + np.sin(angle) * turned[:, 0]
+    turned = np.swapaxes(np.linalg.qr(np.swapaxes(turned, 1, 2))[0], 1, 2)
+    order = random.permutation(60)
+    both = compared(left, (right[0][order], turned[order]), LANES[-1])
+    a, b, work = both.first, both.second, engine(both)
+    reach = work.reaches[0] * candidates.size(a, b)
+    found = work.dense(reach)
+    rows, columns = np.indices(found.shape).reshape(2, -1)
+    error = np.abs(found - exact(*both.sets, rows, columns).reshape(found.shape) ** 2)[found != UNTRUSTED]
+    assert error.max() < candidates.error(a, b, reach, work)
+    swept = work.best_two(reach)
+    if angle < 0.05:
+        assert {(int(i), int(j)) for i, j in swept.doubtful} >= {(int(order[j]), j) for j in range(60)}
+
+
+def test_binary_descriptors_are_matched_exactly() -> None:
+    """Oracle: differing signs, counted. Rounding takes the same of every coordinate, and many distances tie."""
+    random = generator("binary")
+    signs = [random.choice([-1.0, 1.0], size=(count, 64)).astype(np.float32) for count in (1200, 1000)]
+    differing = (64 - signs[0] @ signs[1].T) / 2
+    left, right = ((side / 8, None) for side in signs)
+    assert candidates.sweeping(candidates.compared(left, right, np.zeros(64))).fixed
+    found = distances.nearest_two(left, right, backend="cpu")
+    for index, value, matrix in (
+        (found.right_of_left, found.left_distance, differing),
+        (found.left_of_right, found.right_distance, differing.T),
+    ):
+        expected = np.sort(matrix, axis=1)[:, :2]
+        np.testing.assert_array_equal(np.take_along_axis(matrix, index, axis=1), expected)
+        np.testing.assert_allclose(value, np.sqrt(expected) / 4, atol=1e-7)
+
+
+@pytest.mark.parametrize(("m", "factor"), [(2, 0.0), (2, 1e-3), (2, 1e4), (8, 1e4)])
+def test_a_set_in_other_units(m: int, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: the residual form. Origins of any size, as of descriptors that nobody normalized, and all of them zero."""
+    monkeypatch.setattr(candidates, "FIXED_MIN", 0)
+    first, second = a_set("left", 90, m), a_set("right", 70, m)
+    left, right = (factor * first[0], first[1]), (factor * second[0], second[1])
+    assert candidates.sweeping(candidates.compared(left, right, np.zeros(128))).fixed
+    found = distances.nearest_two(left, right, backend="cpu")
+    rows, columns = np.indices((20, 70)).reshape(2, -1)
+    two = np.sort(exact(left, right, rows, columns).reshape(20, 70), axis=1)[:, :2]
+    np.testing.assert_allclose(found.left_distance[:20], two, atol=1e-9 * max(factor, 1))
+
+
+def test_a_list_that_overflows_is_left_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly all pairs share a direction: fixed point gives up after a chunk, floats or the residual form answer."""
+    random = generator("fixed overflow")
+    common = unit(random.normal(size=(1, 128)))
+
+    def along_it(name: str) -> Set:
+        origin, basis = a_set(name, 180, 2, kind=np.float64)
+        assert basis is not None
+        basis[:, 0] = common + 0.02 * random.normal(size=(180, 128)) / np.sqrt(128)
+        return origin, np.swapaxes(np.linalg.qr(np.swapaxes(basis, 1, 2))[0], 1, 2)
+
+    left, right = along_it("left"), along_it("right")
+    both = compared(left, right, LANES[-1])
+    calls: list[int] = []
+    plain = compiler.kernels
+
+    def counted(shape: Shape, output: str) -> dict[str, compiler.Kernel]:
+        functions = dict(plain(shape, output))
+        if shape.fixed and "best_two" in functions:
+            inner = functions["best_two"]
+
+            def best_two(*arguments: float) -> None:
+                calls.append(1)
+                inner(*arguments)
+
+            functions["best_two"] = best_two
+        return functions
+
+    monkeypatch.setattr("veil.distances.cpu.sweep.kernels", counted)
+    monkeypatch.setattr(sweep, "list_capacity", lambda rows, columns: 1000)
+    monkeypatch.setattr(candidates, "FIXED_MIN", 0)
+    assert candidates.swept(both.first, both.second, engine(both)) is None
+    assert len(calls) <= 2 * len(candidates.FIXED_REACHES) < sweep.CHUNKS
+    found = distances.nearest_two(left, right, backend="cpu")
+    rows, columns = np.indices((10, 180)).reshape(2, -1)
+    expected = np.sort(exact(left, right, rows, columns).reshape(10, 180), axis=1)[:, :2]
+    np.testing.assert_allclose(found.left_distance[:10], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("m", [0, 2, 4])
+def test_more_near_duplicates_than_sixteen_bits_tell_apart(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: exhaustive float64. Crowds of nearly equal features, as of one texture seen again and again."""
+    random = generator(f"crowds {m}")
+    left, seeds = a_set("left", 60, m, kind=np.float64), a_set("seeds", 4, m, kind=np.float64)
+    crowd = np.repeat(np.arange(4), 90)
+    origin = seeds[0][crowd] + 1e-4 * random.normal(size=(360, 128))
+    right: Set = origin, None if seeds[1] is None else seeds[1][crowd]
+    monkeypatch.setattr(candidates, "FIXED_MIN", 0)
+    monkeypatch.setattr(candidates, "MANY", np.inf)
+    asked = list[bool]()
+    plain = candidates.Compiled.dense
+
+    def watched(self: candidates.Compiled, reach: float, *, rows: Some = None, columns: Some = None) -> np.ndarray:
+        asked.append(self.shape.fixed)
+        return plain(self, reach, rows=rows, columns=columns)
+
+    monkeypatch.setattr(candidates.Compiled, "dense", watched)
+    found = distances.nearest_two(left, right, backend="cpu")
+    rows, columns = np.indices((60, 360)).reshape(2, -1)
+    expected = exact(left, right, rows, columns).reshape(60, 360)
+    np.testing.assert_array_equal(found.right_of_left, np.argsort(expected, axis=1)[:, :2])
+    np.testing.assert_array_equal(found.left_of_right, np.argsort(expected.T, axis=1)[:, :2])
+    assert set(asked) == {True, False}, "fixed point looks first and leaves crowds to single precision"
+
+
+def test_one_feature_far_out_costs_no_neighbor() -> None:
+    """Oracle: exhaustive float64. The longest origin sets the units, so all others are rounded coarsely."""
+    left, right = a_set("left", 1100, 0), a_set("right", 1000, 0)
+    left[0][7] *= 50
+    assert candidates.sweeping(candidates.compared(left, right, np.zeros(128))).fixed
+    found = distances.nearest_two(left, right, backend="cpu")
+    expected = np.linalg.norm(left[0][:50, None].astype(np.float64) - right[0][None].astype(np.float64), axis=2)
+    np.testing.assert_array_equal(found.right_of_left[:50], np.argsort(expected, axis=1)[:, :2])

@@ -1,0 +1,213 @@
+"""Distances against least squares, the paper's printed equations, the dual, and the invariants of traps D3."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veil import distances
+from veil.distances import reference
+from veil.errors import InputError, RangeError, VeilError
+from worlds import affine_set, generator, sift_like, through, unit
+
+BACKENDS = ["reference", "numpy", "cpu"]
+DIMS = [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (2, 8), (8, 3), (1, 16), (18, 20)]
+
+
+def descriptors(name: str, count: int, dim: int = 128) -> np.ndarray:
+    return unit(sift_like(generator(name), count, dim))
+
+
+def single(side: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """As a release carries it."""
+    return side[0].astype(np.float32), side[1].astype(np.float32)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("m", "n"), DIMS)
+def test_distances_agree_with_least_squares_on_unrelated_pairs(m: int, n: int, backend: distances.Backend) -> None:
+    """Oracle: float64 lstsq of the same float32 numbers, to 1e-6."""
+    random = generator(f"unrelated {m} {n}")
+    left = single(affine_set(random, descriptors("a", 40), m))
+    right = single(affine_set(random, descriptors("b", 50), n))
+    expected = reference.subspace_to_subspace(left, right)
+    assert expected.min() > 0.05
+    np.testing.assert_allclose(distances.pairwise(left, right, backend=backend), expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("m", [1, 2, 4, 16, 63, 64, 90, 127])
+def test_point_distances_agree_with_least_squares(m: int, backend: distances.Backend) -> None:
+    """Oracle: float64 lstsq; from m = dim / 2 the complement serves (traps D5)."""
+    points = descriptors("points", 30).astype(np.float32)
+    lifted = single(affine_set(generator(f"p2s {m}"), descriptors("inside", 20), m))
+    if backend == "cpu" and 2 * m >= 128:
+        with pytest.raises(VeilError, match="complement"):
+            distances.pairwise((points, None), lifted, backend=backend)
+        return
+    expected = reference.point_to_subspace(points, lifted)
+    np.testing.assert_allclose(distances.pairwise((points, None), lifted, backend=backend), expected, atol=1e-6, rtol=0)
+    np.testing.assert_allclose(distances.pairwise(lifted, (points, None), backend=backend), expected.T, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("m", [1, 3, 8, 15])
+def test_primal_is_dual(m: int) -> None:
+    """Second method: Eq. 13 and 17-18 of the supplement, on 16 dimensions."""
+    random = generator(f"dual {m}")
+    left, right = affine_set(random, descriptors("a", 6, 16), m), affine_set(random, descriptors("b", 5, 16), 16 - m)
+    np.testing.assert_allclose(
+        reference.subspace_to_subspace_dual(left, right), reference.subspace_to_subspace(left, right), atol=1e-9
+    )
+    points = descriptors("p", 7, 16)
+    np.testing.assert_allclose(
+        reference.point_to_subspace_dual(points, left), reference.point_to_subspace(points, left), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("m", [2, 4, 8])
+def test_printed_equations(m: int) -> None:
+    """Second method: Eq. 3, 7, 8 as printed, which hold for generic pairs."""
+    random = generator(f"printed {m}")
+    left, right = affine_set(random, descriptors("a", 8), m), affine_set(random, descriptors("b", 9), m)
+    np.testing.assert_allclose(
+        reference.subspace_to_subspace_printed(left, right), reference.subspace_to_subspace(left, right), atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("m", "n"), [(2, 2), (4, 2), (8, 8)])
+def test_invariants(m: int, n: int, backend: distances.Backend) -> None:
+    """D3: 0 <= s-to-s <= p-to-s <= point distance; symmetry; re-parametrization; m = 0 is the point distance."""
+    random = generator(f"invariants {m} {n}")
+    d, e = descriptors("d", 25), descriptors("e", 30)
+    left, right = affine_set(random, d, m), affine_set(random, e, n)
+    subspace, point = (distances.pairwise(side, right, backend=backend) for side in (left, (d, None)))
+    plain = distances.pairwise((d, None), (e, None), backend=backend)
+    assert (subspace >= 0).all()
+    assert (subspace <= point + 1e-6).all()
+    assert (point <= plain + 1e-6).all()
+    np.testing.assert_allclose(distances.pairwise(right, left, backend=backend), subspace.T, atol=1e-6)
+    np.testing.assert_allclose(plain, reference.point_to_point(d, e), atol=1e-6)
+    turn = np.linalg.qr(random.normal(size=(25, m, m)))[0]
+    moved = left[0] + np.einsum("fm,fmn->fn", random.normal(size=(25, m)), left[1])
+    np.testing.assert_allclose(distances.pairwise((moved, turn @ left[1]), right, backend=backend), subspace, atol=2e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("m", [2, 4, 8, 16])
+def test_a_feature_against_itself_is_zero(m: int, backend: distances.Backend) -> None:
+    """D2: N is singular here and a plain solve gives NaN (the printed equations do)."""
+    side = single(affine_set(generator(f"self {m}"), descriptors("d", 12), m))
+    own = np.diagonal(distances.pairwise(side, side, backend=backend))
+    assert own.max() < 1e-6
+    assert distances.nearest_two(side, side, backend=backend).left_distance[:, 0].max() < 1e-6
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("m", [2, 4, 8])
+@pytest.mark.parametrize("shared", [1, 2])
+def test_zero_reads_as_zero_where_decoys_are_shared(m: int, shared: int, backend: distances.Backend) -> None:
+    """Two lifts through one or two common points meet: oracle by construction; < 1e-3 is asked, float64 gives less."""
+    random = generator(f"shared {m} {shared}")
+    for _ in range(10):
+        decoys = list(descriptors(f"decoys {random.integers(1 << 30)}", shared))
+        d, e = descriptors(f"ends {random.integers(1 << 30)}", 2)
+        left = single(through([d, *decoys], random.normal(size=(m - shared, 128))))
+        right = single(through([e, *decoys], random.normal(size=(m - shared, 128))))
+        assert distances.pairwise(left, right, backend=backend)[0, 0] < 1e-5
+        assert distances.nearest_two(left, right, backend=backend).left_distance[0, 0] < 1e-5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_parallel_direction_does_not_break_the_distance(backend: distances.Backend) -> None:
+    """D2: one exactly shared direction, distance not zero; oracle: lstsq with the direction counted once."""
+    random = generator("parallel")
+    direction = random.normal(size=128)
+    d, e = descriptors("parallel ends", 2)
+    left, right = through([d], np.array([direction, random.normal(size=128)])), through([e], np.array([direction]))
+    expected = reference.subspace_to_subspace(left, right)[0, 0]
+    assert expected > 0.3
+    assert distances.pairwise(left, right, backend=backend)[0, 0] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_member_of_the_subspace_is_at_distance_zero(backend: distances.Backend) -> None:
+    """p-to-s of every decoy is 0 < 1e-3 (traps A3, D4)."""
+    decoys = descriptors("members", 5)
+    lifted = single(through(list(decoys), np.empty((0, 128))))
+    assert distances.pairwise((decoys.astype(np.float32), None), lifted, backend=backend).max() < 1e-5
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("m", "n"), [(0, 0), (0, 4), (2, 2), (8, 4), (18, 17)])
+def test_nearest_two_is_the_two_smallest_of_the_full_matrix(m: int, n: int, threads: int, backend: distances.Backend) -> None:
+    """Oracle: sort of the float64 reference matrix, both directions, values and indices."""
+    random = generator(f"nearest {m} {n}")
+    count = 40 if m > 16 else 300
+    d, e = descriptors("d", count), descriptors("e", count // 2)
+    left = (d, None) if m == 0 else affine_set(random, d, m)
+    right = (e, None) if n == 0 else affine_set(random, e, n)
+    small = left[0][:60], None if left[1] is None else left[1][:60]
+    expected = distances.pairwise(small, right, backend="reference")
+    found = distances.nearest_two(small, right, backend=backend, threads=threads)
+    order = np.argsort(expected, axis=1)[:, :2]
+    np.testing.assert_array_equal(found.right_of_left, order)
+    np.testing.assert_allclose(found.left_distance, np.take_along_axis(expected, order, axis=1), atol=1e-9)
+    order = np.argsort(expected.T, axis=1)[:, :2]
+    np.testing.assert_array_equal(found.left_of_right, order)
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_tiles_cover_uneven_sizes(backend: distances.Backend) -> None:
+    """More features than one tile, a size that no tile divides; oracle: the reference on a sample of rows."""
+    random = generator("tiles")
+    left = affine_set(random, descriptors("d", 701), 2)
+    right = affine_set(random, descriptors("e", 533), 2)
+    found = distances.nearest_two(left, right, backend=backend, threads=2)
+    rows = random.integers(0, 701, 5)
+    expected = reference.subspace_to_subspace((left[0][rows], left[1][rows]), right)
+    np.testing.assert_array_equal(found.right_of_left[rows, 0], expected.argmin(axis=1))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_single_rival_is_no_rival(backend: distances.Backend) -> None:
+    side = affine_set(generator("one"), descriptors("one", 1), 2)
+    found = distances.nearest_two(side, affine_set(generator("two"), descriptors("two", 3), 2), backend=backend)
+    assert found.left_of_right[:, 1].tolist() == [-1, -1, -1]
+    assert np.isinf(found.right_distance[:, 1]).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("count", "rivals"), [(0, 0), (0, 3), (3, 0), (1, 1)])
+def test_an_empty_set_has_no_neighbors(count: int, rivals: int, backend: distances.Backend) -> None:
+    """Oracle: there is nobody to be near to; (-1, inf) says so."""
+    left, right = (affine_set(generator("e"), descriptors("empty", 4), 2) for _ in range(2))
+    left, right = (left[0][:count], left[1][:count]), (right[0][:rivals], right[1][:rivals])
+    assert distances.pairwise(left, right, backend=backend).shape == (count, rivals)
+    found = distances.nearest_two(left, right, backend=backend)
+    assert (found.right_of_left[:, 1] == -1).all()
+    assert np.isinf(found.right_distance[:, 1]).all()
+    assert (found.right_of_left[:, 0] == (0 if rivals else -1)).all()
+    assert (found.left_of_right[:, 0] == (0 if count else -1)).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_number_is_refused(value: float, backend: distances.Backend) -> None:
+    side = affine_set(generator("nan"), descriptors("nan", 4), 2)
+    broken = side[1].copy()
+    broken[2, 1, 5] = value
+    for bad in ((side[0], broken), (broken[:, 1], side[1]), (broken[:, 1], None)):
+        with pytest.raises(InputError, match="NaN"):
+            distances.nearest_two(bad, side, backend=backend)
+        with pytest.raises(InputError, match="NaN"):
+            distances.pairwise(side, bad, backend=backend)
+
+
+def test_an_unknown_backend_is_refused_not_replaced() -> None:
+    side = affine_set(generator("backend"), descriptors("backend", 2), 2)
+    with pytest.raises(RangeError, match="backend"):
+        distances.resolve("cuda")
+    with pytest.raises(InputError, match="lengths differ"):
+        distances.nearest_two(side, (np.ones((2, 64)), None))

@@ -1,0 +1,148 @@
+"""The nearest few of a large database, on every backend: against sorting, in chunks, with ties, zeros and poisoned memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veil import distances
+from veil.distances.cpu import axes, candidates, pack, prepared, prune, stream
+from veil.distances.cpu import compile as compiler
+from veil.distances.numpy import chunked
+from veil.distances.pairs import exact
+from veil.errors import InputError, RangeError
+from worlds import affine_set, generator, sift_like, unit
+
+Set = tuple[np.ndarray, np.ndarray | None]
+BACKENDS = ["reference", "numpy", "cpu"]
+
+
+def a_set(name: str, count: int, m: int) -> Set:
+    random = generator(f"many {name} {count} {m}")
+    inside = unit(sift_like(random, count) * 0.1 + random.normal(size=(count, 128)) * np.exp(-np.arange(128) / 12))
+    origin, basis = (inside, None) if m == 0 else affine_set(random, inside, m)
+    return origin.astype(np.float32), None if basis is None else basis.astype(np.float32)
+
+
+def truth(queries: Set, database: Set) -> np.ndarray:
+    rows, columns = np.indices((len(queries[0]), len(database[0]))).reshape(2, -1)
+    return exact(queries, database, rows, columns).reshape(len(queries[0]), len(database[0]))
+
+
+@pytest.fixture(params=["floats", "fixed point"])
+def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks that no size divides, bounds forced, memory that starts as NaN; in single precision and in fixed point."""
+    fixed = request.param == "fixed point"
+    if fixed and not compiler.adds_pairs(compiler.host_lanes()):
+        pytest.skip("this processor does not multiply 16-bit numbers in pairs (VNNI)")
+    if fixed and request.getfixturevalue("backend") != "cpu":
+        pytest.skip("only the compiled kernel has it")
+    monkeypatch.setattr(candidates, "FIXED_MIN", 0 if fixed else np.inf)
+    monkeypatch.setattr(axes, "FIXED_ENTRIES_MIN", 1)
+    monkeypatch.setattr(stream, "CHUNK_MIN", 37)
+    monkeypatch.setattr(stream, "CHUNK_PAIRS", 1)
+    monkeypatch.setattr(stream, "EVALUATED", 11)
+    monkeypatch.setattr(chunked, "QUERIES", 7)
+    monkeypatch.setattr(chunked, "ENTRIES", 90)
+    monkeypatch.setattr(axes, "ENTRIES_MIN", 1)
+    monkeypatch.setattr(axes, "WORTH", np.inf)
+    plain = pack.aligned
+
+    def poisoned(count: int, kind: type = np.float32) -> np.ndarray:
+        memory = plain(count, kind)
+        memory.view(np.uint8)[:] = 0xFF
+        return memory
+
+    for module in (pack, prune, prepared):
+        monkeypatch.setattr(module, "aligned", poisoned)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize(("backend", "threads"), [("reference", 1), ("numpy", 1), ("cpu", 1), ("cpu", 3)])
+@pytest.mark.parametrize(
+    ("m", "n", "count"), [(4, 0, 2), (2, 0, 20), (4, 0, 60), (0, 3, 2), (0, 3, 20), (2, 2, 3), (0, 0, 1), (9, 9, 2)]
+)
+def test_it_is_sorting(m: int, n: int, count: int, threads: int, backend: distances.Backend) -> None:
+    """Oracle: sort of all float64 distances; queries of m dimensions, database of n."""
+    queries, database = a_set("queries", 17, m), a_set("database", 211, n)
+    expected = truth(queries, database)
+    done: list[tuple[int, int]] = []
+    found = distances.nearest(
+        queries, database, count, backend=backend, threads=threads, progress=lambda *step: done.append(step)
+    )
+    order = np.argsort(expected, axis=1, kind="stable")[:, :count]
+    np.testing.assert_array_equal(found.index, order)
+    np.testing.assert_allclose(found.distance, np.take_along_axis(expected, order, axis=1), atol=1e-9)
+    assert done[-1] == (211, 211) and done == sorted(done)
+
+
+def test_once_thresholds_are_known_many_neighbors_take_few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part for each of 200 neighbors in the first chunks; in later ones these were calls without end for a few queries."""
+    monkeypatch.setattr(stream, "CHUNK_MAX", 1024)
+    parts, plain = [], prune.Search.run
+
+    def run(self: prune.Search, threads: int) -> object:
+        parts.append(self.parts)
+        return plain(self, threads)
+
+    monkeypatch.setattr(prune.Search, "run", run)
+    queries, database = a_set("queries", 3, 2), a_set("database", 4096, 0)
+    found = distances.nearest(queries, database, 200, backend="cpu")
+    np.testing.assert_array_equal(found.index, np.argsort(truth(queries, database), axis=1, kind="stable")[:, :200])
+    assert parts[0] >= 200 and parts[-1] == 200 // prune.SETTLED_PARTS
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_repeated_entries_tie_and_keep_the_smaller_index(backend: distances.Backend) -> None:
+    """Oracle: construction. The whole database three times over, members of the subspaces in it at distance zero."""
+    queries, words = a_set("queries", 6, 2), a_set("database", 50, 0)[0]
+    assert queries[1] is not None
+    words[:6] = queries[0] + 0.3 * queries[1][:, 0]
+    found = distances.nearest(queries, (np.tile(words, (3, 1)), None), 3, backend=backend)
+    np.testing.assert_array_equal(found.index, np.arange(6)[:, None] + [0, 50, 100])
+    assert found.distance.max() < 1e-6
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_bad_requests_are_refused(backend: distances.Backend) -> None:
+    queries, database = a_set("queries", 3, 2), a_set("database", 5, 0)
+    for count in (0, 6):
+        with pytest.raises(RangeError, match="between 1 and the 5"):
+            distances.nearest(queries, database, count, backend=backend)
+    with pytest.raises(InputError, match="NaN"):
+        distances.nearest(queries, (np.full((5, 128), np.nan), None), 1, backend=backend)
+    found = distances.nearest(
+        (queries[0][:0], queries[1][:0] if queries[1] is not None else None), database, 2, backend=backend
+    )
+    assert found.index.shape == (0, 2)
+    assert (distances.nearest(queries, (database[0][:0], None), 1, backend=backend).index == -1).all()
+    assert (distances.nearest(queries, database, 5, backend=backend).index >= 0).all()
+
+
+@pytest.mark.parametrize("factor", [1.0, 40.0])
+def test_large_searches_use_bounds(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: float64. Queries near entries of a database on few axes are pruned, and nothing changes; nor does it where some
+    chunks of the database have longer origins than others.
+    """
+    random = generator("large")
+    words = unit(random.normal(size=(3000, 128)) * np.exp(-np.arange(128) / 12)).astype(np.float32)
+    near = unit(words[:40] + 0.01 * random.normal(size=(40, 128)))
+    queries = tuple(part.astype(np.float32) for part in affine_set(random, near, 2))
+    words[2000:2300] *= factor
+    monkeypatch.setattr(axes, "ENTRIES_MIN", 1 << 16)
+    monkeypatch.setattr(axes, "FIXED_ENTRIES_MIN", 1 << 16)
+    monkeypatch.setattr(axes, "WORTH", 2.0)
+    monkeypatch.setattr(candidates, "FIXED_MIN", 0)
+    monkeypatch.setattr(stream, "CHUNK_PAIRS", 40 * 600)
+    used: list[object] = []
+
+    def watched(*given: object, **options: object) -> object:
+        used.append(axes.axes_worth_it(*given, **options))  # type: ignore[arg-type]
+        return used[-1]
+
+    monkeypatch.setattr(stream, "axes_worth_it", watched)
+    found = distances.nearest((queries[0], queries[1]), (words, None), 2, backend="cpu", threads=2)
+    expected = truth((queries[0], queries[1]), (words, None))
+    np.testing.assert_array_equal(found.index, np.argsort(expected, axis=1)[:, :2])
+    assert used[0] is not None

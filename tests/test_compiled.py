@@ -1,0 +1,74 @@
+"""Functions that numba compiles on their first call, wherever their names were imported before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from veil.compiled import compiled
+
+INNER = """
+from veil.compiled import compiled
+
+@compiled
+def doubled(x):
+    return 2 * x
+"""
+OUTER = """
+from veil.compiled import compiled
+
+@compiled
+def summed(values):
+    total = 0.0
+    for value in values:
+        total += doubled(value)
+    return total
+"""
+
+
+def test_a_function_finds_those_of_other_modules_and_is_replaced_by_what_was_compiled() -> None:
+    """Planted modules, one of which calls the other's function by a name that it imported before anything was compiled."""
+    inner: Any
+    outer: Any
+    inner, outer = ModuleType("inner"), ModuleType("outer")
+    exec(INNER.replace("@compiled", ""), inner.__dict__)
+    inner.doubled = compiled(inner.doubled)
+    outer.doubled = inner.doubled
+    exec(OUTER.replace("@compiled", ""), outer.__dict__)
+    early = outer.summed = compiled(outer.summed)
+    assert not isinstance(early, numba.core.registry.CPUDispatcher)
+    assert early(np.array([1.0, 2.5])) == 7.0
+    for value in (inner.doubled, outer.doubled, outer.summed):
+        assert isinstance(value, numba.core.registry.CPUDispatcher)
+    assert early(np.array([1.0])) == 2.0 == outer.summed(np.array([1.0]))
+
+
+def test_no_place_for_a_cache_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service's user may write neither into the package nor into a home: numba then finds no place, and refuses at once."""
+    caching: Any = numba.core.caching
+    monkeypatch.setattr(getattr(caching, "CacheImpl", None) or caching._CacheImpl, "_locator_classes", [])
+
+    def plus_one(x):
+        return x + 1
+
+    with pytest.raises(RuntimeError, match="cannot cache"):
+        numba.njit(cache=True)(plus_one)
+    assert compiled(plus_one)(2) == 3
+
+
+def test_importing_compiled_functions_does_not_import_numba() -> None:
+    package = Path(str(files("veil")))
+    holders = [path for path in package.rglob("*.py") if "@compiled" in path.read_text()]
+    assert len(holders) > 5
+    names = [".".join(("veil", *path.relative_to(package).with_suffix("").parts)) for path in holders]
+    code = "; ".join([*(f"import {name}" for name in names), "import sys; print('numba' in sys.modules)"])
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
