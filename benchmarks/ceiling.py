@@ -15,11 +15,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from veil.evaluate.reconstruction import Run, Subject, line_views, subject_graph
-from veil.mapping.lines.growth import LineMapOptions, triangulate
-from veil.mapping.lines.registration import Candidate, contradicted, evidence, sighting
+from veil.mapping.lines.pose_hypotheses import Candidate, contradicted, evidence, sighting
+from veil.mapping.lines.reconstruction import Model, World, empty_model, without_images, world_of
+from veil.mapping.lines.registration import LineMapOptions, triangulate
 from veil.mapping.lines.tracks import candidate_quads
-from veil.mapping.lines.world import Model, World, empty_model, without_images, world_of
+from veil.studies.mapping.reconstruction import Run, Subject, line_views, subject_graph
 
 
 def ceiling(subject: Subject, seed: int) -> Run:

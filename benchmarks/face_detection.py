@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.audit.intervals import share_interval
 from veil.errors import NoFace
 from veil.extraction.face_finder import FIVE_LANDMARKS, LEAST_CONFIDENCE, FaceFinder, load_face_finder
 from veil.files.pictures import find_pictures, read_rgb
+from veil.statistics import clopper_pearson
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def _tried(name: str, finder: FaceFinder, paths: Sequence[Path], total: int, sho
             missed.append(path)
         seconds += time.process_time() - start
     count = total - len(missed)
-    low, high = share_interval(count, total, confidence=0.95)
+    low, high = clopper_pearson(count, total, confidence=0.95)
     each = 1e3 * seconds / max(1, len(paths))
     print(f"  {name:20} {count:5d} = {count / total:6.1%} ({low:.1%} to {high:.1%}), {each:.0f} ms each", flush=True)
     return missed

@@ -16,10 +16,10 @@ import argparse
 import numpy as np
 
 from veil.distances.pairs import exact
-from veil.evaluate.faces import best_threshold, lifted_faces
 from veil.faces.collection import Faces
 from veil.features import unit_length
 from veil.space import Space
+from veil.studies.faces.verification import best_threshold, lifted_faces
 
 PEOPLE, STEPS = 1000, 24
 

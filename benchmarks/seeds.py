@@ -14,13 +14,13 @@ import numpy as np
 from tqdm import tqdm
 
 from veil.cli.common import quiet_colmap
-from veil.cli.reconstruction import read_subject
-from veil.evaluate.reconstruction import Subject, line_views, subject_graph
+from veil.cli.evaluate.reconstruction import read_subject
 from veil.files.scenes import read_scene
 from veil.geometry.similarity import pairwise_rotation_deg
 from veil.mapping.lines import LineMapOptions
-from veil.mapping.lines.seeds import quad_batches, ranked_seeds
-from veil.mapping.lines.world import world_of
+from veil.mapping.lines.quads import quad_batches, ranked_seeds
+from veil.mapping.lines.reconstruction import world_of
+from veil.studies.mapping.reconstruction import Subject, line_views, subject_graph
 
 RIGHT_DEG = 0.5
 

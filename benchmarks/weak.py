@@ -32,9 +32,7 @@ from ceiling import ceiling
 from tqdm import tqdm
 
 from veil.cli.common import quiet_colmap
-from veil.cli.reconstruction import subject_of
-from veil.evaluate.reconstruction import Run, Subject, map_checked, map_lines, map_points
-from veil.evaluate.thinning import thin
+from veil.cli.evaluate.reconstruction import subject_of
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import read_scene
 from veil.forms import Form
@@ -46,6 +44,8 @@ from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.mechanisms.words import to_words
 from veil.randomness import seeded
+from veil.studies.mapping.reconstruction import Run, Subject, map_checked, map_lines, map_points
+from veil.studies.mapping.thinning import thin
 
 WRONG_SHARE = 0.05
 EPSILON = 10.0

@@ -16,8 +16,8 @@ from veil.attacks.claims import Estimates
 from veil.attacks.distribution.nearest import nearest_neighbor
 from veil.attacks.registry import ATTACKS, TIME_SHARES, inapplicable, named, unbounded
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
-from veil.audit.examine import examine, findings, not_looked_at
-from veil.audit.truth import find_truth
+from veil.audit.ground_truth import find_truth
+from veil.audit.run import examine, findings, not_looked_at
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys

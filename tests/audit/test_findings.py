@@ -10,11 +10,11 @@ import pytest
 
 from veil.attacks.claims import Estimates, Lists
 from veil.audit.finding import Family, Finding, Score
-from veil.audit.intervals import share_interval
 from veil.audit.policy import Breach, breaches, parse_policy, parse_rule
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
 from veil.audit.verdict import judge
 from veil.errors import InputError
+from veil.statistics import clopper_pearson
 from worlds import generator
 
 TRUTH = np.eye(6)[:5]
@@ -35,7 +35,7 @@ def test_shares_count_the_undecided_as_not_recovered() -> None:
     assert {limit: item.count for limit, item in score.within.items()} == {0.02: 1, 0.1: 2, 0.4: 3, 0.6: 3}
     assert score.mean_distance == pytest.approx((0 + 0.05 + 0.3 + 2) / 4)  # of the decided ones
     assert score.median_distance == pytest.approx(0.175)
-    assert (score.exact.low, score.exact.high) == share_interval(1, 5, confidence=0.95)
+    assert (score.exact.low, score.exact.high) == clopper_pearson(1, 5, confidence=0.95)
     assert np.isnan(score.errors[4]) and score.false_certificates == 0
 
 
@@ -238,7 +238,7 @@ def test_a_false_certificate_is_reported() -> None:
 def test_records_are_json_of_shares() -> None:
     record = FOUND[1].as_json()
     assert (record["attack"], record["within_0.1"], record["exact"], record["features"]) == ("vertex", 0.07, 0.0, 100)
-    assert record["interval"]["within_0.1"] == list(share_interval(7, 100, confidence=0.95))
+    assert record["interval"]["within_0.1"] == list(clopper_pearson(7, 100, confidence=0.95))
     assert record["within_px"] is None
 
 

@@ -336,7 +336,7 @@ def test_the_remedy_is_named(
 
 
 def test_failures_of_the_system_have_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    import veil.cli.inspect as inspect
+    import veil.cli.privacy.inspect as inspect
 
     for failure, code, words in (
         (OSError(28, "No space left on device"), 1, "No space left"),

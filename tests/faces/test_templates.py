@@ -9,12 +9,12 @@ import pytest
 
 from veil import distances
 from veil.errors import InputError, RangeError, SpaceError
-from veil.evaluate.faces import equal_error
 from veil.faces.collection import centered
 from veil.faces.template import Client, Setup, decoys_digest, rotation, scores
 from veil.features import unit_length
 from veil.forms import Subspaces
 from veil.randomness import Secret, Secure
+from veil.studies.faces.verification import equal_error
 from worlds.crowd import SPACE, crowd
 
 DECOYS = crowd("decoys", 120, 1)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError, RangeError, SpaceError
-from veil.evaluate.faces import (
+from veil.faces.collection import Faces
+from veil.features import unit_length
+from veil.studies.faces.verification import (
     VerificationRow,
     balanced_rule,
     best_threshold,
@@ -19,8 +21,6 @@ from veil.evaluate.faces import (
     verification_study,
     verified,
 )
-from veil.faces.collection import Faces
-from veil.features import unit_length
 from worlds import generator
 from worlds.crowd import SPACE, crowd, pairs_of
 

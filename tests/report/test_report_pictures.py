@@ -9,10 +9,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from veil.evaluate.reconstruction import Run, Spread
 from veil.geometry.rigid import Rigid
 from veil.report.pictures import error_chart
 from veil.report.reconstruction import maps_figure
+from veil.studies.mapping.reconstruction import Run, Spread
 from worlds import generator
 
 

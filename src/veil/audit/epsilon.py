@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.audit.intervals import share_interval
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.features import Features
@@ -22,6 +21,7 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.public import publish
 from veil.mechanisms.words import randomized, to_words
 from veil.randomness import Randomness, seeded
+from veil.statistics import clopper_pearson, clopper_pearson_ends
 
 # Word ids as they would be sent, in their order: so many independent releases of the input 0 or 1.
 Release = Callable[[int, int], Int64[np.ndarray, "draws m"]]
@@ -99,8 +99,8 @@ def distinguish(
 def bound(hits: int, misses: int, trials: int, *, confidence: float, delta: float = 0.0) -> float:
     """max(0, log((p_low - delta) / q_high)) with Clopper-Pearson ends that both hold with at least `confidence` (Eq. 15)."""
     # Each end fails with probability (1 - confidence) / 2, so that together they fail with at most 1 - confidence.
-    low, _ = share_interval(hits, trials, confidence=confidence)
-    _, high = share_interval(misses, trials, confidence=confidence)
+    low, _ = clopper_pearson(hits, trials, confidence=confidence)
+    _, high = clopper_pearson(misses, trials, confidence=confidence)
     return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
 
 
@@ -197,10 +197,6 @@ def _bounds(
     hits: Int64[np.ndarray, "regions"], misses: Int64[np.ndarray, "regions"], trials: int, confidence: float, delta: float
 ) -> Float64[np.ndarray, "regions"]:
     """`bound` of many regions at once."""
-    from scipy.stats import beta
-
-    tail = (1 - confidence) / 2
-    low = np.where(hits > 0, beta.ppf(tail, np.maximum(hits, 1), trials - hits + 1), 0.0)
-    full = misses >= trials
-    high = np.where(full, 1.0, beta.ppf(1 - tail, misses + 1, np.where(full, 1, trials - misses)))
+    low, _ = clopper_pearson_ends(hits, trials, confidence=confidence)
+    _, high = clopper_pearson_ends(misses, trials, confidence=confidence)
     return np.where(low > delta, np.log(np.maximum(low - delta, 1e-300) / high), -np.inf)

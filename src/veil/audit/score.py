@@ -9,12 +9,12 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.attacks.claims import Estimates, Lists
 from veil.audit.finding import CONFIDENCE, EXACT, WITHIN, WITHIN_PX, Score, Share
-from veil.audit.intervals import share_interval
+from veil.statistics import clopper_pearson
 
 
 def share(count: int, total: int) -> Share:
     """A share with its Clopper-Pearson interval."""
-    low, high = share_interval(count, total, confidence=CONFIDENCE) if total else (0.0, 1.0)
+    low, high = clopper_pearson(count, total, confidence=CONFIDENCE) if total else (0.0, 1.0)
     return Share(count=count, total=total, low=low, high=high)
 
 

@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from veil import __version__
-from veil.cli.common import notes, tell
+from veil.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, notes, tell
 from veil.errors import VeilError
 from veil.threads import settle
-
-EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
-EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
 
 DESCRIPTION = """\
 veil lets cameras localize and map through a server that cannot see what they saw.
@@ -37,7 +34,7 @@ exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no 
 4 an audit broke a rule
 """
 
-# What `veil --help` says of each command, and where it is when it is not the module of that name.
+# What `veil --help` says of each command.
 COMMANDS = {
     "extract": "photographs -> raw features (stay on the device)",
     "privatize": "raw features -> uploads that may leave the device",
@@ -56,7 +53,25 @@ COMMANDS = {
     "demo": "the whole path on bundled photographs",
     "doctor": "what this machine offers",
 }
-MODULES = {name: name for name in COMMANDS} | {"match": "server", "map": "server"}
+# The module of `veil.cli` that registers each command.
+MODULES = {
+    "extract": "device.extract",
+    "privatize": "device.privatize",
+    "budget": "device.budget",
+    "gravity": "device.gravity",
+    "codebook": "codebook.build",
+    "match": "server.map",
+    "map": "server.map",
+    "index": "server.index",
+    "localize": "server.localize",
+    "inspect": "privacy.inspect",
+    "audit": "privacy.audit",
+    "faces": "faces.extract",
+    "inversion": "inversion.commands",
+    "evaluate": "evaluate.commands",
+    "demo": "demo",
+    "doctor": "doctor",
+}
 
 
 def main(argv: list[str] | None = None) -> int:

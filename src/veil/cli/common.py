@@ -1,4 +1,4 @@
-"""What all commands share: their parsers, progress bars, JSON for machines."""
+"""What all commands share: exit codes, parsers, progress bars, JSON for machines."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from veil.cli.shown import tracker
+from veil.cli.progress import tracker
 from veil.errors import VeilWarning
 from veil.files.atomic import write_text
 
+EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
+EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
 Item = TypeVar("Item")
 Commands = Any  # argparse keeps the type of its subparsers private
 

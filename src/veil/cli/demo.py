@@ -15,9 +15,7 @@ import numpy as np
 from veil import randomness as chance
 from veil.attacks.intersection.repeat import intersect
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
-from veil.cli.shown import tracker
-from veil.evaluate.localization import Outcome, Query, Study, Variant, demo_variants, run
-from veil.evaluate.reconstruction import Run, Subject, line_views, map_lines
+from veil.cli.progress import tracker
 from veil.extraction.segments import vertical_of
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -33,6 +31,8 @@ from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.report.demo import LineStory, page
+from veil.studies.localization.held_out import Outcome, Query, Study, Variant, demo_variants, run
+from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
 
 EXAMPLES = """\
   veil demo

@@ -12,7 +12,7 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.files.atomic import replacing, write_text
-from veil.mapping.lines.world import Model
+from veil.mapping.lines.reconstruction import Model
 from veil.matching import Matches
 
 _FIELDS = ("registered", "rotations", "translations", "points", "observed")

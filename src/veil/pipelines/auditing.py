@@ -15,12 +15,12 @@ from veil.attacks.attack import Attack
 from veil.attacks.registry import ATTACKS, TIME_SHARES
 from veil.attacks.target import Effort, Knowledge
 from veil.attacks.time_budget import AUDIT_SECONDS, TimeBudget
+from veil.audit.audit_result import Outcome
 from veil.audit.epsilon import EpsilonBound, measured
-from veil.audit.examine import Examined, epsilons, examine, findings, not_looked_at
-from veil.audit.outcome import Outcome
-from veil.audit.pictured import Reconstruction, reconstructions
+from veil.audit.ground_truth import Truth, find_truth
+from veil.audit.on_pictures import Reconstruction, reconstructions
 from veil.audit.policy import Rule, breaches, least_features
-from veil.audit.truth import Truth, find_truth
+from veil.audit.run import Examined, epsilons, examine, findings, not_looked_at
 from veil.audit.verdict import judge
 from veil.errors import RangeError
 from veil.features import Features

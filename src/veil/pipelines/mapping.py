@@ -21,9 +21,9 @@ from veil.mapping.gravity import ReadingsCheck, checked_readings
 from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.check import LineMapCheck
 from veil.mapping.lines.incremental import extend_map
-from veil.mapping.lines.models import further_maps
+from veil.mapping.lines.quad import SeedOptions
 from veil.mapping.lines.scenes import LineImage, images_of, model_of, scene_of
-from veil.mapping.lines.seed import SeedOptions
+from veil.mapping.lines.several_models import further_maps
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.matching.ratio import calibrated

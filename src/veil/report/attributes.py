@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from veil.evaluate.attributes import AttributeRow
 from veil.files.atomic import replacing
+from veil.studies.faces.attributes import AttributeRow
 
 _COLORS = {
     "random": "#E69F00",

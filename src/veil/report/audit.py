@@ -10,11 +10,11 @@ from importlib.resources import files
 import numpy as np
 
 from veil import __version__
+from veil.audit.audit_result import Outcome
 from veil.audit.epsilon import EpsilonBound
-from veil.audit.examine import Examined
 from veil.audit.finding import Finding, Share
-from veil.audit.outcome import Outcome
-from veil.audit.pictured import Reconstruction
+from veil.audit.on_pictures import Reconstruction
+from veil.audit.run import Examined
 from veil.audit.verdict import NOT_TESTED
 from veil.report import pictures
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from veil.evaluate.defenses import Row
 from veil.files.atomic import replacing
+from veil.studies.attacks.defenses import Row
 
 
 def draw_defenses(path: Path, rows: Sequence[Row]) -> None:

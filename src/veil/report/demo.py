@@ -10,8 +10,6 @@ from importlib.resources import files
 import numpy as np
 
 from veil import __version__
-from veil.evaluate.localization import DELTA, Outcome, Variant
-from veil.evaluate.reconstruction import Run
 from veil.geometry.rigid import Rigid
 from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
@@ -20,6 +18,8 @@ from veil.mapping.lines import LineView
 from veil.report import pictures
 from veil.report.reconstruction import maps_figure
 from veil.scene import Scene
+from veil.studies.localization.held_out import DELTA, Outcome, Variant
+from veil.studies.mapping.reconstruction import Run
 
 ReadRgb = Callable[[str], np.ndarray]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool
 
-from veil.evaluate.faces import VerificationRow, error_rates
 from veil.files.atomic import replacing
+from veil.studies.faces.verification import VerificationRow, error_rates
 
 COLORS = {"random": "#E69F00", "hybrid": "#0072B2", "adversarial": "#009E73", "hybrid+": "#CC79A7"}
 _NAMES = {"p2s": "template against raw descriptor (p2s)", "s2s": "template against template (s2s)"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from veil.evaluate.identification import IdentificationRow
 from veil.files.atomic import replacing
+from veil.studies.faces.identification import IdentificationRow
 
 FITTED, SINGLE = "#0072B2", "#D55E00"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from veil.errors import InputError
-from veil.evaluate.inversion import ORDER, RAW, Inverted, Row
 from veil.files.atomic import replacing
+from veil.studies.attacks.inversion import ORDER, RAW, Inverted, Row
 
 _COLORS = {RAW: "#000000", "database": "#D55E00", "clustering": "#E69F00", "direct": "#0072B2", "nearest": "#009E73"}
 

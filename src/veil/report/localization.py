@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from veil.evaluate.settings import Row, Setting
 from veil.files.atomic import replacing
+from veil.studies.localization.word_localization_settings import Row, Setting
 
 _COLORS = ("#1d4ed8", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#4d7c0f")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from veil.evaluate.position_attacks import PositionTrial, position_histograms, position_rows
 from veil.files.atomic import replacing
+from veil.studies.attacks.positions import PositionTrial, position_histograms, position_rows
 
 EDGES_PX = np.logspace(-2, 3, 31)
 # attack -> color (Okabe-Ito), dash, label. Dashed is without a defense.

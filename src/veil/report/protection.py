@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veil.evaluate.protection import Protection
 from veil.files.atomic import replacing
 from veil.report.faces import COLORS
+from veil.studies.faces.unlinkability import Protection
 
 _TITLES = {
     "linkability": "two templates, two photographs:\nlinkability (0 to 1)",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.evaluate.quantization import Quantization
 from veil.files.atomic import replacing
+from veil.studies.matching.quantization import Quantization
 
 _WORD, _RANDOM, _OTHER = "#0072B2", "#999999", "#D55E00"
 

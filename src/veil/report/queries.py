@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from veil.evaluate.forged_answers import Answer
-from veil.evaluate.strain import ALL, Strained, cells, points_medians
-from veil.evaluate.verdicts import Verdict
 from veil.files.atomic import replacing
+from veil.studies.localization.acceptance_counts import Verdict
+from veil.studies.localization.forged_answers import Answer
+from veil.studies.localization.robustness import ALL, Strained, cells, points_medians
 
 _COLORS = {"points": "#1d4ed8", "random lines": "#c2410c", "aligned lines": "#d99a2b"}
 _TRUE, _FALSE = "#0f766e", "#b91c1c"

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from veil.evaluate.reconstruction import Run
 from veil.files.atomic import replacing
 from veil.geometry.rigid import Rigid
+from veil.studies.mapping.reconstruction import Run
 
 COLORS = {"lines": "#c2410c", "points": "#1d4ed8"}
 REFERENCE, FAINT, POINTS = "#0f172a", 0.35, "#64748b"

@@ -1,10 +1,10 @@
 """Structure-from-motion from lines alone (Geppert et al. 2020): tracks, seed, incremental mapping."""
 
 from veil.mapping.lines.check import LineMapCheck
-from veil.mapping.lines.growth import LineMapOptions
 from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
+from veil.mapping.lines.reconstruction import LineView
+from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks, match_graph
-from veil.mapping.lines.world import LineView
 
 __all__ = [
     "LineMap",

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from veil.geometry.bundle.adjustment import LineProblem, camera_information
-from veil.mapping.lines.world import Model, World, line_distances, mapped_tracks, upright
+from veil.mapping.lines.reconstruction import Model, World, line_distances, mapped_tracks, upright
 
 # Readings of gravity that disagree with the others by more, and the share that must not.
 GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5

@@ -15,13 +15,22 @@ from jaxtyping import Bool, Float64
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.mapping.lines.check import LineMapCheck, checked
-from veil.mapping.lines.completion import completed, joined
-from veil.mapping.lines.growth import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
-from veil.mapping.lines.registration import contradicted, registration
-from veil.mapping.lines.seed import Seed
-from veil.mapping.lines.seeds import is_sure, quad_batches, ranked_seeds
+from veil.mapping.lines.pose_hypotheses import contradicted, registration
+from veil.mapping.lines.quad import Seed
+from veil.mapping.lines.quads import is_sure, quad_batches, ranked_seeds
+from veil.mapping.lines.reconstruction import (
+    LineView,
+    Model,
+    World,
+    adjusted,
+    empty_model,
+    mapped_tracks,
+    without_images,
+    world_of,
+)
+from veil.mapping.lines.registration import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
+from veil.mapping.lines.track_merging import completed, joined
 from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks
-from veil.mapping.lines.world import LineView, Model, World, adjusted, empty_model, mapped_tracks, without_images, world_of
 
 FINAL_ROUNDS = 4
 

@@ -13,8 +13,8 @@ from veil.forms import Form, Lines
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
 from veil.mapping.lines.incremental import LineMap
+from veil.mapping.lines.reconstruction import LineView, Model
 from veil.mapping.lines.tracks import MatchGraph, Tracks
-from veil.mapping.lines.world import LineView, Model
 from veil.scene import MappedImage, Scene
 
 

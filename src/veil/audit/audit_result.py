@@ -1,0 +1,102 @@
+"""What an audit comes to: the record that its page, its JSON and its printed lines tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from veil.attacks.time_budget import TimeBudget
+from veil.audit.epsilon import EpsilonBound
+from veil.audit.finding import Finding
+from veil.audit.on_pictures import Reconstruction
+from veil.audit.policy import Breach, Rule
+from veil.audit.verdict import NOT_TESTED, Verdict
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """`facts` tell of the release, `not_looked_at` why attacks on other kinds of release had nothing to look at.
+
+    `epsilons` (by unit, at `delta`) are what words carry, `measured` what runs of them show; `time` and `picture_time` what the
+    attacks, and those behind the pictures, were allowed and took.
+    """
+
+    messages: Sequence[str]
+    facts: Mapping[str, object]
+    findings: Sequence[Finding]
+    not_looked_at: Mapping[str, str]
+    pictures: Sequence[Reconstruction]
+    epsilons: Mapping[str, float]
+    delta: float
+    measured: EpsilonBound | None
+    verdict: Verdict
+    rules: Sequence[Rule]
+    breaches: Sequence[Breach]
+    have_originals: bool
+    time: TimeBudget
+    picture_time: TimeBudget
+
+    @property
+    def told_time(self) -> tuple[str, ...]:
+        """What was allowed, what was used, and what was cut short, in sentences."""
+        if math.isinf(self.time.seconds):
+            return (f"No time was set; the attacks took {self.time.used_seconds:.0f} s of the processor.",)
+        said = [
+            f"{self.time.seconds:.0f} s of the processor were allowed for the attacks on subspaces, and "
+            f"{self.time.used_seconds:.0f} s were used. Each attack has a share; what one leaves passes on to the next."
+        ]
+        for name, item in self.picture_time.spent.items():
+            if item.cut_short:
+                said.append(f"Pictures by {name} show {item.attacked:,} of {item.wanted:,} features, for want of time.")
+        for name, item in self.time.spent.items():
+            if item.cut_short:
+                said.append(
+                    f"Cut short: {name} attacked {item.attacked:,} of {item.wanted:,} features in {item.seconds:.0f} s (its "
+                    f"share is {item.share_seconds:.0f} s); its intervals are those of so few. Allow more with --seconds."
+                )
+        return tuple(said)
+
+    @property
+    def told_not_looked_at(self) -> list[tuple[str, str]]:
+        """The names of attacks that had nothing to look at, those of one reason together, and the reason."""
+        reasons: dict[str, list[str]] = {}
+        for name, why in self.not_looked_at.items():
+            reasons.setdefault(why, []).append(name)
+        return [("; ".join(names), why) for why, names in reasons.items()]
+
+    def why(self, rule: Rule) -> str | None:
+        """Why a rule is broken, None if it is kept."""
+        return next((breach.why for breach in self.breaches if breach.rule == rule.text), None)
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        measured = None if self.measured is None else self.measured.as_json()
+        return {
+            "release": {"messages": list(self.messages), **self.facts},
+            "attacks": [finding.as_json() for finding in self.findings],
+            "not_looked_at": dict(self.not_looked_at),
+            "epsilon": {"delta": self.delta, **self.epsilons, "measured": measured},
+            "images": [picture.as_json() for picture in self.pictures],
+            "verdict": {
+                "grade": self.verdict.grade,
+                "headline": self.verdict.headline,
+                "sentences": list(self.verdict.sentences),
+            },
+            "policy": [{"rule": rule.text, "broken": self.why(rule)} for rule in self.rules],
+            "not_tested": list(NOT_TESTED),
+            "time": {
+                "allowed_seconds": None if math.isinf(self.time.seconds) else self.time.seconds,
+                "used_seconds": self.time.used_seconds,
+                "attacks": [
+                    {
+                        "attack": name,
+                        "share_seconds": None if math.isinf(item.share_seconds) else item.share_seconds,
+                        "seconds": item.seconds,
+                        "wanted": item.wanted,
+                        "attacked": item.attacked,
+                    }
+                    for name, item in self.time.spent.items()
+                ],
+            },
+        }

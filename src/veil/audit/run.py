@@ -1,0 +1,237 @@
+"""All attacks on all releases, and what they come to against the originals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from veil.attacks.attack import Attack, Attempt, Skipped, attempted
+from veil.attacks.claims import Estimates, Lists, NamedWords, OrderEvidence, joined, undecided
+from veil.attacks.registry import ATTACKS, TIME_SHARES, inapplicable
+from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
+from veil.attacks.time_budget import TimeBudget
+from veil.audit.finding import WITHIN, Finding
+from veil.audit.ground_truth import Truth
+from veil.audit.order import order_note
+from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
+from veil.codebooks.codebook import Codebook
+from veil.errors import InputError
+from veil.forms import Form, Subsets
+from veil.ldp.composition import account
+from veil.wire.message import Message
+
+# Called with the name of what is being done.
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tried:
+    """One attack on one release, and what came of it."""
+
+    attack: Attack
+    outcome: Attempt | Skipped
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Examined:
+    """One release, every attack that was tried on it, and its originals if they were given."""
+
+    name: str
+    message: Message
+    tried: tuple[Tried, ...]
+    truth: Truth | None
+
+    @property
+    def attempts(self) -> list[tuple[Attack, Attempt]]:
+        """The attacks that were run."""
+        return [(item.attack, item.outcome) for item in self.tried if isinstance(item.outcome, Attempt)]
+
+
+def examine(
+    releases: Mapping[str, Message],
+    truths: Mapping[str, Truth],
+    knowledge: Knowledge,
+    *,
+    effort: Effort | None = None,
+    attacks: Sequence[Attack] = ATTACKS,
+    time: TimeBudget | None = None,
+    progress: Progress = lambda step: None,
+) -> list[Examined]:
+    """Try every one of `attacks` that a release gives something to look at; of each release an equal part of `effort.features`.
+
+    The other releases count among those that the attacker has seen. `time` is shared out among releases and attacks, and has a
+    turn for each release; without it every attack takes its time. Raises InputError if there is no release.
+    """
+    if not releases:
+        raise InputError("there is no release to audit")
+    effort = effort or Effort()
+    each = replace(
+        effort,
+        features=math.ceil(effort.features / len(releases)),
+        structural=math.ceil(effort.structural / len(releases)),
+        releases=len(releases),
+    )
+    budget = time or TimeBudget(math.inf, turns=len(releases), shares=TIME_SHARES)
+    images = {name: ReleasedImage.of(message) for name, message in releases.items()}
+    found = []
+    for name, message in releases.items():
+        others = {other: image for other, image in images.items() if other != name} | dict(knowledge.others)
+        target = Target(
+            image=images[name],
+            rows=each.rows(len(message), name),
+            knowledge=replace(knowledge, others=others),
+            effort=each,
+            time=budget,
+        )
+        tried = try_attacks(target, attacks, partial(_named, progress, name))
+        found.append(Examined(name=name, message=message, tried=tuple(tried), truth=truths.get(name)))
+    return found
+
+
+def try_attacks(target: Target, attacks: Sequence[Attack], progress: Progress = lambda step: None) -> list[Tried]:
+    """Those of `attacks` that `target` gives something to look at, in their order; those on lines know what others found of the
+    descriptors. Begins a turn of the target's time."""
+    target.time.begin_turn()
+    tried: list[Tried] = []
+    for attack in attacks:
+        if inapplicable(attack, target.image):
+            continue
+        progress(attack.name)
+        if attack.surface == "lines" and target.knowledge.descriptors is None:
+            known = _best_descriptors(target.image.form, tried)
+            target = replace(target, knowledge=replace(target.knowledge, descriptors=known))
+        outcome = attempted(attack, target)
+        if isinstance(outcome, Attempt) and not attack.time_share and attack.surface == "subspaces":
+            target.time.charge(outcome.seconds)
+        tried.append(Tried(attack=attack, outcome=outcome))
+    return tried
+
+
+def not_looked_at(releases: Iterable[Message]) -> dict[str, str]:
+    """The attacks that none of `releases` gives anything to look at, with the reason."""
+    images = [ReleasedImage.of(message) for message in releases]
+    reasons = {attack: [inapplicable(attack, image) for image in images] for attack in ATTACKS}
+    return {f"{attack.name} ({attack.surface})": why[0] for attack, why in reasons.items() if all(why)}
+
+
+def _named(progress: Progress, name: str, step: str) -> None:
+    progress(f"{name} {step}")
+
+
+def _best_descriptors(form: Form, tried: Sequence[Tried]) -> Estimates | None:
+    """What the surest attack knows of descriptors, for all features (NaN for those that were not attacked)."""
+    outcomes = {item.attack.name: item.outcome for item in tried if item.attack.surface == "subspaces"}
+    for name in ("lattice", "vertex", "nearest, projected"):
+        attempt = outcomes.get(name)
+        if isinstance(attempt, Attempt) and attempt.estimates is not None and attempt.estimates.decided.any():
+            points = undecided(len(form), form.space.dim).points
+            points[attempt.rows] = attempt.estimates.points
+            decided = np.isfinite(points).all(axis=1)
+            return Estimates(points=points, confidence=decided * 1.0, certified=np.zeros(len(points), dtype=bool))
+    return None
+
+
+def findings(examined: Sequence[Examined], dictionary: Codebook | None = None) -> list[Finding]:
+    """One finding for each attack over all releases. Scores need the originals of every release it was tried on."""
+    attacks = list(dict.fromkeys(item.attack for release in examined for item in release.tried))
+    return [_finding(attack, examined, dictionary) for attack in attacks]
+
+
+def _finding(attack: Attack, examined: Sequence[Examined], dictionary: Codebook | None) -> Finding:
+    tried = [(release, item.outcome) for release in examined for item in release.tried if item.attack is attack]
+    skipped = [outcome for _, outcome in tried if isinstance(outcome, Skipped)]
+    ran = [(release, outcome) for release, outcome in tried if isinstance(outcome, Attempt)]
+    if not ran:
+        return Finding(
+            attack=skipped[0].label,
+            family=attack.family,
+            assumes=attack.assumes,
+            skipped=skipped[0].why,
+            wanted=sum(item.left_out for item in skipped),
+        )
+    attempts = [attempt for _, attempt in ran]
+    total = sum(len(attempt.rows) for attempt in attempts)
+    is_oracle = isinstance(attempts[0].claim, Lists)
+    finding = Finding(
+        attack=attempts[0].label,
+        family=attack.family,
+        assumes=attempts[0].assumes or attack.assumes,
+        hypothetical=is_oracle,
+        features=total,
+        wanted=total + sum(outcome.left_out for _, outcome in tried),
+        seconds=sum(attempt.seconds for attempt in attempts),
+        notes=_notes(attempts),
+        details=_details(attempts),
+    )
+    if attack.units == "order":
+        return replace(finding, notes=(order_note([item.claim for item in attempts if isinstance(item.claim, OrderEvidence)]),))
+    if attack.units == "class":  # of faces; nothing here knows the right class
+        return finding
+    truth_is_known = all(release.truth is not None for release, _ in ran)
+    if is_oracle and not truth_is_known:
+        return replace(finding, skipped="an oracle needs the originals (--images)")
+    estimates = joined([_estimates(release, attempt) for release, attempt in ran])
+    certified = int(estimates.certified.sum())
+    finding = replace(finding, undecided=int((~estimates.decided).sum()), certified=share(certified, total))
+    if not truth_is_known:
+        return finding
+    truths = [release.truth.take(attempt.rows) for release, attempt in ran if release.truth is not None]
+    if attack.units == "px":
+        return replace(finding, score=score_positions(estimates, np.concatenate([truth.keypoints for truth in truths])))
+    target = np.concatenate([truth.descriptors for truth in truths])
+    if attack.units == "word":
+        assert dictionary is not None
+        named = np.concatenate([attempt.claim.ids for attempt in attempts if isinstance(attempt.claim, NamedWords)])
+        words = dictionary.nearest(target.astype(np.float32))
+        return replace(finding, score=score_words(estimates, named, words, target))
+    originals = np.concatenate([release.truth.descriptors for release in examined if release.truth is not None])
+    certain = WITHIN[1] if any(release.message.form.space.dither_steps for release, _ in ran) else WITHIN[0]
+    return replace(finding, score=score_descriptors(estimates, target, originals, certain_within=certain))
+
+
+def _estimates(release: Examined, attempt: Attempt) -> Estimates:
+    if attempt.estimates is not None:
+        return attempt.estimates
+    assert isinstance(attempt.claim, Lists) and release.truth is not None
+    return oracle_pick(attempt.claim, release.truth.descriptors[attempt.rows])
+
+
+def _notes(attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    """Of several releases the first one's notes: they differ in counts only, and the means stand in the details."""
+    said = attempts[0].notes
+    return said if len(attempts) == 1 else tuple(f"{note} (first of {len(attempts)} releases)" for note in said)
+
+
+def _details(attempts: Sequence[Attempt]) -> dict[str, float]:
+    """Means over the releases; of p-values the least, times their number (Bonferroni); of what is seen the largest."""
+    found = {}
+    for key in attempts[0].details:
+        values = [attempt.details[key] for attempt in attempts if key in attempt.details]
+        if key == "p_value":
+            found[key] = min(1.0, min(values) * len(values))
+        else:
+            found[key] = max(values) if key == "detectable" else float(np.mean(values))
+    return found
+
+
+def epsilons(releases: Iterable[Message], delta: float) -> dict[str, float]:
+    """Epsilon of the feature, an object of 50 features, and the image that is worst; empty where there is none at all."""
+    spoken = [message for message in releases if isinstance(message.form, Subsets)]
+    found: dict[str, float] = {}
+    for message in spoken:
+        form = message.form
+        assert isinstance(form, Subsets)
+        if math.isinf(form.mechanism.epsilon):
+            return {"feature": math.inf, "object": math.inf, "image": math.inf}
+        spent = account(form.mechanism, len(form), delta=delta)
+        for unit, value in (
+            ("feature", form.mechanism.epsilon),
+            ("object", spent.object_epsilon),
+            ("image", spent.total_epsilon),
+        ):
+            found[unit] = max(found.get(unit, 0.0), value)
+    return found

@@ -1,0 +1,276 @@
+"""`veil codebook build|info|quality`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from veil.cli.codebook import quality
+from veil.cli.codebook.collect import Collection, Wanted, collect
+from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.codebooks.codebook import PCA_DIM, Codebook, Pca, Provenance, WordTraining, fit_pca
+from veil.codebooks.kmeans import FLAT_WORDS, METHODS, Method, chosen_method, train_words
+from veil.errors import InputError
+from veil.extraction import EXTRACTORS
+from veil.files.codebooks import read_codebook, write_codebook
+from veil.mechanisms.profile import HARDENED_DITHER_STEPS
+from veil.studies.matching.quantization import MEASURED, Quantization, measure
+
+CENTROIDS, DECOYS = FLAT_WORDS, 262144
+SAMPLE, SAMPLE_A_WORD = 400_000, 10
+HOLDOUT = 10
+PCA_SAMPLE = 100_000  # of a sample that is too large to be float64 as a whole
+
+BUILD_EXAMPLES = """\
+  veil codebook build photos/ -o book.npz --words 16384 --source "my photographs" --license CC0-1.0
+  veil codebook build reference.h5 -o book.npz --words 256000    a dictionary of a public map's reference images
+  veil codebook build --decoys photos/ -o pool.npz       a decoy pool of real descriptors, kept by the client
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "codebook",
+        "build, describe or measure a codebook",
+        "A codebook holds the words that descriptors hide among, and the public PCA of the hardened profile.",
+        BUILD_EXAMPLES,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    _register_build(actions)
+    info = add_command(
+        actions,
+        "info",
+        "describe one",
+        "Print what a codebook holds, where it came from, and its hash.",
+        "  veil codebook info book.npz\n",
+    )
+    info.add_argument("codebook", type=Path, help="a file that `veil codebook build` wrote")
+    add_json(info)
+    info.set_defaults(run=_info)
+    quality.register(actions)
+
+
+def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
+    build = add_command(
+        actions,
+        "build",
+        "build one from photographs",
+        "Extract SIFT from every photograph of a folder (or read features), keep a bounded uniform sample, cluster it, and\n"
+        "say how far descriptors lie from the words. The digests of the photographs are stored, so that releases of them\n"
+        "with this codebook can be refused: build it from public photographs, or from the reference images of a public map.\n"
+        "Never build a decoy pool from photographs that you will release: their descriptors would be decoys.",
+        BUILD_EXAMPLES,
+    )
+    build.add_argument(
+        "photos",
+        type=Path,
+        nargs="+",
+        help="photographs, folders of them (searched recursively), or features of `veil extract`",
+    )
+    build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
+    build.add_argument("--decoys", action="store_true", help="keep real descriptors instead of centroids: a decoy pool")
+    build.add_argument(
+        "--words",
+        type=at_least(2),
+        help=f"words (default {CENTROIDS}; for --decoys {DECOYS} or as many as there are; the paper's 256k are 256000)",
+    )
+    build.add_argument("--slices", type=at_least(1), default=16, help="disjoint sub-databases (default %(default)s)")
+    build.add_argument("--descriptor", choices=EXTRACTORS, help="default sift, or that of the features")
+    build.add_argument("--normalization", choices=("L2", "L1_ROOT"), help="of the SIFT (default L2, or that of the features)")
+    build.add_argument(
+        "--method",
+        choices=("auto", *METHODS),
+        default="auto",
+        help=f"of k-means: auto is flat up to {FLAT_WORDS} words and hierarchical, in two levels, above",
+    )
+    build.add_argument(
+        "--sample",
+        type=at_least(2),
+        help=f"descriptors to cluster (default {SAMPLE}, or {SAMPLE_A_WORD} times --words if that is more). The memory is "
+        "bounded by it: 128 bytes each of SIFT (--method flat: 3 kB), beside 1 kB for each word",
+    )
+    build.add_argument(
+        "--holdout",
+        type=at_least(0),
+        metavar="N",
+        help=f"keep each N-th photograph out and measure the words with it; 0: measure with the photographs they are made from "
+        f"(default 0 for --method flat, {HOLDOUT} for hierarchical)",
+    )
+    build.add_argument("--iterations", type=at_least(1), default=15, help="of k-means (default %(default)s)")
+    build.add_argument("--seed", type=at_least(0), default=0, help="of the sample and of k-means (default %(default)s)")
+    build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
+    build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")
+    add_json(build)
+    build.set_defaults(run=_build)
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    words = arguments.words or (DECOYS if arguments.decoys else CENTROIDS)
+    method = None if arguments.decoys else chosen_method(arguments.method, words)
+    every = _holdout(arguments, method)
+    # A pool loses its duplicates, so a little more than `words` is kept.
+    capacity = words + words // 16 if arguments.decoys else _capacity(arguments, words)
+    collection = Collection(
+        training=WordTraining(capacity, seed=arguments.seed), held=WordTraining(MEASURED, seed=arguments.seed)
+    )
+    collect(arguments.photos, Wanted.of(arguments), collection, every=every)
+    images = len(collection.training.image_digests)
+    if arguments.holdout and not collection.held.image_digests:
+        raise InputError(f"--holdout {every} needs {every} photographs with features, got {images}; give less, or 0")
+    sample = collection.training.sample()
+    book = _assemble(arguments, collection, sample, words, method)
+    write_codebook(arguments.output, book)
+    found = None if method is None else _measured(arguments, book, collection, sample)
+    _tell(arguments, book, collection, method, found)
+    return 0
+
+
+def _holdout(arguments: argparse.Namespace, method: Method | None) -> int:
+    """Each how many-th photograph is kept out. Raises InputError where that cannot be."""
+    if method is None and (arguments.holdout is not None or arguments.method != "auto"):
+        raise InputError("--method and --holdout belong to words made by k-means; a decoy pool holds descriptors as they are")
+    if arguments.holdout == 1:
+        raise InputError("--holdout 1 would keep every photograph out; give 0 or at least 2")
+    if arguments.holdout is not None:
+        return int(arguments.holdout)
+    return HOLDOUT if method == "hierarchical" else 0  # books made flat stay what they were
+
+
+def _capacity(arguments: argparse.Namespace, words: int) -> int:
+    return max(arguments.sample or max(SAMPLE, SAMPLE_A_WORD * words), words)
+
+
+def _assemble(
+    arguments: argparse.Namespace, collection: Collection, sample: np.ndarray, words: int, method: Method | None
+) -> Codebook:
+    if method is None:  # a word that is there twice would be drawn twice as often, and twice for one descriptor
+        sample = sample[np.sort(np.unique(sample, axis=0, return_index=True)[1])]
+        words = min(words, len(sample)) if arguments.words is None else words
+    if len(sample) < words:
+        raise InputError(f"{len(sample)} descriptors cannot give {words} words; add photographs or ask for fewer")
+    pca: Pca | None = None
+    stored = sample[:words]
+    if method is not None:
+        if sample.dtype == np.uint8:
+            pca = fit_pca(_dithered(sample if method == "flat" else sample[:PCA_SAMPLE], arguments.seed), PCA_DIM)
+        stored = _clustered(arguments, sample, words, method)
+        # k-means leaves similar words side by side; sub-databases must be uniform draws (traps D10).
+        stored = stored[np.random.default_rng(arguments.seed).permutation(len(stored))]
+    training, space = collection.training, collection.space
+    assert space is not None  # there is a sample
+    return Codebook(
+        kind="descriptors" if method is None else "centroids",
+        descriptor=space.descriptor,
+        normalization=space.normalization,
+        stored=np.ascontiguousarray(stored),
+        slices=arguments.slices,
+        pca=pca,
+        dither_steps=0.0 if pca is None else HARDENED_DITHER_STEPS,
+        provenance=Provenance(
+            source=arguments.source,
+            license=arguments.license,
+            image_count=len(training.image_digests),
+            descriptor_count=training.seen,
+            image_digests=tuple(training.image_digests),
+        ),
+    )
+
+
+def _dithered(sample: np.ndarray, seed: int) -> np.ndarray:
+    """The sample as the hardened profile will see descriptors: the PCA is fitted where it is used."""
+    values = sample + np.random.default_rng(seed).uniform(0, HARDENED_DITHER_STEPS, sample.shape)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    return values
+
+
+def _clustered(arguments: argparse.Namespace, sample: np.ndarray, words: int, method: Method) -> np.ndarray:
+    with Bar("cells") as cells, Bar("clustering") as clustering:
+        return train_words(
+            sample,
+            words,
+            method=method,
+            iterations=arguments.iterations,
+            seed=arguments.seed,
+            on_cells=cells,
+            on_words=clustering,
+        )
+
+
+def _measured(arguments: argparse.Namespace, book: Codebook, collection: Collection, sample: np.ndarray) -> Quantization:
+    """With the photographs that were held out; without such, with those that the book was made from."""
+    held = collection.held
+    images = len(held.image_digests) or len(collection.training.image_digests)
+    with Bar("measuring") as bar:
+        return measure(
+            book,
+            held.sample() if held.image_digests else sample[:MEASURED],
+            pool=sample,
+            in_pool=not held.image_digests,
+            images=images,
+            book_images=0 if held.image_digests else images,
+            seed=arguments.seed,
+            progress=bar,
+        )
+
+
+def _tell(
+    arguments: argparse.Namespace, book: Codebook, collection: Collection, method: Method | None, found: Quantization | None
+) -> None:
+    measured = None if found is None else found.as_json()
+    record = {
+        "kind": book.kind,
+        "words": len(book),
+        "method": method,
+        "images": book.provenance.image_count,
+        "held_out": len(collection.held.image_digests),
+        "skipped": collection.skipped,
+        "descriptors_seen": book.provenance.descriptor_count,
+        "remainder": book.remainder,
+        "sha256": book.digest,
+        "quality": measured,
+    }
+    write_json(arguments.json, record)
+    report(arguments, arguments.output, f"{len(book)} {book.kind} from {record['images']} photographs")
+    if collection.skipped:
+        say(arguments, f"{collection.skipped} photographs had no features and were left out")
+    if book.remainder:
+        say(arguments, f"{book.remainder} words are in no sub-database because {book.slices} does not divide {len(book)}")
+    if measured is not None:
+        quality.say_quality(arguments, measured)
+    say(
+        arguments,
+        "warning: the codebook tells of the photographs that it was made from, and keeps their digests; do not make it from "
+        "photographs that you will release with it, and publish it only if these may be public",
+    )
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    book = read_codebook(arguments.codebook)
+    facts = {
+        "kind": book.kind,
+        "words": len(book),
+        "dim": book.dim,
+        "descriptor": book.descriptor,
+        "normalization": book.normalization,
+        "stored_as": str(book.stored.dtype),
+        "slices": book.slices,
+        "slice_size": book.slice_size,
+        "remainder": book.remainder,
+        "pca_dim": None if book.pca is None else len(book.pca.axes),
+        "dither_steps": book.dither_steps,
+        "source": book.provenance.source,
+        "license": book.provenance.license,
+        "images": book.provenance.image_count,
+        "descriptors_seen": book.provenance.descriptor_count,
+        "sha256": book.digest,
+    }
+    write_json(arguments.json, facts)
+    if str(arguments.json) != "-":
+        for key, value in facts.items():
+            print(f"{key:18} {value}")
+    return 0

@@ -1,0 +1,1 @@
+"""Commands of the device: extract, privatize, budget, gravity."""

@@ -1,0 +1,239 @@
+"""`veil budget show|set`: what was spent of epsilon, and what may be."""
+
+from __future__ import annotations
+
+import argparse
+
+from veil.cli.common import add_command, add_json, at_least, say, write_json
+from veil.cli.device import plan
+from veil.files.client import BudgetChange, Entry, Ledger, home, read_budgets, read_ledger
+from veil.ldp.budget import UNITS, Budget, Charge, Unit, inward, outward, total
+from veil.ldp.composition import basic_epsilon, composed_epsilon
+from veil.pipelines.protection import DELTA
+
+SHOW_EXAMPLES = """\
+  veil budget show                          every image's epsilon, the session's, and what is left
+  veil budget show --object 20 --json -     an object of 20 features, for machines
+"""
+SET_EXAMPLES = """\
+  veil budget set --image 100               no image may lose more than epsilon 100 at delta 1e-6
+  veil budget set --session 1000 --delta 1e-9
+  veil budget set --clear image
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the commands."""
+    parser = add_command(
+        commands,
+        "budget",
+        "what was spent of epsilon, and what may be",
+        "The ledger adds up the epsilon of words that were released, and refuses what would exceed a budget.",
+        SHOW_EXAMPLES + SET_EXAMPLES + plan.EXAMPLES,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    show = add_command(
+        actions,
+        "show",
+        "what was spent",
+        "Epsilon at delta of everything in the ledger: for a feature, an object, each image and the session. `basic` is the\n"
+        "sum over features, which holds with delta 0. Releases of subspaces have no epsilon and are listed as no proof.",
+        SHOW_EXAMPLES,
+    )
+    show.add_argument("--delta", type=float, default=DELTA, help="default %(default)g")
+    show.add_argument("--object", type=at_least(1), default=50, metavar="G", help="features of an object (default 50)")
+    add_json(show)
+    show.set_defaults(run=_show)
+    _register_set(actions)
+    plan.register(actions)
+
+
+def _register_set(actions) -> None:  # type: ignore[no-untyped-def]
+    parser = add_command(
+        actions,
+        "set",
+        "set or clear a budget",
+        "A hard limit of epsilon for each image, or for all that the ledger holds (the session). A release of\n"
+        "words that would exceed it is refused. Subspaces are outside of it: they have no epsilon.",
+        SET_EXAMPLES,
+    )
+    one = parser.add_mutually_exclusive_group(required=True)
+    one.add_argument("--image", type=float, metavar="EPS", help="of each image")
+    one.add_argument("--session", type=float, metavar="EPS", help="of everything in the ledger")
+    one.add_argument("--clear", choices=UNITS, help="remove the budget of images, or of the session")
+    parser.add_argument("--delta", type=float, default=DELTA, help="default %(default)g")
+    add_json(parser)
+    parser.set_defaults(run=_set)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    path = home() / "ledger.sqlite"
+    known = path.exists()  # a look must not make a ledger
+    entries, changes = (read_ledger(path), read_budgets(path)) if known else ([], [])
+    budgets = _in_force(changes)
+    images = [_image_facts(arguments, of_one, budgets.get("image")) for of_one in _by_image(entries)]
+    session = _charges(entries)
+    facts = {
+        "delta": arguments.delta,
+        "object_features": arguments.object,
+        "images": images,
+        "session": {
+            "images": sum(bool(image["releases"]) for image in images),
+            "features": sum(charge.features for charge in session),
+            **_epsilons(session, arguments.delta),
+        },
+        "no_proof": sum(entry.mechanism is None for entry in entries),
+        "budgets": [_budget_facts(budget, entries) for budget in budgets.values()],
+        "changes": [_change_facts(change) for change in changes],
+    }
+    write_json(arguments.json, facts)
+    _tell(arguments, facts)
+    return 0
+
+
+def _image_facts(arguments: argparse.Namespace, entries: list[Entry], budget: Budget | None) -> dict:
+    charges = _charges(entries)
+    return {
+        "name": entries[-1].name,
+        "releases": [
+            {
+                "words": entry.mechanism.words,
+                "epsilon": entry.mechanism.epsilon,
+                "m": entry.mechanism.m,
+                "features": entry.features,
+                "file": f"{entry.released_as}.veil",
+                "fresh": entry.fresh,
+                "released_at": entry.released_at,
+            }
+            for entry in entries
+            if entry.mechanism is not None
+        ],
+        # Nothing in words: that is no epsilon of 0 but none.
+        "feature": _epsilons(charges, arguments.delta, of_each=1) if charges else None,
+        "object": _epsilons(charges, arguments.delta, of_each=arguments.object) if charges else None,
+        "image": _epsilons(charges, arguments.delta) if charges else None,
+        "left": None if budget is None else budget.left(charges),
+        "no_proof": sum(entry.mechanism is None for entry in entries),
+    }
+
+
+def _epsilons(charges: list[Charge], delta: float, of_each: int | None = None) -> dict:
+    spent = total(charges, of_each=of_each)
+    return {"epsilon": composed_epsilon(spent, delta), "basic": basic_epsilon(spent)}
+
+
+def _budget_facts(budget: Budget, entries: list[Entry]) -> dict:
+    groups = [entries] if budget.unit == "session" else _by_image(entries)
+    most = max((budget.spent(_charges(group)) for group in groups), default=0.0)
+    least = min((budget.left(_charges(group)) for group in groups), default=budget.epsilon)
+    return {"unit": budget.unit, "epsilon": budget.epsilon, "delta": budget.delta, "spent": most, "left": least}
+
+
+def _change_facts(change: BudgetChange) -> dict:
+    budget = change.budget
+    epsilon, delta = (None, None) if budget is None else (budget.epsilon, budget.delta)
+    return {"unit": change.unit, "epsilon": epsilon, "delta": delta, "set_at": change.set_at}
+
+
+def _charges(entries: list[Entry]) -> list[Charge]:
+    return [entry.charge for entry in entries if entry.charge is not None]
+
+
+def _by_image(entries: list[Entry]) -> list[list[Entry]]:
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.image_digest, []).append(entry)
+    return list(groups.values())
+
+
+def _in_force(changes: list[BudgetChange]) -> dict[Unit, Budget]:
+    last = {change.unit: change.budget for change in changes}
+    return {unit: budget for unit, budget in last.items() if budget is not None}
+
+
+def _tell(arguments: argparse.Namespace, facts: dict) -> None:
+    for image in facts["images"]:
+        said = [f"{image['name']:40}"]
+        if image["releases"]:
+            laws = "; ".join(
+                f"{r['features']} features K={r['words']} epsilon={r['epsilon']!r} m={r['m']}" for r in image["releases"]
+            )
+            numbers = (
+                f"feature {outward(image['feature']['epsilon'])}, object of {facts['object_features']} "
+                f"{outward(image['object']['epsilon'])}, image {outward(image['image']['epsilon'])} "
+                f"(basic {outward(image['image']['basic'])})"
+            )
+            said.append(f"{laws}: {numbers}")
+        if image["no_proof"]:
+            said.append(
+                f"{image['no_proof']} of subspaces: no proof" + (", which no epsilon covers" if image["releases"] else "")
+            )
+        say(arguments, " | ".join(said))
+    session = facts["session"]
+    say(
+        arguments,
+        f"session: {session['features']} features in words of {session['images']} images, epsilon "
+        f"{outward(session['epsilon'])} at delta {facts['delta']:g} (basic {outward(session['basic'])})",
+    )
+    if facts["no_proof"]:
+        say(arguments, f"outside of every epsilon: {facts['no_proof']} releases of subspaces, of which nothing is proved")
+    for budget in facts["budgets"]:
+        what = "each image" if budget["unit"] == "image" else "the session"
+        most = "the most of one " if budget["unit"] == "image" else ""
+        say(
+            arguments,
+            f"budget of {what}: epsilon {budget['epsilon']:g} at delta {budget['delta']:g}; spent {most}"
+            f"{outward(budget['spent'])}, left {inward(budget['left'])}",
+        )
+    if not facts["budgets"]:
+        say(arguments, "no budget is set: `veil budget set` makes the ledger refuse what would exceed one")
+
+
+def _set(arguments: argparse.Namespace) -> int:
+    unit: Unit = arguments.clear or ("image" if arguments.image is not None else "session")
+    budget = None
+    if arguments.clear is None:
+        epsilon = arguments.image if unit == "image" else arguments.session
+        budget = Budget(unit=unit, epsilon=epsilon, delta=arguments.delta)
+    ledger = Ledger(home())
+    before = ledger.set_budget(unit, budget)
+    write_json(
+        arguments.json,
+        {"unit": unit, "budget": _plain(budget), "before": _plain(before)},
+    )
+    what = "each image" if unit == "image" else "the session"
+    say(arguments, f"the budget of {what} is {_said(budget)}; it was {_said(before)}")
+    if before is not None and (budget is None or budget.epsilon > before.epsilon or budget.delta > before.delta):
+        say(arguments, f"warning: what was promised before, {_said(before)}, no longer holds")
+    if budget is not None:
+        _tell_exceeded(arguments, budget, ledger.entries())
+    return 0
+
+
+def _tell_exceeded(arguments: argparse.Namespace, budget: Budget, entries: list[Entry]) -> None:
+    groups = [entries] if budget.unit == "session" else _by_image(entries)
+    spent = [(budget.spent(_charges(group)), group[-1].name) for group in groups if group]
+    over = [one for one in spent if one[0] > budget.epsilon]
+    if over and budget.unit == "session":
+        say(arguments, f"note: {outward(over[0][0])} is spent already: no more words can be released")
+    elif over:
+        most, name = max(over)
+        say(
+            arguments,
+            f"note: {len(over)} images have spent more already (the most {name}, {outward(most)}): no more words of "
+            "them can be released",
+        )
+    outside = sum(entry.mechanism is None for entry in entries)
+    if outside:
+        say(
+            arguments,
+            f"note: {outside} releases of subspaces are outside of it: they have no epsilon, and no budget limits them",
+        )
+
+
+def _plain(budget: Budget | None) -> dict | None:
+    return None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta}
+
+
+def _said(budget: Budget | None) -> str:
+    return "none" if budget is None else f"epsilon {budget.epsilon:g} at delta {budget.delta:g}"

@@ -1,0 +1,160 @@
+"""`veil gravity`: where down is in each photograph, for `veil privatize --lines --gravity`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from veil.cli.common import (
+    EXIT_NO_GRAVITY,
+    EXIT_OK,
+    add_command,
+    add_json,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    write_json,
+)
+from veil.cli.device.extract import with_camera
+from veil.cli.device.gravity_answers import Answer, edges_of, told_by_table, weighed
+from veil.errors import InputError, VeilError
+from veil.files.gravity import require_names, write_gravity
+from veil.files.maker_notes import gravity_from_exif
+from veil.files.pictures import named_pictures, read_picture, read_rgb
+from veil.files.priors import read_colmap_gravity
+from veil.geometry.gravity import Gravity, NoGravity
+from veil.geometry.intrinsics import require_readable
+
+EXAMPLES = """\
+  veil gravity photos/ -o gravity.csv                             what the phone measured, else vertical edges
+  veil gravity photos/ -o gravity.csv --from exif                 the accelerometer of an iPhone alone
+  veil gravity photos/ -o gravity.csv --from vanishing-point --camera SIMPLE_RADIAL,1288.6,343,512,-0.0336
+  veil gravity photos/ -o gravity.csv --readings sensors.csv      a table image,acc_x,acc_y,acc_z; its axes by vertical edges
+  veil gravity database.db -o gravity.csv --from colmap           measured pose priors of a COLMAP database
+"""
+NO_READING = "it has no maker note of an iPhone with the accelerometer's reading; use --from vanishing-point"
+SOURCES = ("auto", "exif", "readings", "vanishing-point", "colmap")
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "gravity",
+        "photographs -> where down is in each (stays on the device)",
+        "Write image,x,y,z,sigma_deg: down as a unit vector in the camera frame x right, y down, z forward of the upright\n"
+        "photograph, and its standard deviation in degrees. A photograph without an answer is listed with the reason, the\n"
+        "others are written, and the exit code is 3. The database of COLMAP goes with features imported from it.",
+        EXAMPLES,
+    )
+    parser.add_argument("input", type=Path, nargs="+", help="photographs or folders of them, or a COLMAP .db")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="CSV", help="table to write")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        choices=SOURCES,
+        default="auto",
+        help="auto: exif or --readings, checked against vertical edges; else these",
+    )
+    parser.add_argument("--readings", type=Path, metavar="CSV", help="accelerometer readings of the photographs, or gravity")
+    parser.add_argument("--axes", metavar="AXES", help="of --readings: ios, android or as +x-y-z; default: by vertical edges")
+    parser.add_argument(
+        "--camera", metavar="MODEL,P1,...", help="of all photographs, COLMAP's models (default: K.txt beside them)"
+    )
+    parser.add_argument(
+        "--figure", type=picture, metavar="FILE", help="draw the vertical edges of one photograph (.png or .svg)"
+    )
+    add_json(parser)
+    parser.set_defaults(run=_gravity)
+
+
+def _gravity(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    answers = list(_from_database(arguments) if arguments.source == "colmap" else _from_photographs(arguments))
+    readings = {answer.name: answer.found for answer in answers if isinstance(answer.found, Gravity)}
+    if readings:
+        write_gravity(arguments.output, readings)
+    write_json(arguments.json, {"images": [_row(answer) for answer in sorted(answers, key=lambda answer: answer.name)]})
+    for answer in answers:
+        say(arguments, f"{answer.name:40} {_told(answer)}")
+    if readings:
+        report(arguments, arguments.output, f"gravity of {len(readings)} of {len(answers)} images")
+    else:
+        say(arguments, f"no image has gravity; {arguments.output} was not written")
+    return EXIT_OK if len(readings) == len(answers) else EXIT_NO_GRAVITY
+
+
+def _from_database(arguments: argparse.Namespace) -> Iterator[Answer]:
+    if len(arguments.input) != 1 or arguments.camera or arguments.figure:
+        raise InputError("--from colmap takes one database, and neither --camera nor --figure")
+    for name, found in read_colmap_gravity(arguments.input[0]).items():
+        yield Answer(name=name, source="colmap", found=found)
+
+
+def _from_photographs(arguments: argparse.Namespace) -> Iterator[Answer]:
+    pictures = named_pictures(arguments.input)
+    require_names(name for name, _ in pictures)
+    if arguments.figure and len(pictures) != 1:
+        raise InputError(f"--figure draws one photograph, got {len(pictures)}; run `veil gravity` on that one")
+    if (arguments.readings or arguments.axes) and arguments.source not in ("auto", "readings"):
+        raise InputError("--readings and --axes go with --from auto or readings")
+    if (arguments.axes and not arguments.readings) or (arguments.source == "readings" and not arguments.readings):
+        raise InputError("give the accelerometer's table with --readings")
+    if arguments.camera:
+        require_readable(arguments.camera)  # a slip of the user, and no fault of each photograph
+    if arguments.readings:
+        yield from told_by_table(arguments, pictures)
+        return
+    for name, path in progress(pictures, "gravity"):
+        answer = _of_photograph(name, path, arguments.source, arguments.camera)
+        if arguments.figure:
+            _draw(arguments, path, answer)
+        yield answer
+
+
+def _of_photograph(name: str, path: Path, source: str, camera: str | None) -> Answer:
+    """One photograph; what is wrong with it is its answer, so that the others still get theirs."""
+    told = _from_exif(path) if source in ("auto", "exif") else None
+    if source == "exif":
+        return Answer(name=name, source="exif", found=told or NoGravity(reason=NO_READING))
+    return weighed(name, "exif", told, edges_of(path, camera))
+
+
+def _from_exif(path: Path) -> Gravity | NoGravity | None:
+    try:
+        return gravity_from_exif(path)
+    except VeilError as error:
+        return NoGravity(reason=str(error))
+
+
+def _draw(arguments: argparse.Namespace, path: Path, answer: Answer) -> None:
+    if answer.vertical is None:
+        raise InputError(f"{path} has no vertical edges to draw; --figure shows what vanishing-point found: {_told(answer)}")
+    from veil.extraction.segments import detect_segments
+    from veil.report.gravity import draw_vertical
+
+    picture = with_camera(read_picture(path), arguments.camera, path)
+    draw_vertical(arguments.figure, read_rgb(path), detect_segments(picture), picture.camera, answer.vertical)
+
+
+def _told(answer: Answer) -> str:
+    if isinstance(answer.found, NoGravity):
+        earlier = f"exif: {answer.note}; {answer.source}: " if answer.note else ""
+        return f"no gravity: {earlier}{answer.found.reason}"
+    x, y, z = answer.found.direction
+    sigma = "" if answer.found.sigma_deg is None else f" +- {answer.found.sigma_deg:.1f} deg"
+    note = f" ({answer.note})" if answer.note else ""
+    return f"({x:+.3f}, {y:+.3f}, {z:+.3f}){sigma}, from {answer.source}{note}"
+
+
+def _row(answer: Answer) -> dict:
+    row: dict = {"name": answer.name, "source": answer.source, "note": answer.note}
+    if isinstance(answer.found, NoGravity):
+        return row | {"status": "no gravity", "reason": answer.found.reason}
+    row |= {"status": "found", "down": answer.found.direction.tolist(), "sigma_deg": answer.found.sigma_deg}
+    if answer.vertical is not None:
+        row |= {"lines": answer.vertical.lines, "log10_nfa": answer.vertical.log10_nfa}
+    return row | {"check": None if answer.check is None else answer.check.as_json()}

@@ -1,0 +1,163 @@
+"""What `veil gravity` answers of each photograph: a sensor's reading and its vertical edges, weighed against each other."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from veil.cli.common import progress, say
+from veil.cli.device.extract import is_calibrated, with_camera
+from veil.errors import FileFormatError, InputError, VeilError
+from veil.files.accelerometers import read_accelerometer
+from veil.files.gravity import holds_gravity, read_gravity_readings
+from veil.files.pictures import read_picture
+from veil.geometry.device_axes import axes_as_told, axes_from_edges, in_g, parse_axes
+from veil.geometry.gravity import Gravity, NoGravity
+from veil.geometry.gravity_check import USUAL_ROLL_DEG, Checked, cross_checked, roll_deg
+from veil.geometry.vanishing_point import Vertical, VerticalOptions
+from veil.geometry.vanishing_point_support import Support, support_of
+
+# Edges that are too open to be an answer still tell a wrong reading, and which way axes point.
+CHECK_SIGMA_DEG = 12.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """What was found of one photograph, by which source; the note says why not by an earlier one, or what to check."""
+
+    name: str
+    source: str
+    found: Gravity | NoGravity
+    vertical: Vertical | None = None
+    note: str | None = None
+    check: Checked | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Edges:
+    """Vertical edges of one photograph: as an answer, as a check (less exact ones serve), and the segments they are of."""
+
+    answer: Vertical | NoGravity
+    check: Vertical | None
+    segments: np.ndarray
+    pixel: float
+    portrait: bool = False
+
+    def support(self, gravity: Gravity) -> Support:
+        """What the segments that do not follow the edges say of a sensor's reading."""
+        others = self.segments if self.check is None else np.delete(self.segments, self.check.rows, axis=0)
+        return support_of(others, self.pixel, gravity)
+
+
+def edges_of(path: Path, camera: str | None) -> Edges:
+    """Vertical edges of a photograph; one that cannot be decoded has none, and says so."""
+    from veil.extraction.segments import focal_spread, normalized_segments
+    from veil.geometry.vanishing_point import vertical_from_segments
+
+    try:
+        picture = with_camera(read_picture(path), camera, path)
+    except VeilError as error:
+        return Edges(answer=NoGravity(reason=str(error)), check=None, segments=np.zeros((0, 2, 2)), pixel=1.0)
+    segments, pixel = normalized_segments(picture)
+    options = VerticalOptions(focal_spread=focal_spread(picture.camera, calibrated=is_calibrated(camera, path)))
+    found = check = vertical_from_segments(segments, pixel, options)
+    if isinstance(found, NoGravity):
+        check = vertical_from_segments(segments, pixel, replace(options, max_sigma_deg=CHECK_SIGMA_DEG))
+    height, width = picture.gray.shape
+    return Edges(
+        answer=found,
+        check=check if isinstance(check, Vertical) else None,
+        segments=segments,
+        pixel=pixel,
+        portrait=height > width,
+    )
+
+
+def weighed(name: str, source: str, sensor: Gravity | NoGravity | None, edges: Edges) -> Answer:
+    """The answer of sensor and edges: the more exact one where they agree, else the one that is not wrong."""
+    seen = edges.answer
+    if not isinstance(sensor, Gravity):
+        note = sensor.reason if sensor else None
+        if isinstance(seen, Vertical):
+            return _by_edges(name, seen, note)
+        return Answer(name=name, source="vanishing-point", found=seen, note=note if note != seen.reason else None)
+    if edges.check is None:
+        return Answer(name=name, source=source, found=sensor, note="not checked: no vertical edges are to be seen")
+    check = cross_checked(sensor, edges.check, edges.support(sensor))
+    apart = f"sensor and vertical edges are {check.apart_deg:.1f} degrees apart"
+    if check.verdict == "agree":
+        exact = isinstance(seen, Vertical) and (seen.gravity.sigma_deg or 90) < (sensor.sigma_deg or 90)
+        if exact and isinstance(seen, Vertical):
+            return replace(_by_edges(name, seen, f"{apart}, and agree"), check=check)
+        return Answer(name=name, source=source, found=sensor, check=check, note=f"{apart}, and agree")
+    if check.verdict == "edges wrong":
+        return Answer(name=name, source=source, found=sensor, check=check, note=f"{apart}: the edges are wrong, {check.why}")
+    if check.verdict == "sensor wrong":
+        said = f"{apart}: the sensor is wrong, {check.why}"
+        if isinstance(seen, Vertical):
+            return replace(_by_edges(name, seen, said), check=check)
+        return Answer(name=name, source=source, check=check, found=NoGravity(reason=f"{said}; {seen.reason}"))
+    reason = f"{apart}, and which is wrong cannot be told: {check.why}; give --from {source} or vanishing-point"
+    return Answer(name=name, source=source, check=check, found=NoGravity(reason=reason))
+
+
+def _by_edges(name: str, seen: Vertical, note: str | None) -> Answer:
+    """Bundles of parallel lines that lie on tables and floors pass for vertical; a tilt that people avoid gives them away."""
+    roll = roll_deg(seen.gravity)
+    doubt = f"rolled by {roll:.0f} degrees: look with --figure whether its edges are vertical in the world"
+    notes = [text for text in (note, doubt if roll > USUAL_ROLL_DEG else None) if text]
+    return Answer(name=name, source="vanishing-point", found=seen.gravity, vertical=seen, note="; ".join(notes) or None)
+
+
+def told_by_table(arguments: argparse.Namespace, pictures: Sequence[tuple[str, Path]]) -> list[Answer]:
+    """Answers of all photographs from `--readings`, in the axes that their edges or `--axes` tell."""
+    edges = {name: edges_of(path, arguments.camera) for name, path in progress(pictures, "gravity")}
+    sensors = _gravity_of_table(arguments, edges)
+    if not any(isinstance(sensor, Gravity) for sensor in sensors.values()) and not set(sensors) & set(edges):
+        raise InputError(f"{arguments.readings} names none of the photographs; it names {', '.join(sorted(sensors)[:3])}")
+    answers = []
+    for name, seen in edges.items():
+        sensor = sensors.get(name) or NoGravity(reason=f"{arguments.readings} has no reading of it")
+        if arguments.source == "readings" and isinstance(sensor, NoGravity):
+            answers.append(Answer(name=name, source="readings", found=sensor))
+        else:
+            answers.append(weighed(name, "readings", sensor, seen))
+    return answers
+
+
+def _gravity_of_table(arguments: argparse.Namespace, edges: dict[str, Edges]) -> dict[str, Gravity | NoGravity]:
+    """By the names of the photographs, which a table may give with or without their folders."""
+    if not arguments.axes and holds_gravity(arguments.readings):
+        found: dict[str, Gravity | NoGravity] = {**read_gravity_readings(arguments.readings)}
+        return {name: found[_key(name, found)] for name in edges if _key(name, found) in found} or found
+    table = read_accelerometer(arguments.readings)
+    names = [name for name in edges if _key(name, table) in table]
+    if not names:
+        raise FileFormatError(f"{arguments.readings} names none of the photographs; it names {', '.join(sorted(table)[:3])}")
+    acceleration = in_g(np.array([table[_key(name, table)] for name in names]))
+    portrait = np.array([edges[name].portrait for name in names])
+    if arguments.axes:
+        axes = axes_as_told(acceleration, portrait, parse_axes(arguments.axes))
+    else:
+        checks = [edges[name].check for name in names]
+        downs = np.array([np.full(3, np.nan) if check is None else check.gravity.direction for check in checks])
+        sigma = np.array([90.0 if check is None else check.gravity.sigma_deg or 90.0 for check in checks])
+        axes = axes_from_edges(acceleration, portrait, downs, sigma)
+        seen = sum(check is not None for check in checks)
+        for kind in sorted(set(portrait.tolist())):
+            shape = "portrait" if kind else "landscape"
+            say(
+                arguments,
+                f"axes of the {shape} photographs, by vertical edges of {seen} of {len(names)}: {axes.convention.told(kind)} "
+                f"(probability {axes.probability:.3f})",
+            )
+    return dict(zip(names, axes.readings, strict=True))
+
+
+def _key(name: str, table: dict) -> str:
+    """The table's name of a photograph: its path below the folder that was given, or its file name alone."""
+    return name if name in table else Path(name).name

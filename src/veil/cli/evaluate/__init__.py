@@ -1,0 +1,1 @@
+"""`veil evaluate`: a command for each public protocol."""

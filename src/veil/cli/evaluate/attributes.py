@@ -1,0 +1,103 @@
+"""`veil evaluate attributes`: what labels of people can be inferred from their faces, raw and lifted."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from veil.attacks.distribution.attributes import NEIGHBORS
+from veil.cli.common import add_command, add_json, at_least, picture, progress, report, say, write_json
+from veil.errors import InputError
+from veil.extraction.faces import FACE_SPACE, describe_faces, load_face_network
+from veil.faces.collection import Faces
+from veil.files.faces import read_faces, read_labels
+from veil.files.pictures import read_rgb
+from veil.report.attributes import draw_attributes
+from veil.studies.faces.attributes import DIMENSIONS, AttributeRow, attribute_study
+
+EXAMPLES = """\
+  veil evaluate attributes fairface/images --labels fairface/labels.csv --attributes gender race --json attributes.json
+  veil evaluate attributes fairface.npz --attributes gender race --figure attributes.png
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add the protocol."""
+    parser = add_command(
+        protocols,
+        "attributes",
+        "gender, age or race inferred from faces, raw and lifted (Dusmanu et al. 2021, Fig. 5)",
+        "Describe faces (needs veil[faces]), part the people into decoys, an attacker with labels, and victims, and infer\n"
+        "each attribute of the victims by their nearest neighbors among the attacker's, from raw and from lifted descriptors.\n"
+        "Only to measure how well a method protects people.",
+        EXAMPLES,
+    )
+    parser.add_argument("folder", type=Path, help="photographs of one face each, or descriptors with labels (.npz, HDF5)")
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help="of photographs: CSV with a column `file` and the attributes"
+    )
+    parser.add_argument("--attributes", nargs="+", required=True, metavar="NAME", help="columns of it")
+    parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
+    parser.add_argument("--neighbors", type=at_least(1), default=NEIGHBORS, help="that vote (default %(default)s)")
+    parser.add_argument("--center", action="store_true", help="lift descriptors less the decoys' mean, of unit length again")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of the parts and of lifting (default %(default)s)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies (.png or .svg)")
+    add_json(parser)
+    parser.set_defaults(run=_attributes)
+
+
+def _attributes(arguments: argparse.Namespace) -> int:
+    faces, total = _faces(arguments)
+    say(arguments, f"{len(faces)} of {total} photographs have a face that the detector finds")
+    labels = {name: faces.label(name) for name in arguments.attributes}
+    rows = attribute_study(
+        faces.features,
+        labels,
+        seed=arguments.seed,
+        dimensions=arguments.m,
+        neighbors=arguments.neighbors,
+        centered=arguments.center,
+    )
+    write_json(
+        arguments.json,
+        {
+            "photographs": total,
+            "faces": len(faces),
+            "rows": [row.as_json() for row in rows],
+        },
+    )
+    if str(arguments.json) != "-":
+        _print(rows)
+    if arguments.figure:
+        draw_attributes(arguments.figure, rows)
+        report(arguments, arguments.figure, "the figure")
+    return 0
+
+
+def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
+    """Faces with their labels, and of how many photographs."""
+    if arguments.folder.suffix.lower() in (".npz", ".h5", ".hdf5"):
+        faces = read_faces(arguments.folder)
+        return faces, len(faces)
+    if arguments.labels is None:
+        raise InputError("photographs need --labels; descriptors with labels come from: veil faces describe --labels")
+    people = read_labels(arguments.labels, arguments.attributes)
+    pictures = (read_rgb(arguments.folder / person["file"]) for person in progress(people, "describing faces"))
+    vectors, refused = describe_faces(pictures, load_face_network(second_try=False))
+    described = [person for row, person in enumerate(people) if row not in refused]
+    if not described:
+        raise InputError(f"no face was found in the photographs of {arguments.folder}; give photographs of faces")
+    labels = {name: tuple(person[name] for person in described) for name in arguments.attributes}
+    names = tuple(person["file"] for person in described)
+    return Faces(vectors=vectors, names=names, space=FACE_SPACE, labels=labels), len(people)
+
+
+def _print(rows: Sequence[AttributeRow]) -> None:
+    print(f"{'attribute':12} {'lifting':20} {'m':>3} {'accuracy':>8}  95 % interval   chance  victims")
+    for row in rows:
+        print(
+            f"{row.attribute:12} {row.form:20} {row.m or '':>3} {100 * row.accuracy:7.1f}%  {100 * row.low:5.1f} to "
+            f"{100 * row.high:5.1f}%  {100 * row.chance:5.1f}%  {row.victims:7d}"
+        )

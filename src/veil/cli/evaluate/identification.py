@@ -1,0 +1,86 @@
+"""`veil evaluate identification`: strangers accepted by galleries of all sizes, with thresholds calibrated on other people."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from veil.cli.common import Bar, add_command, add_json, at_least, picture, report, write_json
+from veil.files.faces import identities, read_faces
+from veil.report.identification import draw_identification
+from veil.studies.faces.identification import IdentificationRow, identification_study
+from veil.studies.faces.verification import LIFTINGS
+
+EXAMPLES = """\
+  veil evaluate identification lfw.npz --decoys fairface.npz --figure identification.png
+  veil evaluate identification lfw.npz --decoys fairface.npz --fpir 0.05 --lifting random --m 2 --json identification.json
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add the protocol."""
+    parser = add_command(
+        protocols,
+        "identification",
+        "strangers accepted by galleries of all sizes (FPIR and FNIR of ISO/IEC 19795-1)",
+        "Half of the people calibrate thresholds, one for each size of a gallery, so that by the upper end of a 95 % interval\n"
+        "no more than --fpir of strangers are accepted; the other half are enrolled, or come as strangers, in all galleries\n"
+        "of a size. Repeated over random splits, by p2s. Beside it the threshold that accepts --fpir of single comparisons.",
+        EXAMPLES,
+    )
+    parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
+    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
+    parser.add_argument("--m", type=at_least(2), default=4, help="dimension (default %(default)s)")
+    parser.add_argument("--lifting", choices=LIFTINGS, default="hybrid", help="default %(default)s")
+    parser.add_argument("--center", action="store_true", help="lift descriptors less the decoys' mean, of unit length again")
+    parser.add_argument("--fpir", type=float, default=0.01, metavar="SHARE", help="asked (default %(default)s)")
+    parser.add_argument("--splits", type=at_least(1), default=20, help="of the people (default %(default)s)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of splits and lifting (default %(default)s)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw both rates (.png or .svg)")
+    add_json(parser)
+    parser.set_defaults(run=_identification)
+
+
+def _identification(arguments: argparse.Namespace) -> int:
+    faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
+    with Bar("identifying") as bar:
+        rows = identification_study(
+            faces,
+            decoys,
+            lifting=arguments.lifting,
+            m=arguments.m,
+            centered=arguments.center,
+            fpir=arguments.fpir,
+            splits=arguments.splits,
+            seed=arguments.seed,
+            progress=bar,
+        )
+    write_json(arguments.json, {"fpir": arguments.fpir, "splits": arguments.splits, "rows": [row.as_json() for row in rows]})
+    if str(arguments.json) != "-":
+        _print(rows, arguments.fpir)
+    if arguments.figure:
+        draw_identification(arguments.figure, rows, arguments.fpir)
+        report(arguments, arguments.figure, "the figure")
+    return 0
+
+
+def _print(rows: Sequence[IdentificationRow], asked: float) -> None:
+    print(f"{'':9} {'threshold for this size':^46} | {'threshold of one comparison':^38}")
+    print(f"{'templates':>9} {'threshold':>9} {'FPIR':>19} {'over':>6} {'FNIR':>7} | {'threshold':>9} {'FPIR':>19} {'FNIR':>7}")
+    for row in rows:
+        fitted = f"{'too few people to say':>44}"
+        if row.threshold is not None and row.fpir is not None and row.exceeded is not None:
+            told = f"{row.fpir:.2%} ({row.fpir_low:.1%}-{row.fpir_high:.1%})"
+            fitted = f"{row.threshold:9.3f} {told:>19} {row.exceeded:6.0%} {_share(row.fnir):>7}"
+        single = f"{row.single_fpir:.2%} ({row.single_fpir_low:.1%}-{row.single_fpir_high:.1%})"
+        print(f"{row.templates:9,} {fitted} | {row.single_threshold:9.3f} {single:>19} {_share(row.single_fnir):>7}")
+    print(
+        f"{rows[0].strangers} held-out people; an FPIR of {asked:.2%} was asked; over: share of the splits in which held-out "
+        "strangers were accepted more often"
+    )
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"

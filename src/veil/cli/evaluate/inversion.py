@@ -1,0 +1,162 @@
+"""`veil evaluate inversion`: pictures from raw descriptors, from attacked subspaces, and by direct inversion."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.attacks.distribution.nearest import entries
+from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.cli.inversion.pictures import loaded
+from veil.codebooks.codebook import Codebook
+from veil.errors import InputError
+from veil.extraction.sift import SiftOptions, extract_sift
+from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
+from veil.files.inverters import bundled_inverter, read_weights
+from veil.files.pictures import named_pictures, read_picture, read_rgb
+from veil.mechanisms.profile import paper
+from veil.report.inversion import draw_inversions, draw_similarity
+from veil.studies.attacks.inversion import DIMS, Gap, Inverted, Photograph, Row, gaps, known_attacks, rows, study
+
+EXAMPLES = """\
+  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --limit 20 --json inversion.json
+  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --direct direct.npz --pictures pictures.png
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add the protocol."""
+    parser = add_command(
+        protocols,
+        "inversion",
+        "pictures from what attacks recover (Pittaluga and Zhuang 2023, Table 1)",
+        "Lift every descriptor of photographs, attack the subspaces, and reconstruct pictures from what is recovered, raw\n"
+        "descriptors, after the database, clustering and nearest-neighbor attacks, and by direct inversion of subspaces.\n"
+        "The photographs must be others than those that networks, decoys and database were made of.",
+        EXAMPLES,
+    )
+    parser.add_argument("photos", type=Path, nargs="+", help="photographs or folders of them")
+    parser.add_argument("--weights", type=Path, metavar="FILE", help="network for raw descriptors (default: the bundled one)")
+    parser.add_argument("--direct", type=Path, metavar="FILE", help="network for subspaces (default: no direct inversion)")
+    parser.add_argument("--codebook", type=Path, metavar="FILE", help="words that decoys come from (default: the bundled ones)")
+    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's (default: the bundled pool)")
+    parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMS), help="dimensions (default 2 4 8 16)")
+    parser.add_argument("--limit", type=at_least(1), metavar="N", help="photographs, evenly taken (default: all)")
+    parser.add_argument("--max-features", type=at_least(10), default=1000, help="of each (default %(default)s)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting and attacks (default %(default)s)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw similarity against m (.png or .svg)")
+    parser.add_argument("--pictures", type=picture, metavar="FILE", help="draw reconstructions beside photographs")
+    parser.add_argument("--shown", type=at_least(1), default=4, help="photographs of --pictures (default %(default)s)")
+    parser.add_argument("--shown-m", type=at_least(2), help="dimension of --pictures (default: the second of --m)")
+    add_json(parser)
+    parser.set_defaults(run=_inversion)
+
+
+def _inversion(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    shown_m = arguments.shown_m or arguments.m[min(1, len(arguments.m) - 1)]
+    if shown_m not in arguments.m:
+        raise InputError(f"--shown-m {shown_m} is not among --m")
+    weights = bundled_inverter() if arguments.weights is None else read_weights(arguments.weights)
+    direct = None if arguments.direct is None else read_weights(arguments.direct)
+    words = bundled_codebook() if arguments.codebook is None else read_codebook(arguments.codebook)
+    database = bundled_decoys() if arguments.database is None else read_codebook(arguments.database)
+    photographs = _photographs(arguments)
+    _require_other_photographs(photographs, words, database)
+    space = words.raw_space
+    with Bar("inverting") as bar:
+        found = study(
+            photographs,
+            known_attacks(entries(words, space), entries(database, space), seed=arguments.seed),
+            raw=loaded(weights),
+            direct=None if direct is None else loaded(direct),
+            codebook=words,
+            decoys=words,
+            case=f"inversion {arguments.seed}",
+            dims=arguments.m,
+            profile=lambda m: paper(m, "sub-hybrid"),
+            progress=bar,
+        )
+    table, order = rows(found), gaps(found)
+    write_json(
+        arguments.json,
+        {
+            "photographs": len(photographs),
+            "weights": {"raw": weights.digest, "direct": None if direct is None else direct.digest},
+            "rows": [row.as_json() for row in table],
+            "gaps": [gap.as_json() for gap in order],
+            "pictures": [item.as_json() for item in found],
+        },
+    )
+    if str(arguments.json) != "-":
+        _print(table, order)
+    _draw(arguments, photographs, found, table, shown_m)
+    return 0
+
+
+def _photographs(arguments: argparse.Namespace) -> list[Photograph]:
+    """Those with features, evenly taken."""
+    named = named_pictures(arguments.photos)
+    if arguments.limit and len(named) > arguments.limit:
+        named = [named[k] for k in np.linspace(0, len(named) - 1, arguments.limit).round().astype(int)]
+    found = []
+    for name, path in progress(named, "extracting"):
+        try:
+            features = extract_sift(read_picture(path), SiftOptions(max_features=arguments.max_features))
+        except InputError:  # a blank photograph shows nothing either way
+            say(arguments, f"{name} has no features and is left out")
+            continue
+        found.append(Photograph(name=name, rgb=read_rgb(path), features=features))
+    if len(found) < 2:
+        raise InputError("the study needs two photographs with features or more: each is seen beside others; give more")
+    return found
+
+
+def _require_other_photographs(photographs: Sequence[Photograph], *books: Codebook) -> None:
+    for book in books:
+        known = sum(item.features.image_digest[:8].hex() in book.provenance.image_digests for item in photographs)
+        if known:
+            raise InputError(
+                f"{known} of these photographs made the codebook {book.digest[:12]}, whose attacks would know them; build "
+                "books of others with `veil codebook build`"
+            )
+
+
+def _draw(
+    arguments: argparse.Namespace,
+    photographs: Sequence[Photograph],
+    found: Sequence[Inverted],
+    table: Sequence[Row],
+    shown_m: int,
+) -> None:
+    if arguments.figure:
+        draw_similarity(arguments.figure, table, title=f"{len(photographs)} photographs that nothing was trained on")
+        report(arguments, arguments.figure, "the figure")
+    if arguments.pictures:
+        chosen = [
+            photographs[k]
+            for k in np.linspace(0, len(photographs) - 1, min(arguments.shown, len(photographs))).round().astype(int)
+        ]
+        originals = {item.name: item.frame.crop(item.rgb) for item in chosen}
+        draw_inversions(arguments.pictures, originals, found, m=shown_m, title=f"reconstructed at m = {shown_m}, with SSIM")
+        report(arguments, arguments.pictures, "the pictures")
+
+
+def _print(table: Sequence[Row], order: Sequence[Gap]) -> None:
+    print(
+        f"{'from':12} {'m':>3} {'distance':>8} {'decided':>8} {'MAE':>6} {'SSIM':>6} {'its 95 % interval':>18} {'PSNR dB':>8}"
+    )
+    for row in table:
+        distance = "" if row.distance is None else f"{row.distance:.3f}"
+        print(
+            f"{row.attack:12} {row.m or '':>3} {distance:>8} {100 * row.decided:7.1f}% {row.mae:6.3f} {row.ssim:6.3f} "
+            f"{row.interval[0]:8.3f} to {row.interval[1]:.3f} {row.psnr:8.2f}"
+        )
+    print("\nSSIM, photograph by photograph: mean difference, its 95 % interval, and how often it is above 0")
+    for gap in order:
+        interval = f"{gap.interval[0]:+.4f} to {gap.interval[1]:+.4f}"
+        print(f"m = {gap.m:2d}  {gap.better:10} - {gap.worse:10} {gap.mean:+.4f} ({interval}) {100 * gap.wins:5.1f}%")

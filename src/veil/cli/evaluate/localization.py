@@ -1,0 +1,237 @@
+"""`veil evaluate localization`: held-out queries in every form against public maps (Pittaluga and Zhuang 2023, Tables 2, 3)."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.cli.evaluate.queries import apart, photographs, place_of
+from veil.cli.server.index import read_dictionary
+from veil.codebooks.codebook import Codebook
+from veil.errors import InputError
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.scenes import ReferenceScene, read_scene
+from veil.geometry.rigid import Rigid
+from veil.report.localization import draw_localization
+from veil.studies.localization.false_acceptance import Fold, Protocol, fold_maps
+from veil.studies.localization.map_dictionaries import mapped, most_words
+from veil.studies.localization.retrieval import Recall, recalls
+from veil.studies.localization.word_localization import Examiner, examine
+from veil.studies.localization.word_localization_settings import FORMS, METRIC, RELATIVE, Row, Setting, Tables, Trial, row
+from veil.threads import single_blas
+
+EXAMPLES = """\
+  veil evaluate localization strecha/fountain-P11 strecha/castle-P19 --json words.json --figure words.png
+  veil evaluate localization fox/ --words 2048 4096 --default 4096,10,2 --elsewhere bundled
+"""
+DEFAULTS = Tables()
+
+
+def register(protocols: Any) -> None:
+    """Add the protocol."""
+    parser = add_command(
+        protocols,
+        "localization",
+        "held-out queries raw, in subspaces, in words, and with lines",
+        "Hold out photographs of each scene in turn, map the others from raw features, and localize the held-out ones in\n"
+        "every form; ask about photographs of the other scenes, too, which must be refused. Words vary in their number K,\n"
+        "in epsilon and in m around a default point, in how they are matched, in where the dictionary comes from, and in the\n"
+        "samples of the search. Then recall of retrieval from words. A scene is a folder with images/ and reference cameras\n"
+        "(Strecha's layout, a COLMAP text model, or transforms.json). Minutes a scene, most of them in settings that fail.",
+        EXAMPLES,
+    )
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
+    parser.add_argument("--words", type=at_least(2), nargs="+", default=list(DEFAULTS.words), metavar="K", help="to vary K")
+    parser.add_argument("--epsilon", type=float, nargs="+", default=list(DEFAULTS.epsilons), help="to vary epsilon")
+    parser.add_argument("--m", type=at_least(1), nargs="+", default=list(DEFAULTS.sizes), help="to vary m")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS, help="what queries send (default: all)")
+    parser.add_argument("--default", type=_point, default=DEFAULTS.default, metavar="K,EPS,M", help="default 4096,10,2")
+    parser.add_argument("--elsewhere", nargs="+", default=["bundled"], metavar="FILE", help="dictionaries of other photographs")
+    parser.add_argument("--iterations", type=at_least(1), default=DEFAULTS.most, help="samples of a search (default 100000)")
+    parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
+    parser.add_argument("--strangers", type=at_least(0), default=3, help="false queries a turn, of other scenes (default 3)")
+    parser.add_argument(
+        "--same-place", nargs="+", action="append", default=[], metavar="NAME", help="scenes not asked of each other"
+    )
+    parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
+    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
+    parser.add_argument("--retrieval-words", type=at_least(2), default=16384, metavar="K", help="of the joint dictionary")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw shares and inliers (.png or .svg)")
+    add_json(parser)
+    parser.set_defaults(run=_localization)
+
+
+def _point(text: str) -> tuple[int, float, int]:
+    try:
+        k, epsilon, m = text.split(",")
+        return int(k), float(epsilon), int(m)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be K,EPSILON,M as 4096,10,2, got {text!r}") from None
+
+
+def _localization(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    settings = Tables(
+        words=tuple(arguments.words),
+        epsilons=tuple(arguments.epsilon),
+        sizes=tuple(arguments.m),
+        default=arguments.default,
+        most=arguments.iterations,
+        elsewhere=tuple(arguments.elsewhere),
+    ).settings()
+    settings = [item for item in settings if item.form in arguments.forms]
+    speaks = any(setting.speaks for setting in settings)
+    if arguments.figure and not speaks:
+        raise InputError("the figure compares words with the rest; add words to --forms, or leave out --figure")
+    scenes = [read_scene(folder) for folder in arguments.scenes]
+    others = apart(scenes, arguments.same_place)
+    features = {scene.name: photographs(scene, arguments) for scene in scenes}
+    named = {name: read_dictionary(name) for name in arguments.elsewhere}
+    settings = [replace(item, words=len(named[item.dictionary])) if item.dictionary in named else item for item in settings]
+    rows: list[Row] = []
+    first_folds: list[Fold] = []
+    for scene in scenes:
+        folds = _folds(scene, features[scene.name], arguments)
+        first_folds.append(folds[0])
+        possible = _possible(settings, scene.name, folds, arguments)
+        strangers = _strangers(others[scene.name], features, folds, arguments)
+        trials = list(_trials(scene.name, folds, possible, strangers, named, arguments))
+        for setting in possible:
+            own = [trial for trial in trials if trial.setting == setting]
+            thresholds, extent = (METRIC, 1.0) if scene.metric else (RELATIVE, _extent(scene.cam_from_world))
+            rows.append(row(setting, own, thresholds=thresholds, extent=extent))
+        for line in _told([item for item in rows if item.scene == scene.name]):
+            say(arguments, line)
+        if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
+            write_json(arguments.json, _record(rows, []))
+    laws = [(math.inf, 1), *((value, arguments.default[2]) for value in arguments.epsilon)]
+    joint = min(arguments.retrieval_words, sum(most_words(mapped(fold)) for fold in first_folds))
+    if speaks and joint < arguments.retrieval_words:
+        say(arguments, f"retrieval with {joint} words, not {arguments.retrieval_words}: the maps have too few descriptors")
+    found = recalls(first_folds, joint, laws) if speaks else []
+    write_json(arguments.json, _record(rows, found))
+    for line in _recalled(found) if speaks else []:
+        say(arguments, line)
+    if arguments.figure:
+        draw_localization(arguments.figure, rows, default=arguments.default)
+        report(arguments, arguments.figure, "the figure")
+    return 0
+
+
+def _record(rows: Sequence[Row], found: Sequence[Recall]) -> dict:
+    return {"rows": [item.as_json() for item in rows], "retrieval": [item.as_json() for item in found]}
+
+
+def _folds(scene: ReferenceScene, features: dict[str, Features], arguments: argparse.Namespace) -> list[Fold]:
+    protocol = Protocol(folds=arguments.folds, workers=arguments.workers)
+    with tempfile.TemporaryDirectory(prefix="veil-localization-") as workdir, Bar(f"{scene.name}: mapping") as bar:
+        return fold_maps(place_of(scene, features), protocol, workdir=Path(workdir), progress=bar)
+
+
+def _possible(settings: Sequence[Setting], name: str, folds: Sequence[Fold], arguments: argparse.Namespace) -> list[Setting]:
+    """The settings whose dictionary the maps can give; what is left out is said. Raises InputError if all words are."""
+    most = min(most_words(mapped(fold)) for fold in folds)
+    left_out = sorted({item.words or 0 for item in settings if item.dictionary == "reference" and (item.words or 0) > most})
+    if arguments.default[0] in left_out:
+        raise InputError(
+            f"the smallest map of {name} has {2 * most} descriptors, enough for {most} words and not for --default "
+            f"{arguments.default[0]}; ask for fewer, or for more --max-features"
+        )
+    if left_out:
+        say(arguments, f"{name}: without K = {', '.join(map(str, left_out))}: the smallest map is enough for {most} words")
+    return [item for item in settings if item.dictionary != "reference" or (item.words or 0) <= most]
+
+
+def _strangers(
+    names: Sequence[str], features: Mapping[str, dict[str, Features]], folds: Sequence[Fold], arguments: argparse.Namespace
+) -> list[dict[str, Features]]:
+    """False queries of each fold, in turn from all photographs of other places."""
+    pool = [(f"{name}/{photo}", item) for name in names for photo, item in sorted(features[name].items())]
+    step = max(1, len(pool) // max(1, arguments.strangers * len(folds)))
+    chosen = pool[::step]
+    return [dict(chosen[index :: len(folds)][: arguments.strangers]) for index in range(len(folds))]
+
+
+def _trials(
+    name: str,
+    folds: Sequence[Fold],
+    settings: Sequence[Setting],
+    strangers: Sequence[dict[str, Features]],
+    named: Mapping[str, Codebook],
+    arguments: argparse.Namespace,
+) -> Iterator[Trial]:
+    jobs = [
+        (fold, setting, false, named)
+        for fold, false in zip(folds, strangers, strict=True)
+        for setting in _batches(settings, arguments.workers)
+    ]
+    # COLMAP's own threads forbid forking.
+    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn"), initializer=quiet_colmap) as pool:
+        for trials in progress(pool.map(_examined, jobs), f"{name}: localizing", total=len(jobs)):
+            yield from trials
+
+
+def _batches(settings: Sequence[Setting], count: int) -> list[list[Setting]]:
+    """Settings that share a dictionary stay together, so that it is made once."""
+    keys = list(dict.fromkeys((setting.dictionary, setting.words) for setting in settings))
+    return [
+        batch
+        for index in range(count)
+        if (batch := [item for item in settings if keys.index((item.dictionary, item.words)) % count == index])
+    ]
+
+
+def _examined(job: tuple[Fold, list[Setting], dict[str, Features], Mapping[str, Codebook]]) -> list[Trial]:
+    fold, settings, strangers, named = job
+    with single_blas():
+        examiner = Examiner(fold=fold, codebook=bundled_codebook(), decoys=bundled_decoys(), named=named)
+        return list(examine(examiner, settings, strangers))
+
+
+def _extent(poses: Mapping[str, Rigid]) -> float:
+    """Diagonal of the box that holds the reference cameras."""
+    centers = np.array([pose.center for pose in poses.values()])
+    return float(np.linalg.norm(np.ptp(centers, axis=0)))
+
+
+def _told(rows: Sequence[Row]) -> Iterator[str]:
+    """One scene for people."""
+    names = list(rows[0].localized)
+    yield ""
+    yield f"{rows[0].scene}: {rows[0].queries} queries, {rows[0].false_queries} false ones a setting"
+    head = f"{'form':11} {'matching':10} {'dictionary':10} {'K':>6} {'eps':>4} {'m':>2} {'samples':>7}  "
+    yield head + "  ".join(f"{name:>11}" for name in names) + "  position  rotation  inliers  false      bytes  eps image"
+    for item in rows:
+        setting = item.setting
+        epsilon = "" if setting.epsilon is None else f"{setting.epsilon:g}"
+        dictionary = Path(setting.dictionary or "").name[:10]
+        text = f"{setting.form:11} {setting.matching:10} {dictionary:10} {setting.words or '':>6} "
+        text += f"{epsilon:>4} {setting.m or '':>2} {setting.iterations or '':>7}  "
+        text += "  ".join(f"{100 * share:9.1f} %" for share in item.localized.values())
+        position = "       -" if item.median_position is None else f"{item.median_position:8.4f}"
+        rotation = "       -" if item.median_rotation_deg is None else f"{item.median_rotation_deg:8.3f}"
+        text += f"  {position}  {rotation}  {item.median_inliers:7.0f}  {item.false_accepts:2}/{item.false_queries:<2}"
+        yield text + f"  {item.upload_bytes:9.0f}  {'' if item.epsilon_image is None else f'{item.epsilon_image:.0f}'}"
+
+
+def _recalled(found: Sequence[Recall]) -> Iterator[str]:
+    if not found or not found[0].queries:
+        yield "retrieval: no query overlaps a mapped photograph"
+        return
+    yield ""
+    yield f"retrieval among {found[0].images} photographs of all scenes, {found[0].queries} queries, {found[0].words} words"
+    for item in found:
+        sent = "raw descriptors" if math.isinf(item.epsilon) else f"epsilon {item.epsilon:g}, m {item.m}"
+        yield f"  {sent:20} recall@10 {100 * item.recall_at_10:.1f} %"

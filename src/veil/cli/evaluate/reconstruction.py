@@ -1,0 +1,213 @@
+"""`veil evaluate reconstruction`: maps from lines and from points against reference cameras."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.errors import InputError
+from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.gravity import read_gravity
+from veil.files.pictures import read_picture
+from veil.files.scenes import ReferenceScene, read_scene
+from veil.geometry.intrinsics import parse
+from veil.geometry.rigid import Rigid
+from veil.matching import match_pairs
+from veil.matching.pairs import all_pairs
+from veil.mechanisms.public import publish
+from veil.report.reconstruction import draw_curve, draw_maps
+from veil.studies.mapping.reconstruction import Run, Subject, map_lines, map_points
+
+EXAMPLES = """\
+  veil evaluate reconstruction strecha/fountain-P11 strecha/entry-P10 --json maps.json --figure maps.png
+  veil evaluate reconstruction strecha/fountain-P11 --gravity-noise 0 0.25 0.5 1 2 --curve noise.png
+  veil evaluate reconstruction phone/ --camera SIMPLE_RADIAL,1254.6,567,756,0.0027    no reference: COLMAP's is one
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add the protocol."""
+    parser = add_command(
+        protocols,
+        "reconstruction",
+        "maps from lines alone, and from points, against reference cameras",
+        "Map each scene from random lines (half of them along gravity) and, with the same features and matches, from raw\n"
+        "keypoints by COLMAP. A scene is a folder with images/ and K.txt + gt_dense_cameras/ or a COLMAP text model, and\n"
+        "optionally gravity.csv; without reference cameras, COLMAP's map of the raw keypoints is the reference.\n"
+        "Gravity is the table's where there is one, else exact.",
+        EXAMPLES,
+    )
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders")
+    parser.add_argument("--seeds", type=at_least(1), default=5, help="draws of lines (default %(default)s)")
+    parser.add_argument("--gravity-noise", type=float, nargs="+", default=[0.0], metavar="DEG", help="tilts (default 0)")
+    parser.add_argument(
+        "--aligned-share",
+        type=float,
+        default=0.5,
+        metavar="Q",
+        help="of lines along gravity: more, and seeds need fewer tracks",
+    )
+    parser.add_argument("--gravity", type=Path, metavar="CSV", help="readings image,x,y,z instead of the scenes' own")
+    parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of scenes without reference cameras")
+    parser.add_argument("--methods", nargs="+", choices=("lines", "points"), default=["lines", "points"], help="default both")
+    parser.add_argument("--max-features", type=int, default=MAX_FEATURES, help="per image (default %(default)s)")
+    parser.add_argument("--first-octave", type=int, default=-1, help="-1 doubles the image first, as COLMAP does (default)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw cameras and points of each scene (.png or .svg)")
+    parser.add_argument("--curve", type=Path, metavar="FILE", help="draw success against gravity noise (.png or .svg)")
+    add_json(parser)
+    parser.set_defaults(run=_reconstruction)
+
+
+def _reconstruction(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    scenes = [read_scene(folder) for folder in arguments.scenes]
+    for scene in scenes:  # before any long work
+        _check(scene, arguments)
+    runs: list[Run] = []
+    for number, scene in enumerate(scenes):
+        subject = subject_of(scene, arguments)
+        for run in _runs(subject, arguments, warm=number > 0):
+            runs.append(run)
+            say(arguments, _line(run))
+        write_json(arguments.json if str(arguments.json) != "-" else None, {"runs": [run.as_json() for run in runs]})
+    write_json(arguments.json, {"runs": [run.as_json() for run in runs]})
+    for line in _summary(runs):
+        say(arguments, line)
+    if arguments.figure:
+        draw_maps(arguments.figure, runs, {scene.name: scene.cam_from_world for scene in scenes})
+        report(arguments, arguments.figure, "the maps")
+    if arguments.curve:
+        draw_curve(arguments.curve, runs)
+        report(arguments, arguments.curve, "the curve")
+    return 0
+
+
+def _check(scene: ReferenceScene, arguments: argparse.Namespace) -> None:
+    if len(scene.pictures) < 4:
+        raise InputError(f"{scene.name}: mapping from lines needs at least four photographs, got {len(scene.pictures)}")
+    if not scene.cam_from_world and arguments.camera is None:
+        raise InputError(f"{scene.name} has no reference cameras: give the intrinsics with --camera MODEL,P1,...")
+    if not scene.cam_from_world and not (scene.gravity or arguments.gravity):
+        raise InputError(f"{scene.name} has neither reference cameras nor gravity.csv: run `veil gravity`, give --gravity")
+
+
+def subject_of(scene: ReferenceScene, arguments: argparse.Namespace) -> Subject:
+    """As `read_subject`, with what the command line says of gravity and the camera."""
+    camera = arguments.camera
+    if not scene.cameras:
+        sizes = Counter(_shape(path) for path in scene.pictures.values())
+        (height, width), count = sizes.most_common(1)[0]
+        if count < len(scene.pictures):
+            left_out = len(scene.pictures) - count
+            say(arguments, f"{scene.name}: left out {left_out} photographs that are not {width}x{height}, as --camera is")
+        same = {name: path for name, path in scene.pictures.items() if _shape(path) == (height, width)}
+        scene = replace(scene, pictures=same, cameras=dict.fromkeys(same, parse(camera, width, height)))
+    if arguments.gravity:
+        scene = replace(scene, gravity=read_gravity(arguments.gravity))
+    return read_subject(
+        scene, max_features=arguments.max_features, first_octave=arguments.first_octave, workers=arguments.workers
+    )
+
+
+def _shape(path: Path) -> tuple[int, int]:
+    height, width = read_picture(path).gray.shape
+    return height, width
+
+
+def read_subject(scene: ReferenceScene, *, max_features: int, first_octave: int, workers: int) -> Subject:
+    """Extract and match a scene whose cameras are known; its gravity is measured where it has readings, else exact."""
+    start = time.perf_counter()
+    options = SiftOptions(max_features=max_features, first_octave=first_octave)
+    features: dict[str, Features] = {}
+    for name, path in progress(sorted(scene.pictures.items()), f"{scene.name}: extracting"):
+        features[name] = extract_sift(read_picture(path, camera=scene.cameras[name]), options)
+    extracted = time.perf_counter()
+    with Bar(f"{scene.name}: matching") as bar:
+        forms = {name: publish(item) for name, item in features.items()}
+        matches = match_pairs(forms, all_pairs(sorted(features)), workers=workers, progress=bar)
+    measured = {name: down for name, down in scene.gravity.items() if name in features}
+    return Subject(
+        name=scene.name,
+        features=features,
+        matches=matches,
+        reference=scene.cam_from_world,
+        gravity=measured or _exact(scene),
+        gravity_is_measured=bool(measured),
+        seconds={"extract": extracted - start, "match": time.perf_counter() - extracted},
+    )
+
+
+def _exact(scene: ReferenceScene) -> dict[str, np.ndarray]:
+    """Gravity from the reference poses: the scene's own vertical, or the mean of the cameras' y-axes."""
+    down = scene.down
+    if down is None:
+        down = np.mean([pose.rotation[1] for pose in scene.cam_from_world.values()], axis=0)
+        down /= np.linalg.norm(down)
+    return {name: pose.rotation @ down for name, pose in scene.cam_from_world.items()}
+
+
+def _runs(subject: Subject, arguments: argparse.Namespace, *, warm: bool) -> Iterator[Run]:
+    if "points" in arguments.methods or not subject.reference:
+        with Bar(f"{subject.name}: points") as bar:
+            run = map_points(subject, progress=bar)
+        if not subject.reference:
+            subject = replace(subject, reference=_reference(subject.name, run))
+        if "points" in arguments.methods:
+            yield run
+    if "lines" not in arguments.methods:
+        return
+    if not warm:  # what numba compiles once an installation is no part of a map's time
+        map_lines(subject, seed=0, aligned_share=arguments.aligned_share)
+    for noise in arguments.gravity_noise:
+        for seed in range(arguments.seeds):
+            with Bar(f"{subject.name}: lines, seed {seed}") as bar:
+                yield map_lines(
+                    subject, seed=seed, gravity_noise_deg=noise, aligned_share=arguments.aligned_share, progress=bar
+                )
+
+
+def _reference(name: str, run: Run) -> Mapping[str, Rigid]:
+    if run.reason:
+        raise InputError(f"{name} has no reference cameras, and COLMAP found none either: {run.reason}")
+    return run.cam_from_world
+
+
+def _line(run: Run) -> str:
+    """One map for people."""
+    head = f"{run.scene:16} {run.method:6} seed {run.seed}"
+    head += f" noise {run.gravity_noise_deg:g}" if run.method == "lines" else " " * 8
+    if run.position is None or run.rotation_deg is None or run.leak is None:
+        return f"{head}  {run.registered}/{run.total}  {run.reason}"
+    errors = f"position {run.position.mean:.4g} (max {run.position.max:.4g})  rotation {run.rotation_deg.mean:.3f} deg"
+    errors += f", pairwise {run.pairwise_rotation_deg:.3f}"
+    leak = f"  leak {run.leak.share:.0%} at {run.leak.median_px:.2f} px" if run.method == "lines" else ""
+    if run.aligned_share is not None:
+        leak += f", horizontal coordinate of {run.aligned_share:.0%}"
+    return f"{head}  {run.registered}/{run.total}  {len(run.points)} points  {errors}{leak}  {run.seconds['map']:.1f} s"
+
+
+def _summary(runs: list[Run]) -> Iterator[str]:
+    """Median and worst over the seeds, per scene, method and noise."""
+    yield ""
+    yield f"{'scene':16} {'method':6} noise  seeds  success  registered  position median (worst)  rotation median (worst)"
+    for key in dict.fromkeys((run.scene, run.method, run.gravity_noise_deg) for run in runs):
+        group = [run for run in runs if (run.scene, run.method, run.gravity_noise_deg) == key]
+        positions = [run.position.mean for run in group if run.position]
+        rotations = [run.rotation_deg.mean for run in group if run.rotation_deg]
+        least, total = min(run.registered for run in group), group[0].total
+        text = (
+            f"{key[0]:16} {key[1]:6} {key[2]:5g}  {len(group):5}  {sum(run.succeeded for run in group):7}  {least:7}/{total:<3}"
+        )
+        if positions:
+            text += f"  {np.median(positions):9.4g} ({max(positions):.4g})  {np.median(rotations):12.3f} ({max(rotations):.3f})"
+        yield text

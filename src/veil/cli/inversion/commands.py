@@ -1,0 +1,274 @@
+"""`veil inversion`: train networks that turn what a server receives into pictures, and look at these pictures."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
+from veil.codebooks.codebook import Codebook
+from veil.errors import InputError
+from veil.files.checkpoints import run_key
+from veil.files.codebooks import bundled_codebook, read_codebook
+from veil.files.pictures import named_pictures, read_rgb
+from veil.inversion.maps import KINDS
+from veil.inversion.weights import Training, Weights
+
+if TYPE_CHECKING:
+    from veil.files.inverters import Workshop
+    from veil.inversion.photos import Example, Sight
+    from veil.inversion.training import State, TrainingOptions
+
+TRAIN_EXAMPLES = """\
+  veil inversion train photos/ --input raw --out raw.npz --minutes 40 --steps 20000 --seed 0
+  veil inversion train photos/ --input subspaces --m 2 4 8 16 --out direct.npz --minutes 60 --steps 20000 --seed 0
+  veil inversion train photos/ --input words --m 2 --epsilon 12 --out words.npz --minutes 40 --steps 20000 --seed 0
+  veil inversion train photos/ --input raw --out raw.npz --minutes 40 --steps 20000 --seed 0 --resume
+"""
+INVERT_EXAMPLES = """\
+  veil inversion invert photos/ -o inverted/                                  what raw features show
+  veil inversion invert features.h5 --weights raw.npz -o inverted/
+  veil inversion invert upload/ --weights direct.npz -o inverted/             direct inversion of messages
+"""
+DIMS = {"raw": [], "subspaces": [2, 4, 8, 16], "words": [2]}
+LOGGED_STEPS = 100
+WORD_EPSILON = 12.0
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the commands."""
+    parser = add_command(
+        commands,
+        "inversion",
+        "pictures from features: invert, train networks",
+        "Reconstruct pictures from what a server receives of them. Training needs torch: install veil[inversion].",
+        TRAIN_EXAMPLES + INVERT_EXAMPLES,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    _register_train(actions)
+    invert = add_command(
+        actions,
+        "invert",
+        "features or messages -> pictures of 256x256 px",
+        "Write NAME.png for each photograph, image of a features file, or message: the central square as the network sees it.\n"
+        "Of photographs the quality is printed, too.",
+        INVERT_EXAMPLES,
+    )
+    invert.add_argument("input", type=Path, nargs="+", help="photographs, features (.h5), messages (.veil), or folders of them")
+    invert.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="what `veil inversion train` wrote (default: the bundled network for raw descriptors)",
+    )
+    invert.add_argument("--dictionary", type=Path, metavar="FILE", help="of the words (default: the bundled codebook)")
+    invert.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the pictures")
+    add_json(invert)
+    invert.set_defaults(run=_invert)
+
+
+def _register_train(actions: Any) -> None:
+    train = add_command(
+        actions,
+        "train",
+        "photographs -> weights",
+        "Train a network on photographs that you may use for it. Each is varied --variants times (mirrored, in other light\n"
+        "and size), with few or many features extracted anew. The weights carry a hash and the choices below.\n"
+        "An unfinished run is kept in FILE.unfinished/ with all variations, some 450 kB each.",
+        TRAIN_EXAMPLES,
+    )
+    train.add_argument("photos", type=Path, nargs="+", help="photographs or folders of them")
+    train.add_argument("--input", choices=KINDS, required=True, help="what is known at keypoints")
+    train.add_argument("--m", type=at_least(1), nargs="+", help="of subspaces (default 2 4 8 16), or of words (default 2)")
+    train.add_argument("--epsilon", type=float, default=WORD_EPSILON, help="of words (default %(default)g)")
+    train.add_argument("--codebook", type=Path, metavar="FILE", help="decoys or dictionary (default: the bundled codebook)")
+    train.add_argument("--out", type=Path, required=True, metavar="FILE", help="weights to write (.npz)")
+    train.add_argument("--steps", type=at_least(1), required=True, help="at most; the learning rate ends with them")
+    train.add_argument("--minutes", type=float, help="of training at most; the learning rate ends with them")
+    train.add_argument("--seed", type=at_least(0), required=True, help="of variations, weights and order")
+    train.add_argument("--batch", type=at_least(1), default=4, help="pictures a step (default %(default)s)")
+    train.add_argument("--variants", type=at_least(1), default=4, help="of each photograph (default %(default)s)")
+    train.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: a GPU if there is one")
+    train.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto", help="auto: what is faster here")
+    train.add_argument("--source", default="", help="what the photographs are; kept with the weights")
+    train.add_argument("--license", default="", help="of the photographs; kept with the weights")
+    train.add_argument("--resume", action="store_true", help="go on with an unfinished run of the same options")
+    add_json(train)
+    train.set_defaults(run=_train)
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from veil.files.inverters import Workshop, write_weights
+    from veil.inversion.photos import Sight, Supply
+    from veil.inversion.training import train
+
+    quiet_colmap()
+    dims = tuple(arguments.m or DIMS[arguments.input])
+    codebook = None if arguments.input == "raw" else _codebook(arguments.codebook)
+    sight = Sight(kind=arguments.input, dims=dims, codebook=codebook, epsilon=arguments.epsilon)
+    options = _options(arguments)
+    photographs = named_pictures(arguments.photos)
+    folder = arguments.out.with_name(arguments.out.name + ".unfinished")
+    workshop = Workshop(folder, _key(arguments, photographs, sight), resume=arguments.resume)
+    kept = _examples(arguments, photographs, workshop)
+    say(arguments, f"{len(kept)} variations of {len(photographs)} photographs")
+    supply = Supply(
+        load=lambda index: _stored(workshop, kept[index]),
+        count=len(kept),
+        sight=sight,
+        batch=arguments.batch,
+        seed=arguments.seed,
+    )
+    with _Log(arguments, workshop) as log:
+        state = train(
+            arguments.input, supply, options, state=_state(workshop), progress=log.progress, checkpoint=log.checkpoint
+        )
+    weights = Weights(
+        kind=arguments.input,
+        arrays=state.weights(),
+        training=_provenance(arguments, state, len(photographs), dims, codebook),
+    )
+    write_weights(arguments.out, weights)
+    workshop.remove()
+    record = {**weights.header, "sha256": weights.digest, "parameters": sum(a.size for a in weights.arrays.values())}
+    write_json(arguments.json, {**record, "bytes": arguments.out.stat().st_size, "losses": log.means})
+    report(arguments, arguments.out, f"weights after {state.step} steps in {state.seconds / 60:.0f} minutes")
+    return 0
+
+
+def _codebook(path: Path | None) -> Codebook:
+    return bundled_codebook() if path is None else read_codebook(path)
+
+
+def _options(arguments: argparse.Namespace) -> TrainingOptions:
+    from veil.inversion.network import torch
+    from veil.inversion.training import TrainingOptions
+
+    device = arguments.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return TrainingOptions(
+        steps=arguments.steps, minutes=arguments.minutes, seed=arguments.seed, precision=arguments.precision, device=device
+    )
+
+
+def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], sight: Sight) -> str:
+    """Whatever changes examples or weights, but for the limits of time: an interrupted run may be given more of it."""
+    choices = (sight.kind, sight.dims, sight.epsilon, arguments.seed, arguments.batch, arguments.variants)
+    digest = "" if sight.codebook is None else sight.codebook.digest
+    files = [hashlib.sha256(path.read_bytes()).digest() for _, path in photographs]
+    return run_key([repr(choices).encode(), digest.encode(), *files])
+
+
+def _examples(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], workshop: Workshop) -> list[int]:
+    """Makes the examples that are not there yet; returns the numbers of all, but for those without features."""
+    from veil.inversion.photos import varied
+
+    kept = []
+    for number, (_, path) in enumerate(progress(photographs, "extracting")):
+        rgb = None
+        for variant in range(arguments.variants):
+            index = number * arguments.variants + variant
+            if workshop.example(index) is None:
+                rgb = read_rgb(path) if rgb is None else rgb
+                try:
+                    example = varied(rgb, np.random.default_rng([arguments.seed, 0, number, variant]))
+                except InputError:  # a blank photograph
+                    continue
+                workshop.save_example(index, example)
+            kept.append(index)
+    if not kept:
+        raise InputError("none of these photographs has features; give others")
+    return kept
+
+
+def _stored(workshop: Workshop, index: int) -> Example:
+    example = workshop.example(index)
+    if example is None:
+        raise InputError("an example of the unfinished training was lost; start again with --resume")
+    return example
+
+
+def _state(workshop: Workshop) -> State | None:
+    from veil.inversion.training import State
+
+    stored = workshop.state()
+    if stored is None:
+        return None
+    arrays, header = stored
+    return State(kind=header["kind"], step=header["step"], seconds=header["seconds"], arrays=arrays)
+
+
+class _Log:
+    """The bar, mean losses for machines, and checkpoints with a line for people."""
+
+    def __init__(self, arguments: argparse.Namespace, workshop: Workshop) -> None:
+        self._arguments, self._workshop = arguments, workshop
+        self._bar = Bar("training")
+        self._recent: list[float] = []
+        self.means: list[dict] = []
+
+    def __enter__(self) -> _Log:
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        self._bar.__exit__(*rest)
+
+    def progress(self, step: int, share: float, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise InputError(f"training diverged at step {step}; train with another seed or --precision float32")
+        self._recent.append(loss)
+        self._bar(round(1000 * share), 1000)
+        if step % LOGGED_STEPS == 0 or share >= 1:
+            self.means.append({"step": step, "loss": float(np.mean(self._recent))})
+            self._recent = []
+
+    def checkpoint(self, state: State) -> None:
+        self._workshop.save_state(state.arrays, {"kind": state.kind, "step": state.step, "seconds": state.seconds})
+        last = f", loss {self.means[-1]['loss']:.4f}" if self.means else ""
+        say(self._arguments, f"{state.step} steps in {state.seconds / 60:.1f} minutes{last}")
+
+
+def _provenance(
+    arguments: argparse.Namespace, state: State, photographs: int, dims: tuple[int, ...], codebook: Codebook | None
+) -> Training:
+    names = ["input", "m", "epsilon", "steps", "minutes", "seed", "batch", "variants"]
+    if arguments.input != "words":
+        names.remove("epsilon")
+    given = [(name, getattr(arguments, name)) for name in names]
+    words = [
+        [f"--{name}", *map(str, value if isinstance(value, list) else [value])] for name, value in given if value is not None
+    ]
+    command = ["veil", "inversion", "train", "PHOTOS", *(word for part in words for word in part), "--out", arguments.out.name]
+    return Training(
+        photographs=photographs,
+        source=arguments.source,
+        license=arguments.license,
+        command=shlex.join(command),
+        steps=state.step,
+        seconds=round(state.seconds, 1),
+        seed=arguments.seed,
+        dims=dims,
+        codebook="" if codebook is None else codebook.digest,
+    )
+
+
+def _invert(arguments: argparse.Namespace) -> int:
+    from veil.cli.inversion.pictures import inverted
+
+    quiet_colmap()
+    rows = []
+    for name, record in inverted(arguments):
+        row = {"name": name, **record}
+        rows.append(row)
+        told = f"  ssim {row['ssim']:.3f}  psnr {row['psnr']:.2f} dB  mae {row['mae']:.3f}" if "ssim" in row else ""
+        say(arguments, f"{name}: {row['features']} features{told}")
+    write_json(arguments.json, {"pictures": rows})
+    report(arguments, arguments.output, f"{len(rows)} pictures")
+    return 0

@@ -1,0 +1,1 @@
+"""Commands that say what a release gives away: audit, inspect."""

@@ -1,0 +1,288 @@
+"""`veil audit`: every known attack on one's own upload, with pictures and honest numbers."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from veil.attacks.time_budget import AUDIT_SECONDS
+from veil.audit.audit_result import Outcome
+from veil.audit.on_pictures import Reconstruction
+from veil.audit.policy import HELP, Rule, parse_policy, parse_rule
+from veil.audit.run import Examined
+from veil.cli.common import (
+    EXIT_OK,
+    EXIT_POLICY,
+    add_command,
+    add_json,
+    add_strict,
+    at_least,
+    progress,
+    quiet_colmap,
+    report,
+    tell_skipped,
+    write_json,
+)
+from veil.cli.privacy.inspect import upload_facts
+from veil.cli.privacy.originals import Originals, read_originals
+from veil.cli.progress import tracker
+from veil.errors import InputError
+from veil.extraction import EXTRACTORS, extract
+from veil.extraction.sift import SiftOptions
+from veil.features import Features
+from veil.files.atomic import read_bytes, write_text
+from veil.files.client import home
+from veil.files.codebooks import read_codebook
+from veil.files.features import read_features
+from veil.files.inverters import bundled_inverter, read_weights
+from veil.files.pictures import named_pictures, read_picture
+from veil.files.weights import load_network
+from veil.forms import Subsets, Subspaces
+from veil.inversion.forward import PlainInverter
+from veil.inversion.maps import Inverts, Kind
+from veil.pipelines.attacker import Attacker
+from veil.pipelines.auditing import AuditOptions, run_audit
+from veil.pipelines.maps import Map
+from veil.pipelines.uploads import decoded, further_messages
+from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
+from veil.wire.message import Message
+
+EXAMPLES = """\
+  veil audit upload/                                              what the release alone gives away
+  veil audit upload/ --images features.h5 -o audit.html           and how near each attack comes to the truth
+  veil audit upload/ --images features.h5 photos/                 with the photographs beside what attacks see
+  veil audit upload/3f2a....veil --against other-upload/          what two releases of one place give away together
+  veil audit query/ --map map/ --images features.h5               what whoever localizes the release learns of it
+  veil audit upload/ --images features.h5 --fail-on "structural>5%" --fail-on "epsilon.image>100"
+
+rules of --fail-on and --policy (one a line, # begins a comment):
+  structural>5%          any attack of a family: structural, distribution, intersection, repeat, views, matches, positions ...
+  lattice.exact>0        one attack; recovered (the default), certified, exact, identified, within_0.02, _0.1, _0.4, _0.6
+  positions.within_5px>20%
+  epsilon.image>100      of words: feature, object or image
+A share keeps a rule if its whole 95 % interval does: 0 of 60 features may be up to 6 %. A rule > 0 asks for not one among
+the features attacked. A rule that no attack could judge counts as broken. Exit code 4 says that a rule is broken.
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "audit",
+        "what the server can see: every known attack on your own upload",
+        "Attack a release with everything that is known, and tell in numbers and pictures what was recovered. With the\n"
+        "originals, every attack is measured; without them, only what an attack certifies by itself. A number is what known\n"
+        "attacks reach, a lower bound of what leaks: the audit can find a release broken, never safe.",
+        EXAMPLES,
+    )
+    parser.add_argument("release", type=Path, help="a message (.veil) or a folder of them")
+    parser.add_argument(
+        "--images", type=Path, nargs="+", default=[], metavar="PATH", help="originals: features.h5, photographs"
+    )
+    parser.add_argument(
+        "--against", type=Path, nargs="+", default=[], metavar="PATH", help="other releases the server has seen"
+    )
+    parser.add_argument("--map", type=Path, metavar="FOLDER", help="a map of the place, for what its holder learns by matching")
+    parser.add_argument("--codebook", type=Path, metavar="FILE", help="the release's codebook or dictionary; default: bundled")
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="the pool that decoys came from; default: bundled")
+    parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
+    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's own descriptors (a codebook)")
+    parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
+    parser.add_argument(
+        "--features", type=at_least(1), help="attacked at most, over all (default 400, or as many as the rules need)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=at_least(0),
+        default=AUDIT_SECONDS,
+        help="of the processor, shared out among the attacks: what is cut short is said (default %(default)s; 0: no limit)",
+    )
+    parser.add_argument("--seed", type=at_least(0), default=0, help="which features those are (default %(default)s)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="of the structural attacks (default %(default)s)")
+    parser.add_argument(
+        "--pictures", type=at_least(0), default=2, help="releases of which pictures are reconstructed (default %(default)s)"
+    )
+    parser.add_argument(
+        "--inverter",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="networks of `veil inversion train` beside the bundled one, which knows raw SIFT",
+    )
+    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE", help="exit with code 4 if a rule is broken")
+    parser.add_argument("--policy", type=Path, metavar="FILE", help="rules, one a line")
+    parser.add_argument(
+        "--ledger", type=Path, metavar="FOLDER", help="the client's ledger (default: $VEIL_HOME or its usual place)"
+    )
+    parser.add_argument("-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="default audit.html")
+    add_strict(parser)
+    add_json(parser)
+    parser.set_defaults(run=_audit)
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    start = time.perf_counter()
+    options = AuditOptions(
+        features=arguments.features,
+        seconds=float(arguments.seconds) or math.inf,
+        seed=arguments.seed,
+        threads=arguments.threads,
+        pictured=arguments.pictures,
+        rules=_rules(arguments),
+    )
+    releases, skipped = decoded(arguments.release, strict=arguments.strict)
+    others = further_messages(arguments.against, strict=arguments.strict, skipped=skipped)
+    tell_skipped(skipped)
+    attacker = _attacker(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
+    attacker.own_descriptors(list(releases.values()))  # refuses what does not fit before the originals are read
+    originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
+    audited = run_audit(
+        releases,
+        originals=originals.features if originals else None,
+        attacker=attacker,
+        options=options,
+        networks=_inverters(arguments),
+        read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
+        ledger=arguments.ledger or home(),
+        facts=_facts(releases, arguments.release),
+        steps=_steps,
+    )
+    outcome = audited.outcome
+    shown = _shown(list(audited.examined), originals, list(outcome.pictures))
+    write_text(arguments.output, page(outcome, shown=shown, seconds=time.perf_counter() - start))
+    write_json(arguments.json, outcome.as_json() | {"skipped": skipped})
+    if str(arguments.json) != "-":
+        _print(outcome)
+    report(arguments, arguments.output, "the report")
+    return EXIT_POLICY if outcome.breaches else EXIT_OK
+
+
+@contextmanager
+def _steps(what: str) -> Iterator[Callable[[str], None]]:
+    """A bar that names each step and counts it."""
+    with tracker(what) as bar:
+
+        def tell(step: str) -> None:
+            bar.set_description(step)
+            bar.update()
+
+        yield tell
+
+
+def _attacker(arguments: argparse.Namespace, releases: list[Message], others: Mapping[str, Message]) -> Attacker:
+    """Whom the options describe."""
+    return Attacker(
+        codebook=arguments.codebook and read_codebook(arguments.codebook),
+        decoys=arguments.decoys and read_codebook(arguments.decoys),
+        has_pool=not arguments.secret_decoys,
+        database=arguments.database and read_codebook(arguments.database),
+        photographs=_photographs(arguments.attacker, releases[0].form) if arguments.attacker else (),
+        others=others,
+        where=Map.read(arguments.map) if arguments.map else None,
+        seed=arguments.seed,
+    )
+
+
+def _photographs(paths: Sequence[Path], form: Subspaces | Subsets) -> list[Features]:
+    """Features of the attacker's photographs, of the kind that was released."""
+    files = [path for path in paths if path.suffix in (".h5", ".hdf5")]
+    found = [item for file in files for _, item in read_features(file)]
+    folders = [path for path in paths if path not in files]
+    if folders:
+        if form.space.descriptor not in EXTRACTORS:
+            raise InputError(f"veil does not extract {form.space.descriptor}; give a features.h5 with --attacker")
+        network = load_network(form.space.descriptor)
+        options = SiftOptions(normalization=form.space.normalization, first_octave=None)
+        for _, path in progress(named_pictures(folders), "the attacker's photographs"):
+            try:
+                found.append(extract(read_picture(path), form.space.descriptor, options, network))
+            except InputError:  # a blank one teaches nothing
+                continue
+    if not found:
+        raise InputError("no features were found in the attacker's photographs; give others with --attacker")
+    return found
+
+
+def _rules(arguments: argparse.Namespace) -> list[Rule]:
+    """Before anything else, so that a typing error costs no minutes."""
+    rules = [parse_rule(text) for text in arguments.fail_on]
+    if arguments.policy:
+        try:
+            rules += parse_policy(read_bytes(arguments.policy).decode())
+        except UnicodeDecodeError:
+            raise InputError(f"{arguments.policy} is not a text file; {HELP}") from None
+    return rules
+
+
+def _facts(releases: Mapping[str, Message], path: Path) -> dict:
+    """What `veil inspect` says of the first release; of the others, how many there are."""
+    name, first = next(iter(releases.items()))
+    size = (path if path.is_file() else path / f"{name}.veil").stat().st_size
+    facts = upload_facts(first, size)
+    if len(releases) > 1:
+        features = sum(len(message) for message in releases.values())
+        facts = {"releases": f"{len(releases)}, {features} features in all; the first of them:"} | facts
+    return facts
+
+
+def _inverters(arguments: argparse.Namespace) -> dict[Kind, Inverts]:
+    """The bundled network for raw descriptors, and those of --inverter, which come before it."""
+    if not arguments.pictures:
+        return {}
+    given = [read_weights(path) for path in arguments.inverter]
+    return {weights.kind: PlainInverter(weights) for weights in [bundled_inverter(), *given]}
+
+
+def _shown(
+    examined: list[Examined], originals: Originals | None, reconstructed: list[Reconstruction], most: int = 6
+) -> list[Shown]:
+    """Pictures of the first few releases."""
+    shown = []
+    for item in progress(examined[:most], "drawing"):
+        has_photo = originals is not None and item.truth is not None and item.truth.image in originals.paths
+        row = position_pictures(item, originals.read_rgb if originals is not None and has_photo else None)
+        mine = [picture for picture in reconstructed if picture.release == item.name]
+        shown.append(replace(row, pictures=(*row.pictures, *reconstructed_pictures(mine))))
+    return shown
+
+
+def _print(outcome: Outcome) -> None:
+    print(f"{'attack':20} {'features':>8} {'recovered':>24} {'exact':>8} {'certified':>9} {'median':>8} {'seconds':>7}")
+    for finding in outcome.findings:
+        if finding.skipped:
+            print(f"{finding.attack:20} not run: {finding.skipped}")
+            continue
+        score, recovered = finding.score, finding.recovered
+        if recovered is None:
+            print(f"{finding.attack:20} {'; '.join(finding.notes)}")
+            continue
+        exact = f"{100 * score.exact.value:.1f} %" if score is not None and score.exact is not None else ""
+        certified = "" if finding.certified is None else f"{100 * finding.certified.value:.1f} %"
+        median = "" if score is None or score.median_distance is None else f"{score.median_distance:.2g}"
+        print(
+            f"{finding.attack:20} {finding.features:8,} {recovered!s:>24} {exact:>8} {certified:>9} {median:>8} "
+            f"{finding.seconds:7.1f}"
+        )
+    for picture in outcome.pictures:
+        if picture.quality is not None:
+            print(
+                f"picture of {picture.release}, {picture.attack}: ssim {picture.quality.ssim:.3f}, "
+                f"psnr {picture.quality.psnr:.1f} dB, mae {picture.quality.mae:.3f}"
+            )
+    if outcome.measured is not None:
+        print(f"epsilon is at least {outcome.measured.low:.2f} ({outcome.measured.trials:,} trials, 95 %)")
+    for names, why in outcome.told_not_looked_at:
+        print(f"nothing to look at for {names}: {why}")
+    for sentence in outcome.told_time[int(not any(finding.cut_short for finding in outcome.findings)) :]:
+        print(sentence)
+    for breach in outcome.breaches:
+        print(f"broken rule {breach.rule}: {breach.why}")
+    print(outcome.verdict)

@@ -1,0 +1,255 @@
+"""`veil inspect`: what a file contains, what it promises, and what it does not protect."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+from veil.cli.common import EXIT_ERROR, EXIT_OK, add_command, add_json, say, tell_skipped, write_json
+from veil.errors import FileFormatError, VeilError
+from veil.files.atomic import read_bytes
+from veil.files.client import read_ledger
+from veil.files.codebooks import read_codebook
+from veil.files.features import read_features
+from veil.files.maps import read_map
+from veil.forms import Released, Subsets
+from veil.ldp.budget import outward
+from veil.ldp.composition import account
+from veil.ldp.guarantee import Guarantee, LocalDP
+from veil.ldp.mechanism import SubsetMechanism
+from veil.map_check import MapCheck
+from veil.scene import Scene
+from veil.wire.codec import decode
+from veil.wire.message import LineUpload, Message
+
+EXAMPLES = """\
+  veil inspect upload/3f2a....veil
+  veil inspect upload/*.veil --json -
+  veil inspect map/
+  veil inspect features.h5
+  veil inspect ~/.local/share/veil/ledger.sqlite      what was released of what (stays on the device)
+"""
+
+SENT_IN_CLEAR = "number and positions of keypoints, image size, camera intrinsics"
+SENT_WITH_LINES = "number of keypoints, a line through each, gravity if known, image size, camera intrinsics"
+LINES_SHOW = (
+    "one coordinate of each keypoint: along gravity-aligned lines nothing is hidden but the height",
+    "positions of keypoints whose points four or more images see, or a map holds: the points project to them",
+)
+NOT_SENT = "photograph, raw descriptors, scale, orientation, response, order of detection, EXIF, time, place, file name"
+NOT_PROTECTED = (
+    "features that match a map: the closest points of matched subspaces estimate their descriptors",
+    "the outline of the scene: keypoint positions alone show where texture is",
+    "anything, if the same view is released twice with different choices: the subspaces intersect in the descriptors",
+    "near repeats such as a static video: the repeats' descriptors differ slightly, and so do their subspaces",
+)
+OUTSIDE_THE_GUARANTEE = (
+    "which cell of the dictionary a descriptor lies in, if the true word is found out: it then is known to within that cell, "
+    "whatever epsilon is. The dictionary decides how wide its cells are",
+    "points that are seen again: every photograph of a point, and every frame of a video, spends epsilon once more. Only the "
+    "same photograph under the same secret repeats its draw",
+    "the outline of the scene: keypoint positions alone show where texture is",
+)
+NOTHING_PROMISED = "unlimited: nothing is promised, neither for a feature nor for all of them"
+# What was kept was chosen for its words: composed over the kept features alone, epsilon would be less than what was lost.
+CHOSEN_BY_WORDS = (
+    "that of the releases it was made from, which a map does not tell: its {} features were kept because their words match, so "
+    "they do not compose like features that were chosen before. The clients' ledgers know it (`veil budget show`)"
+)
+DELTA = 1e-6
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "inspect",
+        "what a file contains and does not protect",
+        "Describe uploads, maps, raw features or codebooks in plain words. Of several files, those that cannot be read are\n"
+        "skipped and named, and the exit code is 1.",
+        EXAMPLES,
+    )
+    parser.add_argument(
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="message, map folder, features (.h5), codebook (.npz) or ledger (.sqlite)",
+    )
+    add_json(parser)
+    parser.set_defaults(run=_inspect)
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    if len(arguments.files) == 1:
+        facts = _facts(arguments.files[0])
+        write_json(arguments.json, facts)
+        _print(arguments, facts)
+        return EXIT_OK
+    found: dict[str, dict] = {}
+    skipped: dict[str, str] = {}
+    for path in arguments.files:
+        try:
+            found[str(path)] = _facts(path)
+        except VeilError as error:
+            skipped[str(path)] = str(error)
+    tell_skipped(skipped)
+    write_json(arguments.json, {"files": found, "skipped": skipped})
+    for name, facts in found.items():
+        _print(arguments, {"file": name, **facts})
+    return EXIT_ERROR if skipped else EXIT_OK
+
+
+def _facts(path: Path) -> dict:
+    """What there is to say of one file, by name. Raises VeilError for what is none of veil's."""
+    if path.is_dir():
+        return _map_facts(path)
+    if path.suffix in (".h5", ".hdf5"):
+        return _feature_facts(path)
+    if path.suffix == ".npz":
+        book = read_codebook(path)
+        return {"what": f"codebook of {len(book)} {book.kind}", "sha256": book.digest, "source": book.provenance.source}
+    if path.suffix == ".sqlite" and path.is_file():
+        return _ledger_facts(path)
+    if not path.exists():
+        raise FileFormatError(f"there is no {path}")
+    data = read_bytes(path)
+    return upload_facts(decode(data), len(data))
+
+
+def _print(arguments: argparse.Namespace, facts: dict) -> None:
+    """For people, unless standard output is for machines."""
+    if str(arguments.json) == "-":
+        return
+    for key, value in facts.items():
+        if isinstance(value, (list, tuple)):
+            say(arguments, f"{key}:")
+            for item in value:
+                say(arguments, f"  - {item}")
+        else:
+            say(arguments, f"{key}: {value}")
+
+
+def upload_facts(upload: Message, size_bytes: int) -> dict:
+    """What `veil inspect` says of a message."""
+    form, has_lines = upload.form, isinstance(upload, LineUpload)
+    in_clear = SENT_WITH_LINES if has_lines else SENT_IN_CLEAR
+    return {
+        "what": f"{len(upload)} features as {_described(form)}",
+        "space": str(form.space),
+        **({"dictionary": form.dictionary} if isinstance(form, Subsets) else {}),
+        "bytes": f"{size_bytes} ({size_bytes / max(len(upload), 1):.0f} a feature)",
+        "image": f"{upload.camera.width_px}x{upload.camera.height_px} px, {upload.camera.model}",
+        "guarantee": _promise(form.guarantee),
+        **(_account_facts(form) if isinstance(form, Subsets) else {}),
+        **({"guarantee of the lines": _promise(upload.lines.guarantee)} if isinstance(upload, LineUpload) else {}),
+        "sent in clear": f"{in_clear}; no guarantee covers them" if isinstance(form, Subsets) else in_clear,
+        "not in this file": NOT_SENT,
+        "not protected": [
+            *(LINES_SHOW if has_lines else ()),
+            *(OUTSIDE_THE_GUARANTEE if isinstance(form, Subsets) else NOT_PROTECTED),
+        ],
+    }
+
+
+def _described(form: Released) -> str:
+    if isinstance(form, Subsets):
+        return f"{form.m} of {form.mechanism.words} words each"
+    return f"affine subspaces of dimension {form.m}, profile {form.profile}"
+
+
+def _account_facts(form: Subsets) -> dict:
+    """What the guarantee amounts to, for words; without one, that nothing is promised."""
+    mechanism = form.mechanism
+    if math.isinf(mechanism.epsilon):
+        return {
+            "privacy loss": NOTHING_PROMISED,
+            "posterior": f"the true word is among the {form.m} that were sent, for certain",
+        }
+    spent = account(mechanism, len(form), delta=DELTA)
+    part = spent.object_features
+    return {
+        "privacy loss": [
+            f"one feature: epsilon {_plain(mechanism.epsilon)}",
+            f"an object of {part} features: {_composed(mechanism, part, spent.object_epsilon)}",
+            f"the image, {len(form)} features: {_composed(mechanism, len(form), spent.total_epsilon)}",
+        ],
+        "posterior": f"each word that was sent is the true one with probability {outward(mechanism.posterior, 3)}, "
+        f"if all {mechanism.words} were equally likely before",
+    }
+
+
+def _composed(mechanism: SubsetMechanism, features: int, epsilon: float) -> str:
+    total = f"{(Decimal(_plain(mechanism.epsilon)) * features).normalize():f}"
+    return f"epsilon {outward(epsilon)} at delta {DELTA:g} (exact composition); {total} (the plain sum, at delta 0)"
+
+
+def _plain(epsilon: float) -> str:
+    """All digits and no exponent."""
+    return f"{Decimal(repr(float(epsilon))).normalize():f}"
+
+
+def _promise(guarantee: Guarantee) -> str:
+    if isinstance(guarantee, LocalDP):
+        return f"epsilon {_plain(guarantee.epsilon)} for each {guarantee.unit} (local differential privacy)"
+    return f"no proof of privacy. {guarantee.reason}"
+
+
+def _map_facts(path: Path) -> dict:
+    scene = read_map(path)
+    forms = [image.form for image in scene.images.values()]
+    # Of words the ones that promise least; other forms promise the same for all images.
+    form = max(forms, key=lambda form: form.mechanism.epsilon if isinstance(form, Subsets) else 0.0)
+    return {
+        "what": f"{'public' if scene.is_public else 'private'} map of {len(scene.images)} images, {len(scene.points)} points",
+        "space": str(scene.space),
+        "mean reprojection error": f"{scene.mean_reprojection_error_px:.2f} px",
+        **({} if scene.check is None else {"checked": _check_facts(scene.check)}),
+        "guarantee": _promise(form.guarantee),
+        **_map_words(scene),
+        "not protected": [
+            "the 3D points and camera poses themselves: they show the shape of the scene",
+            *([] if scene.is_public else OUTSIDE_THE_GUARANTEE if isinstance(form, Subsets) else NOT_PROTECTED[:1]),
+        ],
+    }
+
+
+def _check_facts(check: MapCheck) -> list[str]:
+    return [*check.described().split("; "), *(f"left out {name}: {reason}" for name, reason in sorted(check.left_out.items()))]
+
+
+def _map_words(scene: Scene) -> dict:
+    """The dictionary of a map's words, and why the map has no account of them; nothing for other maps."""
+    forms = [image.form for image in scene.images.values() if isinstance(image.form, Subsets)]
+    if not forms:
+        return {}
+    no_privacy = any(math.isinf(form.mechanism.epsilon) for form in forms)
+    return {
+        "dictionary": ", ".join(sorted({form.dictionary for form in forms})),
+        "privacy loss": NOTHING_PROMISED if no_privacy else CHOSEN_BY_WORDS.format(sum(len(form) for form in forms)),
+    }
+
+
+def _feature_facts(path: Path) -> dict:
+    count, images, spaces = 0, 0, set()
+    for _, features in read_features(path):
+        count, images = count + len(features), images + 1
+        spaces.add(str(features.space))
+    return {
+        "what": f"{count} RAW features of {images} images",
+        "space": ", ".join(sorted(spaces)),
+        "guarantee": "none: raw features can be inverted into images. Do not upload this file; run `veil privatize`",
+    }
+
+
+def _ledger_facts(path: Path) -> dict:
+    entries = read_ledger(path)
+    lines = [
+        f"{datetime.fromtimestamp(e.released_at):%Y-%m-%d %H:%M} {e.name} as {e.released_as}: {e.features} features, "
+        f"{e.parameters}{', drawn afresh' if e.fresh else ''}"
+        for e in entries
+    ]
+    return {"what": f"ledger of {len(entries)} releases; it links photographs to uploads, so keep it", "releases": lines}

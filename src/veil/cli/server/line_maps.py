@@ -1,0 +1,108 @@
+"""`veil map` of messages that hide their positions: resumable, several models, images added to an existing map."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from veil.cli.common import Bar, report, say, write_json
+from veil.cli.server.map_gravity import gravity_facts, say_gravity
+from veil.errors import InputError
+from veil.files.atomic import read_bytes
+from veil.files.checkpoints import Checkpoints, run_key
+from veil.files.maps import write_map
+from veil.mapping import NoMap
+from veil.matching.ratio import calibrated
+from veil.pipelines.mapping import EVERY_MATCH, BuiltMap, MappingOptions, map_lines
+from veil.pipelines.maps import Map
+from veil.pipelines.uploads import Loaded
+
+LINES_HELP = "weak scenes: a larger `--aligned-share` where gravity is good, more features (`veil extract --first-octave -1`)"
+
+
+def map_messages(arguments: argparse.Namespace, loaded: Mapping[str, Loaded], skipped: Mapping[str, str]) -> int:
+    """The whole command, once the messages are read; `skipped` says why others are no part of it."""
+    digests = _digests(arguments.input, skipped)
+    add_to = Map.read(arguments.add_to) if arguments.add_to else None
+    options = MappingOptions(
+        seed=arguments.seed,
+        workers=arguments.workers,
+        max_ratio=_max_ratio(arguments.ratio, loaded),
+        gravity_sigma_deg=arguments.gravity_sigma,
+    )
+    key = run_key([*digests, _key(options).encode(), str(arguments.add_to).encode()])
+    checkpoints = Checkpoints(arguments.output.with_name(arguments.output.name + ".unfinished"), key)
+    built = map_lines(loaded, options=options, add_to=add_to, unfinished=checkpoints, steps=Bar)
+    if isinstance(built, NoMap):
+        raise InputError(f"no map: {built.reason}; {LINES_HELP}")
+    write_map(arguments.output, built.map.scene)
+    for number, further in enumerate(built.further, start=2):
+        write_map(arguments.output / "models" / str(number), further.scene)
+    checkpoints.remove()
+    _tell(arguments, built, len(loaded) + (len(add_to.scene.images) if add_to else 0), skipped)
+    return 0
+
+
+def _digests(path: Path, skipped: Mapping[str, str]) -> list[bytes]:
+    """What identifies the messages of a run, those that were `skipped` left out: some cannot even be read."""
+    files = sorted(file for file in path.glob("*.veil") if file.name not in skipped) if path.is_dir() else [path]
+    return [file.name.encode() + hashlib.sha256(read_bytes(file)).digest() for file in files]
+
+
+def _key(options: MappingOptions) -> str:
+    """The options that change a run's results; with others it is not gone on with."""
+    return f"lines 1 seed={options.seed} gravity_sigma_deg={options.gravity_sigma_deg!r} max_ratio={options.max_ratio!r}"
+
+
+def _max_ratio(text: str | None, loaded: Mapping[str, Loaded]) -> float | None:
+    """What --ratio asks for; None: calibrated where there is a calibration, else none."""
+    if text is None:
+        return None
+    if text == "auto":
+        forms = [image.form for image in loaded.values()]
+        return calibrated(forms[0], forms[-1])
+    if text == "none":
+        return EVERY_MATCH
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0 < value <= 1:
+        raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {text!r}")
+    return value
+
+
+def _tell(arguments: argparse.Namespace, built: BuiltMap, images: int, skipped: Mapping[str, str]) -> None:
+    scene, check = built.map.scene, built.check
+    assert built.readings is not None and check is not None
+    facts = {
+        "images": images,
+        "skipped": dict(skipped),
+        "registered": len(scene.images),
+        "points": len(scene.points),
+        "observations": scene.observation_count,
+        "mean_reprojection_error_px": scene.mean_reprojection_error_px,
+        "public": scene.is_public,
+        "lines": True,
+        "models": [sorted(item.scene.images) for item in (built.map, *built.further)],
+        "refused": dict(built.left_out),
+        "check": check.as_json(),
+        "gravity": gravity_facts(built.readings),
+    }
+    write_json(arguments.json, facts)
+    say_gravity(arguments, built.readings)
+    for name, reason in sorted(built.left_out.items()):
+        say(arguments, f"{name} is not in the map: {reason}")
+    say(
+        arguments,
+        f"{facts['registered']} of {facts['images']} images, {facts['points']} points from lines alone, "
+        f"{scene.mean_reprojection_error_px:.2f} px mean distance to the lines",
+    )
+    say(arguments, check.described())
+    for doubt in check.doubts:
+        say(arguments, f"do not rely on it: {doubt}")
+    for number, item in enumerate(built.further, start=2):
+        say(arguments, f"model {number}: {len(item.scene.images)} more images that share too little with the first")
+    report(arguments, arguments.output, "the private map")

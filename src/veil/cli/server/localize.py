@@ -1,0 +1,153 @@
+"""`veil localize`: an upload and a map give a pose, or a reason why there is none."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from veil.cli.common import (
+    EXIT_NO_POSE,
+    EXIT_OK,
+    Bar,
+    add_command,
+    add_json,
+    add_strict,
+    at_least,
+    quiet_colmap,
+    say,
+    tell_skipped,
+    write_json,
+)
+from veil.cli.server.index import read_dictionary
+from veil.cli.server.map import add_matching, matching_options
+from veil.errors import InputError
+from veil.files.codebooks import read_codebook
+from veil.forms import Subsets
+from veil.geometry.robust.grouped import GroupedOptions
+from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
+from veil.localization.by_words import WordOptions
+from veil.pipelines.localization import WORD_SECONDS, localize
+from veil.pipelines.maps import Map
+from veil.pipelines.uploads import Loaded, queries
+
+EXAMPLES = """\
+  veil localize map/ upload/3f2a....veil
+  veil localize map/ queries/*.veil --json poses.json
+  veil localize map/ words.veil --dictionary dictionary.npz   a query in words; once for all: `veil index`
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "localize",
+        "upload + map -> a pose, or a reason why there is none",
+        "Estimate the pose of each query. A pose is returned only if chance cannot explain its inliers; otherwise the\n"
+        "reason is printed and the exit code is 3.",
+        EXAMPLES,
+    )
+    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote")
+    parser.add_argument("queries", type=Path, nargs="+", help=".veil messages, or raw features (.h5)")
+    parser.add_argument("--codebook", type=Path, metavar="FILE", help="of the queries; default: the bundled one")
+    parser.add_argument("--dictionary", metavar="FILE", help="of queries in words, if the map has no index for it")
+    parser.add_argument("--max-error", type=float, default=8.0, metavar="PX", help="inlier threshold (default 8)")
+    parser.add_argument("--iterations", type=at_least(1), default=200_000, help="samples, of words (default %(default)s)")
+    parser.add_argument(
+        "--max-seconds",
+        type=float,
+        default=WORD_SECONDS,
+        metavar="S",
+        help="and of the processor's time (default %(default)s; 0: no limit)",
+    )
+    parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of words with lines (default 0.5)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
+    add_strict(parser)
+    add_matching(parser)
+    add_json(parser)
+    parser.set_defaults(run=_localize)
+
+
+def _localize(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    where = Map.read(arguments.map)
+    rows: list[dict] = []
+    skipped: dict[str, str] = {}
+    try:
+        for name, query in queries(arguments.queries, strict=arguments.strict, skipped=skipped):
+            start = time.perf_counter()
+            try:
+                found = _answer(arguments, query, where)
+            except InputError as error:  # of another space or dictionary, or lines without gravity
+                if arguments.strict or len(arguments.queries) == 1:
+                    raise
+                skipped[name] = str(error)
+                continue
+            rows.append(_row(name, found, time.perf_counter() - start))
+            say(arguments, _pose_line(name, found))
+    finally:  # a query that cannot be read takes nothing from the others
+        tell_skipped(skipped)
+        write_json(arguments.json, {"queries": rows, "skipped": skipped})
+    if not rows:
+        raise InputError(f"none of the {len(skipped)} queries could be used")
+    return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
+
+
+def _answer(arguments: argparse.Namespace, query: Loaded, where: Map) -> Localization | NoPose:
+    if isinstance(query.form, Subsets):
+        search = GroupedOptions(
+            min_iterations=min(GroupedOptions().min_iterations, arguments.iterations),
+            max_iterations=arguments.iterations,
+            max_seconds=arguments.max_seconds or None,
+            seed=arguments.seed,
+        )
+        word_options = WordOptions(
+            max_error_px=arguments.max_error,
+            gravity_sigma_deg=arguments.gravity_sigma,
+            search=search,
+            threads=arguments.workers,
+        )
+        if not isinstance(where.form, Subsets):
+            with Bar("indexing") as bar:
+                dictionary = arguments.dictionary and read_dictionary(arguments.dictionary)
+                where.index_for(query.form, dictionary=dictionary, progress=bar)
+        with Bar("searching") as bar:
+            return localize(query, where, word_options=word_options, progress=bar)
+    options = LocalizeOptions(
+        max_error_px=arguments.max_error,
+        matching=matching_options(arguments, query.form, where.form),
+        workers=arguments.workers,
+        seed=arguments.seed,
+    )
+    codebook = arguments.codebook and read_codebook(arguments.codebook)
+    with Bar("matching") as bar:
+        return localize(query, where, options=options, codebook=codebook, progress=bar)
+
+
+def _row(name: str, found: Localization | NoPose, seconds: float) -> dict:
+    if isinstance(found, NoPose):
+        return {"name": name, "status": "no pose", "reason": found.reason, "seconds": seconds}
+    return {
+        "name": name,
+        "status": "localized",
+        "cam_from_world": {
+            "rotation": found.cam_from_world.rotation.tolist(),
+            "translation": found.cam_from_world.translation.tolist(),
+        },
+        "camera_center": found.cam_from_world.center.tolist(),
+        "covariance": None if found.covariance is None else found.covariance.tolist(),
+        "turn_deviation_deg": found.turn_deviation_deg,
+        "inliers": found.inliers,
+        "correspondences": found.correspondences,
+        "log10_nfa": found.log10_nfa,
+        "seconds": seconds,
+    }
+
+
+def _pose_line(name: str, found: Localization | NoPose) -> str:
+    if isinstance(found, NoPose):
+        return f"{name}: no pose: {found.reason}"
+    center = " ".join(f"{value:.4f}" for value in found.cam_from_world.center)
+    told = f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches"
+    return f"{told}, turn known to {found.turn_deviation_deg:.2f} deg"

@@ -1,0 +1,214 @@
+"""`veil match` and `veil map`: from uploads to a map."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    add_strict,
+    at_least,
+    quiet_colmap,
+    report,
+    say,
+    tell_skipped,
+    write_json,
+)
+from veil.cli.server.map_gravity import gravity_facts, say_gravity
+from veil.errors import InputError
+from veil.files.gravity import read_gravity
+from veil.files.maps import require_vacant, write_map
+from veil.forms import Lines
+from veil.mapping import NoMap
+from veil.mapping.gravity import ReadingsCheck
+from veil.matching import MatchOptions, match
+from veil.matching.neighbors import distance_name
+from veil.matching.ratio import calibrated
+from veil.pipelines.mapping import MappingOptions, map_positions
+from veil.pipelines.uploads import Loaded, comparable, load_images, load_uploads
+from veil.scene import Scene
+
+MATCH_EXAMPLES = """\
+  veil match upload/1a....veil upload/9c....veil
+  veil match a.veil b.veil --ratio auto --json matches.json
+"""
+MAP_EXAMPLES = """\
+  veil map upload/ -o map/            a private map from messages of `veil privatize`
+  veil map features.h5 -o map/        a public map from raw features
+  veil map lines/ -o map/             from messages of `veil privatize --lines`, no position sent
+  veil map features.h5 -o map/ --gravity gravity.csv   a public map that serves queries in words with lines
+  veil map more/ --add-to map/ -o map2/   the same map with more images
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add the commands."""
+    parser = add_command(commands, "match", "match two uploads", "Mutual nearest neighbors of two messages.", MATCH_EXAMPLES)
+    parser.add_argument("left", type=Path, help="a .veil message")
+    parser.add_argument("right", type=Path, help="another one")
+    add_matching(parser)
+    add_json(parser)
+    parser.set_defaults(run=_match)
+
+    parser = add_command(
+        commands,
+        "map",
+        "uploads or raw features -> a map",
+        "Match all pairs and reconstruct: with COLMAP from positions, or from random lines alone where the messages hide\n"
+        "their positions (four images or more with gravity). The map is a COLMAP model with released descriptors, and lines,\n"
+        "beside. A map of positions is compared with its own pairs of images: what contradicts it is left out and named,\n"
+        "and a map that cannot be trusted is refused. Mapping from lines goes on where it was interrupted when the same\n"
+        "command is given again.",
+        MAP_EXAMPLES,
+    )
+    parser.add_argument("input", type=Path, help="folder of .veil messages, or raw features (.h5)")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="map to write")
+    add_strict(parser)
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC and mapping (default 0)")
+    parser.add_argument("--add-to", type=Path, metavar="MAP", help="a map of lines to add the messages to; it stays as it is")
+    parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of lines' gravity (default 0.5)")
+    parser.add_argument(
+        "--gravity", type=Path, metavar="CSV", help="of a map of positions, to check it and to serve words with lines"
+    )
+    parser.add_argument(
+        "--max-seconds", type=float, metavar="S", help="stop the mapper after so long (default: only where it hangs)"
+    )
+    add_matching(parser)
+    add_json(parser)
+    parser.set_defaults(run=_map)
+
+
+def add_matching(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ratio", metavar="R", help="ratio test: none, auto, or a number (default none; of maps auto)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
+
+
+def matching_options(arguments: argparse.Namespace, left, right) -> MatchOptions:  # type: ignore[no-untyped-def]
+    if arguments.ratio in (None, "none"):
+        return MatchOptions()
+    if arguments.ratio == "auto":
+        return MatchOptions(max_ratio=calibrated(left, right))
+    try:
+        return MatchOptions(max_ratio=float(arguments.ratio))
+    except ValueError as error:
+        raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {arguments.ratio!r} ({error})") from None
+
+
+def _match(arguments: argparse.Namespace) -> int:
+    left, right = (_only_image(path) for path in (arguments.left, arguments.right))
+    options = matching_options(arguments, left.form, right.form)
+    found = match(left.form, right.form, options)
+    counts = f"{len(left.form)} and {len(right.form)}"
+    say(arguments, f"{len(found)} mutual nearest neighbors of {counts} features, {found_by(left, right)}")
+    write_json(
+        arguments.json,
+        {"distance": found_by(left, right), "matches": found.indices.tolist(), "distances": found.distances.tolist()},
+    )
+    return 0
+
+
+def _only_image(path: Path) -> Loaded:
+    images = list(load_images(path).values())
+    if len(images) != 1:
+        raise InputError(f"{path} holds {len(images)} images; `veil match` takes one on each side, give single messages")
+    return images[0]
+
+
+def found_by(left: Loaded, right: Loaded) -> str:
+    """The distance that compares the two."""
+    return distance_name(left.form, right.form)
+
+
+def _map(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    require_vacant(arguments.output)
+    uploads = comparable(load_uploads(arguments.input, strict=arguments.strict), strict=arguments.strict)
+    loaded = uploads.images
+    tell_skipped(uploads.skipped)
+    if all(isinstance(image.seen, Lines) for image in loaded.values()):
+        from veil.cli.server.line_maps import map_messages  # a map of positions needs nothing of it
+
+        return map_messages(arguments, loaded, uploads.skipped)
+    if arguments.add_to:
+        raise InputError("--add-to takes messages with lines; a map of positions is built again from all its images")
+    gravity = _gravity_of(arguments, sorted(loaded))
+    options = MappingOptions(
+        seed=arguments.seed, workers=arguments.workers, max_ratio=_map_ratio(arguments), max_seconds=arguments.max_seconds
+    )
+    built = map_positions(loaded, options=options, gravity=gravity, steps=Bar)
+    if isinstance(built, NoMap):
+        write_json(arguments.json, {**_no_map_facts(len(loaded), built), "skipped": uploads.skipped})
+        _say_left_out(arguments, built.left_out)
+        raise InputError(f"no map: {built.reason}")
+    scene = built.map.scene
+    if built.readings is not None:
+        say_gravity(arguments, built.readings)
+        if scene.measured_down is None:
+            raise InputError(f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names")
+    write_map(arguments.output, scene)
+    _tell_map(arguments, scene, len(loaded), uploads.skipped, built.readings)
+    return 0
+
+
+def _tell_map(
+    arguments: argparse.Namespace, scene: Scene, images: int, skipped: Mapping[str, str], readings: ReadingsCheck | None
+) -> None:
+    facts = {
+        "images": images,
+        "skipped": dict(skipped),
+        "registered": len(scene.images),
+        "points": len(scene.points),
+        "observations": scene.observation_count,
+        "mean_reprojection_error_px": scene.mean_reprojection_error_px,
+        "public": scene.is_public,
+        "check": scene.check and scene.check.as_json(),
+        "gravity": readings and gravity_facts(readings),
+    }
+    write_json(arguments.json, facts)
+    say(
+        arguments,
+        f"{len(scene.images)} of {images} images, {len(scene.points)} points, "
+        f"{scene.mean_reprojection_error_px:.2f} px mean reprojection error",
+    )
+    if scene.check is not None:
+        say(arguments, f"checked: {scene.check.described()}")
+        _say_left_out(arguments, scene.check.left_out)
+    report(arguments, arguments.output, "the public map" if scene.is_public else "the private map")
+
+
+def _gravity_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, np.ndarray] | None:
+    """The readings of --gravity. Raises InputError where they are of other images: before the work, not after."""
+    if not arguments.gravity:
+        return None
+    found = read_gravity(arguments.gravity)
+    if not set(found) & set(names):
+        raise InputError(f"{arguments.gravity} names none of the images, which are {', '.join(names[:3])}; check its names")
+    return found
+
+
+def _map_ratio(arguments: argparse.Namespace) -> float | None:
+    """The ratio of a map of positions: None lets the mapper learn it from the images."""
+    if arguments.ratio == "none":
+        return 1.0
+    if arguments.ratio in (None, "auto"):
+        return None
+    try:
+        return MatchOptions(max_ratio=float(arguments.ratio)).max_ratio
+    except ValueError as error:
+        raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {arguments.ratio!r} ({error})") from None
+
+
+def _no_map_facts(images: int, no_map: NoMap) -> dict:
+    check = no_map.check and no_map.check.as_json()
+    return {"images": images, "registered": 0, "reason": no_map.reason, "left_out": dict(no_map.left_out), "check": check}
+
+
+def _say_left_out(arguments: argparse.Namespace, left_out: Mapping[str, str]) -> None:
+    for name, reason in sorted(left_out.items()):
+        say(arguments, f"left out {name}: {reason}")

@@ -1,1 +1,0 @@
-"""Public protocols, one file each."""

@@ -1,0 +1,93 @@
+"""Which seeds a map from lines is tried from: quads of images in batches, and their seeds, the most convincing first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from veil.mapping.lines.quad import NoSeed, QuadTracks, Seed, seed_from_quad
+from veil.mapping.lines.reconstruction import World
+from veil.mapping.lines.registration import LineMapOptions
+from veil.mapping.lines.tracks import Quad, candidate_quads
+
+# A seed of so many tracks that fits so well is not doubted (wrong ones reached a fit of 3.4): once so many quads gave seeds and
+# one is such, others are not tried, and the first such one that grows is the map.
+MIN_SEEDS = 3
+SURE_TRACKS, SURE_FIT = 200, 3.5
+# How often other quads are tried where none gave a map.
+BATCHES = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seeds:
+    """Seeds beyond chance, the most convincing first, `weak` ones that only fit closely, and why the last quad gave none."""
+
+    found: list[tuple[Quad, Seed]]
+    weak: list[tuple[Quad, Seed]]
+    reason: str = ""
+
+
+def quad_batches(world: World, options: LineMapOptions) -> Iterator[list[Quad]]:
+    """Quads in the order in which they are tried: those with most tracks, then, if asked for, others of other images.
+
+    The quads of a video that share most are nearly one picture; where none of them gives a map, the next hundred give none.
+    """
+    tried: list[Quad] = []
+    for _ in range(BATCHES):
+        quads = candidate_quads(
+            world.tracks,
+            world.aligned,
+            with_gravity=[view.lines.gravity is not None for view in world.views],
+            limit=options.quads,
+            min_tracks=options.seed.min_tracks,
+            apart_from=tried,
+        )
+        if not quads:
+            return
+        tried += quads
+        yield quads
+
+
+def ranked_seeds(world: World, quads: list[Quad], options: LineMapOptions) -> Seeds:
+    """Seeds of these quads."""
+    found: list[tuple[Quad, Seed]] = []
+    weak: list[tuple[Quad, Seed]] = []
+    reason = ""
+    for quad in quads:
+        seed = seed_from_quad(_quad_tracks(world, quad), options.seed)
+        if isinstance(seed, NoSeed):
+            reason = seed.reason
+            weak += [] if seed.weak is None else [(quad, seed.weak)]
+        else:
+            found.append((quad, seed))
+        if len(found) >= MIN_SEEDS and any(is_sure(item) for _, item in found):
+            break
+    return Seeds(found=sorted(found, key=lambda item: -item[1].evidence), weak=weak, reason=reason)
+
+
+def is_sure(seed: Seed) -> bool:
+    """Whether nothing but its growth need confirm it."""
+    return seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT
+
+
+def _quad_tracks(world: World, quad: Quad) -> QuadTracks:
+    """Tracks of all four images, and of three of them where all three lines are aligned."""
+    table = world.tracks.table(quad.images)
+    chosen = [world.views[image].lines for image in quad.images]
+    seen = table >= 0
+    aligned = np.stack([view.aligned[table[:, v]] for v, view in enumerate(chosen)], axis=1) & seen
+    rows = np.flatnonzero(seen.all(axis=1) | (aligned.sum(axis=1) == 3))
+    coefficients = [view.coefficients[table[rows, v]].astype(np.float64) for v, view in enumerate(chosen)]
+    gravity = []
+    for view in chosen:
+        assert view.gravity is not None
+        gravity.append(view.gravity)
+    return QuadTracks(
+        lines=np.where(seen[rows][..., None], np.stack(coefficients, axis=1), 0.0),
+        aligned=aligned[rows],
+        seen=seen[rows],
+        gravity=np.array(gravity),
+        focal_px=world.focal_px[list(quad.images)],
+    )

@@ -1,0 +1,1 @@
+"""Studies: one public protocol a file, in groups by what they measure."""

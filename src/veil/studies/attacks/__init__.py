@@ -1,0 +1,1 @@
+"""Studies of attacks: what each recovers, and what each defense costs."""

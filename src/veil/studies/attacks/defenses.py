@@ -1,0 +1,257 @@
+"""Defenses against what they cost: each way to lift, what is recovered from it, and how well it still matches.
+
+Every defense is a profile, a codebook made for it, and a precision of the release. Attacks know all three, but not the decoys
+where the pool is called secret. Errors are those of descriptors in the space that was lifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float64
+
+from veil.attacks.claims import Estimates
+from veil.attacks.distribution.database import GapOptions
+from veil.attacks.intersection.shared_decoys import MeetingOptions
+from veil.attacks.registry import named
+from veil.attacks.structural.lattice import LatticeOptions
+from veil.attacks.structural.vertex import VertexOptions
+from veil.attacks.target import Effort as AttackEffort
+from veil.attacks.target import Knowledge, ReleasedImage, Target, Tuning
+from veil.audit.ground_truth import in_space
+from veil.audit.score import share
+from veil.codebooks.codebook import PCA_DIM, Codebook, fit_pca
+from veil.features import Features, unit_length
+from veil.forms import Subspaces
+from veil.mechanisms.profile import Profile, Strategy, hardened, paper
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
+from veil.studies.matching.homographies import Case, Distance, ImageSequence, evaluate
+from veil.wire.codec_subspaces import as_sent
+
+WITHIN = (0.1, 0.4)
+DISTANCES: tuple[Distance, ...] = ("p2s", "s2s")
+# The attacks of the table, what it calls them, and what the attacker knows of real decoys.
+ATTACKED = (
+    ("lattice", "lattice", "secret pool"),
+    ("vertex", "vertex", "secret pool"),
+    ("nearest, projected", "nearest", "secret pool"),
+    ("intersection", "intersection, secret pool", "secret pool"),
+    ("database", "database, public pool", "public pool"),
+)
+# So many other subspaces are compared with that none is left out.
+ALL = 1 << 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defense:
+    """A way to lift: `reduced` axes of a PCA (None: no compression)."""
+
+    name: str
+    profile: Profile
+    reduced: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """Of `features` descriptors the share within 0.1 and 0.4 of the truth, with the upper end of the first's interval."""
+
+    attack: str
+    features: int
+    within: tuple[float, float]
+    upper: float
+    exact: float
+    certified: float
+
+    def as_json(self) -> dict[str, object]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "attack": self.attack,
+            "features": self.features,
+            "within": self.within,
+            "upper": self.upper,
+            "exact": self.exact,
+            "certified": self.certified,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One defense: mean matching accuracy at 3 px raw in its space, point to subspace, subspace to subspace; recoveries."""
+
+    defense: Defense
+    raw: float
+    p2s: float
+    s2s: float
+    recoveries: tuple[Recovery, ...]
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        profile = self.defense.profile
+        return {
+            "defense": self.defense.name,
+            "strategy": profile.strategy,
+            "m": profile.m,
+            "decoys": profile.decoys,
+            "dither_steps": profile.dither_steps,
+            "reduced": self.defense.reduced,
+            "dtype": profile.dtype,
+            "mma3": {"raw": self.raw, "p2s": self.p2s, "s2s": self.s2s},
+            "attacks": [item.as_json() for item in self.recoveries],
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pools:
+    """Centroids, and real descriptors in three disjoint parts: decoys, the attacker's database, and what PCA is fitted on."""
+
+    centroids: Codebook
+    decoys: Codebook
+    database: Codebook
+    training: Float64[np.ndarray, "_ dim"]
+
+    @staticmethod
+    def split(centroids: Codebook, pool: Codebook) -> Pools:
+        """A pool of real 8-bit descriptors in two halves, the second of which is the attacker's and fits the PCA, too."""
+        half = len(pool) // 2
+        mine, theirs = replace(pool, stored=pool.stored[:half], slices=max(1, pool.slices // 2)), pool.stored[half:]
+        return Pools(
+            centroids=centroids,
+            decoys=mine,
+            database=replace(pool, stored=theirs, slices=1),
+            training=theirs.astype(np.float64),
+        )
+
+
+def default_defenses(m: int = 4) -> list[Defense]:
+    """The table of the theory page: each step alone, then together."""
+
+    def plain(name: str, reduced: int | None = None, **changes: object) -> Defense:
+        profile = replace(paper(m, "sub-hybrid"), name=name, directions="gaussian", compress=reduced is not None, **changes)  # type: ignore[arg-type]
+        return Defense(name=name, profile=profile, reduced=reduced)
+
+    def safe(name: str, m: int = m, reduced: int = PCA_DIM, strategy: Strategy = "sub-adversarial") -> Defense:
+        profile = replace(hardened(quantized=True), name=name, m=m, strategy=strategy)
+        return Defense(name=name, profile=profile, reduced=reduced)
+
+    steps = [1.0, 4.0, 8.0, 16.0, 32.0]
+    real = replace(paper(m, "sub-hybrid"), directions="gaussian", decoys="descriptors")
+    return [
+        Defense(name="paper", profile=paper(m)),
+        plain("float16", dtype="float16"),
+        *(plain(f"dither {step:g}", dither_steps=step) for step in steps),
+        *(plain(f"PCA-{reduced}", reduced) for reduced in (112, 96, 80, 64, 48, 32)),
+        Defense(name="real decoys, half", profile=replace(real, name="real decoys, half")),
+        Defense(name="real decoys, all", profile=replace(real, name="real decoys, all", strategy="sub-adversarial")),
+        safe(f"PCA-{PCA_DIM}, dither 4, real, half", strategy="sub-hybrid"),
+        safe("hardened"),
+        *(safe(f"hardened m={other}", m=other) for other in (2, 8) if other != m),
+        *(safe(f"hardened, PCA-{reduced}", reduced=reduced) for reduced in (64, 32)),
+    ]
+
+
+def codebook_for(defense: Defense, pools: Pools) -> Codebook:
+    """The public codebook of a defense: its PCA is fitted on descriptors that went through its dither."""
+    if defense.reduced is None:
+        return pools.centroids
+    steps = defense.profile.dither_steps
+    random = np.random.default_rng([defense.reduced, round(8 * steps)])
+    dithered = pools.training + steps * random.random(pools.training.shape)
+    pca = fit_pca(unit_length(dithered), defense.reduced)
+    return replace(pools.centroids, pca=pca, dither_steps=steps)
+
+
+def released(features: Features, defense: Defense, codebook: Codebook, pools: Pools, case: str) -> Subspaces:
+    """One photograph's subspaces as a server gets them: rounded to the precision of the wire."""
+    decoys = pools.decoys if defense.profile.decoys == "descriptors" else codebook
+    form = lift(features, profile=defense.profile, codebook=codebook, decoys=decoys, chance=seeded(case)).form
+    return as_sent(form, defense.profile.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How hard structural attacks try behind a PCA, where they search a hundred times as long: on how many features, with how
+    many restarts of the vertex attack and tours of the lattice attack (None: its default)."""
+
+    structural: int = 200
+    restarts: int = 20
+    tours: int | None = None
+    threads: int = 1
+
+
+def recoveries(
+    victims: Sequence[Features], defense: Defense, codebook: Codebook, pools: Pools, *, case: str, effort: Effort
+) -> list[Recovery]:
+    """Every attack of the table on the features of `victims`, photograph by photograph."""
+    forms = [released(item, defense, codebook, pools, f"{case} {k}") for k, item in enumerate(victims)]
+    truths = [in_space(item, form.space, codebook) for item, form in zip(victims, forms, strict=True)]
+    is_compressed = defense.reduced is not None
+    restarts = effort.restarts if is_compressed else VertexOptions().restarts
+    lattice = LatticeOptions.of(forms[0].space)
+    if is_compressed and effort.tours is not None:
+        lattice = replace(lattice, tours=effort.tours)
+    tuning = Tuning(
+        lattice=lattice,
+        vertex=VertexOptions(restarts=restarts, threads=effort.threads),
+        gap=GapOptions(counts=(defense.profile.decoy_count,)),
+        meeting=MeetingOptions.for_space(forms[0].space),
+    )
+    # What every attacker knows of decoys: centroids are public with the codebook, a pool of real ones is not.
+    is_real = defense.profile.decoys == "descriptors"
+    usual = Knowledge(codebook=codebook, decoys=None if is_real else codebook, database=pools.database)
+    public = replace(usual, decoys=pools.decoys if is_real else codebook)
+    images = {f"{k}": ReleasedImage(form=form) for k, form in enumerate(forms)}
+    found = []
+    for name, told, knowledge in ATTACKED:
+        (attack,) = named(name)
+        few = effort.structural if is_compressed and attack.family == "structural" else None
+        rows = [np.arange(len(form))[: None if few is None else -(-few // len(forms))] for form in forms]
+        known = public if knowledge == "public pool" else usual
+        estimates = []
+        for (key, image), part in zip(images.items(), rows, strict=True):
+            target = Target(
+                image=image,
+                rows=part,
+                knowledge=replace(known, others={other: item for other, item in images.items() if other != key}),
+                effort=AttackEffort(structural=len(image.form), auxiliary=ALL, threads=effort.threads),
+                tuning=tuning,
+            )
+            claim = attack.run(target).estimates
+            assert claim is not None
+            estimates.append(claim)
+        found.append(_recovery(told, estimates, [truth[part] for truth, part in zip(truths, rows, strict=True)]))
+    return found
+
+
+def _recovery(name: str, estimates: Sequence[Estimates], truths: Sequence[np.ndarray]) -> Recovery:
+    error = np.concatenate([np.linalg.norm(e.points - t, axis=1) for e, t in zip(estimates, truths, strict=True)])
+    near, far = (float((error < limit).mean()) for limit in WITHIN)
+    return Recovery(
+        attack=name,
+        features=len(error),
+        within=(near, far),
+        upper=share(int((error < WITHIN[0]).sum()), len(error)).high,
+        exact=float((error < 1e-3).mean()),
+        certified=float(np.concatenate([e.certified for e in estimates]).mean()),
+    )
+
+
+def study(
+    sequences: Sequence[ImageSequence],
+    victims: Sequence[Features],
+    pools: Pools,
+    defenses: Sequence[Defense],
+    *,
+    effort: Effort | None = None,
+    workers: int = 2,
+) -> Iterator[Row]:
+    """Matching on `sequences` and attacks on `victims` for each defense, as they are done. Neither may have made the pools."""
+    for defense in defenses:
+        codebook = codebook_for(defense, pools)
+        cases = [Case(profile=None, distance="point"), *(Case(profile=defense.profile, distance=d) for d in DISTANCES)]
+        matched = evaluate(sequences, cases, codebook=codebook, decoys=pools.decoys, chance=seeded("defenses"), workers=workers)
+        raw, p2s, s2s = (float(np.mean([accuracy[2] for accuracy in row.accuracy])) for row in matched)
+        found = recoveries(victims, defense, codebook, pools, case="defenses", effort=effort or Effort())
+        yield Row(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(found))

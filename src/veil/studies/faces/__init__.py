@@ -1,0 +1,1 @@
+"""Studies of faces: verification, identification, and what templates reveal of people."""

@@ -1,0 +1,1 @@
+"""Studies of localization: held-out and forged queries, in every form, against public maps."""

@@ -1,0 +1,120 @@
+"""Which photographs overlap a query, asked of its words: recall of retrieval without any global descriptor.
+
+The database holds the mapped photographs of all scenes. A photograph of it overlaps a query if both see enough of the same
+points, as the pose from raw descriptors tells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from veil.codebooks.codebook import Codebook
+from veil.ldp.mechanism import SubsetMechanism
+from veil.localization.by_distance import Localization, localize
+from veil.matching.inverted_index import Vocabulary, index_map
+from veil.matching.retrieval import most_similar
+from veil.mechanisms.public import publish
+from veil.mechanisms.words import to_words
+from veil.randomness import fresh
+from veil.scene import MappedImage, Scene
+from veil.studies.localization.false_acceptance import Fold
+from veil.studies.localization.map_dictionaries import dictionary_of, mapped
+
+SHARED_POINTS = 20  # that an overlapping photograph and the query both see
+BEST = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall:
+    """Mean share of the overlapping photographs (at most ten count) among the ten most similar ones."""
+
+    words: int
+    epsilon: float
+    m: int
+    recall_at_10: float
+    queries: int
+    images: int
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "words": self.words,
+            "epsilon": self.epsilon,
+            "m": self.m,
+            "recall_at_10": self.recall_at_10,
+            "queries": self.queries,
+            "images": self.images,
+        }
+
+
+def joint_scene(scenes: Mapping[str, Scene]) -> Scene:
+    """All scenes as one database; names get the scene's in front. The scenes' points share no coordinates."""
+    images: dict[str, MappedImage] = {}
+    points, start = [], 0
+    for name, scene in scenes.items():
+        for own, image in scene.images.items():
+            images[f"{name}/{own}"] = MappedImage(
+                name=f"{name}/{own}",
+                camera=image.camera,
+                cam_from_world=image.cam_from_world,
+                keypoints=image.keypoints,
+                point_rows=image.point_rows + start,
+                form=image.form,
+            )
+        points.append(scene.points)
+        start += len(scene.points)
+    return Scene(images=images, points=np.concatenate(points), mean_reprojection_error_px=0.0)
+
+
+def overlapping(fold: Fold, query: str) -> set[str]:
+    """Photographs of the fold's map that see `SHARED_POINTS` or more of the query's inlier points, localized raw."""
+    features = fold.place.features[query]
+    found = localize(features.camera, features.keypoints, publish(features), fold.scene)
+    if not isinstance(found, Localization):
+        return set()
+    seen = np.zeros(len(fold.scene.points), dtype=bool)
+    seen[found.point_rows] = True
+    names = {name for name, image in fold.scene.images.items() if seen[image.point_rows].sum() >= SHARED_POINTS}
+    return {f"{fold.place.name}/{name}" for name in names}
+
+
+def recalls(folds: Sequence[Fold], words: int, laws: Sequence[tuple[float, int]]) -> list[Recall]:
+    """Recall for each (epsilon, m), one fold of each scene; an infinite epsilon is retrieval from raw descriptors."""
+    scene = joint_scene({fold.place.name: fold.scene for fold in folds})
+    images = [item for fold in folds for item in mapped(fold)]
+    book = dictionary_of(images, words, source="the maps of all scenes")
+    vocabulary = index_map(scene, book)
+    truth = {(fold.place.name, name): overlapping(fold, name) for fold in folds for name in fold.held_out}
+    return [_recall(folds, book, vocabulary, truth, epsilon, m) for epsilon, m in laws]
+
+
+def _recall(
+    folds: Sequence[Fold],
+    book: Codebook,
+    vocabulary: Vocabulary,
+    truth: Mapping[tuple[str, str], set[str]],
+    epsilon: float,
+    m: int,
+) -> Recall:
+    mechanism = SubsetMechanism(words=len(book), epsilon=epsilon, m=m)
+    shares = []
+    for fold in folds:
+        for name in fold.held_out:
+            right = truth[fold.place.name, name]
+            if not right:
+                continue  # nothing overlaps, or raw descriptors do not tell
+            form = to_words(fold.place.features[name], mechanism=mechanism, dictionary=book, chance=fresh()).form
+            best = {vocabulary.image_names[index] for index in most_similar(form, vocabulary, BEST)}
+            shares.append(len(best & right) / min(BEST, len(right)))
+    return Recall(
+        words=len(book),
+        epsilon=epsilon,
+        m=m,
+        recall_at_10=float(np.mean(shares)) if shares else math.nan,
+        queries=len(shares),
+        images=len(vocabulary.image_names),
+    )

@@ -1,0 +1,150 @@
+"""Held-out queries in every form: the protocol of Pittaluga and Zhuang 2023, Tables 2 and 3, on scenes with reference poses.
+
+The maps are public, as in the paper: COLMAP's, of the photographs that are not held out. What a query sends goes through the
+wire. Photographs of other places are asked, too, and no answer but a refusal is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from veil.codebooks.codebook import Codebook
+from veil.features import Features
+from veil.forms import Lines, Points, Subsets
+from veil.geometry.robust.grouped import GroupedOptions
+from veil.geometry.similarity import pose_error
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
+from veil.localization.by_distance import Localization, NoPose, localize
+from veil.localization.by_words import WordOptions, localize_candidates, localize_words
+from veil.matching.inverted_index import NEAREST, Vocabulary, index_map
+from veil.matching.word_neighbors import neighbor_candidates
+from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.profile import hardened
+from veil.mechanisms.public import publish
+from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.randomness import fresh
+from veil.scene import Scene, mean_down
+from veil.studies.localization.false_acceptance import LEVEL, Fold
+from veil.studies.localization.map_dictionaries import dictionary_of, mapped
+from veil.studies.localization.word_localization_settings import Setting, Trial
+from veil.wire import LineUpload, decode, encode
+
+DELTA = 1e-6
+POSITION_BYTES, LINE_BYTES = 8, 12
+
+
+@dataclass(eq=False)
+class Examiner:
+    """A fold's map with what its settings share: dictionaries and indexes are made once each."""
+
+    fold: Fold
+    codebook: Codebook
+    decoys: Codebook
+    named: Mapping[str, Codebook] = field(default_factory=dict)
+    seed: int = 0
+    _made: dict[tuple[str, int | None], tuple[Codebook, Vocabulary]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        down = mean_down(dict(self.fold.place.down), self.fold.scene.images)
+        self.scene: Scene = replace(self.fold.scene, measured_down=down)
+
+    def spoken(self, setting: Setting) -> tuple[Codebook, Vocabulary]:
+        """The dictionary of a setting and the map's index for it."""
+        key = (setting.dictionary or "", setting.words)
+        if key not in self._made:
+            if setting.dictionary == "reference":
+                assert setting.words is not None
+                book = self._from_map(setting.words)
+            else:
+                book = self.named[setting.dictionary or ""]
+            self._made[key] = (book, index_map(self.scene, book, nearest=NEAREST))
+        return self._made[key]
+
+    def _from_map(self, words: int) -> Codebook:
+        """Of all descriptors of the mapped photographs; the held-out ones have no part in it."""
+        return dictionary_of(mapped(self.fold), words, source=f"the map of {self.fold.place.name}", seed=self.seed)
+
+    def ask(self, setting: Setting, name: str, features: Features, *, true: bool) -> Trial:
+        """Release, send, localize and score one photograph."""
+        down = self.fold.place.down.get(name, LEVEL) if true else LEVEL
+        if setting.speaks:
+            found, size, epsilon = self._by_words(setting, features, down)
+        else:
+            (found, size), epsilon = self._by_distance(setting, features, down), None
+        position = rotation = None
+        if true and isinstance(found, Localization):
+            reference = self.fold.place.cam_from_world[name]
+            position, rotation = pose_error(found.cam_from_world, reference, self.fold.reference_from_map)
+        return Trial(
+            setting=setting,
+            scene=self.fold.place.name,
+            query=name,
+            true=true,
+            accepted=isinstance(found, Localization),
+            inliers=found.inliers,
+            position=position,
+            rotation_deg=rotation,
+            upload_bytes=size,
+            epsilon_image=epsilon,
+        )
+
+    def _by_words(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int, float]:
+        book, vocabulary = self.spoken(setting)
+        assert setting.epsilon is not None and setting.m is not None
+        mechanism = SubsetMechanism(words=len(book), epsilon=setting.epsilon, m=setting.m)
+        lines = HideInLines(gravity=down) if setting.hides_positions else None
+        message = encode(
+            privatize_words(features, mechanism=mechanism, dictionary=book, chance=fresh(), lines=lines).upload, dtype="float32"
+        )
+        upload = decode(message)
+        assert isinstance(upload.form, Subsets)
+        seen = upload.lines if isinstance(upload, LineUpload) else upload.keypoints
+        most = setting.iterations or GroupedOptions().max_iterations
+        search = GroupedOptions(min_iterations=min(GroupedOptions().min_iterations, most), max_iterations=most, seed=self.seed)
+        options = WordOptions(search=search, threads=1)
+        if setting.matching == "mutual-nn":
+            candidates = neighbor_candidates(upload.form, self.scene, book)
+            found = localize_candidates(upload.camera, seen, candidates, self.scene, list(self.scene.images), options=options)
+        else:
+            found = localize_words(upload.camera, seen, upload.form, self.scene, vocabulary, options=options)
+        return found, len(message), composed_epsilon({mechanism: len(upload)}, DELTA)
+
+    def _by_distance(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int]:
+        if setting.form == "subspaces":
+            profile = hardened(quantized=features.is_quantized)
+            made = privatize(features, profile=profile, codebook=self.codebook, decoys=self.decoys, chance=fresh())
+            message = encode(made.upload, dtype=profile.dtype)
+            upload = decode(message)
+            assert not isinstance(upload, LineUpload)
+            found = localize(upload.camera, upload.keypoints, upload.form, self.scene, codebook=self.codebook)
+            return found, len(message)
+        form: Points = publish(features)
+        seen: np.ndarray | Lines = features.keypoints
+        size = POSITION_BYTES
+        if setting.hides_positions:
+            seen, size = lift_to_lines(features, gravity=down, chance=fresh(), options=LineOptions()), LINE_BYTES
+        size += features.descriptors.itemsize * form.space.dim
+        return localize(features.camera, seen, form, self.scene), len(features) * size
+
+
+def examine(
+    examiner: Examiner,
+    settings: Sequence[Setting],
+    strangers: Mapping[str, Features],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Trial]:
+    """Every held-out photograph of a fold, and the strangers, in every setting."""
+    asked = [(name, examiner.fold.place.features[name], True) for name in examiner.fold.held_out]
+    asked += [(name, features, False) for name, features in strangers.items()]
+    done, total = 0, len(settings) * len(asked)
+    for setting in settings:
+        for name, features, true in asked:
+            yield examiner.ask(setting, name, features, true=true)
+            done += 1
+            if progress is not None:
+                progress(done, total)

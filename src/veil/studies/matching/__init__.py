@@ -1,0 +1,1 @@
+"""Studies of matching: accuracy on homographies, and what dictionaries cost in detail."""

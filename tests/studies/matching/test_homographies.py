@@ -1,0 +1,115 @@
+"""The matching protocol on sequences whose answer is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veil.cli.evaluate.commands import _write_ratios as write_ratios
+from veil.mechanisms.profile import STRATEGIES, hardened, paper
+from veil.randomness import seeded
+from veil.studies.matching.homographies import Case, ImageSequence, default_cases, evaluate, real_decoys, transfer_errors
+from worlds import codebook, features, generator
+from worlds.schemas import validate
+
+BOOK = codebook(generator("book"), 512, 4)
+POOL = codebook(generator("pool"), 512, 4, kind="descriptors")
+H = np.array([[1.02, 0.05, 3.0], [-0.04, 0.98, -2.0], [1e-5, -2e-5, 1.0]])
+
+
+def sequence(offset_px: float) -> ImageSequence:
+    """The same descriptors at places that H maps `offset_px` beside the truth."""
+    first = features(generator("first"), 150)
+    plain = first.keypoints.astype(np.float64) - 0.5
+    mapped = np.hstack([plain, np.ones((150, 1))]) @ H.T
+    moved = mapped[:, :2] / mapped[:, 2:] + 0.5 + [offset_px, 0]
+    second = replace(first, keypoints=moved.astype(np.float32), image_digest=bytes(range(32)))
+    return ImageSequence(name="planted", features=(first, second), homographies=(H,))
+
+
+def test_a_planted_offset_is_read_back() -> None:
+    """Planted truth: every match is 2.5 px off, so accuracy is 0 up to 2 px and 1 from 3 px."""
+    cases = [
+        Case(profile=None, distance="point"),
+        Case(profile=paper(2), distance="p2s"),
+        Case(profile=hardened(quantized=True), distance="p2s"),
+        Case(profile=real_decoys(4), distance="s2s"),
+    ]
+    rows = evaluate([sequence(2.5)], cases, codebook=BOOK, decoys=POOL, chance=seeded("test"))
+    for row in rows:
+        record = row.as_json()
+        assert record["mma"]["2"] == 0
+        assert record["mma"]["3"] == pytest.approx(1, abs=0.02 if record["distance"] != "s2s" else 0.3)
+        assert record["pairs"] == 1
+        assert set(record) >= {"lifting", "profile", "m", "distance", "pairs", "matches", "mma"}
+    assert rows[0].as_json()["lifting"] == "none"
+    validate("evaluate-homographies", {"rows": [row.as_json() for row in rows]})
+
+
+def test_the_table_of_ratios_is_described(tmp_path: Path) -> None:
+    """Planted: matches of two pictures are right and of two others wrong, so each case has a ratio between."""
+    cases = [Case(profile=None, distance="point"), Case(profile=paper(2), distance="p2s")]
+    pairs = [sequence(0.0), sequence(9.0)]
+    rows = evaluate(pairs, cases, codebook=BOOK, decoys=POOL, chance=seeded("test"))
+    write_ratios(tmp_path / "r.json", rows)
+    table = json.loads((tmp_path / "r.json").read_text())
+    validate("evaluate-homographies-calibrate", table)
+    assert set(table["max_ratio"]) == {"sift-L2/raw/0/point", "sift-L2/paper/2/p2s"}
+
+
+def test_transfer_errors_count_from_pixel_centers() -> None:
+    """Keypoint (0.5, 0.5) is the center of the first pixel, H's (0, 0); behind the horizon there is no error to count."""
+    indices = np.array([[0, 0], [5, 5]])
+    np.testing.assert_allclose(transfer_errors(sequence(0.0), 0, indices), 0, atol=1e-4)
+    flipped = replace(sequence(0.0), homographies=(np.array([[1, 0, 0], [0, 1, 0], [-1.0, 0, 1]]),))
+    assert np.isinf(transfer_errors(flipped, 0, indices)).all()
+
+
+def test_every_lifting_and_distance_is_in_the_protocol() -> None:
+    cases = default_cases([2, 4], [2])
+    found = {(c.profile.strategy, c.profile.m, c.distance) for c in cases if c.profile and c.profile.name == "paper"}
+    assert found == {(s, m, "p2s") for s in STRATEGIES for m in (2, 4)} | {(s, 2, "s2s") for s in STRATEGIES}
+    assert {c.distance for c in cases if c.profile and c.profile.name == "hardened"} == {"p2s", "s2s"}
+    assert cases[0].profile is None
+
+
+def test_the_study_is_reproducible() -> None:
+    case = [Case(profile=paper(4), distance="s2s")]
+    records = [
+        evaluate([sequence(0.0)], case, codebook=BOOK, decoys=POOL, chance=seeded("a"), workers=w)[0].as_json() for w in (1, 2)
+    ]
+    assert records[0] == records[1]
+
+
+def test_protocol_on_real_photographs(veil_data) -> None:
+    """[D21] Fig. 2 on one viewpoint sequence: p-to-s near raw; s-to-s adversarial far below sub-hybrid."""
+    from veil.extraction.sift import SiftOptions, extract_sift
+    from veil.files.codebooks import bundled_codebook, bundled_decoys
+    from veil.files.homographies import find_sequences
+    from veil.files.pictures import read_picture
+
+    files = next(item for item in find_sequences(veil_data / "homography") if item.name == "hpatches_v_churchill")
+    options = SiftOptions(max_features=800)
+    real = ImageSequence(
+        name=files.name,
+        features=tuple(extract_sift(read_picture(path), options) for path in files.pictures[:4]),
+        homographies=files.homographies[:3],
+    )
+    cases = [
+        Case(profile=None, distance="point"),
+        Case(profile=paper(2, "random"), distance="p2s"),
+        *(Case(profile=paper(m), distance="p2s") for m in (2, 8)),
+        Case(profile=hardened(quantized=True), distance="p2s"),
+        Case(profile=real_decoys(2), distance="s2s"),
+        Case(profile=paper(4, "adversarial"), distance="s2s"),
+    ]
+    rows = evaluate([real], cases, codebook=bundled_codebook(), decoys=bundled_decoys(), chance=seeded("real"))
+    raw, random, two, eight, hard, subspace, adversarial = (100 * row.as_json()["mma"]["3"] for row in rows)
+    assert abs(random - raw) < 1
+    assert min(two, eight, hard) > raw - 5
+    assert subspace > raw - 10
+    assert adversarial < subspace - 10
