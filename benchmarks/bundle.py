@@ -5,9 +5,9 @@
 Cameras on a circle see a shell of points, each through lines of random direction (0.3 px of noise); two cameras are constant.
 Ceres runs through pyceres with pycolmap's residuals (tests/worlds/ceres_lines.py), from the same state, with the same robust
 loss, tolerance and number of threads. Nothing is timed unless the costs agree, at the start to 1e-6 relative, the exact ones of
-both solutions to 1e-3, and their cameras to 0.001 (points lie 4 to 8 from their cameras) and 0.001 degrees. Times are the best of
-`--repeats`; a first call of veil, which compiles or loads what was compiled, is not timed. Costs and camera errors (the median
-distance from the truth) are veil's and Ceres', in this order.
+both solutions to 1e-3, and their cameras to 0.001 (points lie 4 to 8 from their cameras) and 0.001 degrees. Times are the best
+of `--repeats`; a first call of veil, which compiles or loads what was compiled, is not timed. Costs and camera errors (the
+median distance from the truth) are veil's and Ceres', in this order.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Features:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the descriptors lie on an 8-bit grid, which the lattice attack exploits (traps D14)."""
+        """Whether the descriptors lie on an 8-bit grid, which the lattice attack exploits (hardened.md)."""
         return self.descriptors.dtype == np.uint8
 
 

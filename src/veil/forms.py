@@ -39,7 +39,7 @@ class Points:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subspaces:
-    """Affine subspaces D = origin + span(basis rows) in canonical form (traps D7).
+    """Affine subspaces D = origin + span(basis rows) in canonical form (lifting.md#canonical-form).
 
     `origin` is the point of D nearest to zero, `basis` has orthonormal rows; both follow from D and from chance that
     is independent of the descriptor inside. `releasable` is False for what a seeded study made: such forms cannot be
@@ -131,12 +131,14 @@ Form = Points | Subspaces | Subsets
 def canonical(
     origin: Float64[np.ndarray, "features dim"], basis: Float64[np.ndarray, "features m dim"]
 ) -> tuple[Float64[np.ndarray, "features dim"], Float64[np.ndarray, "features m dim"]]:
-    """Orthonormal basis of the same span and the point of D nearest to zero, in float64 (traps D1, D7).
+    """Orthonormal basis of the same span and the point of D nearest to zero, in float64.
 
     The basis is the QR factor of what comes in with a positive diagonal of R, that is Gram-Schmidt of its rows. This factor is
     unique, so that the result depends on no library's signs; it is Haar distributed in the span if the rows are Gaussian in it
     (Mezzadri 2007, Sec. 4), and the rows themselves, up to rounding, if they are orthonormal already.
     Raises InputError if a basis is rank deficient.
+
+    Theory: distances.md#notation, lifting.md#canonical-form.
     """
     if not (np.isfinite(origin).all() and np.isfinite(basis).all()):
         raise InputError("a subspace contains NaN or infinity")
@@ -145,7 +147,8 @@ def canonical(
     lengths = np.abs(diagonal)
     if lengths.size and not (lengths.min(axis=1) > 1e-9 * np.maximum(lengths.max(axis=1), 1e-300)).all():
         raise InputError("a subspace has linearly dependent directions; the feature that made it has duplicate decoys")
-    orthonormal = np.swapaxes(q * np.sign(diagonal)[:, None, :], 1, 2)  # LAPACK's signs follow from the matrix (traps F1)
+    # LAPACK's signs follow from the matrix (lifting.md#canonical-form)
+    orthonormal = np.swapaxes(q * np.sign(diagonal)[:, None, :], 1, 2)
     nearest = origin
     for _ in range(2):  # the second pass removes what rounding left of the first
         nearest = nearest - np.einsum("fm,fmn->fn", np.einsum("fmn,fn->fm", orthonormal, nearest), orthonormal)

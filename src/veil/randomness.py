@@ -1,8 +1,8 @@
 """Randomness is an argument: `Secure` may make releases, `Seeded` may only make studies; two types, never confused.
 
-Both are keyed pseudorandom functions (keyed BLAKE2b to a seed, SHAKE-256 to a stream): a draw depends on the key and
-on the context that asks for it, never on what was drawn before. With a key kept by the client this *is* the memoized
-release of traps D15: the same descriptor under the same secret, parameters and sub-database is lifted the same way,
+Both are keyed pseudorandom functions (keyed BLAKE2b to a seed, SHAKE-256 to a stream): a draw depends on the key and on the
+context that asks for it, never on what was drawn before. With a key kept by the client this *is* the memoized release of
+release.md#memoized-draws: the same descriptor under the same secret, parameters and sub-database is lifted the same way,
 whenever and however often.
 """
 
@@ -71,7 +71,7 @@ Randomness = Secure | Seeded
 
 
 def memoized(secret: Secret) -> Secure:
-    """The chance of a release that is the same each time (traps D15)."""
+    """The chance of a release that is the same each time (release.md#memoized-draws)."""
     return Secure(secret.key)
 
 

@@ -13,7 +13,7 @@ NORMALIZATIONS: tuple[Normalization, ...] = ("L2", "L1_ROOT")
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """A descriptor's kind, its normalization (traps D12), and the public projection applied to it, if any.
+    """A descriptor's kind, its normalization (lifting.md#strategies), and the public projection applied to it, if any.
 
     `codebook` is the SHA-256 (hex) of the codebook whose PCA was applied, or "" for the descriptor's own space.
     `dither_steps` is the width, in steps of 1/512, of the uniform dither added before normalization; it is part

@@ -82,7 +82,7 @@ def test_a_mechanism_that_always_sends_the_true_word_is_caught() -> None:
 
 
 def test_an_unsorted_output_is_caught() -> None:
-    # The broken twin (traps L3): the right words, and the true one last.
+    # The broken twin (words.md#the-sampler-in-integers): the right words, and the true one last.
     mechanism, words = SubsetMechanism(words=50, epsilon=1.0, m=4), (20, 30)
     honest = of_words(mechanism, words, seeded("order"))
 

@@ -1,4 +1,4 @@
-"""Distances against least squares, the paper's printed equations, the dual, and the invariants of traps D3."""
+"""Distances against least squares, the paper's printed equations, the dual, and the invariants of distances.md#invariants."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_distances_agree_with_least_squares_on_unrelated_pairs(m: int, n: int, b
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("m", [1, 2, 4, 16, 63, 64, 90, 127])
 def test_point_distances_agree_with_least_squares(m: int, backend: distances.Backend) -> None:
-    """Oracle: float64 lstsq; from m = dim / 2 the complement serves (traps D5)."""
+    """Oracle: float64 lstsq; from m = dim / 2 the complement serves (distances.md#the-dual-form)."""
     points = descriptors("points", 30).astype(np.float32)
     lifted = single(affine_set(generator(f"p2s {m}"), descriptors("inside", 20), m))
     if backend == "cpu" and 2 * m >= 128:
@@ -132,7 +132,7 @@ def test_a_parallel_direction_does_not_break_the_distance(backend: distances.Bac
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_member_of_the_subspace_is_at_distance_zero(backend: distances.Backend) -> None:
-    """p-to-s of every decoy is 0 < 1e-3 (traps A3, D4)."""
+    """p-to-s of every decoy is 0 < 1e-3 (distribution_attacks.md#the-database-attack, distances.md#rounding)."""
     decoys = descriptors("members", 5)
     lifted = single(through(list(decoys), np.empty((0, 128))))
     assert distances.pairwise((decoys.astype(np.float32), None), lifted, backend=backend).max() < 1e-5

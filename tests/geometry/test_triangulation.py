@@ -1,4 +1,7 @@
-"""Points from lines against a slow twin, planted truth, and the rules that a point has to pass (traps S6, S7)."""
+"""Points from lines against a slow twin, planted truth, and the rules that a point has to pass.
+
+Theory: lines.md#points-and-cameras.
+"""
 
 from __future__ import annotations
 

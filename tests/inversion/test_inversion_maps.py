@@ -74,7 +74,7 @@ def test_descriptors_stand_at_their_pixels_and_nowhere_else() -> None:
 
 
 def test_the_order_of_features_changes_nothing() -> None:
-    """A release is shuffled, so a map must be a function of the set of features (traps S13)."""
+    """A release is shuffled, so a map must be a function of the set of features (release.md#order)."""
     random = generator("order")
     keypoints, vectors = random.uniform(0, 40, (3000, 2)), random.normal(size=(3000, 128))
     order = random.permutation(3000)

@@ -1,4 +1,4 @@
-"""Composition of the privacy loss: against exact rational arithmetic, an independent accountant, and traps L4."""
+"""Composition of the privacy loss: against exact rational arithmetic, an independent accountant, and words.md#composition."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_epsilon_at_delta_is_never_below_the_exact_one(
 
 @pytest.mark.parametrize("epsilon, expected, tolerance", [(1.0, 2.9, 0.05), (10.0, 3710, 3.71), (16.0, 31887, 31.887)])
 def test_the_published_dictionary_over_an_image(epsilon: float, expected: float, tolerance: float) -> None:
-    # traps L4, to the digits that it states (0.1 % of the two with four digits).
+    # words.md#composition, to the digits that it states (0.1 % of the two with four digits).
     mechanism = SubsetMechanism(words=256_000, epsilon=epsilon, m=2)
     assert composed_epsilon({mechanism: 2000}, 1e-6) == pytest.approx(expected, abs=tolerance)
     assert basic_epsilon({mechanism: 2000}) == pytest.approx(2000 * epsilon)

@@ -62,7 +62,7 @@ def test_truth_and_log_law_are_what_equation_5_and_the_law_say(mechanism: Subset
 
 
 def test_the_printed_equation_4_does_not_sum_to_one() -> None:
-    # The broken twin: omega in place of K in the numerators (traps L1). Its ratios are right, its sum is m / K.
+    # The broken twin: omega in place of K in the numerators (words.md#the-mechanism). Its ratios are right, its sum is m / K.
     mechanism = SubsetMechanism(words=7, epsilon=1.0, m=2)
     below = (mechanism.m * mechanism.odds + mechanism.words - mechanism.m) * math.comb(mechanism.words, mechanism.m)
     printed = [
@@ -137,7 +137,7 @@ def test_order_says_nothing_and_append_order_does() -> None:
     mechanism = SubsetMechanism(words=101, epsilon=6.0, m=4)
     rows = drawn(mechanism, 50, 20_000, "order")
     assert position_gives_away(rows, np.full(len(rows), 50)) < 5
-    # The broken twin (traps L3): the true word last, as "Y union {d'}" is written.
+    # The broken twin (words.md#the-sampler-in-integers): the true word last, as "Y union {d'}" is written.
     held = (rows == 50).any(axis=1)
     appended = rows.copy()
     appended[held] = np.hstack([rows[held][rows[held] != 50].reshape(-1, 3), np.full((held.sum(), 1), 50)])
@@ -172,7 +172,7 @@ def test_infinite_epsilon_always_sends_the_nearest_word() -> None:
     [(10.0, 2, 0.073), (12.0, 2, 0.28), (14.0, 2, 0.45), (16.0, 2, 0.49), (10.0, 1, 0.079), (16.0, 16, 0.998 / 16)],
 )
 def test_posterior_of_the_published_dictionary(epsilon: float, m: int, expected: float) -> None:
-    # traps L15 and its table: K = 256,000.
+    # words.md#what-epsilon-means-for-one-feature and its table: K = 256,000.
     assert SubsetMechanism(words=256_000, epsilon=epsilon, m=m).posterior == pytest.approx(expected, abs=6e-3)
 
 

@@ -161,7 +161,10 @@ def lines_through(name: str, share: float) -> Lines:
 @pytest.mark.parametrize("share", [0.0, 0.5])
 @pytest.mark.parametrize("query_m", [0, 4])
 def test_lines_localize_where_points_do(share: float, query_m: int) -> None:
-    """Planted pose from lines alone, with raw descriptors and with subspaces (traps S12)."""
+    """Planted pose from lines alone, with raw descriptors and with subspaces.
+
+    Theory: localization.md#from-matches-to-correspondences.
+    """
     form: Form = WORLD.form("02")
     if query_m:
         form = subspaces(generator("line query"), WORLD.form("02").vectors, query_m, SPACE)

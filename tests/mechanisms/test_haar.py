@@ -1,7 +1,7 @@
 """The released basis is Haar distributed in its span, so that it says nothing of the descriptor and nothing of the library.
 
-10^5 features a profile, since a basis with the signs that LAPACK's QR leaves it passed at 1,200 (traps F1). What is looked at
-is what a server gets: after the lift, the canonical form, and the wire's rounding.
+10^5 features a profile, since a basis with the signs that LAPACK's QR leaves it passed at 1,200 (lifting.md#canonical-form).
+What is looked at is what a server gets: after the lift, the canonical form, and the wire's rounding.
 """
 
 from __future__ import annotations

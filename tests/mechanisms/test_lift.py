@@ -39,7 +39,10 @@ def own_distance(form: Subspaces, points: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("m", [2, 3, 4, 16, 100])
 def test_the_descriptor_lies_in_its_subspace_with_its_decoys(strategy: str, m: int) -> None:
-    """Oracle: the defining equation, d in D and w_i in D, counted: all m, none, or floor(m / 2) (traps D9)."""
+    """Oracle: the defining equation, d in D and w_i in D, counted: all m, none, or floor(m / 2).
+
+    Theory: lifting.md#why-m--1-is-not-used.
+    """
     profile = paper(m, strategy)  # type: ignore[arg-type]
     lifted = lift(IMAGE, profile=profile, codebook=BOOK, decoys=BOOK, chance=STUDY)
     assert lifted.form.m == m

@@ -1,4 +1,4 @@
-"""Statistical tests of draws that say what they would see: none may pass because its sample is small (traps F2).
+"""Statistical tests of draws that say what they would see: none may pass because its sample is small.
 
 Each asserts that the sample fits the law, at a level of 1e-6 on both sides where a fit can be too good, and that a law that is
 off by `sees` would have been refused with probability 0.999.

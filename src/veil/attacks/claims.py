@@ -136,7 +136,7 @@ def project(form: Subspaces, points: Float64[np.ndarray, "features dim"]) -> Flo
 
 
 def renormalized(form: Subspaces, points: Float64[np.ndarray, "features dim"]) -> Float64[np.ndarray, "features dim"]:
-    """`points` scaled to unit length where the form's descriptors have it: not behind a PCA (traps D13)."""
+    """`points` scaled to unit length where the form's descriptors have it: not behind a PCA (lifting.md#strategies)."""
     if form.space.codebook:
         return points
     return points / np.maximum(np.linalg.norm(points, axis=-1, keepdims=True), 1e-12)

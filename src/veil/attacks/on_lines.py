@@ -25,7 +25,7 @@ ORDER_POWER = 0.95
 
 
 def _order(target: Target) -> Attempt:
-    """Whether positions (or lines) have to do with the order in which features were sent (traps S13).
+    """Whether positions (or lines) have to do with the order in which features were sent (release.md#order).
 
     `target.effort.releases` orders are tested by one audit: p-values are multiplied by it (Bonferroni).
     """

@@ -28,7 +28,7 @@ class Pca:
     axes: Float32[np.ndarray, "reduced dim"]
 
     def apply(self, vectors: Float[np.ndarray, "*batch dim"]) -> Float64[np.ndarray, "*batch reduced"]:
-        """Project; the result is not normalized again (traps D13)."""
+        """Project; the result is not normalized again (lifting.md#strategies)."""
         return (np.asarray(vectors, dtype=np.float64) - self.mean) @ self.axes.T.astype(np.float64)
 
 
@@ -45,11 +45,13 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Codebook:
-    """K words of one descriptor kind, shuffled, of which S equal runs are the disjoint sub-databases (traps D10).
+    """K words of one descriptor kind, shuffled, of which S equal runs are the disjoint sub-databases.
 
     `kind` is "centroids" (spherical k-means; the paper's W) or "descriptors" (real ones: a decoy pool).
     `stored` holds the words as kept on disk: uint8 or float32, (K, dim). For "descriptors" of SIFT the uint8 values
     are COLMAP's 512-step quantization; for "centroids" they are multiples of an arbitrary step.
+
+    Theory: lifting.md#sub-databases-and-collisions.
     """
 
     kind: Kind

@@ -38,7 +38,10 @@ def point_to_subspace_dual(points: Float[np.ndarray, "left dim"], subspaces: Set
 
 
 def subspace_to_subspace(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
-    """All dist(D, E) = min over x in D, y in E of |y - x| by least squares (Eq. 2); ranks may be deficient (traps D2)."""
+    """All dist(D, E) = min over x in D, y in E of |y - x| by least squares (Eq. 2); ranks may be deficient.
+
+    Theory: distances.md#what-n-is-and-when-it-is-singular.
+    """
     (d0, d), (e0, e) = ((part.astype(np.float64) for part in side) for side in (left, right))
     distances = np.empty((len(d0), len(e0)))
     for i in range(len(d0)):
@@ -51,7 +54,7 @@ def subspace_to_subspace(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
 
 
 def subspace_to_subspace_dual(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
-    """The same from the orthogonality conditions of the dual (Dusmanu et al. 2021, Eq. 11-13; traps D5).
+    """The same from the orthogonality conditions of the dual (Dusmanu et al. 2021, Eq. 11-13; distances.md#the-dual-form).
 
     y* - x* lies in both complements; the unknowns are mu, nu and x*, solved with minimum norm.
     """
@@ -79,7 +82,8 @@ def subspace_to_subspace_dual(left: Set, right: Set) -> Float64[np.ndarray, "_ _
 def subspace_to_subspace_printed(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
     """Equations 3, 7 and 8 of Dusmanu et al. 2021 exactly as printed: orthonormal bases, and N must be invertible.
 
-    Kept as a second method for tests; it fails where two subspaces share a direction (traps D2).
+    Kept as a second method for tests; it fails where two subspaces share a direction
+    (distances.md#what-n-is-and-when-it-is-singular).
     """
     (d0, d), (e0, e) = ((part.astype(np.float64) for part in side) for side in (left, right))
     distances = np.empty((len(d0), len(e0)))

@@ -1,11 +1,14 @@
-"""Float64 distances of chosen pairs in residual form: what is reported never carries float32 cancellation (traps D4)."""
+"""Float64 distances of chosen pairs in residual form: what is reported never carries float32 cancellation.
+
+Theory: distances.md#rounding.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Float64
 
-# Directions of two float32 bases that agree to this are one direction (traps D2).
+# Directions of two float32 bases that agree to this are one direction (distances.md#what-n-is-and-when-it-is-singular).
 SHARED_DIRECTION_TOL = 1e-6
 
 

@@ -51,8 +51,9 @@ def _engine(backend: Backend, both: candidates.Compared) -> candidates.Engine | 
 
 
 def pairwise(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> Float64[np.ndarray, "_ _"]:
-    """All distances. What single precision does not know to about 1e-6 is re-evaluated in float64 (traps D4): pairs nearer
-    than 0.1, and pairs that nearly share a direction. `threads` serve "cpu"."""
+    """All distances. What single precision does not know to about 1e-6 is re-evaluated in float64 (distances.md#rounding):
+    pairs nearer than 0.1, and pairs that nearly share a direction. `threads` serve "cpu".
+    """
     _check(left, right)
     return served(backend, (left, right), lambda chosen: _pairwise(left, right, chosen, threads))
 

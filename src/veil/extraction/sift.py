@@ -1,4 +1,4 @@
-"""COLMAP's SIFT through pycolmap, with the settings of Dusmanu et al. 2021 by default (traps D12)."""
+"""COLMAP's SIFT through pycolmap, with the settings of Dusmanu et al. 2021 by default (lifting.md#strategies)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attribute-balanced decoys, `hybrid+` of Dusmanu et al. 2021, Sec. 4.3 (traps D19).
+"""Attribute-balanced decoys, `hybrid+` of Dusmanu et al. 2021, Sec. 4.3 (faces.md#what-the-steps-are-worth).
 
 Every class is as often in a subspace as any other, the face itself counted. [D21] samples other classes only; a vote among
 neighbors then turns over, and tells an attacker who knows this as much as before (`veil evaluate attributes`, "others only").

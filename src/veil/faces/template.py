@@ -31,7 +31,7 @@ WAYS = ("parallel", "p2s", "s2s")
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """How all templates of a store are made and compared: thresholds hold for one setup only (traps D20).
+    """How all templates of a store are made and compared: thresholds hold for one setup only (faces.md#one-among-many).
 
     With `keyed` the descriptor is turned by a rotation that the client's secret and the purpose give: distances within a
     purpose stay, across purposes, and to those who lack the secret, nothing matches. `centered` descriptors are seen from the
@@ -104,7 +104,7 @@ class Client:
     def template(
         self, vector: Float32[np.ndarray, "dim"], *, purpose: str, person: str, version: int, label: str | None = None
     ) -> Subspaces:
-        """The template of an enrollment: the same each time for one descriptor and version (traps D15).
+        """The template of an enrollment: the same each time for one descriptor and version (release.md#memoized-draws).
 
         `label` is the person's class where decoys are balanced; without it the nearest decoys vote. It decides which decoys
         are drawn, and is stored nowhere. Raises InputError for a class that the decoys do not have.

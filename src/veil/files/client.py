@@ -126,9 +126,9 @@ class Ledger:
         costs nothing.
 
         Raises ReleaseRefused if the image was released under other `parameters`, or if either draw was fresh, unless
-        `allow_second` is set: two different subspaces through one descriptor meet in it (traps D15), and words tell more with
-        every draw. Memoized releases under equal parameters repeat the same draws, so they are no second one. Raises
-        ReleaseRefused too if words would exceed a budget. Checks and entry are one transaction.
+        `allow_second` is set: two different subspaces through one descriptor meet in it (release.md#memoized-draws), and words
+        tell more with every draw. Memoized releases under equal parameters repeat the same draws, so they are no second one.
+        Raises ReleaseRefused too if words would exceed a budget. Checks and entry are one transaction.
         """
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")

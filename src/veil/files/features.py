@@ -241,7 +241,7 @@ def _read_image(database: Any, image: Any, space: Space) -> Features:
 
 
 def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Camera) -> Features:
-    """COLMAP's columns: x, y, then scale and orientation, or the affine shape a11 a12 a21 a22 (traps, sfm)."""
+    """COLMAP's columns: x, y, then scale and orientation, or the affine shape a11 a12 a21 a22."""
     lively = stored.any(axis=1)
     table, stored = table[lively], np.ascontiguousarray(stored[lively])
     scales = orientations = None

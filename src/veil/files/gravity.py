@@ -1,4 +1,4 @@
-"""Gravity readings as a table: image,x,y,z[,sigma_deg], down in the camera frame x right, y down, z forward (traps S5).
+"""Gravity readings as a table: image,x,y,z[,sigma_deg], down in the camera frame x right, y down, z forward (gravity.md#frame).
 
 A table of a phone's sensors may hold more: where the first line names `image`, `gravity_x`, `gravity_y` and `gravity_z`, these
 columns are read wherever they stand. Vectors of any length are directions.

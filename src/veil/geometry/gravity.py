@@ -1,4 +1,4 @@
-"""Gravity: unit vectors that point down in the camera frame x right, y down, z forward (traps S5)."""
+"""Gravity: unit vectors that point down in the camera frame x right, y down, z forward (gravity.md#frame)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     l_i^T (R_i X + t_i) = 0,   three planes a hypothesis            (Geppert et al. 2020, Sec. 3.2, Eq. 10)
 
 A line agrees if the point is in front of its camera, projects into the image and lies within the limit in pixels; a point
-counts with enough such lines, one of them not along gravity, and two rays far enough apart (traps S6, S7).
+counts with enough such lines, one of them not along gravity, and two rays far enough apart (lines.md#points-and-cameras).
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def subspaces_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], form: Subsp
 
 
 def words_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], form: Subsets, dictionary: Codebook) -> SparseMap:
-    """The m words of each feature in ascending order of their ids ([P23] Sec. 6.3, traps L3).
+    """The m words of each feature in ascending order of their ids ([P23] Sec. 6.3, words.md#the-sampler-in-integers).
 
     Raises SpaceError if they are words of another dictionary, or not of 128-D descriptors.
     """

@@ -1,7 +1,9 @@
-"""Exact composition of the subset mechanism's privacy loss, rounded outward (traps L4; docs/theory/words.md, Eq. 7-8).
+"""Exact composition of the subset mechanism's privacy loss, rounded outward.
 
 The loss of one feature is +epsilon, 0 or -epsilon, so that of n features is epsilon times a walk on the integers. Its
 distribution is convolved from positive terms only, which costs no accuracy, and what is cut off or rounded is added to delta.
+
+Theory: words.md#composition; docs/theory/words.md, Eq. 7-8.
 """
 
 from __future__ import annotations
@@ -132,7 +134,10 @@ class Account:
 
 
 def account(mechanism: SubsetMechanism, features: int, *, delta: float, object_features: int = 50) -> Account:
-    """The account of `features` features under `mechanism` (traps L4): an object is some features that change together."""
+    """The account of `features` features under `mechanism`: an object is some features that change together.
+
+    Theory: words.md#composition.
+    """
     _require_delta(delta)
     part = min(features, object_features)
     return Account(

@@ -29,7 +29,7 @@ class SubsetMechanism:
 
     Epsilon 0 sends m words at random, infinity the true word for certain among m - 1 at random (no privacy at all).
     Raises RangeError for parameters outside their range, and for an epsilon at which the probability of sending the true word
-    rounds to 1 (traps L14).
+    rounds to 1 (words.md#the-sampler-in-integers).
     """
 
     words: int
@@ -68,13 +68,13 @@ class SubsetMechanism:
 
     def pmf(self, *, contains: bool) -> Fraction:
         """Probability of one subset that holds the true word, or of one that does not (Eq. 4 with K in place of omega in its
-        numerators: as printed it sums to m / K, traps L1)."""
+        numerators: as printed it sums to m / K, words.md#the-mechanism)."""
         if contains:
             return self.truth / math.comb(self.words - 1, self.m - 1)
         return (1 - self.truth) / math.comb(self.words - 1, self.m)
 
     def log_pmf(self, *, contains: bool) -> float:
-        """Logarithm of `pmf`, for dictionaries whose probabilities underflow (traps L13)."""
+        """Logarithm of `pmf`, for dictionaries whose probabilities underflow (words.md#the-mechanism)."""
         if math.isinf(self.epsilon):
             return -_log_comb(self.words - 1, self.m - 1) if contains else -math.inf
         # log(K e^eps) or log K over log((m e^eps + K - m) C(K, m))
@@ -84,7 +84,10 @@ class SubsetMechanism:
 
     @property
     def posterior(self) -> float:
-        """Probability that a given word of those sent is the true one, if all were equally likely before (traps L15)."""
+        """Probability that a given word of those sent is the true one, if all were equally likely before.
+
+        Theory: words.md#what-epsilon-means-for-one-feature.
+        """
         return float(self.truth) / self.m
 
     @property
@@ -99,7 +102,7 @@ class SubsetMechanism:
 
     @property
     def loss(self) -> tuple[Fraction, Fraction]:
-        """Probabilities that the privacy loss is +epsilon and -epsilon; else it is 0 (traps L4).
+        """Probabilities that the privacy loss is +epsilon and -epsilon; else it is 0 (words.md#composition).
 
         For two words v and v', and v the true one: the subset holds v but not v', v' but not v, or both or neither.
         """

@@ -19,7 +19,8 @@ from veil.ldp.mechanism import SubsetMechanism
 
 # Epsilons of features are planned on this grid, so that the one that is printed is the one that was accounted.
 STEP = 1e-3
-# Samples of three that localization by words is given (Pittaluga and Zhuang 2023 draw ten million, traps L12).
+# Samples of three that localization by words is given (Pittaluga and Zhuang 2023 draw ten million,
+# words.md#search-among-groups).
 MAX_SAMPLES = 1e7
 # Beyond it the true word is sent but once in 10^9 times not: more epsilon would buy nothing.
 _CERTAIN = 20.0

@@ -43,7 +43,7 @@ class Localization:
     standard deviation of the rotation about its least certain axis, with the noise that the inliers show.
 
     `keypoint_rows` and `point_rows` list the inlier correspondences; whoever runs this sees them, and can estimate
-    the descriptors of exactly these features (traps D16).
+    the descriptors of exactly these features (release.md#matched-features-are-known-to-whoever-matches-them).
     """
 
     cam_from_world: Rigid

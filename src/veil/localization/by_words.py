@@ -1,7 +1,7 @@
 """A query in words against a map: candidates by the mechanism's law, a pose by grouped RANSAC, weighed against chance.
 
-Pittaluga and Zhuang 2023, Sec. 6.2 with traps L10-L12; docs/theory/words.md. Positions may be keypoints, or the lines that
-hide them.
+Pittaluga and Zhuang 2023, Sec. 6.2; docs/theory/words.md#vocabulary-matching, docs/theory/words.md#search-among-groups. Positions
+may be keypoints, or the lines that hide them.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ def localize_words(
     options: WordOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Localization | NoPose:
-    """Vocabulary matching (traps L10) among the images that the query looks like, then a pose or a reason why there is none.
+    """Vocabulary matching among the images that the query looks like, then a pose or a reason why there is none.
 
     Raises SpaceError if the query's dictionary is not the vocabulary's, InputError for lines where gravity of query or map is
     unknown.
+
+    Theory: words.md#vocabulary-matching.
     """
     options = options or WordOptions()
     candidates = vocabulary_candidates(form, vocabulary)

@@ -244,7 +244,7 @@ class MatchedLines(_Pairs):
         return None if found is None else Estimate(pose=found.model, camera=self.camera)
 
     def projected(self, found: Estimate) -> Float64[np.ndarray, "pairs 2"]:
-        """In the normalized plane; NaN behind the camera and outside the picture (traps S6)."""
+        """In the normalized plane; NaN behind the camera and outside the picture (lines.md#points-and-cameras)."""
         x, y, depth = found.pose.rotation @ self.points[self.point_rows].T + found.pose.translation[:, None]
         inverse = 1 / np.where(depth > 1e-9, depth, np.nan)
         xy = np.stack([x * inverse, y * inverse], axis=1)

@@ -186,7 +186,7 @@ class Candidates:
 def vocabulary_candidates(
     form: Subsets, vocabulary: Vocabulary, *, limit: int = 200_000, max_entries: int = MAX_ENTRIES
 ) -> Candidates:
-    """Every point of the map that shares a word with a feature (traps L10), the `limit` most likely of them.
+    """Every point of the map that shares a word with a feature (words.md#vocabulary-matching), the `limit` most likely of them.
 
     Features are looked up in their order, which is random, until their words have met `max_entries` entries of the index.
 

@@ -19,8 +19,8 @@ from veil.space import require_same
 class MatchOptions:
     """`max_ratio` keeps a match if nearest / second nearest <= max_ratio in both directions; None: mutual only.
 
-    Distances shrink with m, so a ratio tuned for raw descriptors does not transfer (traps D18): use
-    `veil.matching.ratio.calibrated` or none.
+    Distances shrink with m, so a ratio tuned for raw descriptors does not transfer (distances.md#how-distances-shrink-with-m):
+    use `veil.matching.ratio.calibrated` or none.
     """
 
     max_ratio: float | None = None

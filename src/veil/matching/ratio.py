@@ -1,4 +1,7 @@
-"""Ratio thresholds per distance and dimension (traps D18): calibrated on real pairs, or by what a wrong match looks like."""
+"""Ratio thresholds per distance and dimension: calibrated on real pairs, or by what a wrong match looks like.
+
+Theory: distances.md#how-distances-shrink-with-m.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class LineOptions:
     """`aligned_share` of the lines follow gravity where it is known (the paper's 50 %), the rest a uniform angle.
 
     At 50 %, a track of four views is purely aligned with probability 1/16 and has two or more random lines with 11/16
-    (traps S8; docs/theory/lines.md, Eq. 2).
+    (lines.md#release; docs/theory/lines.md, Eq. 2).
     """
 
     aligned_share: float = 0.5
@@ -74,10 +74,10 @@ def line_key(
     """Everything that `lift_to_lines` makes an image's lines of, as text for the ledger: equal texts, equal lines.
 
     Two different lines through one keypoint meet in it, and so do those of two cameras, as a line is drawn in the normalized
-    plane (traps F5). So the text holds, each as it is and not as code happens to print it, the share of aligned lines, gravity,
-    the camera, the keypoints, and the random words that were drawn, whatever they are keyed by; `LINE_RULE` stands for how a
-    line is made of all this. The focal length's flag and the image's size move no line but go into the message.
-    Raises InputError if gravity is unusable.
+    plane (release.md#memoized-draws). So the text holds, each as it is and not as code happens to print it, the share of
+    aligned lines, gravity, the camera, the keypoints, and the random words that were drawn, whatever they are keyed by;
+    `LINE_RULE` stands for how a line is made of all this. The focal length's flag and the image's size move no line but go into
+    the message. Raises InputError if gravity is unusable.
     """
     options = options or LineOptions()
     down = "none" if gravity is None else _numbers(checked_gravity(gravity))

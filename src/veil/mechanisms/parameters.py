@@ -1,9 +1,9 @@
 """What a release's draws depend on, encoded explicitly and by version: one encoding for the draws and for the ledger.
 
-Two different releases of one photograph give it away where they intersect (traps D15). So equal choices must give equal draws
-for ever, and whatever changes a draw must change what the ledger compares. Neither may hang on how code happens to be spelled
-or on what `repr` prints: version 1 names every choice here, in the bytes that veil 0.1 drew by. It is never edited. A choice
-that it has no place for is refused, until there is a version that has one.
+Two different releases of one photograph give it away where they intersect (release.md#memoized-draws). So equal choices must
+give equal draws for ever, and whatever changes a draw must change what the ledger compares. Neither may hang on how code
+happens to be spelled or on what `repr` prints: version 1 names every choice here, in the bytes that veil 0.1 drew by. It is
+never edited. A choice that it has no place for is refused, until there is a version that has one.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ HARDENED_DITHER_STEPS = 4.0
 class Profile:
     """How a descriptor d becomes D = d + span(decoys - d, random directions).
 
-    `decoys` says which kind of codebook the decoys are drawn from; `dither_steps` is the width of the uniform dither
-    in steps of 1/512 added to 8-bit descriptors (0: none); `compress` applies the codebook's PCA;
-    `directions` draws random directions from a Gaussian (isotropic) or the paper's cube U([-1,1]^n) (traps D6).
+    `decoys` says which kind of codebook the decoys are drawn from; `dither_steps` is the width of the uniform dither in steps
+    of 1/512 added to 8-bit descriptors (0: none); `compress` applies the codebook's PCA; `directions` draws random directions
+    from a Gaussian (isotropic) or the paper's cube U([-1,1]^n) (lifting.md#random-directions-gaussian-or-cube).
     """
 
     name: str
@@ -38,13 +38,15 @@ class Profile:
         if self.m < 1:
             raise RangeError(f"m must be at least 1, got {self.m!r}")
         if "hybrid" in self.strategy and self.m < 2:
-            raise RangeError("hybrid lifting needs m >= 2: with m = 1 there is no decoy at all (traps D9)")
+            raise RangeError(
+                "hybrid lifting needs m >= 2: with m = 1 there is no decoy at all (lifting.md#why-m--1-is-not-used)"
+            )
         if not 0 <= self.dither_steps <= 64:
             raise RangeError(f"dither_steps must be between 0 and 64, got {self.dither_steps!r}")
 
     @property
     def decoy_count(self) -> int:
-        """Decoys in each subspace: all m, none, or floor(m / 2) for the hybrids (traps D9)."""
+        """Decoys in each subspace: all m, none, or floor(m / 2) for the hybrids (lifting.md#why-m--1-is-not-used)."""
         if self.strategy == "random":
             return 0
         return self.m // 2 if "hybrid" in self.strategy else self.m
@@ -60,7 +62,9 @@ class Profile:
         if self.m == 1:
             found.append("m = 1: a line meets the unit sphere in at most two points, one of which is the descriptor")
         if "hybrid" in self.strategy and self.m < 4:
-            found.append(f"m = {self.m} with a hybrid strategy: one decoy, so guessing is a coin toss (traps D9)")
+            found.append(
+                f"m = {self.m} with a hybrid strategy: one decoy, so guessing is a coin toss (lifting.md#why-m--1-is-not-used)"
+            )
         if quantized and (self.dither_steps == 0 or not self.compress):
             found.append(
                 "without both dither and compression, 8-bit descriptors are recovered exactly and without any database "

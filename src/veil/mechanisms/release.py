@@ -41,7 +41,7 @@ class Release:
     """What leaves of a release of subspaces (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature.
 
     `parameters` is what its draws depend on beside the secret, the image and the lines.
-    `nearest_decoy` is the smallest |w_i - d| (traps D8); `decoy_reuse` the mean number of this image's features that
+    `nearest_decoy` is the smallest |w_i - d| (lifting.md#decoys); `decoy_reuse` the mean number of this image's features that
     share a decoy: well above 0, subspaces meet in shared decoys and give them away (docs/theory/lifting.md, Eq. 8).
     """
 
@@ -57,9 +57,9 @@ class Release:
 class WordRelease:
     """What leaves of a release of words (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature.
 
-    `parameters` is what it depends on beside the secret, the image and the lines.
-    `quantization_error[i]` is the distance of its descriptor to its true word (traps L6). `missing` is how many features fewer
-    than asked for the image has: then their number says something about the image.
+    `parameters` is what it depends on beside the secret, the image and the lines. `quantization_error[i]` is the distance of
+    its descriptor to its true word (words.md#what-epsilon-does-not-cover). `missing` is how many features fewer than asked for
+    the image has: then their number says something about the image.
     """
 
     upload: Message
@@ -84,10 +84,12 @@ def privatize(
     rule: DecoyRule = uniform_rule,
     lines: HideInLines | None = None,
 ) -> Release:
-    """Lift one image's descriptors, hide its positions in lines if asked to, and shuffle its features (traps S13, D15).
+    """Lift one image's descriptors, hide its positions in lines if asked to, and shuffle its features.
 
     Deterministic in (`chance`, features, parameters): under one secret the same image gives the same release.
     Raises what `veil.mechanisms.subspaces.lift` raises, and ReleaseRefused if the image itself is among the decoys.
+
+    Theory: release.md#order, release.md#memoized-draws.
     """
     if profile.decoys == "descriptors" and made_from(decoys, features.image_digest):
         raise ReleaseRefused(
@@ -116,12 +118,14 @@ def privatize_words(
     features_sent: int | None = None,
     allow_private_dictionary: bool = False,
 ) -> WordRelease:
-    """Put one image's descriptors into random words, hide its positions in lines if asked to, and shuffle (traps L3, L5, D15).
+    """Put one image's descriptors into random words, hide its positions in lines if asked to, and shuffle.
 
     `features_sent` fixes how many features leave: those with the least keyed hashes, a uniform choice that is the same each
     time and that no other feature changes. An image with fewer sends all that it has. Deterministic in (`chance`, features,
     parameters). Raises what `veil.mechanisms.words.to_words` raises, RangeError if `features_sent` is less than 1, and
-    ReleaseRefused if the image itself is among those that the dictionary was made from (traps L8).
+    ReleaseRefused if the image itself is among those that the dictionary was made from (words.md#what-epsilon-does-not-cover).
+
+    Theory: words.md#the-sampler-in-integers, words.md#what-epsilon-does-not-cover, release.md#memoized-draws.
     """
     if features_sent is not None and features_sent < 1:
         raise RangeError(f"features_sent must be at least 1, got {features_sent!r}; leave it out to send all")
@@ -153,7 +157,7 @@ def _upload(sent: Features, form: Released, chance: Randomness, lines: HideInLin
 
 
 def _taken(features: Features, rows: Int64[np.ndarray, "rows"]) -> Features:
-    """Keypoints and descriptors of `rows`; scale and orientation are never sent (traps L5)."""
+    """Keypoints and descriptors of `rows`; scale and orientation are never sent (words.md#what-epsilon-does-not-cover)."""
     return replace(features.take(rows), scales=None, orientations=None)
 
 

@@ -42,7 +42,7 @@ class DecoyRule(Protocol):
 
 
 class UniformRule:
-    """w_i ~ U(W) without repetition within one descriptor (traps D8)."""
+    """w_i ~ U(W) without repetition within one descriptor (lifting.md#decoys)."""
 
     def __call__(
         self,
@@ -106,14 +106,13 @@ def lift(
     chance: Randomness,
     rule: DecoyRule = uniform_rule,
 ) -> Lifted:
-    """Lift every descriptor of one image to D = d + span(w_i - d, random), in canonical form (traps D7).
+    """Lift every descriptor of one image to D = d + span(w_i - d, random), in canonical form (lifting.md#canonical-form).
 
-    `codebook` supplies the public PCA (used when the profile compresses), `decoys` the words. All draws depend on
-    (`chance`, parameters, sub-database, descriptor), so equal descriptors get equal lifts (traps D15) unless two images
-    drew different sub-databases.
-    Raises SpaceError if features, codebook and decoys are not of one descriptor and normalization, InputError for a
-    wrong kind of decoys or no features, RangeError if m does not fit the dimension, ReleaseRefused for a profile that
-    `veil.mechanisms.parameters` cannot express.
+    `codebook` supplies the public PCA (used when the profile compresses), `decoys` the words. All draws depend on (`chance`,
+    parameters, sub-database, descriptor), so equal descriptors get equal lifts (release.md#memoized-draws) unless two images
+    drew different sub-databases. Raises SpaceError if features, codebook and decoys are not of one descriptor and
+    normalization, InputError for a wrong kind of decoys or no features, RangeError if m does not fit the dimension,
+    ReleaseRefused for a profile that `veil.mechanisms.parameters` cannot express.
     """
     plan = _plan(features, profile, codebook, decoys, chance, rule)
     count, dim = len(features), plan.space.dim
@@ -171,7 +170,7 @@ def _plan(
 
 
 def _refuse_unsafe(features: Features, profile: Profile) -> None:
-    """The hardened profile never lifts what still lies on an 8-bit grid (traps D14)."""
+    """The hardened profile never lifts what still lies on an 8-bit grid (hardened.md)."""
     if profile.name != "hardened":
         return
     if features.is_quantized and profile.dither_steps < 1:
@@ -210,7 +209,8 @@ def _lift_rows(plan: _Plan, source: Randomness, rows: np.ndarray) -> tuple[np.nd
         directions[:, :h] = w - d[:, None]  # Sec. 3.2: d_i = w_i - d
         nearest = np.linalg.norm(directions[:, :h], axis=2).min(axis=1)
     directions[:, h:] = draws.directions(profile.m - h, dim, cube=profile.directions == "cube")
-    # From here on only D matters: a point and directions of D, drawn independently of where d lies in it (traps D7).
+    # From here on only D matters: a point and directions of D, drawn independently of where d lies in it
+    # (lifting.md#canonical-form).
     orthonormal = np.swapaxes(np.linalg.qr(np.swapaxes(directions, 1, 2))[0], 1, 2)
     point = d + np.einsum("fm,fmn->fn", chance.gaussian(draws.words(profile.m)), orthonormal)
     # Eq. 10 with Gaussian e_i: the projections of fresh vectors on the directions of D.
@@ -221,7 +221,7 @@ def _lift_rows(plan: _Plan, source: Randomness, rows: np.ndarray) -> tuple[np.nd
 
 
 def _prepare(plan: _Plan, descriptors: np.ndarray, dither: np.ndarray) -> Float64[np.ndarray, "*batch dim"]:
-    """Dither -> unit length -> PCA, each where the profile says so (traps D13)."""
+    """Dither -> unit length -> PCA, each where the profile says so (lifting.md#strategies)."""
     values = descriptors.astype(np.float64)
     if plan.features.is_quantized:
         values = (values + plan.profile.dither_steps * dither) * U8_STEP

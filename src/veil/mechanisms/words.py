@@ -22,7 +22,8 @@ from veil.randomness import Randomness, bernoulli, subsets_below
 class Worded:
     """Subsets of an image's features, in their order, and what stays on the device: the true words and how far they are.
 
-    `quantization_error` is the distance of each descriptor to its word, which hides it from who knows the word (traps L6).
+    `quantization_error` is the distance of each descriptor to its word, which hides it from who knows the word
+    (words.md#what-epsilon-does-not-cover).
     """
 
     form: Subsets
@@ -68,7 +69,10 @@ def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Code
 def randomized(
     true_words: Int64[np.ndarray, "features"], mechanism: SubsetMechanism, chance: Randomness, contexts: Sequence[bytes]
 ) -> Int64[np.ndarray, "features m"]:
-    """One draw of the mechanism for each word, exactly by its law (Eq. 5) and in integers only; each row sorted (traps L3)."""
+    """One draw of the mechanism for each word, exactly by its law (Eq. 5) and in integers only; each row sorted.
+
+    Theory: words.md#the-sampler-in-integers.
+    """
     kept = bernoulli(chance, [b"truth|" + context for context in contexts], mechanism.truth)
     drawn = np.empty((len(true_words), mechanism.m), dtype=np.int64)
     for keeps in (False, True):

@@ -96,7 +96,7 @@ class Device:
     def require_public(self, words: HideInWords, images: Iterable[tuple[str, bytes]]) -> None:
         """Raise ReleaseRefused if the dictionary was made from any of `images` (name and digest), or of the ledger's.
 
-        Such words are all but descriptors of the image, which no epsilon covers (traps L8).
+        Such words are all but descriptors of the image, which no epsilon covers (words.md#what-epsilon-does-not-cover).
         """
         book = words.book
         if words.allow_private_dictionary or not book.provenance.image_digests:

@@ -22,7 +22,8 @@ from veil.wire.message import Message
 SUBSET_SIZE, DELTA = 2, 1e-6
 # Expected features of one image that share a decoy, above which the user is told.
 MAX_DECOY_REUSE = 0.1
-# A sent word that is the true one with more than this is no longer hidden among others (traps L15).
+# A sent word that is the true one with more than this is no longer hidden among others
+# (words.md#what-epsilon-means-for-one-feature).
 MAX_POSTERIOR = 0.25
 
 

@@ -198,7 +198,8 @@ def test_equal_entries_and_empty_clusters_give_finite_centers() -> None:
     database = points(np.tile(BOOK.words[:1], (20, 1)))
     centers = cluster_centers(form, database, seed=1)
     assert centers.shape == (5, 5, 128) and np.isfinite(centers).all()
-    assert ClusterOptions().clusters(5) == 3 and ClusterOptions(decoys=5).clusters(5) == 6  # traps A5
+    # distribution_attacks.md#the-clustering-attack
+    assert ClusterOptions().clusters(5) == 3 and ClusterOptions(decoys=5).clusters(5) == 6
 
 
 def test_wrong_options_are_refused() -> None:

@@ -43,7 +43,10 @@ def test_the_search_is_brute_force(m: int) -> None:
 
 
 def test_entries_on_a_subspace_show_as_zeros_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: the two decoys of each feature. In float32 alone they would lie near 3e-4 (traps A3, D4)."""
+    """Planted: the two decoys of each feature. In float32 alone they would lie near 3e-4.
+
+    Theory: distribution_attacks.md#the-database-attack, distances.md#rounding.
+    """
     found = nearby(FORM, WORDS, count=3)
     assert (found.distance[:, :2] < 1e-6).all() and (found.distance[:, 2] > 0.05).all()
 

@@ -136,7 +136,10 @@ def test_two_shared_decoys_leave_a_line_and_no_claim() -> None:
 
 
 def test_two_fresh_lifts_of_one_descriptor_meet_in_it() -> None:
-    """The certificate says: a point that two subspaces were made from. Here that is the descriptor (traps D15)."""
+    """The certificate says: a point that two subspaces were made from. Here that is the descriptor.
+
+    Theory: release.md#memoized-draws.
+    """
     form, rows = image(1, 4, 2000)
     again = lift(
         photograph(1, 40), profile=paper(4, "hybrid"), codebook=BOOK, decoys=BOOK, chance=seeded("another secret")

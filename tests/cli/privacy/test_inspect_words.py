@@ -28,8 +28,9 @@ def facts(form: Subsets, *, with_lines: bool = False) -> dict:
 
 
 def test_the_account_of_an_image() -> None:
-    """Golden: epsilon 10 of 2,000 features is 3,710 exactly composed, 20,000 in sum (traps L4); the posterior is 7.35 %
-    (L15); 50 features compose to 209.7998, rounded up."""
+    """Golden: epsilon 10 of 2,000 features is 3,710 exactly composed, 20,000 in sum (words.md#composition); the posterior is
+    7.35 %; 50 features compose to 209.7998, rounded up.
+    """
     found = facts(subsets(2000, 2, words=256_000, epsilon=10.0))
     assert found["what"] == "2000 features as 2 of 256000 words each"
     assert found["dictionary"] == DICTIONARY

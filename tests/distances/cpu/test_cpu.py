@@ -54,7 +54,10 @@ def head(side: Set, count: int) -> Set:
 
 
 def truth(left: Set, right: Set) -> np.ndarray:
-    """Float64 residual form of every pair, the reading of shared directions included (traps D2)."""
+    """Float64 residual form of every pair, the reading of shared directions included.
+
+    Theory: distances.md#what-n-is-and-when-it-is-singular.
+    """
     rows, columns = np.indices((len(left[0]), len(right[0]))).reshape(2, -1)
     return exact(left, right, rows, columns).reshape(len(left[0]), len(right[0]))
 

@@ -57,7 +57,7 @@ def test_a_planted_pose_is_found_among_wrong_candidates(as_lines: bool) -> None:
     found = resect(problem, options=GroupedOptions(max_iterations=100_000))
     assert found is not None and near(found.pose, problem.pose, 0.1 if as_lines else 0.03)
     groups = problem.groups.group[found.rows]
-    assert len(np.unique(groups)) == len(groups), "at most one inlier a feature (traps L11)"
+    assert len(np.unique(groups)) == len(groups), "at most one inlier a feature (words.md#search-among-groups)"
     assert problem.right[found.rows].sum() > 0.8 * 60  # a wrong point may lie nearer to a line than the right one
     assert found.gain > 0.8 * 60
 

@@ -49,7 +49,7 @@ def joined(a: PlanarViews, b: PlanarViews) -> PlanarViews:
 
 
 def test_the_printed_constraints_hold_on_exact_cameras() -> None:
-    """Geppert et al. 2020, Eq. 4, 6 and 7 with index i for view 1 (traps S2)."""
+    """Geppert et al. 2020, Eq. 4, 6 and 7 with index i for view 1 (lines.md#planar-views)."""
     poses, _, x = planar_world("constraints", 20)
     t = full_tensor(poses)
     homogeneous = np.stack([x, np.ones_like(x)], axis=2)
@@ -77,7 +77,7 @@ def test_the_tensor_is_estimated_up_to_sign(count: int) -> None:
 
 @pytest.mark.parametrize("index", range(20))
 def test_the_factorization_contains_the_truth(index: int) -> None:
-    """Planted truth among the solutions in front of all cameras; the fourth view picks it (traps S4)."""
+    """Planted truth among the solutions in front of all cameras; the fourth view picks it (lines.md#planar-views)."""
     poses, points, x = planar_world(f"factor {index}", 30, views=4)
     scale = np.linalg.norm(poses.translation[1:3])
     three, problem = three_planar_views(x[None, :3])

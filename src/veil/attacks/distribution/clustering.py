@@ -1,7 +1,8 @@
 """The clustering attack: entries of a public database near a subspace gather around its descriptor and its decoys.
 
-[P23] 4.2, Eq. 2 as corrected in traps A4; docs/theory/distribution_attacks.md. Of the clusters, the descriptor's is the one
-that stays away from other subspaces which meet this one: they were lifted with one of its decoys.
+[P23] 4.2, Eq. 2 as corrected in distribution_attacks.md#the-clustering-attack; docs/theory/distribution_attacks.md. Of the
+clusters, the descriptor's is the one that stays away from other subspaces which meet this one: they were lifted with one of its
+decoys.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ MET = 256
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Sizes of the clustering attack, which [P23] leaves open (traps A1).
+    """Sizes of the clustering attack, which [P23] leaves open (distribution_attacks.md#the-database-attack).
 
-    `decoys` is the number that each subspace is believed to hold; None stands for m // 2 (hybrid; traps A5), adversarial
-    lifting has m. `neighbors` is |V|; `restarts` of `iterations` of k-means on D find decoys + 1 clusters. `tol` is the largest
-    distance of subspaces that counts as meeting, None what `MeetingOptions.for_space` says. Entries nearer than `floor` to D
-    weigh no more than at it (traps A2). `unit_length` as in the database attack. Tuned on photographs of the ImageNet sample.
+    `decoys` is the number that each subspace is believed to hold; None stands for m // 2 (hybrid;
+    distribution_attacks.md#the-clustering-attack), adversarial lifting has m. `neighbors` is |V|; `restarts` of `iterations` of
+    k-means on D find decoys + 1 clusters. `tol` is the largest distance of subspaces that counts as meeting, None what
+    `MeetingOptions.for_space` says. Entries nearer than `floor` to D weigh no more than at it
+    (distribution_attacks.md#the-database-attack). `unit_length` as in the database attack. Tuned on photographs of the ImageNet
+    sample.
     """
 
     decoys: int | None = None
@@ -105,7 +108,8 @@ def clustering_attack(
     """Of the points where public entries gather, the one farthest from all subspaces that meet this one ([P23] 4.2).
 
     `others` are subspaces that may have drawn the same words; `within` adds the features of `form` itself. Features that meet
-    none are undecided (traps A6). Confidence is how much farther the chosen point is than the next; nothing is certified.
+    none are undecided (distribution_attacks.md#the-clustering-attack). Confidence is how much farther the chosen point is than
+    the next; nothing is certified.
     """
     options = options or ClusterOptions()
     tol = MeetingOptions.for_space(form.space).tol if options.tol is None else options.tol
@@ -178,7 +182,9 @@ def _means(
     labels: Int64[np.ndarray, "features points"],
     clusters: int,
 ) -> Float64[np.ndarray, "features clusters m"]:
-    """Weighted means of each cluster (Eq. 2, traps A4); the point nearest to D stands in for a cluster that lost all points."""
+    """Weighted means of each cluster (Eq. 2, distribution_attacks.md#the-clustering-attack); the point nearest to D stands in
+    for a cluster that lost all points.
+    """
     share = (labels[:, :, None] == np.arange(clusters)) * weight[:, :, None]
     total = share.sum(axis=1)
     means = (np.swapaxes(share, 1, 2) @ inside) / np.maximum(total, 1e-300)[:, :, None]

@@ -23,12 +23,13 @@ FEATURES, GATHERED = 1024, 1 << 22
 
 @dataclass(frozen=True, kw_only=True)
 class AwayOptions:
-    """How a descriptor is estimated once decoys are known ([P23] leaves the sizes open, traps A1).
+    """How a descriptor is estimated once decoys are known ([P23] leaves the sizes open,
+    distribution_attacks.md#the-database-attack).
 
     `neighbors` is |V|, the entries nearest to D that are looked at, and `kept` is |U|, those of them farthest from the decoys
     that are averaged. `within` measures "far" between projections on D; otherwise in the whole space, as [P23] does.
     `unit_length` moves the estimate to the nearest point of D of length 1 where descriptors have it (Eq. 6 of the theory page).
-    Entries nearer than `tol` to D weigh no more than at `tol` (traps A2).
+    Entries nearer than `tol` to D weigh no more than at `tol` (distribution_attacks.md#the-database-attack).
     Tuned on photographs of the ImageNet sample at m = 2, 4, 8, 16: there a larger |V| was better at every m.
     """
 
@@ -49,10 +50,11 @@ class AwayOptions:
 class GapOptions:
     """When the words nearest to D count as its decoys.
 
-    `counts` are the numbers of decoys that a subspace may have; None stands for m // 2 (hybrid) and m (adversarial, traps D9).
-    The next word must be `min_ratio` times as far as the last decoy, and distances below `tol` count as `tol`: exact decoys lie
-    at the rounding of the release, dithered ones within their dither, other words at a distance that grows smoothly.
-    Words nearer than `tol` are certified: another word comes as near by chance with negligible probability.
+    `counts` are the numbers of decoys that a subspace may have; None stands for m // 2 (hybrid) and m (adversarial,
+    lifting.md#why-m--1-is-not-used). The next word must be `min_ratio` times as far as the last decoy, and distances below
+    `tol` count as `tol`: exact decoys lie at the rounding of the release, dithered ones within their dither, other words at a
+    distance that grows smoothly. Words nearer than `tol` are certified: another word comes as near by chance with negligible
+    probability.
     """
 
     counts: tuple[int, ...] | None = None
@@ -76,8 +78,9 @@ class GapOptions:
 class Decoys:
     """The database rows taken for the decoys of each feature, nearest first, -1 where there is none.
 
-    `count` is 0 where the distances show no gap (traps A3): the database is not the one that the decoys came from, or the gap
-    is closed. `ratio` is the largest quotient of successive distances; `certified` marks decoys that lie on D exactly.
+    `count` is 0 where the distances show no gap (distribution_attacks.md#the-database-attack): the database is not the one that
+    the decoys came from, or the gap is closed. `ratio` is the largest quotient of successive distances; `certified` marks
+    decoys that lie on D exactly.
     """
 
     rows: Int64[np.ndarray, "features most"]
@@ -87,7 +90,10 @@ class Decoys:
 
 
 def decoys_by_gap(found: Nearby, *, m: int, options: GapOptions | None = None) -> Decoys:
-    """Decoys from the gap in the distances of the nearest words (traps A3). Raises RangeError if `found` is too short."""
+    """Decoys from the gap in the distances of the nearest words. Raises RangeError if `found` is too short.
+
+    Theory: distribution_attacks.md#the-database-attack.
+    """
     options = options or GapOptions()
     possible = options.possible(m)
     if found.rows.shape[1] <= possible[-1]:
@@ -192,7 +198,8 @@ def away_from(
         distance = found.distance[part]
         score = _scores(inside, distance, coordinates(subset, decoys[part]), within=options.within)
         best = np.argsort(-score, axis=1, kind="stable")[:, : options.kept]  # ties, as without decoys: the nearest first
-        weight = 1 / np.maximum(np.take_along_axis(distance, best, axis=1), options.tol)  # traps A2
+        # distribution_attacks.md#the-database-attack
+        weight = 1 / np.maximum(np.take_along_axis(distance, best, axis=1), options.tol)
         mean = (np.take_along_axis(inside, best[:, :, None], axis=1) * weight[:, :, None]).sum(axis=1)
         mean /= weight.sum(axis=1)[:, None]
         points[part] = at(subset, moved_to_unit_length(subset, mean)[:, None] if options.unit_length else mean[:, None])[:, 0]
@@ -210,9 +217,11 @@ def _scores(inside: np.ndarray, distance: np.ndarray, decoys: np.ndarray, *, wit
 
 
 def moved_to_unit_length(form: Subspaces, inside: Float64[np.ndarray, "features m"]) -> Float64[np.ndarray, "features m"]:
-    """Coordinates of the nearest point of D at length 1; unchanged behind a PCA, where no length is known (traps D13).
+    """Coordinates of the nearest point of D at length 1; unchanged behind a PCA, where no length is known.
 
     As |o + B^T c|^2 = |o|^2 + |c|^2, these points are a sphere of radius sqrt(1 - |o|^2) around c = 0.
+
+    Theory: lifting.md#strategies.
     """
     if form.space.codebook:
         return inside

@@ -49,8 +49,8 @@ def entries(words: Codebook, space: Space, *, codebook: Codebook | None = None) 
 def nearby(form: Subspaces, database: Points, *, count: int, threads: int = 1, progress: Progress | None = None) -> Nearby:
     """The `count` entries of `database` nearest to each subspace.
 
-    Distances of the entries found are float64 residuals, so that those on a subspace show as zeros (traps A3, D4).
-    Raises RangeError if `count` exceeds the database.
+    Distances of the entries found are float64 residuals, so that those on a subspace show as zeros
+    (distribution_attacks.md#the-database-attack, distances.md#rounding). Raises RangeError if `count` exceeds the database.
     """
     require_same(form.space, database.space)
     if not 1 <= count <= len(database):
@@ -68,7 +68,7 @@ def nearby(form: Subspaces, database: Points, *, count: int, threads: int = 1, p
 
 
 def residuals(form: Subspaces, points: Float[np.ndarray, "features points dim"]) -> Float64[np.ndarray, "features points"]:
-    """dist(D_i, p) of each feature to points of its own, as float64 residuals (traps D4)."""
+    """dist(D_i, p) of each feature to points of its own, as float64 residuals (distances.md#rounding)."""
     basis = np.linalg.qr(np.swapaxes(form.basis.astype(np.float64), 1, 2))[0]
     offset = points.astype(np.float64) - form.origin.astype(np.float64)[:, None]
     for _ in range(2):  # the second pass removes what rounding left of the first

@@ -1,4 +1,7 @@
-"""The repeat attack: several releases of one feature meet in exactly that feature (traps D15, S11)."""
+"""The repeat attack: several releases of one feature meet in exactly that feature.
+
+Theory: release.md#memoized-draws, position_attacks.md#repeats.
+"""
 
 from __future__ import annotations
 
@@ -136,12 +139,14 @@ def pair_releases(
     options: RepeatOptions | None = None,
     decoys: Float[np.ndarray, "words dim"] | None = None,
 ) -> Int64[np.ndarray, "pairs 2"]:
-    """Rows of two releases whose subspaces meet, and in nothing that is known for a decoy (traps A7, D15).
+    """Rows of two releases whose subspaces meet, and in nothing that is known for a decoy.
 
     Shuffling does not part two releases of one image: of all pairs only those of one descriptor, or of one shared decoy, are at
     distance 0. Each row is in one pair at most, with its nearest; with `decoys` (in the forms' space) pairs that meet in
     one of these are left out. Rows of identical subspaces are paired as well: they say that two features are equal.
     Raises SpaceError if the spaces differ, InputError if any two subspaces of this dimension meet.
+
+    Theory: distribution_attacks.md#the-intersection-attack, release.md#memoized-draws.
     """
     return pair_with_each(first, [second], options=options, decoys=decoys)[0]
 
@@ -225,10 +230,12 @@ def _one_each(pairs: Int64[np.ndarray, "pairs 2"], distance: Float64[np.ndarray,
 
 
 def meet(releases: Sequence[Lines], *, tol: float = 1e-9) -> Recovered:
-    """Least-squares common point of the i-th lines of all `releases`, in the undistorted normalized plane (traps S11).
+    """Least-squares common point of the i-th lines of all `releases`, in the undistorted normalized plane.
 
     x minimizes sum_k (n_k . x + c_k)^2 (docs/theory/position_attacks.md, Eq. 10). `tol` is the smallest eigenvalue of the mean
     of n_k n_k^T that counts as determined. Raises InputError for fewer than two releases or unequal counts.
+
+    Theory: position_attacks.md#repeats.
     """
     if len(releases) < 2 or len({len(lines) for lines in releases}) != 1:
         raise InputError("the repeat attack needs two or more releases of the same features")

@@ -125,7 +125,8 @@ def meeting_points(
     """For each pair the point of the feature's subspace nearest to the other's, and whether it is the only one.
 
     Eq. 3 of docs/theory/distances.md: (I - C C^T) alpha = u + C v. The eigenvalues of I - C C^T are the squared sines of the
-    angles between the subspaces; where one vanishes they share a direction, and a whole line is nearest (traps D2).
+    angles between the subspaces; where one vanishes they share a direction, and a whole line is nearest
+    (distances.md#what-n-is-and-when-it-is-singular).
     """
     points = np.empty((len(pairs.feature), form.space.dim))
     unique = np.empty(len(pairs.feature), dtype=bool)
@@ -155,8 +156,8 @@ def shared_decoys(
     """The decoys of each feature that another feature shares, the most often shared first; empty where there are none.
 
     Certified lists hold points that two subspaces were made from: their common decoy, or, of two different releases of one
-    descriptor, that descriptor itself (traps D15). They are certified where `tol` is at most `CERTIFIED_TOL` and the space has
-    `SPARE` dimensions more than two subspaces fill.
+    descriptor, that descriptor itself (release.md#memoized-draws). They are certified where `tol` is at most `CERTIFIED_TOL`
+    and the space has `SPARE` dimensions more than two subspaces fill.
     """
     options = options or MeetingOptions.for_space(form.space)
     pairs = meetings(form, others, within=within, tol=options.tol, progress=progress)

@@ -1,8 +1,10 @@
-"""The inlier attack: a match tells its matcher the descriptor ([P23] Sec. S3.3, traps D16).
+"""The inlier attack: a match tells its matcher the descriptor ([P23] Sec. S3.3).
 
 Whoever holds the map's descriptor e and has matched it to a subspace D takes the point of D that is nearest to e: it is never
 further from the hidden descriptor than e itself (docs/theory/release.md, Eq. 5). Where the map is lifted, too, the closest
 points of both subspaces estimate both descriptors (Eq. 6). Nothing is certified: a wrong match gives a wrong estimate.
+
+Theory: release.md#matched-features-are-known-to-whoever-matches-them.
 """
 
 from __future__ import annotations
@@ -96,7 +98,10 @@ def _closest(
     other: Float64[np.ndarray, "features k dim"],
     tol: float,
 ) -> tuple[Float64[np.ndarray, "features m"], Float64[np.ndarray, "features k"]]:
-    """Coefficients of the closest points, of least length where they are not unique (traps D2)."""
+    """Coefficients of the closest points, of least length where they are not unique.
+
+    Theory: distances.md#what-n-is-and-when-it-is-singular.
+    """
     gap = p - o
     u, cosine, vt = np.linalg.svd(basis @ other.transpose(0, 2, 1), full_matrices=False)
     # In principal vectors the pairs decouple: a - c b = g, b - c a = h with g, h the gap along each of them.
@@ -116,7 +121,10 @@ def _closest(
 def _on_sphere(
     origin: Float64[np.ndarray, "features dim"], inside: Float64[np.ndarray, "features m"]
 ) -> Float64[np.ndarray, "features m"]:
-    """The coefficients scaled so that origin + them has unit length; the origin is orthogonal to them (traps D7, Eq. 12)."""
+    """The coefficients scaled so that origin + them has unit length; the origin is orthogonal to them.
+    Theory: release.md#matched-features-are-known-to-whoever-matches-them, Eq. 12; lifting.md#canonical-form.
+    Theory: lifting.md#canonical-form, Eq. 12.
+    """
     radius = np.sqrt(np.maximum(1 - np.square(origin).sum(axis=1), 0))
     length = np.linalg.norm(inside, axis=1)
     return inside * (radius / np.maximum(length, 1e-12))[:, None]

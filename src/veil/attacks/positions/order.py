@@ -1,4 +1,4 @@
-"""The order attack: whether the order of a message tells anything, and positions by rank where it does (traps S13).
+"""The order attack: whether the order of a message tells anything, and positions by rank where it does (release.md#order).
 
 Detectors return features sorted: OpenCV's SIFT by x, others by scale. Who releases them in that order releases the coordinate
 with them. docs/theory/position_attacks.md, Eq. 11-12.
@@ -100,7 +100,8 @@ def _orders(shape: tuple[int, ...], draws: int, seed: int) -> Iterator[Int64[np.
 class RankOptions:
     """Which coordinate the features are sorted by, and in which direction (OpenCV's SIFT: x, ascending).
 
-    `anchored` lines along gravity tell the x of their own rows exactly, and so what lies between them (traps S9).
+    `anchored` lines along gravity tell the x of their own rows exactly, and so what lies between them
+    (position_attacks.md#one-line-and-the-blind-guesses).
     """
 
     axis: Literal["x", "y"] = "x"

@@ -1,7 +1,7 @@
 """The lattice attack: a descriptor that was once stored in 8 bits is a short integer vector in the span of its subspace.
 
-Needs no database and no training, and certifies its own success (traps D14; docs/theory/hardened.md, Eq. 1, 2 and G1-G4). Where
-decoys are integers as well it lists them all. Rows, blocks and scales were tuned on photographs of `imagenet_sample`; the
+Needs no database and no training, and certifies its own success (hardened.md; docs/theory/hardened.md, Eq. 1, 2 and G1-G4).
+Where decoys are integers as well it lists them all. Rows, blocks and scales were tuned on photographs of `imagenet_sample`; the
 certificate has nothing to tune.
 """
 

@@ -1,4 +1,4 @@
-"""The vertex attack: a non-negative descriptor with many zeros is a degenerate vertex of its subspace (traps D14).
+"""The vertex attack: a non-negative descriptor with many zeros is a degenerate vertex of its subspace (hardened.md).
 
 No database and no training (docs/theory/hardened.md, Eq. V1-V4). The attack minimizes random linear objectives over the
 non-negative points of each subspace, reweights them towards the small coordinates of what it finds, and counts zeros.

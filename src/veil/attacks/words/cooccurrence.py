@@ -1,7 +1,9 @@
-"""Which words stand beside which: counts over an attacker's own photographs (docs/theory/word_attacks.md, Eq. 6-7; traps L16).
+"""Which words stand beside which: counts over an attacker's own photographs.
 
 Pairs of single words are too many to be counted, so coarse classes of similar words are counted as well, and finer counts
 correct coarser ones as far as there are any.
+
+Theory: docs/theory/word_attacks.md, Eq. 6-7; word_attacks.md#neighbors.
 """
 
 from __future__ import annotations

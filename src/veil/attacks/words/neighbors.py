@@ -1,7 +1,9 @@
-"""Neighbor-consistency attack on words: features weighed together (docs/theory/word_attacks.md, Eq. 8-11; traps L16).
+"""Neighbor-consistency attack on words: features weighed together.
 
 Epsilon bounds what a feature's own subset says. Neighboring keypoints show neighboring patches, whose words go together; an
 attacker learns from its own photographs which do, and lets each feature's candidates vote for those of the keypoints around it.
+
+Theory: docs/theory/word_attacks.md, Eq. 8-11; word_attacks.md#neighbors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The posterior attack on words, from one release or several (docs/theory/word_attacks.md, Eq. 1-5; traps L7, L15).
+"""The posterior attack on words, from one release or several.
 
 The mechanism's law is public, so whoever receives a subset weighs each word by what it expected before, times e^epsilon for the
 words of the subset. No attack on single features is right more often; `veil.attacks.words.neighbors` weighs features together.
+
+Theory: docs/theory/word_attacks.md, Eq. 1-5; words.md#what-epsilon-does-not-cover, words.md#what-epsilon-means-for-one-feature.
 """
 
 from __future__ import annotations
@@ -86,10 +88,12 @@ def posterior(form: Subsets, *, prior: Float64[np.ndarray, "words"] | None = Non
 
 
 def repeated(releases: Sequence[Subsets], *, prior: Float64[np.ndarray, "words"] | None = None) -> Beliefs:
-    """Probabilities given several releases of the same features in the same order, drawn independently (Eq. 4; traps L7).
+    """Probabilities given several releases of the same features in the same order, drawn independently.
 
     Releases that are alike in every row are one memoized draw and count once: they add nothing, and taking them for two would
     make the attack surer than it may be. Raises InputError for unequal counts, SpaceError for different dictionaries.
+
+    Theory: Eq. 4; words.md#what-epsilon-does-not-cover.
     """
     forms = _different(releases)
     words = forms[0].mechanism.words
@@ -119,7 +123,7 @@ def descriptors(
 
     The mean counts the words that `beliefs` does not name by `prior` (uniform if None), and is not scaled to unit length.
     Features whose confidence is below `min_confidence` are undecided. Nothing is certified: even who knows the true word knows
-    the descriptor only up to the word's cell (traps L6).
+    the descriptor only up to the word's cell (words.md#what-epsilon-does-not-cover).
     """
     if beliefs.dictionary != dictionary.digest:
         raise SpaceError(

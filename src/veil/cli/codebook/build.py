@@ -159,7 +159,8 @@ def _assemble(
         if sample.dtype == np.uint8:
             pca = fit_pca(_dithered(sample if method == "flat" else sample[:PCA_SAMPLE], arguments.seed), PCA_DIM)
         stored = _clustered(arguments, sample, words, method)
-        # k-means leaves similar words side by side; sub-databases must be uniform draws (traps D10).
+        # k-means leaves similar words side by side; sub-databases must be uniform draws
+        # (lifting.md#sub-databases-and-collisions).
         stored = stored[np.random.default_rng(arguments.seed).permutation(len(stored))]
     training, space = collection.training, collection.space
     assert space is not None  # there is a sample

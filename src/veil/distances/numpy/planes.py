@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float32
 
-# A pivot below this belongs to directions that the two subspaces share (traps D2); w along them is ~1e-7.
+# A pivot below this belongs to directions that the two subspaces share (distances.md#what-n-is-and-when-it-is-singular); w
+# along them is ~1e-7.
 PIVOT_FLOOR = np.float32(1e-6)
 # Floats of one tile's Gram block: measured best on two cores; smaller tiles drown in the cost of calling NumPy.
 TILE_FLOATS = 1 << 22

@@ -13,7 +13,7 @@ Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 
 
 def tiles(left: Set, right: Set, middle: np.ndarray, by_pairs: bool = False, reach: float = np.inf):  # type: ignore[no-untyped-def]
-    """Squared-distance tiles from the cheapest formulation: planes, complement or LAPACK (traps D5).
+    """Squared-distance tiles from the cheapest formulation: planes, complement or LAPACK (distances.md#the-dual-form).
 
     Of planes, pairs that reach farther than `reach` times the largest |d0|^2 + |e0|^2 hold 0 (Eq. 13).
     """

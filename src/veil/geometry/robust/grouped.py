@@ -1,7 +1,9 @@
-"""A camera from keypoints that each have several candidate points: grouped LO-RANSAC (traps L11, L12; docs/theory/words.md).
+"""A camera from keypoints that each have several candidate points: grouped LO-RANSAC.
 
 Samples are three points, or four lines where gravity is known in map and query. They come from the candidates that are most
 trusted, and from those that one image of the map sees together.
+
+Theory: words.md#search-among-groups; docs/theory/words.md.
 """
 
 from __future__ import annotations

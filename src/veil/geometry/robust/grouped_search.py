@@ -1,7 +1,7 @@
 """Samples and scores for poses from groups of candidates, compiled by numba (docs/theory/words.md, Eq. 15-16).
 
-A keypoint is a group: it has several candidate points, of which at most one is right (traps L11). A pose is scored by
-keypoints, each by its best candidate.
+A keypoint is a group: it has several candidate points, of which at most one is right (words.md#search-among-groups). A pose is
+scored by keypoints, each by its best candidate.
 """
 
 from __future__ import annotations

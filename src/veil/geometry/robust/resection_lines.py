@@ -14,7 +14,7 @@ from veil.geometry.robust.ransac import Consensus, RansacOptions, ransac
 from veil.geometry.robust.significance import SAME_PX, LineBackground, apart_lines
 from veil.geometry.solvers.p6lp import MINIMAL_LINES, pose_from_six_lines
 
-MIN_RANDOM_LINES = 2  # fewer leave the height unbounded (notes on p6l; traps S7)
+MIN_RANDOM_LINES = 2  # fewer leave the height unbounded (lines.md#points-and-cameras)
 # Ranked correspondences are sampled from the best 20, ..., all of them, in this many steps of equal ratio.
 SMALLEST_POOL, POOLS = 20, 8
 # The loss of samples' refinements, and that of the result in medians of its residuals (docs/theory/lines.md, Eq. 25).
@@ -26,9 +26,9 @@ SMALLEST_LOSS_PX = 1e-3
 class LineResection:
     """Correspondences of one view: `lines[i]` (normalized plane, unit normals) passes through the image of `points[i]`.
 
-    `focal_px` turns distances of the normalized plane into pixels; `half_extent` bounds |x|, |y| of projections that count
-    as inside the image (traps S6). With `best_first` the rows are sorted from the most to the least trusted, and samples
-    come as often from the best 20 as from all (docs/theory/lines.md, Eq. 24).
+    `focal_px` turns distances of the normalized plane into pixels; `half_extent` bounds |x|, |y| of projections that count as
+    inside the image (lines.md#points-and-cameras). With `best_first` the rows are sorted from the most to the least trusted,
+    and samples come as often from the best 20 as from all (docs/theory/lines.md, Eq. 24).
     """
 
     lines: Float64[np.ndarray, "pairs 3"]

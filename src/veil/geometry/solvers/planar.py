@@ -1,8 +1,8 @@
 """Cameras of the plane: what remains of a gravity-aligned view once only gravity-aligned lines are looked at.
 
-A vertical line through (x, y) in a view whose y-axis is gravity constrains (X, Z) alone: lambda (x, 1) = R (X, Z) + t with
-R = [[cos, sin], [-sin, cos]] (Geppert et al. 2020, Eq. 2-3; traps S1: this sign everywhere). Vectors of the plane are also
-written as complex numbers a + ib, and theta is the angle of R, so that R acts on I = (1, i) as exp(i theta).
+A vertical line through (x, y) in a view whose y-axis is gravity constrains (X, Z) alone: lambda (x, 1) = R (X, Z) + t with R =
+[[cos, sin], [-sin, cos]] (Geppert et al. 2020, Eq. 2-3; lines.md#planar-views: this sign everywhere). Vectors of the plane are
+also written as complex numbers a + ib, and theta is the angle of R, so that R acts on I = (1, i) as exp(i theta).
 
 Everything takes leading batch axes, because the robust search tries hundreds of poses at a time.
 """

@@ -2,7 +2,8 @@
 
     l_i^T (R_i X + t_i) = 0
 
-With three planes the fit is exact whatever the matches are; only from the fourth on does a residual tell (traps S6).
+With three planes the fit is exact whatever the matches are; only from the fourth on does a residual tell
+(lines.md#points-and-cameras).
 """
 
 from __future__ import annotations

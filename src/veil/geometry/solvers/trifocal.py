@@ -1,6 +1,6 @@
 """The calibrated 2D trifocal tensor: relative poses of three planar views from five or more points.
 
-    T_ijk x1_i x2_j x3_k = 0,   x = (x, 1)          (Geppert et al. 2020, Eq. 4; traps S2: i is view 1)
+    T_ijk x1_i x2_j x3_k = 0,   x = (x, 1)          (Geppert et al. 2020, Eq. 4; lines.md#planar-views: i is view 1)
     T(I, I, I) = 0,             I = (1, i)          (Eq. 6 and 7 are its real and imaginary part)
 
 Written on the complex basis, x = alpha I + conj(alpha) conj(I) with alpha = (x - i) / 2, the constraint leaves three complex
@@ -45,7 +45,7 @@ def factor_tensor(tensor: Complex128[np.ndarray, "*batch 3"]) -> PlanarViews:
     With tau_k = t_kx + i t_kz:  A = -2 exp(i theta3) tau2,  B = 2 exp(i theta2) tau3, and
     C + B exp(-2i theta2) + A exp(-2i theta3) = 0: a triangle of three known sides, so two solutions, mirror images.
     Noise may leave no triangle; it is then flattened to the nearest one. The scale is |t2|^2 + |t3|^2 = 1. NaN where a view
-    did not move: a pure rotation about gravity leaves nothing to factor (traps S4).
+    did not move: a pure rotation about gravity leaves nothing to factor (lines.md#planar-views).
     """
     a, b, c = tensor[..., 0], tensor[..., 1], tensor[..., 2]
     angles, taus = [], []
@@ -77,7 +77,7 @@ def three_planar_views(
     """Poses of three views in the frame of the first with `min_in_front` or more of the points before all of them.
 
     Returns the candidates of all problems in one batch, and the problem that each belongs to, best supported first within a
-    problem. Exact data often leave *two* (the mirror pair), which only a fourth view tells apart (traps S4).
+    problem. Exact data often leave *two* (the mirror pair), which only a fourth view tells apart (lines.md#planar-views).
     """
     found = factor_tensor(estimate_tensor(x))
     moved = np.isfinite(found.translation).all(axis=(-1, -2))

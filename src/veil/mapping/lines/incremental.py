@@ -1,7 +1,7 @@
 """Incremental mapping from lines: seed, then resection, triangulation, adjustment (Geppert et al. 2020, Sec. 3).
 
 Acceptance of an image weighs its inliers against chance (docs/theory/lines.md, Eq. 11); points need four lines that agree,
-one of them not along gravity, an angle, positive depth, and a projection inside the image (traps S6, S7).
+one of them not along gravity, an angle, positive depth, and a projection inside the image (lines.md#points-and-cameras).
 """
 
 from __future__ import annotations

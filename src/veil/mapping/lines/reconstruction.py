@@ -18,7 +18,7 @@ from veil.geometry.triangulation import TrackLines, triangulate_tracks
 from veil.mapping.lines.gravity import upright_of
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
 
-# Projections up to this factor beyond the farthest corner count as inside the image (traps S6).
+# Projections up to this factor beyond the farthest corner count as inside the image (lines.md#points-and-cameras).
 MARGIN = 1.1
 
 

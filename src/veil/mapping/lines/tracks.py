@@ -1,7 +1,7 @@
 """Tracks from unverified matches, and the image quads that can seed a map (Geppert et al. 2020, Sec. 3.1 and 3.5).
 
-Lines allow no two-view verification (traps S14), so tracks are taken from raw matches, most distinctive first; a match that
-would put two features of one image into one track is left out.
+Lines allow no two-view verification (mapping.md#tracks), so tracks are taken from raw matches, most distinctive first; a match
+that would put two features of one image into one track is left out.
 """
 
 from __future__ import annotations

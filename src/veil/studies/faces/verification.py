@@ -1,8 +1,8 @@
 """Face verification and a gallery, raw and lifted: the protocol of Dusmanu et al. 2021, Sec. 4.3 and Fig. 4.
 
 One threshold of the distance tells pairs of one person from pairs of two; it is fitted anew for each lifting, m and distance
-(traps D20) on all folds but one, and tried on that one. Both sides of a pair draw their decoys from disjoint halves of other
-people's faces.
+(faces.md#one-among-many) on all folds but one, and tried on that one. Both sides of a pair draw their decoys from disjoint
+halves of other people's faces.
 """
 
 from __future__ import annotations

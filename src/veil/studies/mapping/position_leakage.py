@@ -1,7 +1,9 @@
-"""What a map from lines gives away: the hidden positions that the server can now name, and to how many pixels (traps S17).
+"""What a map from lines gives away: the hidden positions that the server can now name, and to how many pixels.
 
 A line that agrees with a point has its keypoint where the point projects. With four lines the server knows that it is right;
 with three it does not, but an attacker need not know: the second pair of numbers counts those features too.
+
+Theory: mapping.md#what-it-reveals.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from veil.studies.mapping.reconstruction_run import Run, Spread
 
 # COLMAP's own ratio; the two methods get the same matches.
 MAX_RATIO = 0.8
-# Pairs with fewer matches below the ratio are chance (traps S7).
+# Pairs with fewer matches below the ratio are chance (lines.md#points-and-cameras).
 MIN_PAIR_MATCHES = 15
 
 

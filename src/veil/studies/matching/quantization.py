@@ -1,8 +1,8 @@
 """How far descriptors lie from their words: what a dictionary hides at no price in proof, and what it costs in detail.
 
-A release by words says nothing of where in its word's cell a descriptor lies (traps L6), so the distance to the nearest word is
-the error of everything that is matched by words. Two distances of the same descriptors stand beside it: between two at random,
-and to the nearest other one.
+A release by words says nothing of where in its word's cell a descriptor lies (words.md#what-epsilon-does-not-cover), so the
+distance to the nearest word is the error of everything that is matched by words. Two distances of the same descriptors stand
+beside it: between two at random, and to the nearest other one.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from typing import Protocol, runtime_checkable
 from veil.distances.cpu.codegen.emit import Code
 from veil.distances.cpu.codegen.shape import Shape
 
-# A pivot below this belongs to directions that the two subspaces share (traps D2), as in `veil.distances.numpy.planes`.
+# A pivot below this belongs to directions that the two subspaces share (distances.md#what-n-is-and-when-it-is-singular), as in
+# `veil.distances.numpy.planes`.
 PIVOT_FLOOR = 1e-6
 # Below this the smallest pivot is not known well enough for first-order reasoning about its error; the same in fixed point.
 PIVOT_TRUSTED, PIVOT_TRUSTED_FIXED = 1e-3, 3e-2

@@ -9,7 +9,8 @@ from veil.distances.cpu.codegen.emit import Code, added_pairs
 from veil.distances.cpu.codegen.gram import fill_scratch, tile_functions
 from veil.distances.cpu.codegen.shape import Shape
 
-# A dense entry nearer than this (squared) is handed on for double precision: the root amplifies its rounding (traps D4).
+# A dense entry nearer than this (squared) is handed on for double precision: the root amplifies its rounding
+# (distances.md#rounding).
 SQUARE_TRUSTED = 1e-2
 # What a dense entry holds that is handed on.
 UNTRUSTED = -1.0
