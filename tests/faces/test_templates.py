@@ -121,7 +121,7 @@ def test_a_gallery_finds_unkeyed_templates_and_not_keyed_ones() -> None:
 
 
 def test_two_templates_of_one_descriptor_meet_in_it() -> None:
-    """Why a renewal needs another photograph: the two subspaces meet exactly in the descriptor (D15)."""
+    """Why a renewal needs another photograph: the two subspaces meet exactly in the descriptor."""
     who = client(keyed=False, strategy="random")
     first, second, another = enrolled(who, 0), enrolled(who, 0, version=2), enrolled(who, 1, version=2)
     assert scores((second.origin, second.basis), first)[0] < 1e-6

@@ -168,7 +168,7 @@ def _grown(unit: Float64[np.ndarray, "n 128"], step: float) -> Float64[np.ndarra
 
 
 def _scattered(kind: Kind, frame: Frame, keypoints: np.ndarray, values: np.ndarray) -> SparseMap:
-    """One feature a pixel: of several the one nearest to the pixel's center stays, since a release has no other order (S13)."""
+    """One feature a pixel: of several the one nearest to the pixel's center stays, since a release has no other order."""
     if keypoints.shape != (len(values), 2) or not np.isfinite(keypoints).all():
         raise InputError(f"{len(values)} features need as many finite keypoints (x, y), got {keypoints.shape}")
     if values.shape[2] != DIM:

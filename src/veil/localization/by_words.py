@@ -1,7 +1,7 @@
 """A query in words against a map: candidates by the mechanism's law, a pose by grouped RANSAC, weighed against chance.
 
-Pittaluga and Zhuang 2023, Sec. 6.2; docs/theory/words.md#vocabulary-matching, docs/theory/words.md#search-among-groups. Positions
-may be keypoints, or the lines that hide them.
+Pittaluga and Zhuang 2023, Sec. 6.2; words.md#vocabulary-matching, words.md#search-among-groups. Positions may be keypoints, or
+the lines that hide them.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ def _on_sphere(
     origin: Float64[np.ndarray, "features dim"], inside: Float64[np.ndarray, "features m"]
 ) -> Float64[np.ndarray, "features m"]:
     """The coefficients scaled so that origin + them has unit length; the origin is orthogonal to them.
-    Theory: release.md#matched-features-are-known-to-whoever-matches-them, Eq. 12; lifting.md#canonical-form.
-    Theory: lifting.md#canonical-form, Eq. 12.
+
+    Theory: release.md, Eq. 12; lifting.md#canonical-form.
     """
     radius = np.sqrt(np.maximum(1 - np.square(origin).sum(axis=1), 0))
     length = np.linalg.norm(inside, axis=1)
