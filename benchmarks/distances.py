@@ -166,7 +166,7 @@ def _pools() -> list[np.ndarray]:
         names = sorted(example.poses)
         images = [extract_sift(read_picture(example.folder / name), SiftOptions(max_features=3000)) for name in names]
     vectors = [publish(image).vectors.astype(np.float64) for image in images]
-    decoys = bundled_decoys().words.astype(np.float64)
+    decoys = bundled_decoys().vectors.astype(np.float64)
     half = len(decoys) // 2
     return [np.concatenate(vectors[::2]), decoys[:half], np.concatenate(vectors[1::2]), decoys[half:]]
 

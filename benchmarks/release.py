@@ -53,7 +53,7 @@ def main() -> int:
             f"{'bytes sent':>11} {'x entropy':>9}"
         )
         for size in arguments.sizes:
-            mechanism = SubsetMechanism(words=arguments.words, epsilon=arguments.epsilon, m=size)
+            mechanism = SubsetMechanism(dictionary_size=arguments.words, epsilon=arguments.epsilon, m=size)
             if not _run(image, dictionary, mechanism, arguments.repeats):
                 return 1
     return 0
@@ -77,7 +77,7 @@ def _dictionary(words: int) -> Codebook:
         start = time.process_time()
         read = read_codebook(path)
         loaded = time.process_time()
-        read.words  # noqa: B018
+        read.vectors  # noqa: B018
     unit_vectors = time.process_time() - loaded
     print(f"dictionary of {words} words: {loaded - start:.2f} s to read, {unit_vectors:.2f} s to unit vectors, once")
     return read
@@ -85,7 +85,7 @@ def _dictionary(words: int) -> Codebook:
 
 def _run(image: Features, dictionary: Codebook, mechanism: SubsetMechanism, repeats: int) -> bool:
     vectors = unit(image.descriptors).astype(np.float32)
-    made = to_words(image, mechanism=mechanism, dictionary=dictionary, chance=seeded(f"benchmark {mechanism.m}"))
+    made = to_words(image, mechanism=mechanism, dictionary=dictionary, randomness=seeded(f"benchmark {mechanism.m}"))
     reason = _red(made, vectors, dictionary, mechanism)
     if reason:
         print(f"{mechanism.m:5d} red: {reason}; not timed")
@@ -93,11 +93,11 @@ def _run(image: Features, dictionary: Codebook, mechanism: SubsetMechanism, repe
     contexts = [b"context of the usual length %d" % row + bytes(220) for row in range(len(image))]
     search, release, sampling = [], [], []
     for index in range(repeats):  # in turns, so that a busy machine slows both
-        chance = seeded(f"{index}")
-        search.append(_time(lambda: faiss.knn(vectors, dictionary.words, 1, metric=faiss.METRIC_INNER_PRODUCT)))
-        release.append(_time(lambda c=chance: to_words(image, mechanism=mechanism, dictionary=dictionary, chance=c)))
-        sampling.append(_time(lambda c=chance: randomized(made.true_words, mechanism, c, contexts)))
-    share, size = float(_sends_truth(made).mean()), len(packed(made.form.words, mechanism.words))
+        randomness = seeded(f"{index}")
+        search.append(_time(lambda: faiss.knn(vectors, dictionary.vectors, 1, metric=faiss.METRIC_INNER_PRODUCT)))
+        release.append(_time(lambda c=randomness: to_words(image, mechanism=mechanism, dictionary=dictionary, randomness=c)))
+        sampling.append(_time(lambda c=randomness: randomized(made.true_words, mechanism, c, contexts)))
+    share, size = float(_sends_truth(made).mean()), len(packed(made.form.ids, mechanism.dictionary_size))
     print(
         f"{mechanism.m:5d} {min(search):9.3f} {min(release):10.3f} {min(release) / min(search):6.3f} {min(sampling):11.3f} "
         f"{share:8.3f} (law {float(mechanism.truth):.3f}) {size:11d} {size * 8 / (len(image) * mechanism.bits):9.3f}"
@@ -108,10 +108,10 @@ def _run(image: Features, dictionary: Codebook, mechanism: SubsetMechanism, repe
 def _red(made: Worded, vectors: np.ndarray, dictionary: Codebook, mechanism: SubsetMechanism) -> str | None:
     """What is wrong with a release, if anything."""
     few = slice(0, 50)
-    products = vectors[few].astype(np.float64) @ dictionary.words.astype(np.float64).T
+    products = vectors[few].astype(np.float64) @ dictionary.vectors.astype(np.float64).T
     if (products.max(axis=1) - products[np.arange(len(products)), made.true_words[few]] > 1e-6).any():
         return "the true words are not the nearest"
-    sent = made.form.words.astype(np.int64)
+    sent = made.form.ids.astype(np.int64)
     if sent.shape != (len(vectors), mechanism.m) or not (np.diff(sent, axis=1) > 0).all():
         return "subsets are not sorted, or hold a word twice"
     if sent.min() < 0 or sent.max() >= len(dictionary):
@@ -126,7 +126,7 @@ def _red(made: Worded, vectors: np.ndarray, dictionary: Codebook, mechanism: Sub
 
 
 def _sends_truth(made: Worded) -> np.ndarray:
-    return (made.form.words == made.true_words[:, None]).any(axis=1)
+    return (made.form.ids == made.true_words[:, None]).any(axis=1)
 
 
 def _time(work: Callable[[], object]) -> float:

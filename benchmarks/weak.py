@@ -135,7 +135,7 @@ def _lifted(subject: Subject, seed: int) -> Run:
     book, decoys = bundled_codebook(), bundled_decoys()
     profile = hardened(quantized=True)
     forms = {
-        name: lift(item, profile=profile, codebook=book, decoys=decoys, chance=seeded(f"weak {subject.name} {seed}")).form
+        name: lift(item, profile=profile, codebook=book, decoys=decoys, randomness=seeded(f"weak {subject.name} {seed}")).form
         for name, item in subject.features.items()
     }
     return _released(subject, forms, seed)
@@ -144,9 +144,9 @@ def _lifted(subject: Subject, seed: int) -> Run:
 def _worded(subject: Subject, seed: int) -> Run:
     """The map from words alone."""
     book = bundled_codebook()
-    mechanism = SubsetMechanism(words=len(book), epsilon=EPSILON, m=2)
+    mechanism = SubsetMechanism(dictionary_size=len(book), epsilon=EPSILON, m=2)
     forms = {
-        name: to_words(item, mechanism=mechanism, dictionary=book, chance=seeded(f"weak {subject.name} {seed}")).form
+        name: to_words(item, mechanism=mechanism, dictionary=book, randomness=seeded(f"weak {subject.name} {seed}")).form
         for name, item in subject.features.items()
     }
     return _released(subject, forms, seed)

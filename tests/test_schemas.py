@@ -140,7 +140,7 @@ def test_pictures_are_described_with_and_without_an_original() -> None:
 
 
 def test_inferred_attributes_are_described() -> None:
-    row = AttributeRow(attribute="age", form="raw", m=0, right=3, victims=4, low=0.2, high=0.9, chance=0.5).as_json()
+    row = AttributeRow(attribute="age", form="raw", m=0, right=3, victims=4, low=0.2, high=0.9, baseline=0.5).as_json()
     assert row["accuracy"] == 0.75
     validate("evaluate-attributes", {"photographs": 9, "faces": 8, "rows": [row]})
 

@@ -82,21 +82,21 @@ class Subspaces:
 class Subsets:
     """A random subset of a public dictionary's words in place of each descriptor; its mechanism is its guarantee.
 
-    `words` holds word ids in ascending order, `dictionary` is the SHA-256 (hex) of the codebook that they number.
+    `ids` holds word ids in ascending order, `dictionary` is the SHA-256 (hex) of the codebook that they number.
     `releasable` is False for what a seeded study made.
     """
 
-    words: UInt32[np.ndarray, "_ _"]
+    ids: UInt32[np.ndarray, "_ _"]
     mechanism: SubsetMechanism
     space: Space
     dictionary: str
     releasable: bool
 
     def __post_init__(self) -> None:
-        _require_shape(self.words, (len(self.words), self.mechanism.m), "words")
-        if len(self.words) and int(self.words[:, -1].max()) >= self.mechanism.words:
-            raise InputError(f"a word id lies outside the dictionary of {self.mechanism.words} words")
-        if not (self.words[:, 1:] > self.words[:, :-1]).all():
+        _require_shape(self.ids, (len(self.ids), self.mechanism.m), "words")
+        if len(self.ids) and int(self.ids[:, -1].max()) >= self.mechanism.dictionary_size:
+            raise InputError(f"a word id lies outside the dictionary of {self.mechanism.dictionary_size} words")
+        if not (self.ids[:, 1:] > self.ids[:, :-1]).all():
             raise InputError("a feature's words must be distinct and in ascending order: another order gives the true one away")
         digits = set(self.dictionary)
         if len(self.dictionary) != 64 or not digits <= set("0123456789abcdef") or digits == {"0"}:
@@ -105,7 +105,7 @@ class Subsets:
             )
 
     def __len__(self) -> int:
-        return len(self.words)
+        return len(self.ids)
 
     @property
     def m(self) -> int:
@@ -119,7 +119,7 @@ class Subsets:
 
     def take(self, rows: np.ndarray) -> Subsets:
         """The form restricted to `rows` (indices or a mask)."""
-        return replace(self, words=self.words[rows])
+        return replace(self, ids=self.ids[rows])
 
 
 # What a distance compares, what a message may carry, and both.

@@ -50,9 +50,9 @@ class Secure:
     key: bytes = field(repr=False)
     releasable = True
 
-    def words(self, contexts: Sequence[bytes], count: int) -> UInt64[np.ndarray, "contexts count"]:
-        """`count` uniform 64-bit words for each context."""
-        return _words(self.key, contexts, count)
+    def bits64(self, contexts: Sequence[bytes], count: int) -> UInt64[np.ndarray, "contexts count"]:
+        """`count` uniform 64-bit integers for each context."""
+        return _bits64(self.key, contexts, count)
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Seeded:
     name: str
     releasable = False
 
-    def words(self, contexts: Sequence[bytes], count: int) -> UInt64[np.ndarray, "contexts count"]:
-        """`count` uniform 64-bit words for each context."""
-        return _words(hashlib.sha256(b"veil study:" + self.name.encode()).digest(), contexts, count)
+    def bits64(self, contexts: Sequence[bytes], count: int) -> UInt64[np.ndarray, "contexts count"]:
+        """`count` uniform 64-bit integers for each context."""
+        return _bits64(hashlib.sha256(b"veil study:" + self.name.encode()).digest(), contexts, count)
 
 
 Randomness = Secure | Seeded
@@ -96,7 +96,7 @@ def seeded(name: str) -> Seeded:
     return Seeded(name)
 
 
-def _words(key: bytes, contexts: Sequence[bytes], count: int) -> UInt64[np.ndarray, "contexts count"]:
+def _bits64(key: bytes, contexts: Sequence[bytes], count: int) -> UInt64[np.ndarray, "contexts count"]:
     out = np.empty((len(contexts), count), dtype="<u8")
     for row, context in enumerate(contexts):
         seed = hashlib.blake2b(context, key=key, digest_size=64).digest()
@@ -104,42 +104,44 @@ def _words(key: bytes, contexts: Sequence[bytes], count: int) -> UInt64[np.ndarr
     return out.astype(np.uint64, copy=False)
 
 
-def uniform(words: UInt64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
+def uniform(bits: UInt64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
     """Uniform in the open interval (0, 1): 52 random bits, centered in their cell so that 0 and 1 never occur."""
-    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
-def gaussian(words: UInt64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
+def gaussian(bits: UInt64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
     """Standard normal by inversion of `uniform`."""
     from scipy.special import ndtri
 
-    return ndtri(uniform(words))
+    return ndtri(uniform(bits))
 
 
-def below(words: UInt64[np.ndarray, "*shape"], bound: int) -> Int64[np.ndarray, "*shape"]:
+def below(bits: UInt64[np.ndarray, "*shape"], bound: int) -> Int64[np.ndarray, "*shape"]:
     """Uniform integers in 0..bound-1 by multiply-shift of 52 bits; the bias is below bound / 2^52."""
-    return np.minimum((uniform(words) * bound).astype(np.int64), bound - 1)
+    return np.minimum((uniform(bits) * bound).astype(np.int64), bound - 1)
 
 
-def distinct_below(words: UInt64[np.ndarray, "rows picks"], bound: int) -> Int64[np.ndarray, "rows picks"]:
+def distinct_below(bits: UInt64[np.ndarray, "rows picks"], bound: int) -> Int64[np.ndarray, "rows picks"]:
     """For each row, `picks` distinct integers in 0..bound-1, every set equally likely (Floyd's sampling).
 
     The order within a row is not uniform: use the row as a set.
     Raises InputError if fewer than `picks` integers exist.
     """
-    rows, picks = words.shape
+    rows, picks = bits.shape
     if picks > bound:
         raise InputError(f"cannot draw {picks} distinct decoys from {bound}; use a larger codebook or fewer slices")
     chosen = np.full((rows, picks), -1, dtype=np.int64)
     for column in range(picks):
         top = bound - picks + column
-        candidate = below(words[:, column], top + 1)
+        candidate = below(bits[:, column], top + 1)
         seen = (chosen[:, :column] == candidate[:, None]).any(axis=1)
         chosen[:, column] = np.where(seen, top, candidate)
     return chosen
 
 
-def integers_below(chance: Randomness, contexts: Sequence[bytes], bounds: Sequence[int]) -> Int64[np.ndarray, "rows bounds"]:
+def integers_below(
+    randomness: Randomness, contexts: Sequence[bytes], bounds: Sequence[int]
+) -> Int64[np.ndarray, "rows bounds"]:
     """For each context, integers that are exactly uniform in 0..bound-1, one for each of `bounds` (at most 2^63).
 
     Remainders of 64-bit words; a word above the largest multiple of its bound is drawn again.
@@ -148,17 +150,17 @@ def integers_below(chance: Randomness, contexts: Sequence[bytes], bounds: Sequen
         raise RangeError(f"bounds must lie between 1 and 2^63, got {min(bounds)} to {max(bounds)}")
     divisors = np.array(bounds, dtype=np.uint64)
     last = np.array([(1 << 64) - 1 - (1 << 64) % bound for bound in bounds], dtype=np.uint64)
-    words = chance.words(contexts, len(bounds))
+    bits = randomness.bits64(contexts, len(bounds))
     round_index = 0
-    while (refused := words > last).any():
+    while (refused := bits > last).any():
         rows = np.flatnonzero(refused.any(axis=1)).tolist()
         round_index += 1
-        again = chance.words([b"again %d|" % round_index + contexts[row] for row in rows], len(bounds))
-        words[rows] = np.where(refused[rows], again, words[rows])
-    return (words % divisors).astype(np.int64)
+        again = randomness.bits64([b"again %d|" % round_index + contexts[row] for row in rows], len(bounds))
+        bits[rows] = np.where(refused[rows], again, bits[rows])
+    return (bits % divisors).astype(np.int64)
 
 
-def bernoulli(chance: Randomness, contexts: Sequence[bytes], probability: Fraction) -> Bool[np.ndarray, "rows"]:
+def bernoulli(randomness: Randomness, contexts: Sequence[bytes], probability: Fraction) -> Bool[np.ndarray, "rows"]:
     """For each context, True with exactly `probability`, a rational number.
 
     A uniform real is drawn 64 binary digits at a time and compared with `probability` until they differ, mostly at once.
@@ -172,16 +174,16 @@ def bernoulli(chance: Randomness, contexts: Sequence[bytes], probability: Fracti
     rest, round_index = probability, 0
     while undecided.size:
         digit, rest = divmod(rest * (1 << 64), 1)
-        words = chance.words([b"digit %d|" % round_index + contexts[row] for row in undecided.tolist()], 1)[:, 0]
-        found[undecided] = words < np.uint64(digit)
-        undecided = undecided[words == np.uint64(digit)]
+        bits = randomness.bits64([b"digit %d|" % round_index + contexts[row] for row in undecided.tolist()], 1)[:, 0]
+        found[undecided] = bits < np.uint64(digit)
+        undecided = undecided[bits == np.uint64(digit)]
         round_index += 1
         if rest == 0:
             break  # its digits end here: an equal uniform is not below it
     return found
 
 
-def subsets_below(chance: Randomness, contexts: Sequence[bytes], bound: int, size: int) -> Int64[np.ndarray, "rows size"]:
+def subsets_below(randomness: Randomness, contexts: Sequence[bytes], bound: int, size: int) -> Int64[np.ndarray, "rows size"]:
     """For each context, `size` distinct integers in 0..bound-1, every set exactly equally likely (Floyd's sampling).
 
     The order within a row is not uniform: use the row as a set. Raises RangeError if fewer than `size` integers exist.
@@ -189,7 +191,9 @@ def subsets_below(chance: Randomness, contexts: Sequence[bytes], bound: int, siz
     if not 0 <= size <= bound:
         raise RangeError(f"cannot draw {size} distinct integers below {bound}")
     tops = [bound - size + column for column in range(size)]
-    candidates = integers_below(chance, contexts, [top + 1 for top in tops]) if size else np.empty((len(contexts), 0), np.int64)
+    candidates = (
+        integers_below(randomness, contexts, [top + 1 for top in tops]) if size else np.empty((len(contexts), 0), np.int64)
+    )
     chosen = np.full((len(contexts), size), -1, dtype=np.int64)
     for column, top in enumerate(tops):
         seen = (chosen[:, :column] == candidates[:, column, None]).any(axis=1)

@@ -42,7 +42,7 @@ def test_no_fixed_region_exceeds_epsilon_more_often_than_said(epsilon: float, de
 
 @pytest.mark.parametrize("words, epsilon, m", [(9, 0.5, 2), (9, 1.5, 4), (50, 3.0, 3)])
 def test_an_honest_mechanism_is_spared_and_its_epsilon_nearly_found(words: int, epsilon: float, m: int) -> None:
-    found = game(SubsetMechanism(words=words, epsilon=epsilon, m=m), f"honest {words}")
+    found = game(SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m), f"honest {words}")
     assert not found.refutes(epsilon)
     assert found.low > 0.75 * epsilon
     assert found.low < found.ceiling and found.trials == 10_000
@@ -50,7 +50,7 @@ def test_an_honest_mechanism_is_spared_and_its_epsilon_nearly_found(words: int, 
 
 def test_over_many_games_the_confidence_holds() -> None:
     """At most a fifth of the games may exceed; half of them would be seen."""
-    mechanism, exceeded, lows, games = SubsetMechanism(words=9, epsilon=1.0, m=2), 0, [], 150
+    mechanism, exceeded, lows, games = SubsetMechanism(dictionary_size=9, epsilon=1.0, m=2), 0, [], 150
     for index in range(games):
         found = game(mechanism, f"many {index}", draws=1000, confidence=0.8)
         exceeded += found.refutes(1.0)
@@ -61,15 +61,15 @@ def test_over_many_games_the_confidence_holds() -> None:
 
 
 def test_null_of_nothing_to_tell_is_near_zero() -> None:
-    nothing = game(SubsetMechanism(words=9, epsilon=0.0, m=2), "nothing")
+    nothing = game(SubsetMechanism(dictionary_size=9, epsilon=0.0, m=2), "nothing")
     assert 0 <= nothing.low < 0.02
     # The same word on both sides: however large epsilon, there is nothing to tell apart.
-    same = play(of_words(SubsetMechanism(words=9, epsilon=3.0, m=2), (3, 3), seeded("same")), (3, 3), draws=20_000)
+    same = play(of_words(SubsetMechanism(dictionary_size=9, epsilon=3.0, m=2), (3, 3), seeded("same")), (3, 3), draws=20_000)
     assert 0 <= same.low < 0.02
 
 
 def test_a_mechanism_that_always_sends_the_true_word_is_caught() -> None:
-    mechanism = SubsetMechanism(words=9, epsilon=1.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=9, epsilon=1.0, m=2)
     random = generator("always")
 
     def always(which: int, draws: int) -> np.ndarray:
@@ -83,7 +83,7 @@ def test_a_mechanism_that_always_sends_the_true_word_is_caught() -> None:
 
 def test_an_unsorted_output_is_caught() -> None:
     # The broken twin (words.md#the-sampler-in-integers): the right words, and the true one last.
-    mechanism, words = SubsetMechanism(words=50, epsilon=1.0, m=4), (20, 30)
+    mechanism, words = SubsetMechanism(dictionary_size=50, epsilon=1.0, m=4), (20, 30)
     honest = of_words(mechanism, words, seeded("order"))
 
     def unsorted(which: int, draws: int) -> np.ndarray:
@@ -96,7 +96,7 @@ def test_an_unsorted_output_is_caught() -> None:
 
 
 def test_a_law_of_a_larger_epsilon_than_claimed_is_caught() -> None:
-    assert game(SubsetMechanism(words=9, epsilon=1.3, m=2), "larger", draws=40_000).refutes(1.0)
+    assert game(SubsetMechanism(dictionary_size=9, epsilon=1.3, m=2), "larger", draws=40_000).refutes(1.0)
 
 
 def test_a_rare_failure_counts_unless_delta_allows_it() -> None:
@@ -113,7 +113,7 @@ def test_a_rare_failure_counts_unless_delta_allows_it() -> None:
 
 
 def test_too_few_trials_show_little_and_say_so() -> None:
-    found = game(SubsetMechanism(words=4096, epsilon=12.0, m=2), "few", draws=200)
+    found = game(SubsetMechanism(dictionary_size=4096, epsilon=12.0, m=2), "few", draws=200)
     assert not found.refutes(12.0)
     assert 2 < found.low <= found.ceiling < 4
     # All of n, against none of n, at a tail of 2.5 % on either side.
@@ -122,7 +122,7 @@ def test_too_few_trials_show_little_and_say_so() -> None:
 
 def test_a_whole_release_from_descriptor_to_subset_keeps_its_promise(elsewhere: Features) -> None:
     book = bundled_codebook()
-    mechanism = SubsetMechanism(words=len(book), epsilon=9.0, m=4)
+    mechanism = SubsetMechanism(dictionary_size=len(book), epsilon=9.0, m=4)
     release, words = of_descriptors(elsewhere, (0, 5), mechanism, book, seeded("whole"))
     assert words[0] != words[1]
     found = play(release, words, draws=400)
@@ -150,6 +150,6 @@ def test_bad_input_is_refused() -> None:
         with pytest.raises(RangeError, match="delta"):
             distinguish(symbols, symbols, delta=delta)
     with pytest.raises(InputError, match="four draws"):
-        play(of_words(SubsetMechanism(words=9, epsilon=1.0, m=2), WORDS, seeded("none")), WORDS, draws=1)
+        play(of_words(SubsetMechanism(dictionary_size=9, epsilon=1.0, m=2), WORDS, seeded("none")), WORDS, draws=1)
     with pytest.raises(InputError, match="rows of word ids"):
         play(lambda which, draws: np.zeros((2, 2), dtype=np.int64), WORDS, draws=10)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +15,10 @@ from veil.distances.cpu import compile as compiler
 from veil.distances.gpu import device
 from veil.distances.measure import measure
 from veil.errors import VeilWarning
+from worlds.documents import section
 from worlds.schemas import validate
 
-DOCUMENTED = (Path(__file__).parents[2] / "docs/reference/json.md").read_text().split("## veil doctor")[1]
+DOCUMENTED = section("json.md", "veil doctor")
 
 
 def test_it_says_what_serves_and_how_fast(capsys: pytest.CaptureFixture[str]) -> None:

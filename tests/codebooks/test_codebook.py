@@ -52,7 +52,7 @@ def test_words_are_unit_vectors_however_many() -> None:
     """Defining equation, over more than one of the blocks in which they are made."""
     stored = np.tile(codebook(generator("many"), 64, 2).stored, (300, 1))
     book = replace(codebook(generator("many"), 64, 2), stored=stored)
-    np.testing.assert_array_equal(book.words, unit(stored).astype(np.float32))
+    np.testing.assert_array_equal(book.vectors, unit(stored).astype(np.float32))
 
 
 def test_no_descriptors_is_an_error() -> None:

@@ -46,7 +46,7 @@ def good(tmp_path: Path) -> dict[str, np.ndarray]:
 def test_everything_comes_back(tmp_path: Path) -> None:
     """Inverse pair, with provenance; a codebook of floats too."""
     provenance = replace(BOOK.provenance, source="Münster ✓", license="CC0-1.0", image_digests=("00" * 8, "0123456789abcdef"))
-    floats = (BOOK.words * np.float32(3)).astype(np.float32)
+    floats = (BOOK.vectors * np.float32(3)).astype(np.float32)
     for book in (replace(BOOK, provenance=provenance), replace(BOOK, stored=floats, descriptor="hardtfeat")):
         write_codebook(tmp_path / "b.npz", book)
         got = read_codebook(tmp_path / "b.npz")
@@ -188,7 +188,7 @@ def test_sub_databases_are_disjoint_and_cover(load: Callable[[], Codebook]) -> N
     runs = [s * book.slice_size + np.arange(book.slice_size) for s in range(book.slices)]
     np.testing.assert_array_equal(np.bincount(np.concatenate(runs), minlength=len(book)), 1)
     # Runs are uniform draws: their means differ no more than chance allows (a sorted codebook fails this).
-    words = book.words.astype(np.float64)
+    words = book.vectors.astype(np.float64)
     spread = words.var(axis=0).sum() / book.slice_size
     gaps = [np.sum((words[run].mean(axis=0) - words.mean(axis=0)) ** 2) for run in runs]
     assert np.mean(gaps) < 2 * spread

@@ -124,7 +124,7 @@ def test_what_ships_is_what_it_says() -> None:
     assert (centroids.kind, len(centroids), centroids.slices, centroids.remainder) == ("centroids", 16384, 16, 0)
     assert (pool.kind, len(pool), pool.slices, pool.remainder) == ("descriptors", 32768, 32, 0)
     assert centroids.stored.dtype == pool.stored.dtype == np.uint8
-    np.testing.assert_allclose(np.linalg.norm(centroids.words, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(centroids.vectors, axis=1), 1, atol=1e-5)
     assert len(np.unique(pool.stored, axis=0)) == len(pool)
     pca = centroids.require_pca()
     np.testing.assert_allclose(pca.axes @ pca.axes.T, np.eye(48), atol=1e-5)

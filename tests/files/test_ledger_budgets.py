@@ -24,7 +24,7 @@ from veil.ldp.mechanism import SubsetMechanism
 from worlds import generator
 from worlds.edges import flipped, outcome, truncated
 
-LAW = SubsetMechanism(words=8000, epsilon=4.0, m=2)
+LAW = SubsetMechanism(dictionary_size=8000, epsilon=4.0, m=2)
 IMAGE = Budget(unit="image", epsilon=50.0, delta=1e-6)
 SESSION = Budget(unit="session", epsilon=60.0, delta=1e-6)
 # What veil 0.1 made before words could be released.
@@ -216,7 +216,7 @@ from veil.files.atomic import write_bytes
 from veil.files.client import Entry, Ledger
 from veil.ldp.mechanism import SubsetMechanism
 
-LAW, MESSAGE = SubsetMechanism(words=8000, epsilon=4.0, m=2), b"message" * 3000
+LAW, MESSAGE = SubsetMechanism(dictionary_size=8000, epsilon=4.0, m=2), b"message" * 3000
 ENTRY = Entry(image_digest="aa" * 32, released_as="bb", name="x.jpg", parameters="words", features=50,
               message_digest="cc" * 32, fresh=False, mechanism=LAW)
 

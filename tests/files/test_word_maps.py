@@ -40,7 +40,7 @@ def test_words_and_their_mechanism_come_back(tmp_path: Path, epsilon: float) -> 
     for name, image in sent.images.items():
         form, other = image.form, got.images[name].form
         assert isinstance(form, Subsets) and isinstance(other, Subsets)
-        np.testing.assert_array_equal(other.words, form.words)
+        np.testing.assert_array_equal(other.ids, form.ids)
         assert (other.mechanism, other.dictionary, other.guarantee) == (form.mechanism, form.dictionary, form.guarantee)
         assert other.releasable
 

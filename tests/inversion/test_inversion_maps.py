@@ -127,15 +127,15 @@ def dictionary(random: np.random.Generator, count: int = 40) -> Codebook:
 def test_words_stand_in_the_order_of_their_ids() -> None:
     book = dictionary(generator("words"))
     form = Subsets(
-        words=np.array([[3, 17], [0, 39]], dtype=np.uint32),
-        mechanism=SubsetMechanism(words=40, epsilon=2.0, m=2),
+        ids=np.array([[3, 17], [0, 39]], dtype=np.uint32),
+        mechanism=SubsetMechanism(dictionary_size=40, epsilon=2.0, m=2),
         space=SIFT,
         dictionary=book.digest,
         releasable=False,
     )
     found = words_map(WHOLE, np.array([[9.5, 0.5], [0.5, 0.5]], dtype=np.float32), form, book)
-    np.testing.assert_array_equal(found.values, book.words[[[0, 39], [3, 17]]])
-    np.testing.assert_array_equal(found.dense()[128:, 0, 9], book.words[17])
+    np.testing.assert_array_equal(found.values, book.vectors[[[0, 39], [3, 17]]])
+    np.testing.assert_array_equal(found.dense()[128:, 0, 9], book.vectors[17])
     with pytest.raises(SpaceError, match="not of the dictionary"):
         words_map(WHOLE, np.zeros((2, 2), dtype=np.float32), form, dictionary(generator("other words")))
 

@@ -125,7 +125,7 @@ def test_subspaces_contain_their_descriptors_and_words_come_from_the_dictionary(
         residual = offset - np.einsum("nk,nkd->nd", np.einsum("nkd,nd->nk", seen.values[:, 1:], offset), seen.values[:, 1:])
         assert np.abs(residual).max() < 1e-5
     words = Sight(kind="words", dims=(3,), codebook=book).of(features, frame, m=3, case="x")
-    true = book.words[book.nearest(raw.values[:, 0])]
+    true = book.vectors[book.nearest(raw.values[:, 0])]
     assert ((words.values == true[:, None]).all(axis=2).sum(axis=1) == 1).all()  # infinite epsilon: always sent
 
 

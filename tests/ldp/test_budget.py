@@ -15,8 +15,8 @@ from veil.ldp.budget import Budget, Charge, inward, outward, total
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 
-ONE = SubsetMechanism(words=8000, epsilon=4.0, m=2)
-TWO = SubsetMechanism(words=1000, epsilon=2.5, m=1)
+ONE = SubsetMechanism(dictionary_size=8000, epsilon=4.0, m=2)
+TWO = SubsetMechanism(dictionary_size=1000, epsilon=2.5, m=1)
 
 
 def charge(mechanism: SubsetMechanism, features: int) -> Charge:
@@ -52,7 +52,7 @@ def test_affordable_is_the_largest_number_that_fits(
     epsilon: float, before: int, most: int, limit: float, exponent: float
 ) -> None:
     """Against the definition: it fits, and one more does not. `require` lets through exactly what is affordable."""
-    mechanism = SubsetMechanism(words=8000, epsilon=epsilon, m=2)
+    mechanism = SubsetMechanism(dictionary_size=8000, epsilon=epsilon, m=2)
     budget = Budget(unit="image", epsilon=limit, delta=10**exponent)
     charges = [charge(ONE, before)] if before else []
     found = budget.affordable(mechanism, charges, most)
@@ -86,7 +86,7 @@ def test_a_refusal_names_spent_total_left_and_remedy() -> None:
 
 
 def test_an_infinite_epsilon_exceeds_every_budget() -> None:
-    plain = SubsetMechanism(words=8000, epsilon=math.inf, m=1)
+    plain = SubsetMechanism(dictionary_size=8000, epsilon=math.inf, m=1)
     budget = Budget(unit="session", epsilon=1e300, delta=0.5)
     with pytest.raises(ReleaseRefused, match="infinite epsilon exceeds every budget"):
         budget.require([], charge(plain, 1), "x.jpg")

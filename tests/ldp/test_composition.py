@@ -34,7 +34,7 @@ def exact_delta(mechanism: SubsetMechanism, features: int, excess: Fraction) -> 
 @pytest.mark.parametrize("features", [1, 2, 7, 25])
 @pytest.mark.parametrize("words, m, epsilon", [(9, 2, 1.0), (50, 3, 4.0), (1000, 2, 7.0), (9, 1, 0.0)])
 def test_delta_is_the_exact_one_or_a_little_above(words: int, m: int, epsilon: float, features: int) -> None:
-    mechanism = SubsetMechanism(words=words, epsilon=epsilon, m=m)
+    mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
     loss = privacy_loss(mechanism, features)
     for share in (0.0, 0.13, 0.5, 0.87):
         target = share * features * epsilon
@@ -56,7 +56,7 @@ def test_delta_is_the_exact_one_or_a_little_above(words: int, m: int, epsilon: f
 def test_epsilon_at_delta_is_never_below_the_exact_one(
     words: int, m: int, epsilon: float, features: int, exponent: float
 ) -> None:
-    mechanism = SubsetMechanism(words=words, epsilon=epsilon, m=m)
+    mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
     delta = 10**exponent
     found = privacy_loss(mechanism, features).epsilon(delta)
     assert exact_delta(mechanism, features, Fraction(math.exp(found)) * Fraction(10**15 + 1, 10**15)) <= Fraction(delta)
@@ -67,7 +67,7 @@ def test_epsilon_at_delta_is_never_below_the_exact_one(
 @pytest.mark.parametrize("epsilon, expected, tolerance", [(1.0, 2.9, 0.05), (10.0, 3710, 3.71), (16.0, 31887, 31.887)])
 def test_the_published_dictionary_over_an_image(epsilon: float, expected: float, tolerance: float) -> None:
     # words.md#composition, to the digits that it states (0.1 % of the two with four digits).
-    mechanism = SubsetMechanism(words=256_000, epsilon=epsilon, m=2)
+    mechanism = SubsetMechanism(dictionary_size=256_000, epsilon=epsilon, m=2)
     assert composed_epsilon({mechanism: 2000}, 1e-6) == pytest.approx(expected, abs=tolerance)
     assert basic_epsilon({mechanism: 2000}) == pytest.approx(2000 * epsilon)
 
@@ -83,14 +83,14 @@ def test_the_published_dictionary_over_an_image(epsilon: float, expected: float,
     ],
 )
 def test_tabulated_compositions(words: int, m: int, epsilon: float, expected: tuple[int, ...]) -> None:
-    mechanism = SubsetMechanism(words=words, epsilon=epsilon, m=m)
+    mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
     for features, value in zip((10, 50, 250, 1000), expected, strict=True):
         assert composed_epsilon({mechanism: features}, 1e-6) == pytest.approx(value, abs=0.51)
 
 
 @pytest.mark.parametrize("words, m, epsilon, features", [(8000, 2, 6.0, 50), (1000, 4, 3.0, 200), (256_000, 2, 1.0, 500)])
 def test_an_independent_accountant_agrees(words: int, m: int, epsilon: float, features: int) -> None:
-    mechanism = SubsetMechanism(words=words, epsilon=epsilon, m=m)
+    mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
     interval = epsilon / 100
     ahead, behind = (float(p) for p in mechanism.loss)
     one = pld.PrivacyLossDistribution(
@@ -101,22 +101,22 @@ def test_an_independent_accountant_agrees(words: int, m: int, epsilon: float, fe
 
 
 def test_basic_composition_is_taken_where_it_is_less() -> None:
-    mechanism = SubsetMechanism(words=256_000, epsilon=16.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=256_000, epsilon=16.0, m=2)
     assert composed_epsilon({mechanism: 10}, 1e-12) <= basic_epsilon({mechanism: 10})
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.integers(0, 10**6)), max_size=5))
 def test_the_basic_sum_is_the_exact_one_or_the_next_float(law: list[tuple[float, int]]) -> None:
-    spent = {SubsetMechanism(words=256_000, epsilon=epsilon, m=2): count for epsilon, count in law}
+    spent = {SubsetMechanism(dictionary_size=256_000, epsilon=epsilon, m=2): count for epsilon, count in law}
     exact = sum((Fraction(mechanism.epsilon) * count for mechanism, count in spent.items()), Fraction(0))
     found = basic_epsilon(spent)
     assert math.nextafter(found, 0.0) < exact <= found or found == exact == 0
-    assert basic_epsilon({SubsetMechanism(words=9, epsilon=6.0, m=2): 500}) == 3000.0
-    assert basic_epsilon({SubsetMechanism(words=9, epsilon=math.inf, m=2): 1}) == math.inf
+    assert basic_epsilon({SubsetMechanism(dictionary_size=9, epsilon=6.0, m=2): 500}) == 3000.0
+    assert basic_epsilon({SubsetMechanism(dictionary_size=9, epsilon=math.inf, m=2): 1}) == math.inf
 
 
 def test_several_mechanisms_add_and_order_does_not_matter() -> None:
-    a, b = (SubsetMechanism(words=8000, epsilon=epsilon, m=2) for epsilon in (4.0, 6.0))
+    a, b = (SubsetMechanism(dictionary_size=8000, epsilon=epsilon, m=2) for epsilon in (4.0, 6.0))
     both = composed_epsilon({a: 100, b: 50}, 1e-6)
     assert both == composed_epsilon({b: 50, a: 100}, 1e-6)
     assert both >= max(composed_epsilon({a: 100}, 1e-6), composed_epsilon({b: 50}, 1e-6))
@@ -126,7 +126,7 @@ def test_several_mechanisms_add_and_order_does_not_matter() -> None:
 
 def test_a_long_session_stays_within_its_tails() -> None:
     # Mean and spread of the walk bound the account of a million features: mean + 5.2 sigma at delta = 1e-6.
-    mechanism = SubsetMechanism(words=256_000, epsilon=10.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=256_000, epsilon=10.0, m=2)
     ahead, behind = (float(p) for p in mechanism.loss)
     mean, sigma = 1e6 * (ahead - behind), math.sqrt(1e6 * (ahead + behind - (ahead - behind) ** 2))
     found = composed_epsilon({mechanism: 1_000_000}, 1e-6)
@@ -134,14 +134,14 @@ def test_a_long_session_stays_within_its_tails() -> None:
 
 
 def test_an_account_names_its_units() -> None:
-    mechanism = SubsetMechanism(words=8000, epsilon=6.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=8000, epsilon=6.0, m=2)
     found = account(mechanism, 250, delta=1e-6, object_features=10)
     assert found.feature_epsilon == 6.0 and found.object_features == 10
     assert found.feature_epsilon < found.object_epsilon < found.total_epsilon < found.basic_epsilon
 
 
 def test_nothing_can_be_accounted_without_an_epsilon() -> None:
-    mechanism = SubsetMechanism(words=9, epsilon=math.inf, m=1)
+    mechanism = SubsetMechanism(dictionary_size=9, epsilon=math.inf, m=1)
     assert composed_epsilon({mechanism: 3}, 1e-6) == math.inf
     with pytest.raises(RangeError, match="infinite epsilon"):
         privacy_loss(mechanism, 3)
@@ -150,9 +150,9 @@ def test_nothing_can_be_accounted_without_an_epsilon() -> None:
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, math.nan])
 def test_bad_deltas_are_refused(delta: float) -> None:
     with pytest.raises(RangeError, match="delta must lie between"):
-        composed_epsilon({SubsetMechanism(words=9, epsilon=1.0, m=1): 5}, delta)
+        composed_epsilon({SubsetMechanism(dictionary_size=9, epsilon=1.0, m=1): 5}, delta)
 
 
 def test_bad_counts_are_refused() -> None:
     with pytest.raises(RangeError, match="features must be at least 1"):
-        privacy_loss(SubsetMechanism(words=9, epsilon=1.0, m=1), 0)
+        privacy_loss(SubsetMechanism(dictionary_size=9, epsilon=1.0, m=1), 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from veil import randomness as chance
+from veil import randomness
 from veil.errors import RangeError
 from veil.ldp.guarantee import LocalDP, NoProof
 from veil.ldp.mechanism import SubsetMechanism
@@ -19,7 +19,7 @@ from worlds.power import require_even, require_share
 
 EPSILONS = (0.0, 0.1, 1.0, math.log(3), 5.0, 10.0)
 SMALL = [
-    SubsetMechanism(words=words, epsilon=epsilon, m=m)
+    SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
     for words in range(2, 10)
     for m in range(1, min(words, 5))
     for epsilon in EPSILONS
@@ -28,7 +28,7 @@ DRAWS = 1_000_000
 
 
 def subsets(mechanism: SubsetMechanism) -> list[tuple[int, ...]]:
-    return list(itertools.combinations(range(mechanism.words), mechanism.m))
+    return list(itertools.combinations(range(mechanism.dictionary_size), mechanism.m))
 
 
 def law(mechanism: SubsetMechanism, true_word: int) -> list[Fraction]:
@@ -42,9 +42,9 @@ def worst_log_ratio(laws: list[list[Fraction]]) -> float:
     return math.log(largest.numerator) - math.log(largest.denominator)
 
 
-@pytest.mark.parametrize("mechanism", SMALL, ids=lambda m: f"K{m.words}-m{m.m}-eps{m.epsilon:.3g}")
+@pytest.mark.parametrize("mechanism", SMALL, ids=lambda m: f"K{m.dictionary_size}-m{m.m}-eps{m.epsilon:.3g}")
 def test_the_enumerated_law_sums_to_one_and_its_worst_ratio_is_epsilon(mechanism: SubsetMechanism) -> None:
-    laws = [law(mechanism, word) for word in range(mechanism.words)]
+    laws = [law(mechanism, word) for word in range(mechanism.dictionary_size)]
     assert all(sum(row) == 1 for row in laws)
     worst = worst_log_ratio(laws)
     assert worst == pytest.approx(mechanism.epsilon, abs=1e-12)
@@ -53,28 +53,29 @@ def test_the_enumerated_law_sums_to_one_and_its_worst_ratio_is_epsilon(mechanism
     assert mechanism.odds <= Fraction(math.nextafter(math.exp(mechanism.epsilon), math.inf))
 
 
-@pytest.mark.parametrize("mechanism", SMALL, ids=lambda m: f"K{m.words}-m{m.m}-eps{m.epsilon:.3g}")
+@pytest.mark.parametrize("mechanism", SMALL, ids=lambda m: f"K{m.dictionary_size}-m{m.m}-eps{m.epsilon:.3g}")
 def test_truth_and_log_law_are_what_equation_5_and_the_law_say(mechanism: SubsetMechanism) -> None:
     ahead = mechanism.m * math.exp(mechanism.epsilon)
-    assert float(mechanism.truth) == pytest.approx(ahead / (ahead + mechanism.words - mechanism.m), rel=1e-14)
+    assert float(mechanism.truth) == pytest.approx(ahead / (ahead + mechanism.dictionary_size - mechanism.m), rel=1e-14)
     for contains in (True, False):
         assert mechanism.log_pmf(contains=contains) == pytest.approx(math.log(mechanism.pmf(contains=contains)), abs=1e-12)
 
 
 def test_the_printed_equation_4_does_not_sum_to_one() -> None:
     # The broken twin: omega in place of K in the numerators (words.md#the-mechanism). Its ratios are right, its sum is m / K.
-    mechanism = SubsetMechanism(words=7, epsilon=1.0, m=2)
-    below = (mechanism.m * mechanism.odds + mechanism.words - mechanism.m) * math.comb(mechanism.words, mechanism.m)
+    mechanism = SubsetMechanism(dictionary_size=7, epsilon=1.0, m=2)
+    size = mechanism.dictionary_size
+    below = (mechanism.m * mechanism.odds + size - mechanism.m) * math.comb(size, mechanism.m)
     printed = [
         (mechanism.m * mechanism.odds if 0 in subset else Fraction(mechanism.m)) / below for subset in subsets(mechanism)
     ]
-    assert sum(printed) == Fraction(mechanism.m, mechanism.words)
+    assert sum(printed) == Fraction(mechanism.m, mechanism.dictionary_size)
     assert sum(law(mechanism, 0)) == 1
 
 
 def drawn(mechanism: SubsetMechanism, true_word: int, count: int, name: str) -> np.ndarray:
     contexts = [b"%d" % row for row in range(count)]
-    return randomized(np.full(count, true_word), mechanism, chance.seeded(name), contexts)
+    return randomized(np.full(count, true_word), mechanism, randomness.seeded(name), contexts)
 
 
 def chi_square(rows: np.ndarray, mechanism: SubsetMechanism, true_word: int) -> tuple[float, int]:
@@ -92,12 +93,12 @@ def fits(rows: np.ndarray, mechanism: SubsetMechanism, true_word: int) -> bool:
 
 
 def test_a_million_draws_fit_the_law() -> None:
-    mechanism = SubsetMechanism(words=7, epsilon=1.0, m=3)
+    mechanism = SubsetMechanism(dictionary_size=7, epsilon=1.0, m=3)
     rows = drawn(mechanism, 4, DRAWS, "million")
     assert (np.diff(rows, axis=1) > 0).all()
     assert fits(rows, mechanism, 4)
     # The broken twin: the law of a slightly larger epsilon is told apart.
-    assert not fits(rows, SubsetMechanism(words=7, epsilon=1.03, m=3), 4)
+    assert not fits(rows, SubsetMechanism(dictionary_size=7, epsilon=1.03, m=3), 4)
 
 
 @pytest.mark.parametrize(
@@ -106,21 +107,21 @@ def test_a_million_draws_fit_the_law() -> None:
 )
 def test_draws_fit_the_law_elsewhere(words: int, m: int, epsilon: float, true_word: int, other: float) -> None:
     """And not that of an `other` epsilon, the effect that 60,000 draws see."""
-    mechanism = SubsetMechanism(words=words, epsilon=epsilon, m=m)
+    mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
     rows = drawn(mechanism, true_word, 60_000, f"fit {words} {m}")
     assert fits(rows, mechanism, true_word)
-    assert not fits(rows, SubsetMechanism(words=words, epsilon=other, m=m), true_word)
+    assert not fits(rows, SubsetMechanism(dictionary_size=words, epsilon=other, m=m), true_word)
 
 
 def test_draws_of_a_large_dictionary_hold_the_true_word_as_often_as_they_should() -> None:
     """A probability that is 0.03 off would be seen, and parts of the dictionary that are 5 % too rare or too frequent."""
-    mechanism = SubsetMechanism(words=256_000, epsilon=12.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=256_000, epsilon=12.0, m=2)
     rows = drawn(mechanism, 131_071, 40_000, "large")
-    assert (np.diff(rows, axis=1) > 0).all() and rows.min() >= 0 and rows.max() < mechanism.words
+    assert (np.diff(rows, axis=1) > 0).all() and rows.min() >= 0 and rows.max() < mechanism.dictionary_size
     require_share(int((rows == 131_071).any(axis=1).sum()), 40_000, float(mechanism.truth), sees=0.03)
     # The others are uniform over the dictionary: 64 equal parts.
     others = rows[rows != 131_071]
-    require_even(np.bincount(others * 64 // mechanism.words, minlength=64), sees=0.05)
+    require_even(np.bincount(others * 64 // mechanism.dictionary_size, minlength=64), sees=0.05)
 
 
 def position_gives_away(rows: np.ndarray, true_words: np.ndarray) -> float:
@@ -134,7 +135,7 @@ def position_gives_away(rows: np.ndarray, true_words: np.ndarray) -> float:
 
 
 def test_order_says_nothing_and_append_order_does() -> None:
-    mechanism = SubsetMechanism(words=101, epsilon=6.0, m=4)
+    mechanism = SubsetMechanism(dictionary_size=101, epsilon=6.0, m=4)
     rows = drawn(mechanism, 50, 20_000, "order")
     assert position_gives_away(rows, np.full(len(rows), 50)) < 5
     # The broken twin (words.md#the-sampler-in-integers): the true word last, as "Y union {d'}" is written.
@@ -151,19 +152,19 @@ def test_probabilities_near_one_are_exact_where_a_float_is_not(monkeypatch: pyte
     def top(key: bytes, contexts: list[bytes], count: int) -> np.ndarray:
         return np.full((len(contexts), count), (1 << 64) - 1, dtype=np.uint64)
 
-    monkeypatch.setattr(chance, "_words", top)
-    study = chance.seeded("top")
-    assert not chance.bernoulli(study, [b"x"], probability).any()
-    assert float(probability) == 1.0 and chance.uniform(study.words([b"x"], 1))[0, 0] < float(probability)
+    monkeypatch.setattr(randomness, "_words", top)
+    study = randomness.seeded("top")
+    assert not randomness.bernoulli(study, [b"x"], probability).any()
+    assert float(probability) == 1.0 and randomness.uniform(study.bits64([b"x"], 1))[0, 0] < float(probability)
 
 
 def test_the_mechanism_is_its_promise() -> None:
-    assert SubsetMechanism(words=9, epsilon=2.0, m=2).guarantee == LocalDP(epsilon=2.0, unit="feature")
-    assert isinstance(SubsetMechanism(words=9, epsilon=math.inf, m=2).guarantee, NoProof)
+    assert SubsetMechanism(dictionary_size=9, epsilon=2.0, m=2).guarantee == LocalDP(epsilon=2.0, unit="feature")
+    assert isinstance(SubsetMechanism(dictionary_size=9, epsilon=math.inf, m=2).guarantee, NoProof)
 
 
 def test_infinite_epsilon_always_sends_the_nearest_word() -> None:
-    rows = drawn(SubsetMechanism(words=50, epsilon=math.inf, m=3), 7, 500, "infinite")
+    rows = drawn(SubsetMechanism(dictionary_size=50, epsilon=math.inf, m=3), 7, 500, "infinite")
     assert (rows == 7).any(axis=1).all()
 
 
@@ -173,11 +174,11 @@ def test_infinite_epsilon_always_sends_the_nearest_word() -> None:
 )
 def test_posterior_of_the_published_dictionary(epsilon: float, m: int, expected: float) -> None:
     # words.md#what-epsilon-means-for-one-feature and its table: K = 256,000.
-    assert SubsetMechanism(words=256_000, epsilon=epsilon, m=m).posterior == pytest.approx(expected, abs=6e-3)
+    assert SubsetMechanism(dictionary_size=256_000, epsilon=epsilon, m=m).posterior == pytest.approx(expected, abs=6e-3)
 
 
 def test_a_domain_that_underflows_keeps_its_law_in_logarithms() -> None:
-    mechanism = SubsetMechanism(words=2**1024, epsilon=10.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=2**1024, epsilon=10.0, m=2)
     assert 0 < float(mechanism.truth) < 1e-300
     contains, without = (mechanism.log_pmf(contains=c) for c in (True, False))
     assert contains - without == pytest.approx(10.0, abs=1e-9)
@@ -187,20 +188,20 @@ def test_a_domain_that_underflows_keeps_its_law_in_logarithms() -> None:
 @pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-70, 1e-59, 1e-30, 2.0**-63])
 def test_the_least_epsilons_hold_in_both_directions(epsilon: float) -> None:
     """1 <= r <= e^epsilon: below 1 it is the inverse ratio that exceeds e^epsilon, which 1 + epsilon bounds from below."""
-    assert 1 <= SubsetMechanism(words=9, epsilon=epsilon, m=2).odds <= 1 + Fraction(epsilon)
+    assert 1 <= SubsetMechanism(dictionary_size=9, epsilon=epsilon, m=2).odds <= 1 + Fraction(epsilon)
 
 
 @pytest.mark.parametrize(
     "values, said",
     [
-        (dict(words=1, epsilon=1.0, m=1), "words must be at least 2"),
-        (dict(words=9, epsilon=1.0, m=0), "m must be between 1"),
-        (dict(words=9, epsilon=1.0, m=9), "m must be between 1"),
-        (dict(words=9, epsilon=-0.1, m=2), "epsilon must be >= 0"),
-        (dict(words=9, epsilon=math.nan, m=2), "epsilon must be >= 0"),
-        (dict(words=9, epsilon=60.0, m=2), "rounds to 1"),
-        (dict(words=256_000, epsilon=1000.0, m=2), "rounds to 1"),
-        (dict(words=256_000, epsilon=1e300, m=2), "rounds to 1"),  # e^epsilon has more digits than there is memory
+        (dict(dictionary_size=1, epsilon=1.0, m=1), "words must be at least 2"),
+        (dict(dictionary_size=9, epsilon=1.0, m=0), "m must be between 1"),
+        (dict(dictionary_size=9, epsilon=1.0, m=9), "m must be between 1"),
+        (dict(dictionary_size=9, epsilon=-0.1, m=2), "epsilon must be >= 0"),
+        (dict(dictionary_size=9, epsilon=math.nan, m=2), "epsilon must be >= 0"),
+        (dict(dictionary_size=9, epsilon=60.0, m=2), "rounds to 1"),
+        (dict(dictionary_size=256_000, epsilon=1000.0, m=2), "rounds to 1"),
+        (dict(dictionary_size=256_000, epsilon=1e300, m=2), "rounds to 1"),  # e^epsilon has more digits than there is memory
     ],
 )
 def test_bad_parameters_are_refused(values: dict, said: str) -> None:

@@ -30,7 +30,7 @@ def test_a_step_more_would_be_too_much(words: int, m: int, features: int, image_
     assert found.epsilon == float(f"{found.epsilon:.3f}")
     assert composed_epsilon({found: features}, delta) <= image_epsilon
     if float(found.truth) < 1 - 1e-8:
-        more = SubsetMechanism(words=words, epsilon=round(found.epsilon + STEP, 3), m=m)
+        more = SubsetMechanism(dictionary_size=words, epsilon=round(found.epsilon + STEP, 3), m=m)
         assert composed_epsilon({more: features}, delta) > image_epsilon
 
 
@@ -46,7 +46,7 @@ def test_the_published_dictionary_is_found_back() -> None:
 def test_possible_plans_come_first_and_the_best_of_them_leads() -> None:
     """Every combination that exists is there once; the score is what it says."""
     plans = planned(image_epsilon=1000.0, delta=1e-6, features=[100, 1000], words=[8, 1000, 16384], subset_sizes=[1, 4, 16])
-    assert len({(p.features, p.mechanism.words, p.mechanism.m) for p in plans}) == len(plans) == 2 * (3 * 3 - 1)
+    assert len({(p.features, p.mechanism.dictionary_size, p.mechanism.m) for p in plans}) == len(plans) == 2 * (3 * 3 - 1)
     possible = [p.possible for p in plans]
     assert possible == sorted(possible, reverse=True) and 0 < sum(possible) < len(plans)
     margins = [p.margin for p in plans if p.possible]
@@ -64,8 +64,8 @@ def test_more_epsilon_never_hurts() -> None:
 
 
 def test_k_over_m_alone_decides_how_often_the_true_word_is_sent() -> None:
-    one = SubsetMechanism(words=1000, epsilon=4.0, m=2)
-    other = SubsetMechanism(words=8000, epsilon=4.0, m=16)
+    one = SubsetMechanism(dictionary_size=1000, epsilon=4.0, m=2)
+    other = SubsetMechanism(dictionary_size=8000, epsilon=4.0, m=16)
     assert one.truth == other.truth
     assert candidates_by_chance(one, Place()) == candidates_by_chance(other, Place()) == 2 * 10_000 / 1000
 
@@ -75,7 +75,7 @@ def test_k_over_m_alone_decides_how_often_the_true_word_is_sent() -> None:
 @pytest.mark.parametrize("features", [20, 200, 2000])
 def test_needed_is_what_localization_accepts(features: int, m: int, epsilon: float) -> None:
     """Accepted with that many inliers and not with one less, by `veil.localization` with every candidate counted."""
-    mechanism, place, options = SubsetMechanism(words=16384, epsilon=epsilon, m=m), Place(), LocalizeOptions()
+    mechanism, place, options = SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=m), Place(), LocalizeOptions()
     candidates = candidates_by_chance(mechanism, place)
     found = needed_inliers(features, mechanism, candidates, place)
     silent = math.exp(-candidates) * (1 - float(mechanism.truth))
@@ -93,13 +93,13 @@ def test_needed_is_what_localization_accepts(features: int, m: int, epsilon: flo
 
 
 def test_a_place_that_agrees_with_everything_needs_more_than_there_is() -> None:
-    mechanism = SubsetMechanism(words=100, epsilon=3.0, m=16)
+    mechanism = SubsetMechanism(dictionary_size=100, epsilon=3.0, m=16)
     assert needed_inliers(50, mechanism, candidates_by_chance(mechanism, Place()), Place(width_px=10, height_px=10)) == 51
 
 
 def test_the_curve_is_the_account() -> None:
     points = curve(16384, 2, 300, 1e-6, [0.0, 2.0, 6.0])
-    laws = [SubsetMechanism(words=16384, epsilon=epsilon, m=2) for epsilon in (0.0, 2.0, 6.0)]
+    laws = [SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=2) for epsilon in (0.0, 2.0, 6.0)]
     assert points == [(composed_epsilon({law: 300}, 1e-6), 300 * float(law.truth)) for law in laws]
     assert points[0] == (0.0, pytest.approx(300 * 2 / 16384))
 

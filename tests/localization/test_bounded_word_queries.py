@@ -28,13 +28,13 @@ VOCABULARY = index_map(SCENE, DICTIONARY)
 def wrong_words() -> Subsets:
     """Two words at random for each feature of an ordinary query."""
     count = len(PLACE.keypoints["02"])
-    mechanism = SubsetMechanism(words=len(DICTIONARY), epsilon=5.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=len(DICTIONARY), epsilon=5.0, m=2)
     return subsets(random_ids(generator("wrong words"), count, 2, len(DICTIONARY)), mechanism, DICTIONARY.digest)
 
 
 def hostile(m: int, features: int = 300) -> Subsets:
     """Most words of the dictionary at once, so that each feature may be almost any point of the map."""
-    mechanism = SubsetMechanism(words=len(DICTIONARY), epsilon=5.0, m=m)
+    mechanism = SubsetMechanism(dictionary_size=len(DICTIONARY), epsilon=5.0, m=m)
     ids = random_ids(generator("hostile words"), features, m, len(DICTIONARY))
     return subsets(ids, mechanism, DICTIONARY.digest)
 
@@ -83,7 +83,7 @@ def test_features_behind_the_last_entry_are_not_looked_up() -> None:
     """Enumeration: with room for the entries of the first k features, their candidates are found, the rest is counted."""
     form = hostile(500, features=40)
     whole = vocabulary_candidates(form, VOCABULARY)
-    sizes = np.diff(VOCABULARY.offsets)[form.words.astype(np.int64)].sum(axis=1)
+    sizes = np.diff(VOCABULARY.offsets)[form.ids.astype(np.int64)].sum(axis=1)
     for kept in (0, 1, 7, 40):
         some = vocabulary_candidates(form, VOCABULARY, max_entries=int(sizes[:kept].sum()))
         assert some.unread == 40 - kept and some.take(np.arange(len(some))).unread == 40 - kept

@@ -155,7 +155,7 @@ def lines_through(name: str, share: float) -> Lines:
         image_digest=bytes(32),
     )
     down = WORLD.poses[name].rotation @ np.array([0, 1.0, 0])
-    return lift_to_lines(image, gravity=down, chance=seeded(f"lines {share}"), options=LineOptions(aligned_share=share))
+    return lift_to_lines(image, gravity=down, randomness=seeded(f"lines {share}"), options=LineOptions(aligned_share=share))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

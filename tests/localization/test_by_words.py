@@ -48,7 +48,7 @@ def test_words_with_points_localize() -> None:
     found = localize_words(PLACE.camera, KEYPOINTS, QUERY, SCENE, VOCABULARY, progress=lambda *step: steps.append(step))
     found = check(found, center=0.02, degrees=0.2)
     right = PLACE.visible["02"][found.keypoint_rows] == found.point_rows
-    sent = (QUERY.words == DICTIONARY.nearest(PLACE.form("02").vectors)[:, None]).any(axis=1)
+    sent = (QUERY.ids == DICTIONARY.nearest(PLACE.form("02").vectors)[:, None]).any(axis=1)
     assert right.mean() > 0.95 and right.sum() > 0.9 * sent.sum()
     assert found.log10_nfa < -50 and found.covariance is not None and (np.linalg.eigvalsh(found.covariance) > 0).all()
     assert found.correspondences <= len(QUERY) and steps[-1][0] == steps[-1][1]
@@ -265,7 +265,7 @@ def test_noise_reaches_no_small_chance() -> None:
 def test_the_mechanism_is_needed_to_weigh_words() -> None:
     """Of the same words under a smaller epsilon each candidate is worth less, in the same order."""
     plain = vocabulary_candidates(QUERY, VOCABULARY)
-    mechanism = SubsetMechanism(words=len(DICTIONARY), epsilon=2.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=len(DICTIONARY), epsilon=2.0, m=2)
     weak = vocabulary_candidates(replace(QUERY, mechanism=mechanism), VOCABULARY)
     assert weak.log_odds.max() < 2.0 < plain.log_odds.max()
 

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.ldp.mechanism import SubsetMechanism
-from veil.matching.inverted_index import MIN_PAIRS, USUAL_SHARES, Vocabulary, index_map, view_shares, vocabulary_candidates
+from veil.matching.inverted_index import MIN_PAIRS, USUAL_SHARES, InvertedIndex, index_map, view_shares, vocabulary_candidates
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 from worlds import generator, subspaces, world
@@ -26,7 +26,7 @@ DIGEST = "ab" * 32
 
 
 def ranked_by_hand(dictionary: Codebook, vectors: np.ndarray, nearest: int) -> np.ndarray:
-    distance = np.linalg.norm(vectors[:, None].astype(np.float64) - dictionary.words[None], axis=2)
+    distance = np.linalg.norm(vectors[:, None].astype(np.float64) - dictionary.vectors[None], axis=2)
     return np.argsort(distance, axis=1)[:, :nearest]
 
 
@@ -48,7 +48,7 @@ def test_the_index_of_a_public_map_is_the_brute_force_assignment(nearest: int) -
                 expected[int(ranked[name][row, k]), point] += shares[k] / views[point]
                 counts[index, ranked[name][row, k]] += shares[k] / shares.sum()
     found = {
-        (word, int(vocabulary.point_rows[entry])): float(vocabulary.chance[entry])
+        (word, int(vocabulary.point_rows[entry])): float(vocabulary.probability[entry])
         for word in range(len(DICTIONARY))
         for entry in range(vocabulary.offsets[word], vocabulary.offsets[word + 1])
     }
@@ -58,7 +58,7 @@ def test_the_index_of_a_public_map_is_the_brute_force_assignment(nearest: int) -
     np.testing.assert_allclose(vocabulary.image_words.toarray(), counts, rtol=1e-5, atol=1e-9)
     total = counts.sum(axis=0) + 1 / len(DICTIONARY)
     np.testing.assert_allclose(vocabulary.frequency, total / total.sum(), rtol=1e-5)
-    assert vocabulary.words == len(DICTIONARY) and vocabulary.dictionary == DICTIONARY.digest
+    assert vocabulary.dictionary_size == len(DICTIONARY) and vocabulary.dictionary == DICTIONARY.digest
     assert vocabulary.image_names == tuple(scene.images)
 
 
@@ -69,9 +69,9 @@ def test_points_chances_are_those_of_another_view() -> None:
     seen = np.unique(np.concatenate(list(PLACE.visible.values())))
     for point in seen.tolist():
         entries = slice(vocabulary.offsets[own[point]], vocabulary.offsets[own[point] + 1])
-        chance = dict(zip(vocabulary.point_rows[entries].tolist(), vocabulary.chance[entries].tolist(), strict=True))
+        chance = dict(zip(vocabulary.point_rows[entries].tolist(), vocabulary.probability[entries].tolist(), strict=True))
         assert chance[point] > 0.9
-    per_point = np.bincount(vocabulary.point_rows, weights=vocabulary.chance)
+    per_point = np.bincount(vocabulary.point_rows, weights=vocabulary.probability)
     assert per_point.max() < 1.001
 
 
@@ -106,14 +106,14 @@ def test_too_few_views_take_the_usual_shares() -> None:
     np.testing.assert_allclose(view_shares(ranked, points), [1.0, 1e-4, 1e-4])
 
 
-def by_hand(chances: np.ndarray, frequency: np.ndarray) -> Vocabulary:
+def by_hand(chances: np.ndarray, frequency: np.ndarray) -> InvertedIndex:
     """An index of given chances (points x words), all of them entered, zeros left out."""
     word, point = np.nonzero(chances.T)
-    return Vocabulary(
+    return InvertedIndex(
         dictionary=DIGEST,
         offsets=np.searchsorted(word, np.arange(chances.shape[1] + 1)).astype(np.int64),
         point_rows=point.astype(np.int32),
-        chance=chances.T[word, point].astype(np.float32),
+        probability=chances.T[word, point].astype(np.float32),
         frequency=frequency.astype(np.float32),
         image_names=("0",),
         image_words=csr_array((1, chances.shape[1]), dtype=np.float32),
@@ -125,7 +125,7 @@ def by_hand(chances: np.ndarray, frequency: np.ndarray) -> Vocabulary:
 def test_log_odds_are_those_of_the_enumerated_law(epsilon: float, m: int) -> None:
     """P(Z | sees point) / P(Z | sees anything), both summed over all true words with the pmf, for every subset Z."""
     random = generator(f"law {m}")
-    mechanism = SubsetMechanism(words=6, epsilon=epsilon, m=m)
+    mechanism = SubsetMechanism(dictionary_size=6, epsilon=epsilon, m=m)
     chances = random.dirichlet(np.ones(6), 4) * (random.random((4, 6)) > 0.3)
     chances /= chances.sum(axis=1, keepdims=True)
     frequency = random.dirichlet(np.ones(6))
@@ -147,7 +147,7 @@ def test_log_odds_are_those_of_the_enumerated_law(epsilon: float, m: int) -> Non
 
 def test_what_is_not_entered_counts_as_another_word() -> None:
     """Chances that sum to less than 1: the rest is a word outside the subset."""
-    mechanism = SubsetMechanism(words=6, epsilon=2.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=6, epsilon=2.0, m=2)
     full = np.array([[0.5, 0.2, 0.0, 0.0, 0.0, 0.3]])
     frequency = np.full(6, 1 / 6)
     entered = full * [1, 1, 1, 1, 1, 0]
@@ -161,9 +161,9 @@ def test_an_infinite_epsilon_is_the_limit_of_large_ones() -> None:
     chances = np.array([[0.9, 0.1, 0.0, 0.0], [0.0, 0.0, 0.25, 0.0]])
     vocabulary = by_hand(chances, frequency)
     sent = np.array([[0], [2]])
-    found = vocabulary_candidates(subsets(sent, SubsetMechanism(words=4, epsilon=math.inf, m=1), DIGEST), vocabulary)
+    found = vocabulary_candidates(subsets(sent, SubsetMechanism(dictionary_size=4, epsilon=math.inf, m=1), DIGEST), vocabulary)
     np.testing.assert_allclose(found.log_odds, [math.log(0.9 / 0.4), math.log(0.25 / 0.2)], rtol=1e-5)
-    large = vocabulary_candidates(subsets(sent, SubsetMechanism(words=4, epsilon=30.0, m=1), DIGEST), vocabulary)
+    large = vocabulary_candidates(subsets(sent, SubsetMechanism(dictionary_size=4, epsilon=30.0, m=1), DIGEST), vocabulary)
     np.testing.assert_allclose(large.log_odds, found.log_odds, atol=1e-8)
 
 
@@ -189,7 +189,7 @@ def test_the_limit_keeps_the_most_likely() -> None:
 
 def test_words_that_no_point_has_give_no_candidates() -> None:
     vocabulary = by_hand(np.array([[1.0, 0.0, 0.0]]), np.full(3, 1 / 3))
-    form = subsets(np.array([[1], [2]]), SubsetMechanism(words=3, epsilon=1.0, m=1), DIGEST)
+    form = subsets(np.array([[1], [2]]), SubsetMechanism(dictionary_size=3, epsilon=1.0, m=1), DIGEST)
     assert len(vocabulary_candidates(form, vocabulary)) == 0
 
 
@@ -202,10 +202,10 @@ def test_a_map_of_words_is_indexed_as_it_is() -> None:
     views = np.bincount(np.concatenate(list(PLACE.visible.values())), minlength=len(PLACE.points))
     for name, form in forms.items():
         for row, point in enumerate(PLACE.visible[name]):
-            expected[form.words[row], point] += posterior * USUAL_SHARES[0] / views[point]
+            expected[form.ids[row], point] += posterior * USUAL_SHARES[0] / views[point]
     found = np.zeros_like(expected)
     word_of = np.repeat(np.arange(len(DICTIONARY)), np.diff(vocabulary.offsets))
-    found[word_of, vocabulary.point_rows] = vocabulary.chance
+    found[word_of, vocabulary.point_rows] = vocabulary.probability
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-9)
     assert vocabulary.frequency.sum() == pytest.approx(1, rel=1e-5)
     np.testing.assert_allclose(vocabulary.image_words.sum(axis=1), [len(form) for form in forms.values()], rtol=1e-5)
@@ -235,7 +235,9 @@ def test_what_cannot_be_indexed_is_refused() -> None:
         index_map(scene_of(PLACE, forms=forms), DICTIONARY)
 
 
-@pytest.mark.parametrize("change", [dict(dictionary=DIGEST), dict(mechanism=SubsetMechanism(words=421, epsilon=5.0, m=2))])
+@pytest.mark.parametrize(
+    "change", [dict(dictionary=DIGEST), dict(mechanism=SubsetMechanism(dictionary_size=421, epsilon=5.0, m=2))]
+)
 def test_words_of_another_dictionary_are_refused(change: dict) -> None:
     vocabulary = index_map(scene_of(PLACE), DICTIONARY)
     form = words_of(PLACE.form("02"), DICTIONARY, epsilon=5.0)

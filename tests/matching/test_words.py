@@ -24,16 +24,18 @@ DICTIONARY = dictionary_of(PLACE, others=400)
 
 
 def form_of(name: str, count: int, *, words: int = 30, m: int = 3) -> Subsets:
-    return subsets(random_ids(generator(name), count, m, words), SubsetMechanism(words=words, epsilon=4.0, m=m), DIGEST)
+    return subsets(
+        random_ids(generator(name), count, m, words), SubsetMechanism(dictionary_size=words, epsilon=4.0, m=m), DIGEST
+    )
 
 
 def dense_weights(left: Subsets, right: Subsets) -> np.ndarray:
     """The twin: for each pair and each word of both, one over the features that have it on either side."""
     found = np.zeros((len(left), len(right)))
-    for i, a in enumerate(left.words.tolist()):
-        for j, b in enumerate(right.words.tolist()):
+    for i, a in enumerate(left.ids.tolist()):
+        for j, b in enumerate(right.ids.tolist()):
             for word in set(a) & set(b):
-                found[i, j] += 1 / ((left.words == word).any(axis=1).sum() * (right.words == word).any(axis=1).sum())
+                found[i, j] += 1 / ((left.ids == word).any(axis=1).sum() * (right.ids == word).any(axis=1).sum())
     return found
 
 
@@ -68,7 +70,7 @@ def test_mutual_best_pairs_are_those_of_the_double_loop(words: int) -> None:
 
 
 def test_a_word_that_only_two_features_have_weighs_one() -> None:
-    mechanism = SubsetMechanism(words=20, epsilon=4.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=20, epsilon=4.0, m=2)
     left = subsets(np.array([[1, 5], [2, 6], [2, 7]]), mechanism, DIGEST)
     right = subsets(np.array([[5, 9], [2, 11], [2, 12], [13, 14]]), mechanism, DIGEST)
     weights = shared_word_weights(left, right).toarray()
@@ -111,7 +113,7 @@ def test_planted_views_match() -> None:
     "change",
     [
         dict(dictionary="cd" * 32),
-        dict(mechanism=SubsetMechanism(words=31, epsilon=4.0, m=3)),
+        dict(mechanism=SubsetMechanism(dictionary_size=31, epsilon=4.0, m=3)),
         dict(space=Space(descriptor="sift", normalization="L1_ROOT", dim=128)),
     ],
 )
@@ -127,11 +129,11 @@ def test_neighbors_of_words_are_the_brute_force_ones() -> None:
     form = words_of(PLACE.form("02"), DICTIONARY, epsilon=8.0)
     found = neighbor_candidates(form, scene, DICTIONARY)
     expected: dict[tuple[int, int], float] = {}
-    used = sorted(set(form.words.ravel().tolist()))
-    first = {word: int(np.flatnonzero((form.words == word).any(axis=1))[0]) for word in used}
+    used = sorted(set(form.ids.ravel().tolist()))
+    first = {word: int(np.flatnonzero((form.ids == word).any(axis=1))[0]) for word in used}
     for name in scene.images:
         vectors = PLACE.form(name).vectors.astype(np.float64)
-        table = np.linalg.norm(DICTIONARY.words[used][:, None] - vectors[None], axis=2)
+        table = np.linalg.norm(DICTIONARY.vectors[used][:, None] - vectors[None], axis=2)
         for i, word in enumerate(used):
             j = int(table[i].argmin())
             if table[:, j].argmin() == i:

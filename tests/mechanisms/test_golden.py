@@ -58,14 +58,14 @@ def subspaces(profile: Profile, lines: HideInLines | None = None, *, features: i
     book = bundled_codebook()
     decoys = bundled_decoys() if profile.decoys == "descriptors" else book
     photograph = image().take(np.arange(features))
-    made = privatize(photograph, profile=profile, codebook=book, decoys=decoys, chance=memoized(SECRET), lines=lines)
+    made = privatize(photograph, profile=profile, codebook=book, decoys=decoys, randomness=memoized(SECRET), lines=lines)
     return encode(made.upload, dtype=profile.dtype)
 
 
 def words(lines: HideInLines | None = None) -> bytes:
     book = bundled_codebook()
-    law = SubsetMechanism(words=len(book), epsilon=6.0, m=2)
-    made = privatize_words(image(), mechanism=law, dictionary=book, chance=memoized(SECRET), lines=lines, features_sent=10)
+    law = SubsetMechanism(dictionary_size=len(book), epsilon=6.0, m=2)
+    made = privatize_words(image(), mechanism=law, dictionary=book, randomness=memoized(SECRET), lines=lines, features_sent=10)
     return encode(made.upload)
 
 

@@ -77,7 +77,7 @@ def released(name: str) -> tuple[np.ndarray, Subspaces]:
     )
     centroids, pool = (book(kind) for kind in ("centroids", "descriptors"))
     decoys = pool if case.profile.decoys == "descriptors" else centroids
-    form = lift(image, profile=case.profile, codebook=centroids, decoys=decoys, chance=seeded(name)).form
+    form = lift(image, profile=case.profile, codebook=centroids, decoys=decoys, randomness=seeded(name)).form
     point = unit(raw.astype(np.float64) + case.profile.dither_steps / 2)
     point = centroids.require_pca().apply(point) if case.profile.compress else point
     return point, as_sent(form, case.dtype)  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ def test_the_wire_leaves_every_basis_as_it_was(dtype: str, rounding: float) -> N
         image_digest=bytes(32),
     )
     words = book("centroids")
-    form = lift(image, profile=paper(4), codebook=words, decoys=words, chance=Secure(b"haar".ljust(32))).form
+    form = lift(image, profile=paper(4), codebook=words, decoys=words, randomness=Secure(b"haar".ljust(32))).form
     got = decode(encode(Upload(camera=image.camera, keypoints=image.keypoints, form=form), dtype=dtype)).form  # type: ignore[arg-type]
     assert isinstance(got, Subspaces)
     np.testing.assert_allclose(got.basis, form.basis, atol=rounding)

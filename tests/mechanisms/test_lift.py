@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil import randomness as chance
+from veil import randomness
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.distances import reference
 from veil.errors import InputError, RangeError, SpaceError
@@ -24,7 +24,7 @@ from worlds.rules import Rule
 BOOK = codebook(generator("book"), 512, 4)
 POOL = codebook(generator("pool"), 400, 4, kind="descriptors")
 IMAGE = features(generator("image"), 60)
-STUDY = chance.seeded("lift")
+STUDY = randomness.seeded("lift")
 
 
 def distances_to(form: Subspaces, points: np.ndarray) -> np.ndarray:
@@ -44,10 +44,10 @@ def test_the_descriptor_lies_in_its_subspace_with_its_decoys(strategy: str, m: i
     Theory: lifting.md#why-m--1-is-not-used.
     """
     profile = paper(m, strategy)  # type: ignore[arg-type]
-    lifted = lift(IMAGE, profile=profile, codebook=BOOK, decoys=BOOK, chance=STUDY)
+    lifted = lift(IMAGE, profile=profile, codebook=BOOK, decoys=BOOK, randomness=STUDY)
     assert lifted.form.m == m
     assert own_distance(lifted.form, unit(IMAGE.descriptors)).max() < 1e-5
-    members = distances_to(lifted.form, BOOK.words) < 1e-4
+    members = distances_to(lifted.form, BOOK.vectors) < 1e-4
     expected = {"random": 0, "adversarial": m, "sub-adversarial": m}.get(strategy, m // 2)
     assert (members.sum(axis=1) == expected).all()
     if strategy.startswith("sub-"):
@@ -58,7 +58,7 @@ def test_the_descriptor_lies_in_its_subspace_with_its_decoys(strategy: str, m: i
 
 def test_the_form_is_canonical() -> None:
     """D7: orthonormal basis, origin nearest to zero: both are functions of D and of independent chance."""
-    form = lift(IMAGE, profile=paper(4), codebook=BOOK, decoys=BOOK, chance=STUDY).form
+    form = lift(IMAGE, profile=paper(4), codebook=BOOK, decoys=BOOK, randomness=STUDY).form
     gram = np.einsum("fin,fjn->fij", form.basis, form.basis)
     np.testing.assert_allclose(gram, np.broadcast_to(np.eye(4), gram.shape), atol=1e-6)
     assert np.abs(np.einsum("fin,fn->fi", form.basis, form.origin)).max() < 1e-6
@@ -72,7 +72,7 @@ def test_random_directions_are_isotropic_unless_the_paper_is_asked_for() -> None
     many, draws = features(generator("directions"), 1500), []
     for directions in ("gaussian", "cube"):
         profile = Profile(name="test", strategy="random", m=1, directions=directions)
-        form = lift(many, profile=profile, codebook=BOOK, decoys=BOOK, chance=STUDY).form
+        form = lift(many, profile=profile, codebook=BOOK, decoys=BOOK, randomness=STUDY).form
         draws.append((form.basis[:, 0].astype(np.float64) ** 4).mean(axis=1) * 128 * 130 / 3)  # one number a direction
     require_mean(draws[0], 1.0, sees=0.06)
     require_mean(draws[1], 0.6 * 130 / 128, sees=0.03)
@@ -80,7 +80,7 @@ def test_random_directions_are_isotropic_unless_the_paper_is_asked_for() -> None
 
 def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
     """64-D, m = 4, four decoys of one sub-pool, each within its own dither of D; nothing lies on the 8-bit grid."""
-    lifted = lift(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=POOL, chance=STUDY)
+    lifted = lift(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=POOL, randomness=STUDY)
     assert lifted.form.space == BOOK.hardened_space
     assert (lifted.form.m, lifted.form.space.dim) == (4, 64)
     pca = BOOK.require_pca()
@@ -98,7 +98,7 @@ def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
         profile=replace(hardened(quantized=True), name="x", dither_steps=0.0, compress=False),
         codebook=BOOK,
         decoys=POOL,
-        chance=STUDY,
+        randomness=STUDY,
     )
     assert own_distance(bare.form, unit(IMAGE.descriptors)).max() < 1e-5
     assert own_distance(lifted.form, mean_dither(IMAGE.descriptors)).min() > 1e-3
@@ -107,10 +107,10 @@ def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
 def test_equal_descriptors_get_equal_lifts_and_others_do_not() -> None:
     """D15: the draws hang on the descriptor, so a re-extraction with fewer features repeats the same subspaces."""
     half = replace(IMAGE, keypoints=IMAGE.keypoints[:30], descriptors=IMAGE.descriptors[:30])
-    whole = lift(IMAGE, profile=paper(4), codebook=BOOK, decoys=BOOK, chance=STUDY).form
-    part = lift(half, profile=paper(4), codebook=BOOK, decoys=BOOK, chance=STUDY).form
+    whole = lift(IMAGE, profile=paper(4), codebook=BOOK, decoys=BOOK, randomness=STUDY).form
+    part = lift(half, profile=paper(4), codebook=BOOK, decoys=BOOK, randomness=STUDY).form
     np.testing.assert_array_equal(part.basis, whole.basis[:30])
-    other = lift(half, profile=paper(2), codebook=BOOK, decoys=BOOK, chance=STUDY).form
+    other = lift(half, profile=paper(2), codebook=BOOK, decoys=BOOK, randomness=STUDY).form
     assert not np.allclose(other.origin, part.origin)
 
 
@@ -121,11 +121,11 @@ def test_the_callers_rule_chooses_the_decoys() -> None:
         chosen = np.empty(draws.shape, dtype=np.int64)
         for i, row in enumerate(rows):
             fitting = available[available % 2 == row % 2]
-            chosen[i] = fitting[chance.distinct_below(draws[i : i + 1], len(fitting))[0]]
+            chosen[i] = fitting[randomness.distinct_below(draws[i : i + 1], len(fitting))[0]]
         return chosen
 
-    form = lift(IMAGE, profile=paper(4, "adversarial"), codebook=BOOK, decoys=BOOK, chance=STUDY, rule=Rule(parity)).form
-    rows, words = np.nonzero(distances_to(form, BOOK.words) < 1e-4)
+    form = lift(IMAGE, profile=paper(4, "adversarial"), codebook=BOOK, decoys=BOOK, randomness=STUDY, rule=Rule(parity)).form
+    rows, words = np.nonzero(distances_to(form, BOOK.vectors) < 1e-4)
     assert len(rows) == 4 * len(IMAGE)
     assert (rows % 2 == words % 2).all()
 
@@ -136,19 +136,19 @@ def test_slices_are_drawn_uniformly_by_image() -> None:
     images = [replace(one, image_digest=index.to_bytes(32, "big")) for index in range(3000)]
     found = [_plan(image, profile, BOOK, BOOK, STUDY, uniform_rule).slice_index for image in images]
     require_even(np.bincount(np.array(found, dtype=int), minlength=4), sees=0.17)
-    lifted = lift(images[5], profile=profile, codebook=BOOK, decoys=BOOK, chance=STUDY)
+    lifted = lift(images[5], profile=profile, codebook=BOOK, decoys=BOOK, randomness=STUDY)
     assert lifted.slice_index == found[5]
 
 
 def test_learned_descriptors_are_lifted_in_full_precision() -> None:
     image, pool = _learned()
-    form = lift(image, profile=hardened(quantized=False), codebook=pool, decoys=pool, chance=STUDY).form
+    form = lift(image, profile=hardened(quantized=False), codebook=pool, decoys=pool, randomness=STUDY).form
     assert form.space == image.space
     assert own_distance(form, image.descriptors).max() < 1e-5
     eight_bit = np.round(image.descriptors * 300) + 0.0
     coarse = replace(image, descriptors=unit(eight_bit).astype(np.float32))
     with pytest.raises(InputError, match="8 bits"):
-        lift(coarse, profile=hardened(quantized=False), codebook=pool, decoys=pool, chance=STUDY)
+        lift(coarse, profile=hardened(quantized=False), codebook=pool, decoys=pool, randomness=STUDY)
 
 
 def _learned() -> tuple[Features, Codebook]:
@@ -174,29 +174,29 @@ def test_refusals() -> None:
     with pytest.raises(RangeError, match="at least 1"):
         paper(0)
     with pytest.raises(RangeError, match="does not fit"):
-        lift(IMAGE, profile=paper(128, "random"), codebook=BOOK, decoys=BOOK, chance=STUDY)
+        lift(IMAGE, profile=paper(128, "random"), codebook=BOOK, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="kind 'descriptors'"):
-        lift(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=BOOK, chance=STUDY)
+        lift(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="distinct decoys"):
         lift(
             IMAGE,
             profile=paper(127, "sub-adversarial"),
             codebook=BOOK,
             decoys=codebook(generator("small"), 200, 4),
-            chance=STUDY,
+            randomness=STUDY,
         )
     with pytest.raises(SpaceError, match="codebook"):
         root = replace(IMAGE, space=Space(descriptor="sift", normalization="L1_ROOT", dim=128))
-        lift(root, profile=paper(2), codebook=BOOK, decoys=BOOK, chance=STUDY)
+        lift(root, profile=paper(2), codebook=BOOK, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="no features"):
         empty = replace(IMAGE, keypoints=IMAGE.keypoints[:0], descriptors=IMAGE.descriptors[:0])
-        lift(empty, profile=paper(2), codebook=BOOK, decoys=BOOK, chance=STUDY)
+        lift(empty, profile=paper(2), codebook=BOOK, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="dither"):
-        lift(IMAGE, profile=replace(hardened(quantized=True), dither_steps=0.0), codebook=BOOK, decoys=POOL, chance=STUDY)
+        lift(IMAGE, profile=replace(hardened(quantized=True), dither_steps=0.0), codebook=BOOK, decoys=POOL, randomness=STUDY)
 
 
 def test_the_guarantee_travels_and_names_the_break() -> None:
-    form = lift(IMAGE, profile=paper(2), codebook=BOOK, decoys=BOOK, chance=STUDY).form
+    form = lift(IMAGE, profile=paper(2), codebook=BOOK, decoys=BOOK, randomness=STUDY).form
     assert isinstance(form.guarantee, NoProof)
     assert "broken" in form.guarantee.reason
     assert any("coin toss" in warning for warning in paper(2).warnings(quantized=True))
@@ -207,5 +207,5 @@ def test_the_guarantee_travels_and_names_the_break() -> None:
 def test_a_decoy_equal_to_the_descriptor_is_survived() -> None:
     """The word of the codebook may be d itself; then one direction is arbitrary and D still holds d."""
     twin = replace(BOOK, stored=np.concatenate([IMAGE.descriptors[:2], sift_like(generator("rest"), 6)]), slices=1)
-    form = lift(IMAGE, profile=paper(7, "adversarial"), codebook=BOOK, decoys=twin, chance=STUDY).form
+    form = lift(IMAGE, profile=paper(7, "adversarial"), codebook=BOOK, decoys=twin, randomness=STUDY).form
     assert own_distance(form, unit(IMAGE.descriptors)).max() < 1e-5

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil import randomness as chance
+from veil import randomness
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.forms import Lines
@@ -18,7 +18,7 @@ from veil.space import Space
 from worlds import features, generator
 from worlds.power import require_even, require_share
 
-STUDY = chance.seeded("lines")
+STUDY = randomness.seeded("lines")
 DOWN = np.array([0.05, 0.99, 0.12]) / np.linalg.norm([0.05, 0.99, 0.12])
 RADIAL = Camera(model="SIMPLE_RADIAL", width_px=640, height_px=480, params=(500.0, 320.0, 240.0, -0.1))
 
@@ -30,7 +30,7 @@ def angles(lines: Lines) -> np.ndarray:
 def test_every_line_passes_through_its_keypoint() -> None:
     """Defining equation, in the undistorted normalized plane (a distorted camera); both kinds of lines."""
     image = replace(features(generator("through"), 200), camera=RADIAL)
-    lines = lift_to_lines(image, gravity=DOWN, chance=STUDY)
+    lines = lift_to_lines(image, gravity=DOWN, randomness=STUDY)
     xy = normalized_keypoints(image)
     distance = (lines.coefficients[:, :2] * xy).sum(axis=1) + lines.coefficients[:, 2]
     assert np.abs(distance).max() * RADIAL.focal_px < 1e-3
@@ -40,14 +40,14 @@ def test_every_line_passes_through_its_keypoint() -> None:
 def test_aligned_lines_meet_at_the_vanishing_point_of_gravity() -> None:
     """l . g = 0 for aligned lines, and for no other; their share is the asked one, where 0.02 more or less would be seen."""
     image = features(generator("aligned"), 50_000)
-    lines = lift_to_lines(image, gravity=DOWN, chance=STUDY)
+    lines = lift_to_lines(image, gravity=DOWN, randomness=STUDY)
     at_vanishing = np.abs(lines.coefficients @ DOWN)
     assert at_vanishing[lines.aligned].max() < 1e-5
     assert (at_vanishing[~lines.aligned] > 1e-4).mean() > 0.99
     require_share(int(lines.aligned.sum()), 50_000, 0.5, sees=0.02)
-    few = lift_to_lines(image, gravity=DOWN, chance=STUDY, options=LineOptions(aligned_share=0.2))
+    few = lift_to_lines(image, gravity=DOWN, randomness=STUDY, options=LineOptions(aligned_share=0.2))
     require_share(int(few.aligned.sum()), 50_000, 0.2, sees=0.02)
-    none = lift_to_lines(image, gravity=None, chance=STUDY)
+    none = lift_to_lines(image, gravity=None, randomness=STUDY)
     assert not none.aligned.any() and none.gravity is None
 
 
@@ -61,7 +61,7 @@ def test_directions_are_uniform_at_every_position(x: float, y: float) -> None:
     image = replace(features(random, many), camera=RADIAL)
     # All within half a pixel: the draws hang on the last digits of the position.
     keypoints = (np.array([x, y]) + random.uniform(-0.5, 0.5, (many, 2))).astype(np.float32)
-    found = angles(lift_to_lines(replace(image, keypoints=keypoints), gravity=None, chance=STUDY))
+    found = angles(lift_to_lines(replace(image, keypoints=keypoints), gravity=None, randomness=STUDY))
     require_even(np.histogram(found, 18, (0, np.pi))[0], sees=0.09)
     if (x, y) != (320.0, 240.0):
         other = random.uniform([0, 0], [640, 480], (many, 2)) - [x, y]
@@ -76,11 +76,11 @@ def test_lines_repeat_and_twins_share_theirs() -> None:
     keypoints = image.keypoints.copy()
     keypoints[1] = keypoints[0]
     image = replace(image, keypoints=keypoints)
-    secret = chance.Secret.generate()
-    first, second = (lift_to_lines(image, gravity=DOWN, chance=chance.memoized(secret)) for _ in range(2))
+    secret = randomness.Secret.generate()
+    first, second = (lift_to_lines(image, gravity=DOWN, randomness=randomness.memoized(secret)) for _ in range(2))
     np.testing.assert_array_equal(first.coefficients, second.coefficients)
     np.testing.assert_array_equal(first.coefficients[0], first.coefficients[1])
-    one, two = (lift_to_lines(image, gravity=None, chance=chance.fresh()) for _ in range(2))
+    one, two = (lift_to_lines(image, gravity=None, randomness=randomness.fresh()) for _ in range(2))
     meeting = np.cross(one.coefficients.astype(np.float64), two.coefficients.astype(np.float64))
     meeting = meeting[:, :2] / meeting[:, 2:]
     assert np.median(np.linalg.norm(meeting - normalized_keypoints(image), axis=1)) < 1e-5
@@ -98,7 +98,7 @@ def test_the_key_of_lines_is_a_protocol() -> None:
         camera=replace(RADIAL, focal_is_known=False),
         image_digest=bytes(range(32)),
     )
-    key = line_key(image, gravity=np.array([0.0, 2.0, 0.0]), chance=chance.Secure(b"golden".ljust(32, b".")))
+    key = line_key(image, gravity=np.array([0.0, 2.0, 0.0]), randomness=randomness.Secure(b"golden".ljust(32, b".")))
     assert key == (
         "lines rule=1 aligned=0.5 gravity=0.0,1.0,0.0 camera=SIMPLE_RADIAL,500.0,320.0,240.0,-0.1 size=640x480 focal=guessed "
         "keypoints=1480d471665cf860 draws=ec42ae974e8085d7"
@@ -108,13 +108,13 @@ def test_the_key_of_lines_is_a_protocol() -> None:
 def test_what_cannot_be_lifted() -> None:
     image = features(generator("refuse"), 3)
     with pytest.raises(InputError, match="negate"):
-        lift_to_lines(image, gravity=-DOWN, chance=STUDY)
+        lift_to_lines(image, gravity=-DOWN, randomness=STUDY)
     with pytest.raises(RangeError, match="aligned_share"):
         LineOptions(aligned_share=1.0)
     with pytest.raises(InputError, match="no keypoints"):
         empty = replace(image, keypoints=image.keypoints[:0], descriptors=image.descriptors[:0])
-        lift_to_lines(empty, gravity=None, chance=STUDY)
-    good = lift_to_lines(image, gravity=DOWN, chance=STUDY)
+        lift_to_lines(empty, gravity=None, randomness=STUDY)
+    good = lift_to_lines(image, gravity=DOWN, randomness=STUDY)
     for change, words in (
         ({"coefficients": good.coefficients * 2}, "unit length"),
         ({"gravity": None, "aligned": np.ones(3, dtype=bool)}, "not given"),

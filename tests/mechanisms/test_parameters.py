@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veil import randomness as chance
+from veil import randomness
 from veil.codebooks.codebook import Codebook
 from veil.errors import ReleaseRefused
 from veil.faces.balance import BalancedRule
@@ -25,7 +25,7 @@ from worlds.ledgers import ENTRY
 BOOK = codebook(generator("book"), 512, 4)
 POOL = codebook(generator("pool"), 400, 4, kind="descriptors")
 IMAGE = features(generator("parameters"), 6)
-SECRET = chance.memoized(chance.Secret(b"parameters".ljust(32, b".")))
+SECRET = randomness.memoized(randomness.Secret(b"parameters".ljust(32, b".")))
 RULE = uniform_rule.identity(np.arange(6))
 
 # One other value for each field of a profile. A new field fails the test below until version 1 refuses it, or a version has it.
@@ -58,7 +58,7 @@ def test_the_encoding_is_a_protocol() -> None:
         b"Profile(name='hardened', strategy='sub-adversarial', m=4, decoys='descriptors', directions='gaussian', "
         b"dither_steps=4.0, compress=True, dtype='float16')|" + f"{BOOK.digest}|{BOOK.digest}|3|".encode()
     )
-    law = SubsetMechanism(words=512, epsilon=6.0, m=2)
+    law = SubsetMechanism(dictionary_size=512, epsilon=6.0, m=2)
     assert word_parameters(law, dictionary=BOOK).draws == f"words|512|6.0|2|{BOOK.digest}|".encode()
     assert line_draws(LineOptions(), upright=True) == b"line|LineOptions(aligned_share=0.5)|True|"
 
@@ -82,9 +82,13 @@ def test_books_slice_rule_and_law_change_draws_and_ledger() -> None:
     for other in (encoded(paper(4), decoys=POOL), encoded(paper(4), slice_index=None), encoded(paper(4), slice_index=1)):
         assert one.draws != other.draws and one.text != other.text
     assert one.text != encoded(paper(4), rule=[b"another rule"]).text
-    laws = [word_parameters(SubsetMechanism(words=512, epsilon=e, m=m), dictionary=BOOK) for e in (1.0, 2.0) for m in (1, 2)]
+    laws = [
+        word_parameters(SubsetMechanism(dictionary_size=512, epsilon=e, m=m), dictionary=BOOK)
+        for e in (1.0, 2.0)
+        for m in (1, 2)
+    ]
     assert len({law.draws for law in laws}) == len({law.text for law in laws}) == 4
-    fewer = word_parameters(SubsetMechanism(words=512, epsilon=1.0, m=1), dictionary=BOOK, features_sent=5)
+    fewer = word_parameters(SubsetMechanism(dictionary_size=512, epsilon=1.0, m=1), dictionary=BOOK, features_sent=5)
     assert fewer.draws == laws[0].draws and fewer.text != laws[0].text
 
 
@@ -108,7 +112,7 @@ def test_what_a_version_cannot_express_is_refused() -> None:
         with pytest.raises(ReleaseRefused, match=f"cannot express a .*{named}.*version"):
             subspace_parameters(twin, codebook=BOOK, decoys=BOOK, slice_index=None, rule=RULE)
     with pytest.raises(ReleaseRefused, match="sparsity"):
-        lift(IMAGE, profile=Widened(name="x", strategy="random", m=2), codebook=BOOK, decoys=BOOK, chance=SECRET)
+        lift(IMAGE, profile=Widened(name="x", strategy="random", m=2), codebook=BOOK, decoys=BOOK, randomness=SECRET)
     with pytest.raises(ReleaseRefused, match="decoys 'words'"):
         encoded(forced("decoys", "words"))
     with pytest.raises(ReleaseRefused, match="name"):
@@ -119,7 +123,7 @@ def test_what_a_version_cannot_express_is_refused() -> None:
         slant: float = 0.0
 
     with pytest.raises(ReleaseRefused, match="slant"):
-        lift_to_lines(IMAGE, gravity=None, chance=SECRET, options=Slanted())
+        lift_to_lines(IMAGE, gravity=None, randomness=SECRET, options=Slanted())
 
 
 def balanced(own: int, quota: tuple[int, ...] | None = None, others_only: bool = False, shift: int = 0) -> BalancedRule:
@@ -129,7 +133,7 @@ def balanced(own: int, quota: tuple[int, ...] | None = None, others_only: bool =
 
 def lifted(rule: DecoyRule) -> Lifted:
     profile = replace(paper(4, "adversarial"), decoys="descriptors")
-    return lift(IMAGE, profile=profile, codebook=BOOK, decoys=POOL, chance=SECRET, rule=rule)
+    return lift(IMAGE, profile=profile, codebook=BOOK, decoys=POOL, randomness=SECRET, rule=rule)
 
 
 def test_a_quota_changes_draws_and_ledger(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil import randomness as chance
+from veil import randomness
 from veil.attacks.intersection.repeat import intersect
 from veil.codebooks.codebook import Provenance
 from veil.errors import InputError, ReleaseRefused
@@ -26,15 +26,15 @@ IMAGE = features(generator("image"), 50)
 
 def release(source: Randomness, profile: Profile, image=IMAGE) -> Release:
     decoys = POOL if profile.decoys == "descriptors" else BOOK
-    return privatize(image, profile=profile, codebook=BOOK, decoys=decoys, chance=source)
+    return privatize(image, profile=profile, codebook=BOOK, decoys=decoys, randomness=source)
 
 
 @pytest.mark.parametrize("profile", [paper(4), hardened(quantized=True)], ids=lambda p: p.name)
 def test_two_releases_of_one_image_are_identical(profile: Profile) -> None:
     """To the byte; and another secret gives another message."""
-    secret = chance.Secret.generate()
-    first, second = (encode(release(chance.memoized(secret), profile).upload, dtype=profile.dtype) for _ in range(2))
-    other = encode(release(chance.memoized(chance.Secret.generate()), profile).upload, dtype=profile.dtype)
+    secret = randomness.Secret.generate()
+    first, second = (encode(release(randomness.memoized(secret), profile).upload, dtype=profile.dtype) for _ in range(2))
+    other = encode(release(randomness.memoized(randomness.Secret.generate()), profile).upload, dtype=profile.dtype)
     assert first == second
     assert other != first
 
@@ -46,12 +46,12 @@ def test_broken_twin_fresh_draws_meet_in_the_descriptor(m: int) -> None:
     This is the test that a mechanism which forgets to memoize fails.
     """
     truth = unit(IMAGE.descriptors)
-    fresh = [_in_raw_order(release(chance.fresh(), paper(m, "hybrid"))) for _ in range(2)]
+    fresh = [_in_raw_order(release(randomness.fresh(), paper(m, "hybrid"))) for _ in range(2)]
     found = intersect(fresh)
     assert found.determined.mean() > 0.6  # the rest drew a decoy twice, so that their subspaces share more than d
     assert np.linalg.norm(found.points - truth, axis=1)[found.determined].max() < 1e-3
-    secret = chance.Secret.generate()
-    kept = [_in_raw_order(release(chance.memoized(secret), paper(m))) for _ in range(2)]
+    secret = randomness.Secret.generate()
+    kept = [_in_raw_order(release(randomness.memoized(secret), paper(m))) for _ in range(2)]
     found = intersect(kept)
     assert not found.determined.any()
     assert np.linalg.norm(found.points - truth, axis=1).min() > 0.05
@@ -65,7 +65,7 @@ def _in_raw_order(made: Release):
 def test_more_releases_of_the_hardened_profile_close_in_too() -> None:
     """Fresh dither each time does not save a fresh release: the intersection is near d (hence the ledger)."""
     truth = BOOK.require_pca().apply(unit(IMAGE.descriptors.astype(np.float64) + 2.0))
-    found = intersect([_in_raw_order(release(chance.fresh(), hardened(quantized=True))) for _ in range(4)])
+    found = intersect([_in_raw_order(release(randomness.fresh(), hardened(quantized=True))) for _ in range(4)])
     assert np.median(np.linalg.norm(found.points - truth, axis=1)) < 0.05
 
 
@@ -77,7 +77,7 @@ def test_the_order_says_nothing_about_position() -> None:
     many = features(generator("many"), 50_000)
     rows = np.argsort(many.keypoints[:, 1])
     image = replace(many, keypoints=many.keypoints[rows], descriptors=many.descriptors[rows])
-    order = _order(image, chance.seeded("order of a release"))
+    order = _order(image, randomness.seeded("order of a release"))
     assert sorted(order) == list(range(50_000))
     for axis in (0, 1):
         values = image.keypoints[order, axis]
@@ -90,7 +90,7 @@ def test_the_order_says_nothing_about_position() -> None:
 
 
 def test_a_release_is_in_that_order() -> None:
-    made = release(chance.memoized(chance.Secret.generate()), paper(2))
+    made = release(randomness.memoized(randomness.Secret.generate()), paper(2))
     assert isinstance(made.upload, Upload)
     np.testing.assert_array_equal(made.upload.keypoints, IMAGE.keypoints[made.order])
     assert sorted(made.order) == list(range(50))
@@ -98,7 +98,7 @@ def test_a_release_is_in_that_order() -> None:
 
 def test_the_order_of_extraction_does_not_matter() -> None:
     """The same features in another order give the same message."""
-    secret = chance.memoized(chance.Secret.generate())
+    secret = randomness.memoized(randomness.Secret.generate())
     turned = replace(IMAGE, keypoints=IMAGE.keypoints[::-1].copy(), descriptors=IMAGE.descriptors[::-1].copy())
     assert encode(release(secret, paper(2)).upload, dtype="float32") == encode(
         release(secret, paper(2), turned).upload, dtype="float32"
@@ -117,17 +117,17 @@ def test_photographs_of_the_pool_are_refused() -> None:
         ),
     )
     with pytest.raises(ReleaseRefused, match="decoy pool"):
-        privatize(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=own, chance=chance.fresh())
+        privatize(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=own, randomness=randomness.fresh())
 
 
 def test_pseudonyms_hang_on_the_secret() -> None:
-    one, two = chance.Secret.generate(), chance.Secret.generate()
+    one, two = randomness.Secret.generate(), randomness.Secret.generate()
     assert pseudonym(one, IMAGE.image_digest) == pseudonym(one, IMAGE.image_digest)
     assert pseudonym(one, IMAGE.image_digest) != pseudonym(two, IMAGE.image_digest)
 
 
 def test_the_attack_needs_two_releases() -> None:
-    form = release(chance.fresh(), paper(2)).upload.form
+    form = release(randomness.fresh(), paper(2)).upload.form
     assert isinstance(form, Subspaces)
     with pytest.raises(InputError, match="two or more"):
         intersect([form])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veil import randomness as chance
+from veil import randomness
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.errors import InputError, RangeError, ReleaseRefused, SpaceError
 from veil.forms import Subsets
@@ -23,7 +23,7 @@ from worlds.power import require_even, require_unrelated
 
 BOOK = codebook(generator("dictionary"), 512, 4)
 IMAGE = features(generator("words of an image"), 80)
-LAW = SubsetMechanism(words=512, epsilon=4.0, m=3)
+LAW = SubsetMechanism(dictionary_size=512, epsilon=4.0, m=3)
 
 
 def release(source: Randomness, image=IMAGE, **choices: Any) -> WordRelease:
@@ -37,25 +37,25 @@ def subsets(made: WordRelease) -> Subsets:
 
 
 def test_a_release_is_the_same_each_time_and_says_what_it_is() -> None:
-    secret = chance.memoized(chance.Secret.generate())
+    secret = randomness.memoized(randomness.Secret.generate())
     first, second = release(secret), release(secret)
-    other = release(chance.memoized(chance.Secret.generate()))
-    np.testing.assert_array_equal(subsets(first).words, subsets(second).words)
+    other = release(randomness.memoized(randomness.Secret.generate()))
+    np.testing.assert_array_equal(subsets(first).ids, subsets(second).ids)
     np.testing.assert_array_equal(first.order, second.order)
     assert not np.array_equal(first.order, other.order)
-    assert not np.array_equal(np.sort(subsets(first).words.ravel()), np.sort(subsets(other).words.ravel()))
-    assert subsets(first).releasable and not subsets(release(chance.seeded("study"))).releasable
+    assert not np.array_equal(np.sort(subsets(first).ids.ravel()), np.sort(subsets(other).ids.ravel()))
+    assert subsets(first).releasable and not subsets(release(randomness.seeded("study"))).releasable
     assert subsets(first).mechanism == LAW and len(first.upload) == 80 and first.missing == 0
 
 
 def test_positions_and_words_stay_together_and_scale_stays_home() -> None:
     """Planted: with an infinite epsilon and m = 1 the word that leaves with a position is the nearest to its descriptor."""
-    plain = SubsetMechanism(words=512, epsilon=math.inf, m=1)
-    made = release(chance.fresh(), mechanism=plain)
+    plain = SubsetMechanism(dictionary_size=512, epsilon=math.inf, m=1)
+    made = release(randomness.fresh(), mechanism=plain)
     assert isinstance(made.upload, Upload)
     np.testing.assert_array_equal(made.upload.keypoints, IMAGE.keypoints[made.order])
-    distances = np.linalg.norm(unit(IMAGE.descriptors[made.order])[:, None] - BOOK.words[None], axis=2)
-    np.testing.assert_array_equal(subsets(made).words[:, 0], distances.argmin(axis=1))
+    distances = np.linalg.norm(unit(IMAGE.descriptors[made.order])[:, None] - BOOK.vectors[None], axis=2)
+    np.testing.assert_array_equal(subsets(made).ids[:, 0], distances.argmin(axis=1))
     np.testing.assert_allclose(made.quantization_error, distances.min(axis=1), atol=1e-6)
     assert made.median_error == pytest.approx(np.median(distances.min(axis=1)), abs=1e-6)
 
@@ -66,7 +66,7 @@ def test_the_order_says_nothing_about_position() -> None:
     many = features(generator("many words"), 4000)
     order = np.argsort(many.keypoints[:, 1])
     image = replace(many, keypoints=many.keypoints[order], descriptors=many.descriptors[order])
-    made = release(chance.seeded("order of words"), image)
+    made = release(randomness.seeded("order of words"), image)
     assert isinstance(made.upload, Upload)
     for axis in (0, 1):
         require_unrelated(np.arange(4000), made.upload.keypoints[:, axis], sees=0.15)
@@ -76,14 +76,14 @@ def test_the_order_says_nothing_about_position() -> None:
 
 def test_a_fixed_number_is_a_uniform_choice_that_no_other_feature_changes() -> None:
     """L5: each of 80 features is among 20 of 80 equally often, where 10 % off would be seen, and the choice is nested."""
-    secret = chance.memoized(chance.Secret.generate())
+    secret = randomness.memoized(randomness.Secret.generate())
     few, more, everything = (release(secret, features_sent=count) for count in (20, 50, None))
     np.testing.assert_array_equal(few.order, more.order[:20])
     np.testing.assert_array_equal(more.order, everything.order[:50])
-    np.testing.assert_array_equal(subsets(few).words, subsets(everything).words[:20])
-    kept = np.concatenate([_order(IMAGE, chance.seeded(f"choice {key}"))[:20] for key in range(800)])
+    np.testing.assert_array_equal(subsets(few).ids, subsets(everything).ids[:20])
+    kept = np.concatenate([_order(IMAGE, randomness.seeded(f"choice {key}"))[:20] for key in range(800)])
     require_even(np.bincount(kept, minlength=80), sees=0.1, spread=60 / 79)
-    assert _chosen(chance.seeded("choice 3")) == kept[60:80].tolist()
+    assert _chosen(randomness.seeded("choice 3")) == kept[60:80].tolist()
     without = replace(IMAGE, keypoints=IMAGE.keypoints[1:], descriptors=IMAGE.descriptors[1:])
     shifted = set((release(secret, without, features_sent=20).order + 1).tolist())
     assert set(few.order.tolist()) - {0} <= shifted
@@ -94,18 +94,18 @@ def _chosen(source: Randomness) -> list[int]:
 
 
 def test_too_few_features_are_said_and_not_padded() -> None:
-    made = release(chance.fresh(), features_sent=100)
+    made = release(randomness.fresh(), features_sent=100)
     assert (len(made.upload), made.missing) == (80, 20)
-    assert release(chance.fresh(), features_sent=80).missing == 0
+    assert release(randomness.fresh(), features_sent=80).missing == 0
     with pytest.raises(RangeError, match="features_sent must be at least 1"):
-        release(chance.fresh(), features_sent=0)
+        release(randomness.fresh(), features_sent=0)
 
 
 def test_lines_hide_positions_of_the_same_features() -> None:
-    secret = chance.memoized(chance.Secret.generate())
+    secret = randomness.memoized(randomness.Secret.generate())
     made = release(secret, lines=HideInLines(gravity=np.array([0.0, 1.0, 0.0])), features_sent=30)
     assert isinstance(made.upload, LineUpload)
-    np.testing.assert_array_equal(subsets(made).words, subsets(release(secret, features_sent=30)).words)
+    np.testing.assert_array_equal(subsets(made).ids, subsets(release(secret, features_sent=30)).ids)
     camera = IMAGE.camera
     xy = (IMAGE.keypoints[made.order] - [camera.params[2], camera.params[3]]) / 500.0
     lines = made.upload.lines.coefficients.astype(np.float64)
@@ -115,7 +115,7 @@ def test_lines_hide_positions_of_the_same_features() -> None:
 def test_equal_features_are_not_side_by_side() -> None:
     """Broken twin: with one hash for both, a stable sort leaves every pair adjacent."""
     twice = replace(IMAGE, keypoints=np.concatenate([IMAGE.keypoints] * 2), descriptors=np.concatenate([IMAGE.descriptors] * 2))
-    order = release(chance.memoized(chance.Secret.generate()), twice).order
+    order = release(randomness.memoized(randomness.Secret.generate()), twice).order
     assert sorted(order) == list(range(160))
     adjacent = int((np.abs(np.diff(order % 80)) == 0).sum())
     assert adjacent < 10  # one expected; all 80 with a shared hash
@@ -131,18 +131,18 @@ def own(book: Codebook = BOOK) -> Codebook:
 
 def test_the_photograph_itself_must_not_be_the_dictionary() -> None:
     with pytest.raises(ReleaseRefused, match="made from this very photograph"):
-        release(chance.fresh(), dictionary=own())
-    assert len(release(chance.fresh(), dictionary=own(), allow_private_dictionary=True).upload) == 80
+        release(randomness.fresh(), dictionary=own())
+    assert len(release(randomness.fresh(), dictionary=own(), allow_private_dictionary=True).upload) == 80
 
 
 def test_what_does_not_match_is_refused() -> None:
     with pytest.raises(RangeError, match="the mechanism is for 511 words, the dictionary has 512"):
-        release(chance.fresh(), mechanism=replace(LAW, words=511))
+        release(randomness.fresh(), mechanism=replace(LAW, dictionary_size=511))
     with pytest.raises(SpaceError, match="give one of the same kind"):
-        release(chance.fresh(), replace(IMAGE, space=Space(descriptor="sift", normalization="L1_ROOT", dim=128)))
+        release(randomness.fresh(), replace(IMAGE, space=Space(descriptor="sift", normalization="L1_ROOT", dim=128)))
     empty = replace(IMAGE, keypoints=IMAGE.keypoints[:0], descriptors=IMAGE.descriptors[:0])
     with pytest.raises(InputError, match="no features to privatize"):
-        release(chance.fresh(), empty)
+        release(randomness.fresh(), empty)
 
 
 def test_without_entropy_there_is_no_release(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,9 +150,9 @@ def test_without_entropy_there_is_no_release(monkeypatch: pytest.MonkeyPatch) ->
     for failing in (_raise, lambda count: b"short"):
         monkeypatch.setattr("os.urandom", failing)
         with pytest.raises(ReleaseRefused, match="nothing was released"):
-            release(chance.fresh())
+            release(randomness.fresh())
         with pytest.raises(ReleaseRefused, match="nothing was released"):
-            chance.Secret.generate()
+            randomness.Secret.generate()
 
 
 def _raise(count: int) -> bytes:

@@ -45,7 +45,7 @@ def words_of(message: Message) -> Subsets:
 
 def assert_same(form: Released, sent: Subsets) -> None:
     assert isinstance(form, Subsets) and form.releasable
-    np.testing.assert_array_equal(form.words, sent.words)
+    np.testing.assert_array_equal(form.ids, sent.ids)
     assert (form.mechanism, form.space, form.dictionary) == (sent.mechanism, sent.space, sent.dictionary)
     assert form.guarantee == sent.guarantee
 
@@ -83,8 +83,8 @@ def test_all_words_come_back_exactly(
 ) -> None:
     """Inverse pair both ways: the same fields, and the same bytes again."""
     form = Subsets(
-        words=np.array(rows[1], dtype=np.uint32),
-        mechanism=SubsetMechanism(words=rows[0], epsilon=epsilon, m=len(rows[1][0])),
+        ids=np.array(rows[1], dtype=np.uint32),
+        mechanism=SubsetMechanism(dictionary_size=rows[0], epsilon=epsilon, m=len(rows[1][0])),
         space=Space(**space),
         dictionary=dictionary.hex(),
         releasable=True,
@@ -123,8 +123,8 @@ GOLDEN = (
 
 def test_a_message_put_together_by_hand() -> None:
     form = Subsets(
-        words=np.array([[0, 1], [2, 9], [8, 9]], dtype=np.uint32),
-        mechanism=SubsetMechanism(words=10, epsilon=1.5, m=2),
+        ids=np.array([[0, 1], [2, 9], [8, 9]], dtype=np.uint32),
+        mechanism=SubsetMechanism(dictionary_size=10, epsilon=1.5, m=2),
         space=Space(descriptor="sift", normalization="L2", dim=128),
         dictionary=DICTIONARY,
         releasable=True,
@@ -152,13 +152,13 @@ def test_a_study_cannot_be_released() -> None:
 
 
 def test_what_does_not_fit_is_refused_on_the_device() -> None:
-    few = SubsetMechanism(words=2**32, epsilon=1.0, m=1)
-    many = SubsetMechanism(words=1 << 17, epsilon=1.0, m=1 << 16)
+    few = SubsetMechanism(dictionary_size=2**32, epsilon=1.0, m=1)
+    many = SubsetMechanism(dictionary_size=1 << 17, epsilon=1.0, m=1 << 16)
     row = np.arange(1 << 16, dtype=np.uint32)[None]
     for form, text in (
         (subsets().take(np.arange(0)), "1 to 131072 features"),
-        (replace(subsets(1), words=row[:, :1], mechanism=few), "4294967295"),
-        (replace(subsets(1), words=row, mechanism=many), "65535 words a feature"),
+        (replace(subsets(1), ids=row[:, :1], mechanism=few), "4294967295"),
+        (replace(subsets(1), ids=row, mechanism=many), "65535 words a feature"),
     ):
         with pytest.raises(InputError, match=text):
             encode(word_upload(form))
@@ -242,7 +242,7 @@ def survives(message: bytes) -> bool:
         assert str(error)
         return False
     assert encode(got) == message
-    assert (words_of(got).words < words_of(got).mechanism.words).all()
+    assert (words_of(got).ids < words_of(got).mechanism.dictionary_size).all()
     return True
 
 

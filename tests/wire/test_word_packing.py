@@ -75,7 +75,7 @@ def test_random_subsets_take_little_more_than_their_entropy(words: int, m: int) 
     count = max(400, 4000 // m)
     ids = random_ids(generator(f"entropy {words} {m}"), count, m, words)
     entropy = count * math.log2(math.comb(words, m))
-    assert SubsetMechanism(words=words, epsilon=1.0, m=m).bits == pytest.approx(entropy / count, rel=1e-9)
+    assert SubsetMechanism(dictionary_size=words, epsilon=1.0, m=m).bits == pytest.approx(entropy / count, rel=1e-9)
     assert 0.99 * entropy < 8 * len(packed(ids, words)) <= 1.2 * entropy
 
 

@@ -34,7 +34,7 @@ def images_of(place: World, name: str) -> dict[str, LineImage]:
     return {
         key: LineImage(
             camera=place.camera,
-            lines=lift_to_lines(item, gravity=place.poses[key].rotation @ down, chance=seeded(name)),
+            lines=lift_to_lines(item, gravity=place.poses[key].rotation @ down, randomness=seeded(name)),
             form=place.form(key),
         )
         for key, item in features_of(place, name).items()

@@ -41,7 +41,7 @@ def lifted(features: Features, profile: Profile, *, case: str, decoys: Codebook 
     """In the order of the features."""
     book = bundled_codebook()
     pool = decoys or (bundled_decoys() if profile.decoys == "descriptors" else book)
-    return lift(features, profile=profile, codebook=book, decoys=pool, chance=seeded(case)).form
+    return lift(features, profile=profile, codebook=book, decoys=pool, randomness=seeded(case)).form
 
 
 def paper_form(features: Features, m: int, case: str = "attack") -> Subspaces:

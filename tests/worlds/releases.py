@@ -35,11 +35,11 @@ def released(features: Features, profile: Profile | None, *, lines: bool = False
     hide = HideInLines() if lines else None
     book = bundled_codebook()
     if profile is None:
-        law = SubsetMechanism(words=len(book), epsilon=12.0, m=2)
-        words = privatize_words(features, mechanism=law, dictionary=book, chance=CHANCE, lines=hide)
+        law = SubsetMechanism(dictionary_size=len(book), epsilon=12.0, m=2)
+        words = privatize_words(features, mechanism=law, dictionary=book, randomness=CHANCE, lines=hide)
         return decode(encode(words.upload)), words.order
     decoys: Codebook = bundled_decoys() if profile.decoys == "descriptors" else book
-    lifted = privatize(features, profile=profile, codebook=book, decoys=decoys, chance=CHANCE, lines=hide)
+    lifted = privatize(features, profile=profile, codebook=book, decoys=decoys, randomness=CHANCE, lines=hide)
     return decode(encode(lifted.upload)), lifted.order
 
 
@@ -56,7 +56,7 @@ def planted_map(features: Features, *, public: bool) -> Scene:
         form = published
         if not public:
             book = bundled_codebook()
-            form = lift(features, profile=paper(4), codebook=book, decoys=book, chance=seeded("a map")).form  # type: ignore[assignment]
+            form = lift(features, profile=paper(4), codebook=book, decoys=book, randomness=seeded("a map")).form  # type: ignore[assignment]
         images[f"{place}.jpg"] = MappedImage(
             name=f"{place}.jpg",
             camera=features.camera,

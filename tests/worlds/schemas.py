@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 
 from jsonschema import Draft202012Validator
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "schema"
+from worlds.documents import REFERENCE
+
+FOLDER = REFERENCE / "schema"
 
 
 @cache

@@ -24,8 +24,8 @@ def random_ids(random: np.random.Generator, count: int, m: int, words: int) -> n
 
 def subsets(count: int = 5, m: int = 2, *, words: int = 1000, epsilon: float = 5.0, releasable: bool = True) -> Subsets:
     return Subsets(
-        words=random_ids(generator(f"words {count} {m} {words}"), count, m, words),
-        mechanism=SubsetMechanism(words=words, epsilon=epsilon, m=m),
+        ids=random_ids(generator(f"words {count} {m} {words}"), count, m, words),
+        mechanism=SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m),
         space=SIFT,
         dictionary=DICTIONARY,
         releasable=releasable,

@@ -54,7 +54,7 @@ def scene_of(place: World, *, without: str = "", forms: Mapping[str, Form] | Non
 
 def words_of(form: Points, dictionary: Codebook, *, epsilon: float, m: int = 2, name: str = "query") -> Subsets:
     """A study's draw of the mechanism for each descriptor."""
-    mechanism = SubsetMechanism(words=len(dictionary), epsilon=epsilon, m=m)
+    mechanism = SubsetMechanism(dictionary_size=len(dictionary), epsilon=epsilon, m=m)
     contexts = [b"%d" % row for row in range(len(form))]
     words = randomized(dictionary.nearest(form.vectors), mechanism, seeded(name), contexts)
     return subsets(words, mechanism, dictionary.digest)
@@ -63,7 +63,7 @@ def words_of(form: Points, dictionary: Codebook, *, epsilon: float, m: int = 2, 
 def subsets(words: np.ndarray, mechanism: SubsetMechanism, dictionary: str) -> Subsets:
     """Given words, not releasable."""
     return Subsets(
-        words=np.asarray(words, dtype=np.uint32), mechanism=mechanism, space=SIFT, dictionary=dictionary, releasable=False
+        ids=np.asarray(words, dtype=np.uint32), mechanism=mechanism, space=SIFT, dictionary=dictionary, releasable=False
     )
 
 

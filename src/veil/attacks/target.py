@@ -237,7 +237,7 @@ class Target:
     def raw_decoys(self) -> np.ndarray | None:
         """Public decoys, which structural attacks strike off: real ones are integers, as are centroids of a single one."""
         decoys = self.knowledge.decoys
-        return decoys.words if isinstance(decoys, Codebook) else None if decoys is None else decoys.vectors
+        return decoys.vectors if isinstance(decoys, Codebook) else None if decoys is None else decoys.vectors
 
     @property
     def decoy_count(self) -> int:

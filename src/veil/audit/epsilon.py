@@ -135,12 +135,12 @@ def word_symbols(rows: Int64[np.ndarray, "draws m"], words: tuple[int, int]) -> 
     return places[0] * (rows.shape[1] + 1) + places[1]
 
 
-def of_words(mechanism: SubsetMechanism, words: tuple[int, int], chance: Randomness) -> Release:
+def of_words(mechanism: SubsetMechanism, words: tuple[int, int], randomness: Randomness) -> Release:
     """veil's own mechanism on two given true words."""
 
     def release(which: int, draws: int) -> Int64[np.ndarray, "draws m"]:
         contexts = [b"game %d|%d" % (which, trial) for trial in range(draws)]
-        return randomized(np.full(draws, words[which], dtype=np.int64), mechanism, chance, contexts)
+        return randomized(np.full(draws, words[which], dtype=np.int64), mechanism, randomness, contexts)
 
     return release
 
@@ -155,7 +155,7 @@ def measured(mechanism: SubsetMechanism, *, draws: int = AUDIT_DRAWS, confidence
 
 
 def of_descriptors(
-    features: Features, rows: tuple[int, int], mechanism: SubsetMechanism, dictionary: Codebook, chance: Randomness
+    features: Features, rows: tuple[int, int], mechanism: SubsetMechanism, dictionary: Codebook, randomness: Randomness
 ) -> tuple[Release, tuple[int, int]]:
     """All of a release in words, from descriptor to subset, of two features of an image; and their true words for `play`.
 
@@ -172,7 +172,7 @@ def of_descriptors(
             scales=None,
             orientations=None,
         )
-        return to_words(image, mechanism=mechanism, dictionary=dictionary, chance=chance).form.words.astype(np.int64)
+        return to_words(image, mechanism=mechanism, dictionary=dictionary, randomness=randomness).form.ids.astype(np.int64)
 
     return release, (int(nearest[0]), int(nearest[1]))
 

@@ -112,7 +112,7 @@ def _fit(
     if codebook is None:
         return np.zeros(len(pairs))
     words = codebook.nearest(descriptors.astype(np.float32))
-    return 1.0 - (form.words[released] == words[original, None]).any(axis=1)
+    return 1.0 - (form.ids[released] == words[original, None]).any(axis=1)
 
 
 def _assigned(

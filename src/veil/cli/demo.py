@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil import randomness as chance
+from veil import randomness
 from veil.attacks.intersection.repeat import intersect
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
 from veil.cli.progress import tracker
@@ -82,7 +82,7 @@ def _demo(arguments: argparse.Namespace) -> int:
             codebook=bundled_codebook(),
             decoys=bundled_decoys(),
             # A secret of its own: the demo releases photographs under many profiles, which a client must never do.
-            chance=chance.memoized(chance.Secret.generate()),
+            randomness=randomness.memoized(randomness.Secret.generate()),
             workdir=Path(workdir),
             workers=arguments.workers,
         )
@@ -191,8 +191,8 @@ def _repeat(study: Study, features: Features) -> dict:
     truth = publish(few).vectors.astype(np.float64)
     counts = {}
     for kind in ("fresh", "memoized"):
-        sources = (chance.fresh(), chance.fresh()) if kind == "fresh" else (study.chance, study.chance)
-        forms = [lift(few, profile=profile, codebook=study.codebook, decoys=study.codebook, chance=s).form for s in sources]
+        sources = (randomness.fresh(), randomness.fresh()) if kind == "fresh" else (study.randomness, study.randomness)
+        forms = [lift(few, profile=profile, codebook=study.codebook, decoys=study.codebook, randomness=s).form for s in sources]
         found = intersect(forms)
         counts[kind] = int((np.linalg.norm(found.points - truth, axis=1) < REPEAT_TOLERANCE).sum())
     return {

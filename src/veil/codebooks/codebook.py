@@ -91,7 +91,7 @@ class Codebook:
         return len(self.stored) - self.slices * self.slice_size
 
     @cached_property
-    def words(self) -> Float32[np.ndarray, "words dim"]:
+    def vectors(self) -> Float32[np.ndarray, "words dim"]:
         """The words as unit vectors."""
         found = np.empty(self.stored.shape, dtype=np.float32)
         for start in range(0, len(found), 1 << 14):  # half a million words in float64 would be half a gigabyte
@@ -109,7 +109,7 @@ class Codebook:
         if not 1 <= count <= len(self):
             raise RangeError(f"count must be between 1 and {len(self)} words, got {count!r}")
         # For unit vectors the largest product is the least distance.
-        _, found = faiss.knn(np.ascontiguousarray(unit_vectors), self.words, count, metric=faiss.METRIC_INNER_PRODUCT)
+        _, found = faiss.knn(np.ascontiguousarray(unit_vectors), self.vectors, count, metric=faiss.METRIC_INNER_PRODUCT)
         return found[:, 0] if count == 1 else found
 
     @cached_property

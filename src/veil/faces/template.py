@@ -110,7 +110,7 @@ class Client:
         are drawn, and is stored nowhere. Raises InputError for a class that the decoys do not have.
         """
         key = _key(self.secret, "template", purpose, person, str(version))
-        return self._lifted(vector, purpose, side=0, chance=key, label=label)
+        return self._lifted(vector, purpose, side=0, randomness=key, label=label)
 
     def probe(
         self,
@@ -130,7 +130,7 @@ class Client:
         if self.setup.by == "p2s":
             return self._turned(self._checked(vector)[None], purpose), None
         if self.setup.by == "s2s":
-            form = self._lifted(vector, purpose, side=1, chance=fresh(), label=label)
+            form = self._lifted(vector, purpose, side=1, randomness=fresh(), label=label)
             return form.origin, form.basis
         if template is None or len(template) != 1:
             raise InputError("a parallel probe fits one template; compare with many by p2s or s2s")
@@ -151,7 +151,7 @@ class Client:
         return bool(nearest.max() < 1e-3)
 
     def _lifted(
-        self, vector: Float32[np.ndarray, "dim"], purpose: str, *, side: int, chance: Secure, label: str | None
+        self, vector: Float32[np.ndarray, "dim"], purpose: str, *, side: int, randomness: Secure, label: str | None
     ) -> Subspaces:
         rows = np.arange(side, len(self.decoys), 2)
         if (self.decoys.vectors[rows] == self._checked(vector)).all(axis=1).any():
@@ -162,7 +162,7 @@ class Client:
         book = self._books[purpose, side]
         features = as_features(self._turned(vector[None], purpose), self.setup.space)
         rule = self._rule(vector, rows, label) if self.setup.balance else uniform_rule
-        return lift(features, profile=self.setup.profile, codebook=book, decoys=book, chance=chance, rule=rule).form
+        return lift(features, profile=self.setup.profile, codebook=book, decoys=book, randomness=randomness, rule=rule).form
 
     def _rule(self, vector: Float32[np.ndarray, "dim"], rows: np.ndarray, label: str | None) -> DecoyRule:
         """Balanced decoys for one face; `rows` are the decoys of its side."""
@@ -219,7 +219,7 @@ class Client:
 
 def rotation(key: Secure, dim: int) -> Float64[np.ndarray, "dim dim"]:
     """A uniformly random orthogonal matrix: Q of a Gaussian matrix, signs made unique (Mezzadri 2007)."""
-    q, r = np.linalg.qr(gaussian(key.words([b"rotation"], dim * dim)).reshape(dim, dim))
+    q, r = np.linalg.qr(gaussian(key.bits64([b"rotation"], dim * dim)).reshape(dim, dim))
     return q * np.sign(np.diagonal(r))
 
 

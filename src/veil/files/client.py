@@ -230,7 +230,7 @@ def _fingerprints(connection: sqlite3.Connection) -> list[str | None]:
 @cache
 def _mechanism(words: int, epsilon: float, m: int) -> SubsetMechanism:
     """One object for all lines with one law: it computes with fractions when it is made."""
-    return SubsetMechanism(words=words, epsilon=epsilon, m=m)
+    return SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
 
 
 def _insert(connection: sqlite3.Connection, entry: Entry) -> None:
@@ -238,7 +238,7 @@ def _insert(connection: sqlite3.Connection, entry: Entry) -> None:
     release = (entry.image_digest, entry.released_as, entry.name, entry.parameters, entry.features, entry.message_digest)
     connection.execute(f"INSERT INTO releases ({_RELEASES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*release, entry.fresh, now))
     if entry.mechanism is not None:
-        law = (entry.mechanism.words, float(entry.mechanism.epsilon), entry.mechanism.m)
+        law = (entry.mechanism.dictionary_size, float(entry.mechanism.epsilon), entry.mechanism.m)
         row = (entry.image_digest, entry.message_digest, *law, entry.features, now)
         columns = "image_digest, message_digest, words, epsilon, m, features, spent_at"
         connection.execute(f"INSERT INTO spending ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)

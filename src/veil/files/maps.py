@@ -242,9 +242,9 @@ def _read_form(group: Any, space: Space) -> Form:
 
 
 def _write_words(group: Any, form: Subsets) -> None:
-    group["words"] = form.words
+    group["words"] = form.ids
     group.attrs["dictionary"] = form.dictionary
-    group.attrs["dictionary_words"] = form.mechanism.words
+    group.attrs["dictionary_words"] = form.mechanism.dictionary_size
     group.attrs["epsilon"] = form.mechanism.epsilon
 
 
@@ -253,9 +253,9 @@ def _read_words(group: Any, space: Space) -> Subsets:
     if words.dtype != np.uint32 or words.ndim != 2:
         raise FileFormatError(f"words must be rows of 32-bit numbers without sign, got {words.dtype} of shape {words.shape}")
     return Subsets(
-        words=words,
+        ids=words,
         mechanism=SubsetMechanism(
-            words=int(group.attrs["dictionary_words"]), epsilon=float(group.attrs["epsilon"]), m=words.shape[1]
+            dictionary_size=int(group.attrs["dictionary_words"]), epsilon=float(group.attrs["epsilon"]), m=words.shape[1]
         ),
         space=space,
         dictionary=str(group.attrs["dictionary"]),

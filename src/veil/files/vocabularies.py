@@ -17,7 +17,7 @@ import numpy as np
 from veil.errors import FileFormatError
 from veil.files.atomic import read_bytes, writing
 from veil.files.maps import map_fingerprint
-from veil.matching.inverted_index import Vocabulary
+from veil.matching.inverted_index import InvertedIndex
 
 FORMAT = 1
 _ARRAYS = ("offsets", "point_rows", "chance", "frequency")
@@ -38,7 +38,7 @@ def vocabulary_folder(map_folder: Path, dictionary: str) -> Path:
     return map_folder / "vocabularies" / dictionary[:16]
 
 
-def write_vocabulary(map_folder: Path, vocabulary: Vocabulary) -> Path:
+def write_vocabulary(map_folder: Path, vocabulary: InvertedIndex) -> Path:
     """Write the index into the map's folder, at once or not at all; an older one for the same dictionary is replaced."""
     target = vocabulary_folder(map_folder, vocabulary.dictionary)
     header = {
@@ -65,7 +65,7 @@ def write_vocabulary(map_folder: Path, vocabulary: Vocabulary) -> Path:
     return target
 
 
-def read_vocabulary(map_folder: Path, dictionary: str) -> Vocabulary | None:
+def read_vocabulary(map_folder: Path, dictionary: str) -> InvertedIndex | None:
     """The index of a map for a dictionary, its arrays mapped into memory; None if it was not indexed with that one.
 
     Raises FileFormatError if the index is damaged or is of another state of the map.
@@ -86,7 +86,7 @@ def read_vocabulary(map_folder: Path, dictionary: str) -> Vocabulary | None:
         raise FileFormatError(f"{folder} is damaged ({error}); run `veil index` again") from None
 
 
-def _assemble(folder: Path, header: dict[str, Any]) -> Vocabulary:
+def _assemble(folder: Path, header: dict[str, Any]) -> InvertedIndex:
     from scipy.sparse import csr_array
 
     arrays = {name: _mapped(folder, name, name) for name in _ARRAYS}
@@ -102,7 +102,7 @@ def _assemble(folder: Path, header: dict[str, Any]) -> Vocabulary:
         raise ValueError("an entry names no point")
     image_words = csr_array((data, indices, indptr), shape=(len(names), words))
     image_words.check_format(full_check=True)
-    return Vocabulary(dictionary=header["dictionary"], image_names=names, image_words=image_words, **arrays)
+    return InvertedIndex(dictionary=header["dictionary"], image_names=names, image_words=image_words, **arrays)
 
 
 def _mapped(folder: Path, file: str, name: str) -> np.ndarray:

@@ -128,7 +128,7 @@ def words_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], form: Subsets, 
     if dictionary.digest != form.dictionary:
         raise SpaceError(f"these are words of {form.dictionary[:12]}, not of the dictionary {dictionary.digest[:12]}")
     _require_plain(form.space)
-    return _scattered("words", frame, keypoints, dictionary.words[form.words.astype(np.int64)])
+    return _scattered("words", frame, keypoints, dictionary.vectors[form.ids.astype(np.int64)])
 
 
 def canonical_basis(basis: Float64[np.ndarray, "n m dim"]) -> Float64[np.ndarray, "n m dim"]:

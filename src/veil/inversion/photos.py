@@ -64,10 +64,10 @@ class Sight:
             return points_map(frame, features.keypoints, publish(features).vectors)
         assert self.codebook is not None
         if self.kind == "subspaces":
-            lifted = lift(features, profile=paper(m), codebook=self.codebook, decoys=self.codebook, chance=seeded(case))
+            lifted = lift(features, profile=paper(m), codebook=self.codebook, decoys=self.codebook, randomness=seeded(case))
             return subspaces_map(frame, features.keypoints, lifted.form)
-        mechanism = SubsetMechanism(words=len(self.codebook), epsilon=self.epsilon, m=m)
-        worded = to_words(features, mechanism=mechanism, dictionary=self.codebook, chance=seeded(case))
+        mechanism = SubsetMechanism(dictionary_size=len(self.codebook), epsilon=self.epsilon, m=m)
+        worded = to_words(features, mechanism=mechanism, dictionary=self.codebook, randomness=seeded(case))
         return words_map(frame, features.keypoints, worded.form, self.codebook)
 
 

@@ -74,7 +74,8 @@ class Budget:
         if then <= self.epsilon:
             return
         what, on = ("each image", "on this one") if self.unit == "image" else ("the session", "in it")
-        law = f"{more.features} features at epsilon {more.mechanism.epsilon:g} (K={more.mechanism.words}, m={more.mechanism.m})"
+        mechanism = more.mechanism
+        law = f"{more.features} features at epsilon {mechanism.epsilon:g} (K={mechanism.dictionary_size}, m={mechanism.m})"
         if math.isinf(more.mechanism.epsilon):
             raise ReleaseRefused(
                 f"{name}: an infinite epsilon exceeds every budget, and one of epsilon {self.epsilon:g} is set for {what}; "

@@ -25,30 +25,30 @@ QUANTIZED = NoProof(
 
 @dataclass(frozen=True, kw_only=True)
 class SubsetMechanism:
-    """Subsets of `m` out of `words` (K) words, under `epsilon`-local differential privacy of each feature.
+    """Subsets of `m` out of `dictionary_size` (K) words, under `epsilon`-local differential privacy of each feature.
 
     Epsilon 0 sends m words at random, infinity the true word for certain among m - 1 at random (no privacy at all).
     Raises RangeError for parameters outside their range, and for an epsilon at which the probability of sending the true word
     rounds to 1 (words.md#the-sampler-in-integers).
     """
 
-    words: int
+    dictionary_size: int
     epsilon: float
     m: int
 
     def __post_init__(self) -> None:
-        if self.words < 2:
-            raise RangeError(f"words must be at least 2, got {self.words!r}; a single word says nothing")
-        if not 1 <= self.m < self.words:
-            raise RangeError(f"m must be between 1 and words - 1 = {self.words - 1}, got {self.m!r}")
+        if self.dictionary_size < 2:
+            raise RangeError(f"words must be at least 2, got {self.dictionary_size!r}; a single word says nothing")
+        if not 1 <= self.m < self.dictionary_size:
+            raise RangeError(f"m must be between 1 and words - 1 = {self.dictionary_size - 1}, got {self.m!r}")
         if not self.epsilon >= 0:  # also catches NaN
             raise RangeError(f"epsilon must be >= 0, got {self.epsilon!r}; infinity sends the nearest word for certain")
         # Log-odds first: the exact e^epsilon of a large epsilon has too many digits to be computed.
-        log_odds = math.log(self.m) + self.epsilon - math.log(self.words - self.m)
+        log_odds = math.log(self.m) + self.epsilon - math.log(self.dictionary_size - self.m)
         if not math.isinf(self.epsilon) and (log_odds > 40 or float(self.truth) == 1.0):
             raise RangeError(
-                f"with epsilon={self.epsilon:g}, m={self.m} and {self.words} words the true word is sent with a probability "
-                "that rounds to 1; use a smaller epsilon, or infinity if no privacy is wanted"
+                f"with epsilon={self.epsilon:g}, m={self.m} and {self.dictionary_size} words the true word is sent with a "
+                "probability that rounds to 1; use a smaller epsilon, or infinity if no privacy is wanted"
             )
 
     @cached_property
@@ -64,23 +64,23 @@ class SubsetMechanism:
         """Probability that the true word is sent, Pr(u = 1) of Pittaluga and Zhuang 2023, Eq. 5."""
         if math.isinf(self.epsilon):
             return Fraction(1)
-        return self.m * self.odds / (self.m * self.odds + self.words - self.m)
+        return self.m * self.odds / (self.m * self.odds + self.dictionary_size - self.m)
 
     def pmf(self, *, contains: bool) -> Fraction:
         """Probability of one subset that holds the true word, or of one that does not (Eq. 4 with K in place of omega in its
         numerators: as printed it sums to m / K, words.md#the-mechanism)."""
         if contains:
-            return self.truth / math.comb(self.words - 1, self.m - 1)
-        return (1 - self.truth) / math.comb(self.words - 1, self.m)
+            return self.truth / math.comb(self.dictionary_size - 1, self.m - 1)
+        return (1 - self.truth) / math.comb(self.dictionary_size - 1, self.m)
 
     def log_pmf(self, *, contains: bool) -> float:
         """Logarithm of `pmf`, for dictionaries whose probabilities underflow (words.md#the-mechanism)."""
         if math.isinf(self.epsilon):
-            return -_log_comb(self.words - 1, self.m - 1) if contains else -math.inf
+            return -_log_comb(self.dictionary_size - 1, self.m - 1) if contains else -math.inf
         # log(K e^eps) or log K over log((m e^eps + K - m) C(K, m))
-        ahead, behind = math.log(self.m) + self.epsilon, math.log(self.words - self.m)
-        total = max(ahead, behind) + math.log1p(math.exp(-abs(ahead - behind))) + _log_comb(self.words, self.m)
-        return math.log(self.words) + (self.epsilon if contains else 0.0) - total
+        ahead, behind = math.log(self.m) + self.epsilon, math.log(self.dictionary_size - self.m)
+        total = max(ahead, behind) + math.log1p(math.exp(-abs(ahead - behind))) + _log_comb(self.dictionary_size, self.m)
+        return math.log(self.dictionary_size) + (self.epsilon if contains else 0.0) - total
 
     @property
     def posterior(self) -> float:
@@ -93,12 +93,12 @@ class SubsetMechanism:
     @property
     def other(self) -> Fraction:
         """Probability that a given word other than the true one is sent."""
-        return (self.m - self.truth) / (self.words - 1)
+        return (self.m - self.truth) / (self.dictionary_size - 1)
 
     @property
     def bits(self) -> float:
         """Entropy of a subset whose true word is uniform: log2 C(K, m), the least that a feature takes on the wire."""
-        return _log_comb(self.words, self.m) / math.log(2)
+        return _log_comb(self.dictionary_size, self.m) / math.log(2)
 
     @property
     def loss(self) -> tuple[Fraction, Fraction]:
@@ -106,8 +106,8 @@ class SubsetMechanism:
 
         For two words v and v', and v the true one: the subset holds v but not v', v' but not v, or both or neither.
         """
-        ahead = self.truth * (1 - Fraction(self.m - 1, self.words - 1))
-        behind = (1 - self.truth) * Fraction(self.m, self.words - 1)
+        ahead = self.truth * (1 - Fraction(self.m - 1, self.dictionary_size - 1))
+        behind = (1 - self.truth) * Fraction(self.m, self.dictionary_size - 1)
         return ahead, behind
 
     @property

@@ -97,7 +97,8 @@ def planned(
     plans = [_plan(n, k, m, image_epsilon, delta, place or Place()) for n, k, m in triples]
     # Equal margins: rather fewer features, then a smaller dictionary.
     return sorted(
-        plans, key=lambda plan: (not plan.possible, -plan.margin, plan.features, plan.mechanism.words, plan.mechanism.m)
+        plans,
+        key=lambda plan: (not plan.possible, -plan.margin, plan.features, plan.mechanism.dictionary_size, plan.mechanism.m),
     )
 
 
@@ -119,7 +120,7 @@ def most_telling(words: int, m: int, features: int, image_epsilon: float, delta:
     `image_epsilon`."""
 
     def at(steps: int) -> SubsetMechanism:
-        return SubsetMechanism(words=words, epsilon=round(steps * STEP, 3), m=m)
+        return SubsetMechanism(dictionary_size=words, epsilon=round(steps * STEP, 3), m=m)
 
     # Epsilon 0 costs nothing, and what is certain needs no more.
     low, high = 0, math.ceil((math.log(words / m) + _CERTAIN) / STEP)
@@ -134,7 +135,7 @@ def most_telling(words: int, m: int, features: int, image_epsilon: float, delta:
 
 def candidates_by_chance(mechanism: SubsetMechanism, place: Place) -> float:
     """Map features that a sent feature's words call up by chance: m words, each of map_features / K features."""
-    return mechanism.m * place.map_features / mechanism.words
+    return mechanism.m * place.map_features / mechanism.dictionary_size
 
 
 def needed_inliers(features: int, mechanism: SubsetMechanism, candidates: float, place: Place) -> int:
@@ -160,6 +161,6 @@ def curve(words: int, m: int, features: int, delta: float, epsilons: Iterable[fl
     """Epsilon of the image and expected true words, for each epsilon of a feature: the trade that a figure shows."""
     points = []
     for epsilon in epsilons:
-        mechanism = SubsetMechanism(words=words, epsilon=epsilon, m=m)
+        mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
         points.append((composed_epsilon({mechanism: features}, delta), features * float(mechanism.truth)))
     return points

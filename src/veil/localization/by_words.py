@@ -21,7 +21,7 @@ from veil.localization.matched_features import Estimate, Matched, matched_featur
 from veil.localization.pose_evidence import COIN, Evidence, coin, pictured, too_few, turn_deviation_deg, weakest_rival
 from veil.localization.word_poses import WordOptions as WordOptions
 from veil.localization.word_poses import WordProblem
-from veil.matching.inverted_index import Candidates, Vocabulary, vocabulary_candidates
+from veil.matching.inverted_index import Candidates, InvertedIndex, vocabulary_candidates
 from veil.matching.retrieval import most_similar
 from veil.scene import Scene
 
@@ -36,12 +36,12 @@ def localize_words(
     seen: Float32[np.ndarray, "features 2"] | Lines,
     form: Subsets,
     scene: Scene,
-    vocabulary: Vocabulary,
+    vocabulary: InvertedIndex,
     *,
     options: WordOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Localization | NoPose:
-    """Vocabulary matching among the images that the query looks like, then a pose or a reason why there is none.
+    """InvertedIndex matching among the images that the query looks like, then a pose or a reason why there is none.
 
     Raises SpaceError if the query's dictionary is not the vocabulary's, InputError for lines where gravity of query or map is
     unknown.

@@ -30,10 +30,10 @@ USUAL_SHARES = (0.4, 0.12, 0.06, 0.04, 0.03)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Vocabulary:
+class InvertedIndex:
     """Inverted lists of a map: the points of each word, and the words of each image.
 
-    Entries `offsets[w]` to `offsets[w + 1]` belong to word w: `point_rows` are points of the map, `chance` the probability that
+    Entries `offsets[w]` to `offsets[w + 1]` belong to word w: `point_rows` are points of the map, `probability` is how likely
     a feature that sees the point has w as its nearest word. `frequency` is the share of all features of the map in each word;
     `image_words` (images x words) counts those of each image.
     """
@@ -41,19 +41,19 @@ class Vocabulary:
     dictionary: str
     offsets: Int64[np.ndarray, "_"]
     point_rows: Int32[np.ndarray, "_"]
-    chance: Float32[np.ndarray, "_"]
+    probability: Float32[np.ndarray, "_"]
     frequency: Float32[np.ndarray, "_"]
     image_names: tuple[str, ...]
     image_words: Any  # scipy.sparse.csr_array, float32
 
     @property
-    def words(self) -> int:
-        """Words of the dictionary."""
+    def dictionary_size(self) -> int:
+        """Number of words of the dictionary."""
         return len(self.offsets) - 1
 
     def require(self, form: Subsets) -> None:
         """Raise SpaceError unless `form` speaks in this vocabulary's dictionary."""
-        if form.dictionary != self.dictionary or form.mechanism.words != self.words:
+        if form.dictionary != self.dictionary or form.mechanism.dictionary_size != self.dictionary_size:
             raise SpaceError(
                 f"the query's words are of dictionary {form.dictionary[:12]}, the map was indexed with {self.dictionary[:12]}; "
                 "index the map with the query's dictionary, or release the query with the map's"
@@ -62,7 +62,7 @@ class Vocabulary:
 
 def index_map(
     scene: Scene, dictionary: Codebook | None, *, nearest: int = NEAREST, progress: Callable[[int, int], None] | None = None
-) -> Vocabulary:
+) -> InvertedIndex:
     """Enter every observation of `scene` under its words.
 
     A map of descriptors needs the `dictionary`; each descriptor is entered under its `nearest` words, as often as the map's own
@@ -92,20 +92,25 @@ def index_map(
     return _assembled(scene, dictionary.digest, len(dictionary), ranked, np.tile(shares, (len(ranked), 1)), points)
 
 
-def _index_words(scene: Scene, first: Subsets) -> Vocabulary:
+def _index_words(scene: Scene, first: Subsets) -> InvertedIndex:
     """Of a private map: each word of an observation is its true one with probability p / m."""
     words, points, chances = [], [], []
     for name, image in scene.images.items():
         form = image.form
         if not isinstance(form, Subsets) or form.dictionary != first.dictionary:
             raise InputError(f"image {name!r} is in words of another dictionary than the rest of the map; build it from one")
-        words.append(form.words.astype(np.int64))
+        words.append(form.ids.astype(np.int64))
         points.append(image.point_rows)
-        chances.append(np.full(form.words.shape, form.mechanism.posterior * USUAL_SHARES[0]))
+        chances.append(np.full(form.ids.shape, form.mechanism.posterior * USUAL_SHARES[0]))
     if len({row.shape[1] for row in words}) > 1:
         raise InputError("the map holds images with different numbers of words a feature; release them with one m")
     return _assembled(
-        scene, first.dictionary, first.mechanism.words, np.concatenate(words), np.concatenate(chances), np.concatenate(points)
+        scene,
+        first.dictionary,
+        first.mechanism.dictionary_size,
+        np.concatenate(words),
+        np.concatenate(chances),
+        np.concatenate(points),
     )
 
 
@@ -129,7 +134,7 @@ def _assembled(
     ranked: Int64[np.ndarray, "observations nearest"],
     chances: Float64[np.ndarray, "observations nearest"],
     points: Int64[np.ndarray, "observations"],
-) -> Vocabulary:
+) -> InvertedIndex:
     from scipy.sparse import coo_array
 
     views = np.bincount(points, minlength=len(scene.points))
@@ -146,11 +151,11 @@ def _assembled(
     image_words.sum_duplicates()
     # One feature that is spread over all words keeps every frequency above zero.
     total = np.asarray(image_words.sum(axis=0)).ravel()
-    return Vocabulary(
+    return InvertedIndex(
         dictionary=dictionary,
         offsets=entries.indptr.astype(np.int64),
         point_rows=entries.indices.astype(np.int32),
-        chance=entries.data.astype(np.float32),
+        probability=entries.data.astype(np.float32),
         frequency=((total + 1 / words) / (total.sum() + 1)).astype(np.float32),
         image_names=tuple(scene.images),
         image_words=image_words.astype(np.float32),
@@ -184,7 +189,7 @@ class Candidates:
 
 
 def vocabulary_candidates(
-    form: Subsets, vocabulary: Vocabulary, *, limit: int = 200_000, max_entries: int = MAX_ENTRIES
+    form: Subsets, vocabulary: InvertedIndex, *, limit: int = 200_000, max_entries: int = MAX_ENTRIES
 ) -> Candidates:
     """Every point of the map that shares a word with a feature (words.md#vocabulary-matching), the `limit` most likely of them.
 
@@ -194,10 +199,10 @@ def vocabulary_candidates(
     probabilities of the words in Z: the mechanism's law has only these two values (Eq. 1, 10).
     """
     vocabulary.require(form)
-    words = form.words.astype(np.int64).ravel()
+    words = form.ids.astype(np.int64).ravel()
     starts, ends = vocabulary.offsets[words], vocabulary.offsets[words + 1]
     counts = ends - starts
-    within = np.cumsum(counts.reshape(form.words.shape).sum(axis=1)) <= max_entries
+    within = np.cumsum(counts.reshape(form.ids.shape).sum(axis=1)) <= max_entries
     counts = np.where(np.repeat(within, form.m), counts, 0)
     entry = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
     keypoint = np.repeat(np.repeat(np.arange(len(form)), form.m), counts)
@@ -205,8 +210,8 @@ def vocabulary_candidates(
     points = len(vocabulary.point_rows) and int(vocabulary.point_rows.max()) + 1
     key = keypoint * max(points, 1) + vocabulary.point_rows[entry]
     unique, inverse = np.unique(key, return_inverse=True)
-    s_point = np.bincount(inverse, weights=vocabulary.chance[entry], minlength=len(unique)).astype(np.float64)
-    s_any = vocabulary.frequency[form.words.astype(np.int64)].sum(axis=1, dtype=np.float64)
+    s_point = np.bincount(inverse, weights=vocabulary.probability[entry], minlength=len(unique)).astype(np.float64)
+    s_any = vocabulary.frequency[form.ids.astype(np.int64)].sum(axis=1, dtype=np.float64)
     keypoint_rows, point_rows = np.divmod(unique, max(points, 1))
     log_odds = log_likelihood_ratio(form.mechanism.epsilon, s_point, s_any[keypoint_rows])
     best = np.argsort(-log_odds, kind="stable")[:limit]

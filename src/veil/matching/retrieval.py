@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.forms import Subsets
-from veil.matching.inverted_index import Vocabulary
+from veil.matching.inverted_index import InvertedIndex
 
 
 def word_counts(form: Subsets) -> Float64[np.ndarray, "words"]:
@@ -19,20 +19,20 @@ def word_counts(form: Subsets) -> Float64[np.ndarray, "words"]:
 
     A word is sent with probability p by a feature whose true word it is, with q by any other: (sent - n q) / (p - q).
     """
-    sent = np.bincount(form.words.ravel().astype(np.int64), minlength=form.mechanism.words).astype(np.float64)
+    sent = np.bincount(form.ids.ravel().astype(np.int64), minlength=form.mechanism.dictionary_size).astype(np.float64)
     truth, other = float(form.mechanism.truth), float(form.mechanism.other)
     if truth <= other:  # epsilon is 0: the words say nothing
         return np.zeros_like(sent)
     return (sent - len(form) * other) / (truth - other)
 
 
-def image_scores(form: Subsets, vocabulary: Vocabulary) -> Float64[np.ndarray, "images"]:
+def image_scores(form: Subsets, vocabulary: InvertedIndex) -> Float64[np.ndarray, "images"]:
     """Similarity of a query to each image of the map: the product of their TF-IDF vectors, that of the image of unit length.
 
     Linear in the estimated counts, so it is unbiased, too. Raises SpaceError for words of another dictionary.
     """
     vocabulary.require(form)
-    seen_in = np.bincount(vocabulary.image_words.indices, minlength=vocabulary.words)
+    seen_in = np.bincount(vocabulary.image_words.indices, minlength=vocabulary.dictionary_size)
     images = len(vocabulary.image_names)
     idf = np.log((1 + images) / (1 + seen_in)) + math.log(2) / 2  # a word of every image keeps a little weight
     weighted = vocabulary.image_words.multiply(idf).tocsr()
@@ -40,6 +40,6 @@ def image_scores(form: Subsets, vocabulary: Vocabulary) -> Float64[np.ndarray, "
     return np.asarray(weighted @ (idf * word_counts(form))).ravel() / np.maximum(length, 1e-300)
 
 
-def most_similar(form: Subsets, vocabulary: Vocabulary, count: int) -> Int64[np.ndarray, "_"]:
+def most_similar(form: Subsets, vocabulary: InvertedIndex, count: int) -> Int64[np.ndarray, "_"]:
     """The `count` images of the map that a query looks most like, best first."""
     return np.argsort(-image_scores(form, vocabulary), kind="stable")[:count].astype(np.int64)

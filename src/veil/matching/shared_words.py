@@ -22,7 +22,7 @@ def shared_word_weights(left: Subsets, right: Subsets) -> Any:
     Raises SpaceError if the words are not of one dictionary.
     """
     require_same(left.space, right.space)
-    if left.dictionary != right.dictionary or left.mechanism.words != right.mechanism.words:
+    if left.dictionary != right.dictionary or left.mechanism.dictionary_size != right.mechanism.dictionary_size:
         raise SpaceError(
             f"words of different dictionaries cannot be compared ({left.dictionary[:12]} and {right.dictionary[:12]}); "
             "release both with the same dictionary"
@@ -61,8 +61,8 @@ def _incidence(form: Subsets) -> Any:
     from scipy.sparse import csr_array
 
     rows = np.repeat(np.arange(len(form)), form.m)
-    shape = (len(form), form.mechanism.words)
-    return csr_array((np.ones(len(rows)), (rows, form.words.ravel().astype(np.int64))), shape=shape)
+    shape = (len(form), form.mechanism.dictionary_size)
+    return csr_array((np.ones(len(rows)), (rows, form.ids.ravel().astype(np.int64))), shape=shape)
 
 
 def _weighted(incidence: Any) -> Any:

@@ -22,8 +22,8 @@ def neighbor_candidates(form: Subsets, scene: Scene, dictionary: Codebook) -> Ca
     if form.dictionary != dictionary.digest:
         raise InputError(f"the query's words are of dictionary {form.dictionary[:12]}, this one is {dictionary.digest[:12]}")
     require_same(scene.space, dictionary.raw_space)
-    used, first_sent = np.unique(form.words.ravel(), return_index=True)
-    words = Points(vectors=dictionary.words[used], space=scene.space)
+    used, first_sent = np.unique(form.ids.ravel(), return_index=True)
+    words = Points(vectors=dictionary.vectors[used], space=scene.space)
     keys, distances = [], []
     for image in scene.images.values():
         if not isinstance(image.form, Points):

@@ -37,10 +37,10 @@ def lift_to_lines(
     features: Features,
     *,
     gravity: Float64[np.ndarray, "3"] | None,
-    chance: Randomness,
+    randomness: Randomness,
     options: LineOptions | None = None,
 ) -> Lines:
-    """One line for each feature, in their order; memoized by (`chance`, image, position).
+    """One line for each feature, in their order; memoized by (`randomness`, image, position).
 
     Features at one position (two orientations of one keypoint) get the same line: independent ones would meet in it.
     Raises InputError if there are no features or gravity is unusable.
@@ -49,7 +49,7 @@ def lift_to_lines(
     if len(features) == 0:
         raise InputError("there are no keypoints to lift; the image may be blank")
     xy = normalized_keypoints(features)
-    words = _draws(features, gravity is not None, chance, options)
+    words = _draws(features, gravity is not None, randomness, options)
     theta = np.pi * uniform(words[:, 0])
     normals = np.stack([np.cos(theta), np.sin(theta)], axis=1)
     aligned = np.zeros(len(features), dtype=bool)
@@ -64,12 +64,12 @@ def lift_to_lines(
         coefficients=np.hstack([normals, offsets]).astype(np.float32),
         aligned=aligned,
         gravity=down,
-        releasable=chance.releasable,
+        releasable=randomness.releasable,
     )
 
 
 def line_key(
-    features: Features, *, gravity: Float64[np.ndarray, "3"] | None, chance: Randomness, options: LineOptions | None = None
+    features: Features, *, gravity: Float64[np.ndarray, "3"] | None, randomness: Randomness, options: LineOptions | None = None
 ) -> str:
     """Everything that `lift_to_lines` makes an image's lines of, as text for the ledger: equal texts, equal lines.
 
@@ -82,7 +82,7 @@ def line_key(
     options = options or LineOptions()
     down = "none" if gravity is None else _numbers(checked_gravity(gravity))
     camera, points = features.camera, features.keypoints.astype("<f4")
-    words = _draws(features, gravity is not None, chance, options).astype("<u8")
+    words = _draws(features, gravity is not None, randomness, options).astype("<u8")
     drawn = [point.tobytes() + draw.tobytes() for point, draw in zip(points, words, strict=True)]
     facts = {
         "rule": LINE_RULE,
@@ -97,11 +97,11 @@ def line_key(
     return "lines " + " ".join(f"{name}={value}" for name, value in facts.items())
 
 
-def _draws(features: Features, upright: bool, chance: Randomness, options: LineOptions) -> UInt64[np.ndarray, "features 2"]:
+def _draws(features: Features, upright: bool, randomness: Randomness, options: LineOptions) -> UInt64[np.ndarray, "features 2"]:
     """Two words for each keypoint: one for the angle, one for whether the line follows gravity."""
     opening = line_draws(options, upright=upright)
     contexts = [opening + features.image_digest + point.tobytes() for point in features.keypoints]
-    return chance.words(contexts, 2)
+    return randomness.bits64(contexts, 2)
 
 
 def _numbers(values: Iterable[float]) -> str:

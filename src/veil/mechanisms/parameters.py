@@ -86,12 +86,12 @@ def word_parameters(mechanism: SubsetMechanism, *, dictionary: Codebook, feature
     Raises ReleaseRefused for a mechanism that version 1 cannot express.
     """
     _require_fields(mechanism, _WORDS)
-    law = f"{int(mechanism.words)}|{_number(mechanism.epsilon)}|{int(mechanism.m)}"
+    law = f"{int(mechanism.dictionary_size)}|{_number(mechanism.epsilon)}|{int(mechanism.m)}"
     draws = f"words|{law}|{dictionary.digest}|".encode()
     facts = {
         "version": VERSION,
         "release_rule": WORD_RULE,
-        "K": int(mechanism.words),
+        "K": int(mechanism.dictionary_size),
         "epsilon": _number(mechanism.epsilon),
         "m": int(mechanism.m),
         "features": "all" if features_sent is None else int(features_sent),

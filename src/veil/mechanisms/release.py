@@ -80,13 +80,13 @@ def privatize(
     profile: Profile,
     codebook: Codebook,
     decoys: Codebook,
-    chance: Randomness,
+    randomness: Randomness,
     rule: DecoyRule = uniform_rule,
     lines: HideInLines | None = None,
 ) -> Release:
     """Lift one image's descriptors, hide its positions in lines if asked to, and shuffle its features.
 
-    Deterministic in (`chance`, features, parameters): under one secret the same image gives the same release.
+    Deterministic in (`randomness`, features, parameters): under one secret the same image gives the same release.
     Raises what `veil.mechanisms.subspaces.lift` raises, and ReleaseRefused if the image itself is among the decoys.
 
     Theory: release.md#order, release.md#memoized-draws.
@@ -96,10 +96,10 @@ def privatize(
             "this photograph is one of those that the decoy pool was made from: its own descriptors would be decoys; "
             "build a pool from other photographs with `veil codebook build --decoys`"
         )
-    lifted = lift(features, profile=profile, codebook=codebook, decoys=decoys, chance=chance, rule=rule)
-    order = _order(features, chance)
+    lifted = lift(features, profile=profile, codebook=codebook, decoys=decoys, randomness=randomness, rule=rule)
+    order = _order(features, randomness)
     return Release(
-        upload=_upload(_taken(features, order), lifted.form.take(order), chance, lines),
+        upload=_upload(_taken(features, order), lifted.form.take(order), randomness, lines),
         parameters=lifted.parameters,
         order=order,
         slice_index=lifted.slice_index,
@@ -113,7 +113,7 @@ def privatize_words(
     *,
     mechanism: SubsetMechanism,
     dictionary: Codebook,
-    chance: Randomness,
+    randomness: Randomness,
     lines: HideInLines | None = None,
     features_sent: int | None = None,
     allow_private_dictionary: bool = False,
@@ -121,7 +121,7 @@ def privatize_words(
     """Put one image's descriptors into random words, hide its positions in lines if asked to, and shuffle.
 
     `features_sent` fixes how many features leave: those with the least keyed hashes, a uniform choice that is the same each
-    time and that no other feature changes. An image with fewer sends all that it has. Deterministic in (`chance`, features,
+    time and that no other feature changes. An image with fewer sends all that it has. Deterministic in (`randomness`, features,
     parameters). Raises what `veil.mechanisms.words.to_words` raises, RangeError if `features_sent` is less than 1, and
     ReleaseRefused if the image itself is among those that the dictionary was made from (words.md#what-epsilon-does-not-cover).
 
@@ -131,11 +131,11 @@ def privatize_words(
         raise RangeError(f"features_sent must be at least 1, got {features_sent!r}; leave it out to send all")
     if made_from(dictionary, features.image_digest) and not allow_private_dictionary:
         raise ReleaseRefused(f"the dictionary was made from this very photograph: {PRIVATE_DICTIONARY}")
-    order = _order(features, chance)[:features_sent]
+    order = _order(features, randomness)[:features_sent]
     sent = _taken(features, order)
-    worded = to_words(sent, mechanism=mechanism, dictionary=dictionary, chance=chance)
+    worded = to_words(sent, mechanism=mechanism, dictionary=dictionary, randomness=randomness)
     return WordRelease(
-        upload=_upload(sent, worded.form, chance, lines),
+        upload=_upload(sent, worded.form, randomness, lines),
         parameters=word_parameters(mechanism, dictionary=dictionary, features_sent=features_sent),
         order=order,
         quantization_error=worded.quantization_error,
@@ -148,11 +148,11 @@ def made_from(book: Codebook, image_digest: bytes) -> bool:
     return image_digest[:8].hex() in book.provenance.image_digests
 
 
-def _upload(sent: Features, form: Released, chance: Randomness, lines: HideInLines | None) -> Message:
+def _upload(sent: Features, form: Released, randomness: Randomness, lines: HideInLines | None) -> Message:
     """The message about features that are already in their released order."""
     if lines is None:
         return Upload(camera=sent.camera, keypoints=sent.keypoints, form=form)
-    hidden = lift_to_lines(sent, gravity=lines.gravity, chance=chance, options=lines.options)
+    hidden = lift_to_lines(sent, gravity=lines.gravity, randomness=randomness, options=lines.options)
     return LineUpload(camera=sent.camera, lines=hidden, form=form)
 
 
@@ -161,7 +161,7 @@ def _taken(features: Features, rows: Int64[np.ndarray, "rows"]) -> Features:
     return replace(features.take(rows), scales=None, orientations=None)
 
 
-def _order(features: Features, chance: Randomness) -> Int64[np.ndarray, "features"]:
+def _order(features: Features, randomness: Randomness) -> Int64[np.ndarray, "features"]:
     """Sorted by a keyed hash of each feature: a uniform shuffle that does not change when other features do.
 
     Of equal features each has a hash of its own, else standing side by side would give them away.
@@ -173,7 +173,7 @@ def _order(features: Features, chance: Randomness) -> Int64[np.ndarray, "feature
         repeat = b"|again %d" % seen[feature] if seen[feature] else b""
         seen[feature] += 1
         contexts.append(b"order|" + features.image_digest + feature + repeat)
-    return np.argsort(chance.words(contexts, 1)[:, 0], kind="stable")
+    return np.argsort(randomness.bits64(contexts, 1)[:, 0], kind="stable")
 
 
 def pseudonym(secret: Secret, image_digest: bytes) -> str:

@@ -9,14 +9,13 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64, Int64, UInt64
 
-from veil import randomness as chance
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import U8_STEP, Features, unit_length
 from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.mechanisms.parameters import Parameters, subspace_parameters
 from veil.mechanisms.profile import Profile
-from veil.randomness import Randomness
+from veil.randomness import Randomness, below, distinct_below, gaussian, uniform
 from veil.space import Space
 
 CHUNK_FEATURES = 256
@@ -51,7 +50,7 @@ class UniformRule:
         available: Int64[np.ndarray, "words"],
     ) -> Int64[np.ndarray, "features decoys"]:
         """Distinct words for each feature, every set equally likely."""
-        return available[chance.distinct_below(draws, len(available))]
+        return available[distinct_below(draws, len(available))]
 
     def identity(self, rows: Int64[np.ndarray, "features"]) -> list[bytes]:
         """The same for all: the choice depends on the draws alone."""
@@ -103,32 +102,32 @@ def lift(
     profile: Profile,
     codebook: Codebook,
     decoys: Codebook,
-    chance: Randomness,
+    randomness: Randomness,
     rule: DecoyRule = uniform_rule,
 ) -> Lifted:
     """Lift every descriptor of one image to D = d + span(w_i - d, random), in canonical form (lifting.md#canonical-form).
 
-    `codebook` supplies the public PCA (used when the profile compresses), `decoys` the words. All draws depend on (`chance`,
-    parameters, sub-database, descriptor), so equal descriptors get equal lifts (release.md#memoized-draws) unless two images
-    drew different sub-databases. Raises SpaceError if features, codebook and decoys are not of one descriptor and
-    normalization, InputError for a wrong kind of decoys or no features, RangeError if m does not fit the dimension,
+    `codebook` supplies the public PCA (used when the profile compresses), `decoys` the words. All draws depend on
+    (`randomness`, parameters, sub-database, descriptor), so equal descriptors get equal lifts (release.md#memoized-draws)
+    unless two images drew different sub-databases. Raises SpaceError if features, codebook and decoys are not of one descriptor
+    and normalization, InputError for a wrong kind of decoys or no features, RangeError if m does not fit the dimension,
     ReleaseRefused for a profile that `veil.mechanisms.parameters` cannot express.
     """
-    plan = _plan(features, profile, codebook, decoys, chance, rule)
+    plan = _plan(features, profile, codebook, decoys, randomness, rule)
     count, dim = len(features), plan.space.dim
     origin = np.empty((count, dim), dtype=np.float32)
     basis = np.empty((count, profile.m, dim), dtype=np.float32)
     nearest = np.empty(count)
     for start in range(0, count, CHUNK_FEATURES):
         rows = np.arange(start, min(start + CHUNK_FEATURES, count))
-        origin[rows], basis[rows], nearest[rows] = _lift_rows(plan, chance, rows)
+        origin[rows], basis[rows], nearest[rows] = _lift_rows(plan, randomness, rows)
     form = Subspaces(
         origin=origin,
         basis=basis,
         space=plan.space,
         guarantee=lifted_guarantee(profile.name),
         profile=profile.name,
-        releasable=chance.releasable,
+        releasable=randomness.releasable,
     )
     return Lifted(form=form, parameters=plan.parameters, slice_index=plan.slice_index, nearest_decoy=nearest)
 
@@ -154,8 +153,8 @@ def _plan(
         raise SpaceError("the codebook's PCA was made for another dither than the profile's; rebuild the codebook")
     slice_index, available = None, np.arange(len(decoys))
     if profile.uses_slice:
-        draw = source.words([b"slice|" + features.image_digest], 1)
-        slice_index = int(chance.below(draw, decoys.slices)[0, 0])
+        draw = source.bits64([b"slice|" + features.image_digest], 1)
+        slice_index = int(below(draw, decoys.slices)[0, 0])
         available = slice_index * decoys.slice_size + np.arange(decoys.slice_size)
     return _Plan(
         features=features,
@@ -204,7 +203,7 @@ def _lift_rows(plan: _Plan, source: Randomness, rows: np.ndarray) -> tuple[np.nd
     directions = np.empty((len(rows), profile.m, dim))
     nearest = np.full(len(rows), np.inf)
     if h:
-        chosen = plan.rule(rows, draws.words(h), plan.available)
+        chosen = plan.rule(rows, draws.bits64(h), plan.available)
         w = _prepare_decoys(plan, chosen, draws.dither(h))
         directions[:, :h] = w - d[:, None]  # Sec. 3.2: d_i = w_i - d
         nearest = np.linalg.norm(directions[:, :h], axis=2).min(axis=1)
@@ -212,9 +211,9 @@ def _lift_rows(plan: _Plan, source: Randomness, rows: np.ndarray) -> tuple[np.nd
     # From here on only D matters: a point and directions of D, drawn independently of where d lies in it
     # (lifting.md#canonical-form).
     orthonormal = np.swapaxes(np.linalg.qr(np.swapaxes(directions, 1, 2))[0], 1, 2)
-    point = d + np.einsum("fm,fmn->fn", chance.gaussian(draws.words(profile.m)), orthonormal)
+    point = d + np.einsum("fm,fmn->fn", gaussian(draws.bits64(profile.m)), orthonormal)
     # Eq. 10 with Gaussian e_i: the projections of fresh vectors on the directions of D.
-    e = chance.gaussian(draws.words(profile.m * dim)).reshape(len(rows), profile.m, dim)
+    e = gaussian(draws.bits64(profile.m * dim)).reshape(len(rows), profile.m, dim)
     turned = np.einsum("fij,fjn->fin", np.einsum("fin,fjn->fij", e, orthonormal), orthonormal)
     origin, basis = canonical(point, turned)
     return origin.astype(np.float32), basis.astype(np.float32), nearest
@@ -233,7 +232,7 @@ def _prepare_decoys(plan: _Plan, chosen: np.ndarray, dither: np.ndarray) -> Floa
     """Decoys go through the pipeline of d itself, or their rougher grain would give them away."""
     if plan.profile.decoys == "descriptors":
         return _prepare(plan, plan.decoys.stored[chosen], dither)
-    unit = plan.decoys.words[chosen].astype(np.float64)
+    unit = plan.decoys.vectors[chosen].astype(np.float64)
     return plan.codebook.require_pca().apply(unit) if plan.profile.compress else unit
 
 
@@ -247,19 +246,19 @@ class _Draws:
         total = h + (1 + h) * raw_dim + (profile.m - h) * dim + profile.m + profile.m * dim
         opening, said = plan.parameters.draws, plan.identity
         contexts = [opening + said[row] + b"|" + plan.features.descriptors[row].tobytes() for row in rows.tolist()]
-        self._words = source.words(contexts, total)
+        self._words = source.bits64(contexts, total)
         self._spent = 0
 
-    def words(self, count: int) -> UInt64[np.ndarray, "features count"]:
+    def bits64(self, count: int) -> UInt64[np.ndarray, "features count"]:
         taken = self._words[:, self._spent : self._spent + count]
         self._spent += count
         return taken
 
     def dither(self, vectors: int) -> Float64[np.ndarray, "features vectors dim"]:
-        words = self.words(vectors * self._dim)
-        return chance.uniform(words).reshape(len(words), vectors, self._dim)
+        words = self.bits64(vectors * self._dim)
+        return uniform(words).reshape(len(words), vectors, self._dim)
 
     def directions(self, count: int, dim: int, *, cube: bool) -> Float64[np.ndarray, "features count dim"]:
-        words = self.words(count * dim)
-        values = 2 * chance.uniform(words) - 1 if cube else chance.gaussian(words)
+        words = self.bits64(count * dim)
+        values = 2 * uniform(words) - 1 if cube else gaussian(words)
         return values.reshape(len(words), count, dim)

@@ -31,8 +31,8 @@ class Worded:
     quantization_error: Float64[np.ndarray, "features"]
 
 
-def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Codebook, chance: Randomness) -> Worded:
-    """A random subset of the words of `dictionary` for each feature; memoized by (`chance`, image, feature).
+def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Codebook, randomness: Randomness) -> Worded:
+    """A random subset of the words of `dictionary` for each feature; memoized by (`randomness`, image, feature).
 
     Raises InputError if there are no features, RangeError if `mechanism` is for another number of words, SpaceError for other
     descriptors than the dictionary's.
@@ -43,11 +43,11 @@ def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Code
         raise SpaceError(
             f"the features are [{features.space}], the dictionary is of [{dictionary.raw_space}]; give one of the same kind"
         )
-    if mechanism.words != len(dictionary):
-        raise RangeError(f"the mechanism is for {mechanism.words} words, the dictionary has {len(dictionary)}")
+    if mechanism.dictionary_size != len(dictionary):
+        raise RangeError(f"the mechanism is for {mechanism.dictionary_size} words, the dictionary has {len(dictionary)}")
     vectors = unit_length(features.descriptors.astype(np.float64)).astype(np.float32)
     true_words = dictionary.nearest(vectors)
-    error = np.linalg.norm(vectors.astype(np.float64) - dictionary.words[true_words], axis=1)
+    error = np.linalg.norm(vectors.astype(np.float64) - dictionary.vectors[true_words], axis=1)
     prefix = word_parameters(mechanism, dictionary=dictionary).draws + features.image_digest
     # Features that are alike in everything draw apart: equal subsets would tell that their descriptors are equal.
     alike: Counter[bytes] = Counter()
@@ -57,28 +57,28 @@ def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Code
         contexts.append(context + b"|%d" % alike[context])
         alike[context] += 1
     form = Subsets(
-        words=randomized(true_words, mechanism, chance, contexts).astype(np.uint32),
+        ids=randomized(true_words, mechanism, randomness, contexts).astype(np.uint32),
         mechanism=mechanism,
         space=features.space,
         dictionary=dictionary.digest,
-        releasable=chance.releasable,
+        releasable=randomness.releasable,
     )
     return Worded(form=form, true_words=true_words, quantization_error=error)
 
 
 def randomized(
-    true_words: Int64[np.ndarray, "features"], mechanism: SubsetMechanism, chance: Randomness, contexts: Sequence[bytes]
+    true_words: Int64[np.ndarray, "features"], mechanism: SubsetMechanism, randomness: Randomness, contexts: Sequence[bytes]
 ) -> Int64[np.ndarray, "features m"]:
     """One draw of the mechanism for each word, exactly by its law (Eq. 5) and in integers only; each row sorted.
 
     Theory: words.md#the-sampler-in-integers.
     """
-    kept = bernoulli(chance, [b"truth|" + context for context in contexts], mechanism.truth)
+    kept = bernoulli(randomness, [b"truth|" + context for context in contexts], mechanism.truth)
     drawn = np.empty((len(true_words), mechanism.m), dtype=np.int64)
     for keeps in (False, True):
         rows = np.flatnonzero(kept == keeps)
         theirs = [b"others|" + contexts[row] for row in rows.tolist()]
-        others = subsets_below(chance, theirs, mechanism.words - 1, mechanism.m - keeps)
+        others = subsets_below(randomness, theirs, mechanism.dictionary_size - 1, mechanism.m - keeps)
         # The true word is left out of those below: 0 .. K-2 stand for all words but it.
         others += others >= true_words[rows, None]
         drawn[rows, : mechanism.m - keeps] = others

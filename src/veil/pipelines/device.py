@@ -75,7 +75,7 @@ class Device:
         source = randomness.fresh() if fresh else randomness.memoized(self._secret)
         lines = protection.lines
         made = protection.descriptors.make(features, source, lines)
-        hidden = "positions" if lines is None else line_key(features, chance=source, **vars(lines))
+        hidden = "positions" if lines is None else line_key(features, randomness=source, **vars(lines))
         message = encode(made.upload, dtype=made.dtype)
         digest = hashlib.sha256(message).hexdigest()
         image = features.image_digest.hex()

@@ -12,7 +12,7 @@ from veil.files.codebooks import bundled_codebook
 from veil.files.maps import read_map, write_map
 from veil.files.vocabularies import read_vocabulary
 from veil.forms import Form, Points, Subsets
-from veil.matching.inverted_index import Vocabulary, index_map
+from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.scene import Scene
 
 Progress = Callable[[int, int], None]
@@ -27,7 +27,7 @@ class Map:
 
     scene: Scene
     folder: Path | None = None
-    _indexes: dict[str, Vocabulary] = field(default_factory=dict, init=False, repr=False)
+    _indexes: dict[str, InvertedIndex] = field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
     def read(folder: Path | str) -> Map:
@@ -67,7 +67,9 @@ class Map:
             )
         return book
 
-    def index_for(self, query: Subsets, *, dictionary: Codebook | None = None, progress: Progress | None = None) -> Vocabulary:
+    def index_for(
+        self, query: Subsets, *, dictionary: Codebook | None = None, progress: Progress | None = None
+    ) -> InvertedIndex:
         """The index that serves a query: kept in the folder, or made now from `dictionary`, the bundled one, or a map of words.
 
         Raises InputError where none of these is of the query's dictionary.
@@ -78,7 +80,7 @@ class Map:
             self._indexes[key] = self._index(query, dictionary, progress)
         return self._indexes[key]
 
-    def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> Vocabulary:
+    def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
         if isinstance(self.form, Subsets):
             return index_map(self.scene, None)
         if not isinstance(self.form, Points):

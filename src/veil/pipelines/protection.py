@@ -61,7 +61,7 @@ class HideInSubspaces:
         """One image's message. Raises what `veil.mechanisms.release.privatize` raises."""
         profile = self.profile or hardened(quantized=features.is_quantized)
         codebook, decoys = self._books(profile)
-        found = privatize(features, profile=profile, codebook=codebook, decoys=decoys, chance=source, lines=lines)
+        found = privatize(features, profile=profile, codebook=codebook, decoys=decoys, randomness=source, lines=lines)
         notes = [f"warning: {warning}" for warning in profile.warnings(quantized=features.is_quantized)]
         if profile.decoys == "descriptors" and self.decoys is None:
             notes.append(
@@ -111,7 +111,7 @@ class HideInWords:
     @cached_property
     def mechanism(self) -> SubsetMechanism:
         """The law of the words that are sent. Raises RangeError for parameters outside their range."""
-        return SubsetMechanism(words=len(self.book), epsilon=float(self.epsilon), m=self.m)
+        return SubsetMechanism(dictionary_size=len(self.book), epsilon=float(self.epsilon), m=self.m)
 
     def image_epsilon(self, features: int) -> float:
         """Epsilon at delta of so many features. Raises RangeError for an impossible delta."""
@@ -123,7 +123,7 @@ class HideInWords:
             features,
             mechanism=self.mechanism,
             dictionary=self.book,
-            chance=source,
+            randomness=source,
             lines=lines,
             features_sent=self.features_sent,
             allow_private_dictionary=self.allow_private_dictionary,
@@ -154,7 +154,7 @@ class HideInWords:
                 "can be inverted into images almost like descriptors"
             ]
         said = [
-            f"epsilon {outward(mechanism.epsilon, 12)} for each feature: {mechanism.m} of {mechanism.words} "
+            f"epsilon {outward(mechanism.epsilon, 12)} for each feature: {mechanism.m} of {mechanism.dictionary_size} "
             f"words are sent, the true one among them with probability {truth}; a word that is sent is the true one with "
             f"probability {posterior}, if all were equally likely before"
         ]

@@ -33,7 +33,7 @@ def draw_attributes(path: Path, rows: Sequence[AttributeRow]) -> None:
             if row.m == 0:
                 axis.axhline(100 * row.accuracy, color="black", linewidth=1.5, label="raw")
                 axis.axhspan(100 * row.low, 100 * row.high, color="black", alpha=0.08)
-        axis.axhline(100 * own[0].chance, color="#777777", linestyle=":", label="the most frequent class")
+        axis.axhline(100 * own[0].baseline, color="#777777", linestyle=":", label="the most frequent class")
         for form in dict.fromkeys(row.form for row in own if row.m):
             curve = sorted((row for row in own if row.form == form), key=lambda row: row.m)
             middle = [100 * row.accuracy for row in curve]

@@ -99,7 +99,7 @@ def _words(outcomes: Sequence[Outcome]) -> dict:
     assert mechanism is not None
     account = composed_epsilon({mechanism: len(spoken[0].query.features)}, DELTA)
     return {
-        "words": f"{mechanism.words:,}",
+        "words": f"{mechanism.dictionary_size:,}",
         "epsilon": f"{mechanism.epsilon:g}",
         "m": mechanism.m,
         "truth": f"{float(mechanism.truth):.0%}",

@@ -23,11 +23,11 @@ def draw_plans(path: Path, plans: Sequence[Plan], *, image_epsilon: float, neede
 
     law, delta = plans[0].mechanism, plans[0].delta
     numbers = sorted({plan.features for plan in plans})
-    feature_epsilons = np.linspace(0.05, np.log(law.words / law.m) + 5, 120).tolist()
+    feature_epsilons = np.linspace(0.05, np.log(law.dictionary_size / law.m) + 5, 120).tolist()
     colors = plt.get_cmap(_SHADES)(np.linspace(0.15, 1, len(numbers)))
     figure, axis = plt.subplots(figsize=(7, 4.8), constrained_layout=True)
     for features, color in zip(numbers, colors, strict=True):
-        epsilons, words = zip(*curve(law.words, law.m, features, delta, feature_epsilons), strict=True)
+        epsilons, words = zip(*curve(law.dictionary_size, law.m, features, delta, feature_epsilons), strict=True)
         axis.plot(epsilons, words, color=color, linewidth=1.8, label=str(features))
     axis.axhspan(1e-3, needed, color="#999999", alpha=0.18, linewidth=0)
     axis.text(0.02, needed * 0.9, f"fewer than the {needed} inliers of a pose", va="top", transform=axis.get_yaxis_transform())
@@ -42,7 +42,7 @@ def draw_plans(path: Path, plans: Sequence[Plan], *, image_epsilon: float, neede
     axis.set_ylabel("expected features whose true word is sent")
     axis.grid(alpha=0.3)
     axis.legend(title="features", fontsize=9)
-    axis.set_title(f"K = {law.words} words, m = {law.m} sent; inliers are fewer than true words", fontsize=10)
+    axis.set_title(f"K = {law.dictionary_size} words, m = {law.m} sent; inliers are fewer than true words", fontsize=10)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=120)
     plt.close(figure)

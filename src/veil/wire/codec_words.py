@@ -23,17 +23,18 @@ MAX_IDS = 1 << 22
 def own_and_payload(form: Subsets) -> tuple[bytes, bytes]:
     """The form's part of the header; the dictionary and the ids. Raises InputError if they do not fit."""
     mechanism = form.mechanism
-    if mechanism.words > _MAX_UINT32 or form.m > MAX_M:
+    if mechanism.dictionary_size > _MAX_UINT32 or form.m > MAX_M:
         raise InputError(
-            f"a message holds at most {MAX_M} words a feature out of {_MAX_UINT32}, got {form.m} out of {mechanism.words}"
+            f"a message holds at most {MAX_M} words a feature out of {_MAX_UINT32}, "
+            f"got {form.m} out of {mechanism.dictionary_size}"
         )
-    if len(form) * form.m > MAX_IDS or packed_sizes(len(form), form.m, mechanism.words)[-1] > _MAX_UINT32:
+    if len(form) * form.m > MAX_IDS or packed_sizes(len(form), form.m, mechanism.dictionary_size)[-1] > _MAX_UINT32:
         raise InputError(
             f"{len(form)} features of {form.m} words each make too long a message (at most {MAX_IDS} words); extract fewer, "
             "or send fewer words of each"
         )
-    ids = packed(form.words, mechanism.words)
-    own = _OWN.pack(mechanism.words, abs(mechanism.epsilon), len(ids))  # abs: zero has one sign on the wire
+    ids = packed(form.ids, mechanism.dictionary_size)
+    own = _OWN.pack(mechanism.dictionary_size, abs(mechanism.epsilon), len(ids))  # abs: zero has one sign on the wire
     return own, bytes.fromhex(form.dictionary) + ids
 
 
@@ -45,9 +46,10 @@ def payload_bytes(head: Head) -> int:
             f"the header asks for {head.features} features of {head.m} words; a message holds at most {MAX_IDS} words: "
             "release fewer features or fewer words of each"
         )
-    if length not in packed_sizes(head.features, mechanism.m, mechanism.words):
+    if length not in packed_sizes(head.features, mechanism.m, mechanism.dictionary_size):
         raise WireError(
-            f"{head.features} sets of {mechanism.m} out of {mechanism.words} words cannot take the header's {length} bytes"
+            f"{head.features} sets of {mechanism.m} out of {mechanism.dictionary_size} words cannot take "
+            f"the header's {length} bytes"
         )
     return _DICTIONARY_BYTES + length
 
@@ -58,7 +60,7 @@ def read_payload(message: bytes, head: Head, space: Space) -> Subsets:
     ids_offset = head.payload_offset + _DICTIONARY_BYTES
     ids = memoryview(message)[ids_offset : ids_offset + length]
     return Subsets(
-        words=unpacked(ids, head.features, mechanism.m, mechanism.words),
+        ids=unpacked(ids, head.features, mechanism.m, mechanism.dictionary_size),
         mechanism=mechanism,
         space=space,
         dictionary=message[head.payload_offset : ids_offset].hex(),
@@ -72,6 +74,6 @@ def _read_own(head: Head) -> tuple[SubsetMechanism, int]:
     if math.copysign(1.0, epsilon) < 0 and not math.isnan(epsilon):
         raise WireError(f"the header gives a negative epsilon: {epsilon!r}")
     try:
-        return SubsetMechanism(words=words, epsilon=epsilon, m=head.m), length
+        return SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=head.m), length
     except RangeError as error:
         raise WireError(f"the header gives no mechanism: {error}") from None

@@ -69,7 +69,7 @@ def dictionary(words: int = 300) -> Codebook:
 def test_clusters_are_read_from_points_subspaces_and_words() -> None:
     vectors, labels = people(generator("victims"), 200)
     book = dictionary()
-    mechanism = SubsetMechanism(words=300, epsilon=10.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=300, epsilon=10.0, m=2)
     words = randomized(book.nearest(vectors), mechanism, seeded("victims"), [b"%d" % row for row in range(200)])
     forms: dict[str, Form] = {
         "points": Points(vectors=vectors, space=SPACE),
@@ -93,7 +93,7 @@ def test_null_of_pure_noise_is_at_chance() -> None:
 def test_null_of_random_words_is_at_chance() -> None:
     """One class in three; 0.1 more or less would be seen."""
     vectors, labels = people(generator("epsilon 0"), 1500)
-    book, mechanism = dictionary(), SubsetMechanism(words=300, epsilon=0.0, m=2)
+    book, mechanism = dictionary(), SubsetMechanism(dictionary_size=300, epsilon=0.0, m=2)
     words = randomized(book.nearest(vectors), mechanism, seeded("noise"), [b"%d" % row for row in range(1500)])
     right = infer(subsets(words, mechanism, book.digest), known(), dictionary=book).labels == labels
     require_share(int(right.sum()), 1500, 1 / 3, sees=0.1)
@@ -117,13 +117,13 @@ def test_votes_are_those_of_a_plain_sort(m: int) -> None:
 
 
 def test_votes_of_words_are_weighed_by_their_posterior() -> None:
-    book, mechanism, attacker = dictionary(), SubsetMechanism(words=300, epsilon=6.0, m=3), known()
+    book, mechanism, attacker = dictionary(), SubsetMechanism(dictionary_size=300, epsilon=6.0, m=3), known()
     form = subsets(np.array([[4, 50, 200], [1, 2, 3]]), mechanism, book.digest)
     found = infer(form, attacker, neighbors=9, dictionary=book)
     for row in range(2):
         expected = (1 - float(mechanism.truth)) * attacker.shares
-        for word in form.words[row].tolist():
-            apart = np.linalg.norm(attacker.vectors - book.words[word], axis=1)
+        for word in form.ids[row].tolist():
+            apart = np.linalg.norm(attacker.vectors - book.vectors[word], axis=1)
             nearest = np.argsort(apart)[:9]
             expected = expected + mechanism.posterior * np.bincount(attacker.labels[nearest], minlength=3) / 9
         assert found.votes[row] == pytest.approx(expected, abs=1e-3)
@@ -153,7 +153,7 @@ def test_bad_input_is_refused() -> None:
     )
     with pytest.raises(SpaceError, match="different spaces"):
         infer(form, other)
-    mechanism = SubsetMechanism(words=300, epsilon=1.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=300, epsilon=1.0, m=2)
     words = subsets(np.array([[1, 2]]), mechanism, "0f" * 32)
     with pytest.raises(InputError, match="dictionary"):
         infer(words, known())

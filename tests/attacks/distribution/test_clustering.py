@@ -36,7 +36,12 @@ def image(number: int, m: int, words: int, count: int = 40) -> Subspaces:
         return np.argsort(order.random((len(rows), words)), axis=1)[:, : draws.shape[1]]
 
     return lift(
-        photograph(number, count), profile=paper(m, "hybrid"), codebook=BOOK, decoys=BOOK, chance=seeded("c"), rule=Rule(rule)
+        photograph(number, count),
+        profile=paper(m, "hybrid"),
+        codebook=BOOK,
+        decoys=BOOK,
+        randomness=seeded("c"),
+        rule=Rule(rule),
     ).form
 
 
@@ -52,7 +57,7 @@ def gathered(form: Subspaces, places: np.ndarray, spread: float) -> Points:
 
 
 def decoys(form: Subspaces, count: int) -> np.ndarray:
-    return BOOK.words[nearby(form, points(BOOK.words), count=count).rows].astype(np.float64)
+    return BOOK.vectors[nearby(form, points(BOOK.vectors), count=count).rows].astype(np.float64)
 
 
 def test_centers_are_where_entries_gather() -> None:
@@ -151,7 +156,7 @@ def test_null_words_that_nobody_shares_leave_everything_undecided() -> None:
         return 2 * rows[:, None] + np.arange(draws.shape[1])
 
     form = lift(
-        photograph(1, 40), profile=paper(4, "hybrid"), codebook=BOOK, decoys=book, chance=seeded("own"), rule=Rule(rule)
+        photograph(1, 40), profile=paper(4, "hybrid"), codebook=BOOK, decoys=book, randomness=seeded("own"), rule=Rule(rule)
     ).form
     estimates = clustering_attack(form, PUBLIC, seed=1)
     assert not estimates.decided.any() and not estimates.certified.any() and not estimates.confidence.any()
@@ -195,7 +200,7 @@ def test_the_same_seed_gives_the_same_estimates() -> None:
 
 def test_equal_entries_and_empty_clusters_give_finite_centers() -> None:
     form = image(1, 8, 2000, 5)
-    database = points(np.tile(BOOK.words[:1], (20, 1)))
+    database = points(np.tile(BOOK.vectors[:1], (20, 1)))
     centers = cluster_centers(form, database, seed=1)
     assert centers.shape == (5, 5, 128) and np.isfinite(centers).all()
     # distribution_attacks.md#the-clustering-attack
@@ -211,7 +216,7 @@ def test_wrong_options_are_refused() -> None:
         lambda: ClusterOptions(iterations=0),
         lambda: ClusterOptions(tol=float("nan")),
         lambda: ClusterOptions(floor=0.0),
-        lambda: cluster_centers(form, points(BOOK.words[:2]), seed=0),
+        lambda: cluster_centers(form, points(BOOK.vectors[:2]), seed=0),
         lambda: cluster_centers(form, PUBLIC, seed=0, options=ClusterOptions(neighbors=2)),
     ):
         with pytest.raises(RangeError):

@@ -99,12 +99,12 @@ def test_a_shuffled_second_release_is_paired_by_its_distances() -> None:
     features = photograph(1, 120)
     order = generator("order").permutation(120)
     first, second = (lifted(features, paper(4), case=case) for case in ("one", "two"))
-    pairs = pair_releases(first, second.take(order), decoys=bundled_codebook().words)
+    pairs = pair_releases(first, second.take(order), decoys=bundled_codebook().vectors)
     right = order[pairs[:, 1]] == pairs[:, 0]
     same = (features.descriptors[order[pairs[:, 1]]] == features.descriptors[pairs[:, 0]]).all(axis=1)
     assert (right | same).all() and len(pairs) >= 0.99 * 120
     other = lifted(photograph(5, 120), paper(4), case="one")
-    assert len(pair_releases(first, other, decoys=bundled_codebook().words)) == 0
+    assert len(pair_releases(first, other, decoys=bundled_codebook().vectors)) == 0
 
 
 def test_pairs_with_several_releases_are_those_with_each() -> None:
@@ -113,7 +113,7 @@ def test_pairs_with_several_releases_are_those_with_each() -> None:
     first = lifted(features, paper(4), case="one")
     others = [lifted(features, paper(4), case="two"), lifted(photograph(5, 80), paper(4), case="one"), first.take(np.arange(0))]
     others += [lifted(features, paper(4), case="three").take(np.arange(59, -1, -1))]
-    for decoys in (None, bundled_codebook().words):
+    for decoys in (None, bundled_codebook().vectors):
         together = pair_with_each(first, others, decoys=decoys, threads=2)
         for pairs, other in zip(together, others, strict=True):
             np.testing.assert_array_equal(pairs, pair_releases(first, other, decoys=decoys))
@@ -162,10 +162,12 @@ def test_lines_of_strangers_are_not_certified() -> None:
 def test_memoized_lines_say_nothing_new_and_upright_ones_meet_nowhere() -> None:
     """0 % on what veil releases twice under one secret; at share q a second release with fresh draws leaves q^2 undecided."""
     features = photograph(2, 300)
-    memoized = [lift_to_lines(features, gravity=None, chance=seeded("same")) for _ in range(2)]
+    memoized = [lift_to_lines(features, gravity=None, randomness=seeded("same")) for _ in range(2)]
     assert not repeat_positions(memoized, camera=features.camera).decided.any()
     down = np.array([0.0, 1.0, 0.0])
-    half = [lift_to_lines(features, gravity=down, chance=seeded(case), options=LineOptions(aligned_share=0.5)) for case in "ab"]
+    half = [
+        lift_to_lines(features, gravity=down, randomness=seeded(case), options=LineOptions(aligned_share=0.5)) for case in "ab"
+    ]
     found = repeat_positions(half, camera=features.camera)
     both = half[0].aligned & half[1].aligned
     np.testing.assert_array_equal(found.decided, ~both)

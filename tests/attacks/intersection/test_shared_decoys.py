@@ -46,7 +46,9 @@ def image(number: int, m: int, words: int, strategy: str = "hybrid", case: str =
         return chosen
 
     profile = paper(m, strategy)  # type: ignore[arg-type]
-    form = lift(photograph(number, 40), profile=profile, codebook=BOOK, decoys=BOOK, chance=seeded(case), rule=Rule(rule)).form
+    form = lift(
+        photograph(number, 40), profile=profile, codebook=BOOK, decoys=BOOK, randomness=seeded(case), rule=Rule(rule)
+    ).form
     return form, np.concatenate(drawn) if drawn else np.zeros((40, 0), dtype=np.int64)
 
 
@@ -72,7 +74,7 @@ def test_every_shared_decoy_is_found_exactly(m: int, strategy: str, words: int, 
     for found, shared, sure in zip(lists.candidates, expected, lists.certified, strict=True):
         assert len(found) == len(shared) and sure == (len(shared) > 0)
         for word in shared:
-            assert np.linalg.norm(found - BOOK.words[word], axis=1).min() < 1e-5
+            assert np.linalg.norm(found - BOOK.vectors[word], axis=1).min() < 1e-5
 
 
 def test_null_different_words_never_meet() -> None:
@@ -119,7 +121,7 @@ def test_two_shared_decoys_leave_a_line_and_no_claim() -> None:
             profile=paper(4, "hybrid"),
             codebook=BOOK,
             decoys=BOOK,
-            chance=seeded("line"),
+            randomness=seeded("line"),
             rule=Rule(lambda rows, draws, available: np.array([chosen])),
         ).form
 
@@ -128,7 +130,7 @@ def test_two_shared_decoys_leave_a_line_and_no_claim() -> None:
     np.testing.assert_array_equal(pairs.other, [0, 1])
     points, unique = meeting_points(form, pooled(form, [twice, once], within=False), pairs, min_sine=1e-2)
     np.testing.assert_array_equal(unique, [False, True])
-    assert np.linalg.norm(points[1] - BOOK.words[1]) < 1e-5
+    assert np.linalg.norm(points[1] - BOOK.vectors[1]) < 1e-5
     lists = shared_decoys(form, [twice, once], within=False)
     assert len(lists.candidates[0]) == 1
     assert not shared_decoys(form, [twice], within=False).certified.any()
@@ -142,7 +144,7 @@ def test_two_fresh_lifts_of_one_descriptor_meet_in_it() -> None:
     """
     form, rows = image(1, 4, 2000)
     again = lift(
-        photograph(1, 40), profile=paper(4, "hybrid"), codebook=BOOK, decoys=BOOK, chance=seeded("another secret")
+        photograph(1, 40), profile=paper(4, "hybrid"), codebook=BOOK, decoys=BOOK, randomness=seeded("another secret")
     ).form
     d = truth(photograph(1, 40), form)
     lists = shared_decoys(form, [again], within=False)
@@ -203,7 +205,7 @@ def test_dithered_decoys_are_found_without_a_certificate() -> None:
         profile=profile,
         codebook=BOOK,
         decoys=bundled_decoys(),
-        chance=seeded("dither"),
+        randomness=seeded("dither"),
         rule=Rule(lambda rows, draws, available: np.argsort(draws, axis=1) + 4 * (rows[:, None] % 20)),
     ).form
     assert not shared_decoys(form).certified.any()
@@ -216,7 +218,7 @@ def test_half_precision_hides_no_shared_decoy() -> None:
     lists = shared_decoys(as_sent(form, "float16"))
     for found, shared in zip(lists.candidates, sharing(rows, rows[:0], within=True), strict=True):
         assert len(found) == len(shared)
-        assert all(np.linalg.norm(found - BOOK.words[word], axis=1).min() < 5e-3 for word in shared)
+        assert all(np.linalg.norm(found - BOOK.vectors[word], axis=1).min() < 5e-3 for word in shared)
 
 
 def test_one_hardened_image_gives_its_secret_decoys_away() -> None:

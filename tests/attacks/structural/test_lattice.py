@@ -110,7 +110,7 @@ def test_other_descriptors_of_8_bits_are_recovered_exactly(kind: str) -> None:
     features = described(kind, 2, 15)
     book = small_codebook(kind)
     for m in (2, 8):
-        form = lift(features, profile=paper(m), codebook=book, decoys=book, chance=seeded("other")).form
+        form = lift(features, profile=paper(m), codebook=book, decoys=book, randomness=seeded("other")).form
         found = lattice_attack(form)
         np.testing.assert_allclose(found.points, unit_length(features.descriptors.astype(np.float64)), atol=2e-7)
         assert found.certified.all()
@@ -127,9 +127,10 @@ def test_a_photograph_of_another_collection(veil_data: Path) -> None:
 def test_compression_alone_is_no_defense(reduced: int) -> None:
     """Behind a PCA the attack searches the preimage, of dimension m + n - k, and answers in the form's space."""
     features = few(3)
-    book = replace(bundled_codebook(), pca=fit_pca(bundled_decoys().words[:2000].astype(np.float64), reduced), dither_steps=0.0)
+    pca = fit_pca(bundled_decoys().vectors[:2000].astype(np.float64), reduced)
+    book = replace(bundled_codebook(), pca=pca, dither_steps=0.0)
     profile = Profile(name="compressed", strategy="hybrid", m=4, compress=True)
-    form = lift(features, profile=profile, codebook=book, decoys=book, chance=seeded("pca")).form
+    form = lift(features, profile=profile, codebook=book, decoys=book, randomness=seeded("pca")).form
     assert effective_dimension(form, book.pca) == 4 + 128 - reduced
     found = lattice_attack(form, pca=book.pca)
     np.testing.assert_allclose(found.points, book.require_pca().apply(unit(features.descriptors)), atol=1e-12)
@@ -199,7 +200,7 @@ def test_real_decoys_are_listed_with_the_descriptor(m: int, count: int) -> None:
     form = lifted(features, replace(REAL, m=m), case="list")
     lists = lattice_lists(form)
     assert lists.certified.all()
-    pool = bundled_decoys().words.astype(np.float64)
+    pool = bundled_decoys().vectors.astype(np.float64)
     for row, candidates in enumerate(lists.candidates):
         assert candidates.shape == (m + 1, 128)
         own = np.linalg.norm(candidates - unit(features.descriptors)[row], axis=1) < 1e-9
@@ -214,10 +215,10 @@ def test_real_decoys_are_listed_with_the_descriptor(m: int, count: int) -> None:
 def test_known_decoys_are_struck_off() -> None:
     features = few(10)
     form = lifted(features, REAL, case="struck")
-    found = lattice_attack(form, words=bundled_decoys().words)
+    found = lattice_attack(form, words=bundled_decoys().vectors)
     np.testing.assert_allclose(found.points, unit(features.descriptors), atol=1e-12)
     assert found.certified.all()
-    nothing = lattice_attack(form, words=np.concatenate([bundled_decoys().words, unit(features.descriptors)]))
+    nothing = lattice_attack(form, words=np.concatenate([bundled_decoys().vectors, unit(features.descriptors)]))
     assert not nothing.decided.any()
 
 
@@ -332,7 +333,7 @@ def test_what_the_form_cannot_be_attacked_with_is_refused() -> None:
     with pytest.raises(InputError, match="does not lead"):
         lattice_attack(plain, pca=book.pca)
     with pytest.raises(InputError, match="does not lead"):
-        lattice_attack(form, pca=fit_pca(bundled_decoys().words[:300].astype(np.float64), 32))
+        lattice_attack(form, pca=fit_pca(bundled_decoys().vectors[:300].astype(np.float64), 32))
     with pytest.raises(InputError, match="words must have shape"):
         lattice_attack(plain, words=np.zeros((3, 64)))
     with pytest.raises(InputError, match="NaN"):

@@ -68,7 +68,7 @@ def attacked(m: int) -> tuple[Estimates, np.ndarray, np.ndarray]:
     """The paper's sub-hybrid lifting of a bundled photograph: estimates, descriptors, and their numbers of zeros."""
     features = photograph(1, 120)
     form = paper_form(features, m)
-    found = vertex_attack(form, seed=1, decoys=bundled_codebook().words)
+    found = vertex_attack(form, seed=1, decoys=bundled_codebook().vectors)
     return found, truth(features, form), (features.descriptors == 0).sum(axis=1)
 
 
@@ -178,7 +178,7 @@ def test_a_word_is_known_again_where_half_precision_moved_it(half: bool) -> None
 
 def test_lists_hold_the_descriptor_and_its_decoys() -> None:
     """Planted truth: every entry is d or a word of the pool; most lists hold d and all their decoys that have enough zeros."""
-    features, words = photograph(2, 40), bundled_decoys().words.astype(np.float64)
+    features, words = photograph(2, 40), bundled_decoys().vectors.astype(np.float64)
     form = lifted(features, Profile(name="paper", strategy="adversarial", m=2, decoys="descriptors"), case="lists")
     expected = truth(features, form)
     lists = vertex_lists(form, seed=8, options=VertexOptions(restarts=12))
@@ -193,7 +193,7 @@ def test_lists_hold_the_descriptor_and_its_decoys() -> None:
     assert np.mean(holds) >= 0.8
     assert entries >= 2.4 * len(lists)
     np.testing.assert_array_equal(lists.certified, [len(candidates) > 0 for candidates in lists.candidates])
-    single = vertex_attack(form, seed=8, decoys=bundled_decoys().words, options=QUICK)
+    single = vertex_attack(form, seed=8, decoys=bundled_decoys().vectors, options=QUICK)
     assert (errors(single, expected) < 1e-5).mean() >= 0.8
 
 

@@ -57,7 +57,7 @@ def released(words: np.ndarray, mechanism: SubsetMechanism, dictionary: str, nam
 
 def test_neighbors_of_one_kind_give_each_other_away() -> None:
     # The planted world that the attack must win: the subset alone leaves a choice of four.
-    mechanism = SubsetMechanism(words=WORDS, epsilon=9.0, m=4)
+    mechanism = SubsetMechanism(dictionary_size=WORDS, epsilon=9.0, m=4)
     known, victim = model(), planted(generator("victim"))
     form = released(victim.words, mechanism, known.dictionary, "victim")
     alone, together = posterior(form, prior=known.frequency), denoise(form, victim.keypoints, known)
@@ -70,7 +70,7 @@ def test_neighbors_of_one_kind_give_each_other_away() -> None:
 
 def test_null_of_unrelated_words_is_at_chance() -> None:
     # The same words dealt to other places: neighbors know nothing of each other, whatever the attacker learned.
-    mechanism = SubsetMechanism(words=WORDS, epsilon=9.0, m=4)
+    mechanism = SubsetMechanism(dictionary_size=WORDS, epsilon=9.0, m=4)
     known, random = model(), generator("null")
     hits, plain, count = 0, 0, 0
     for index in range(12):
@@ -86,7 +86,7 @@ def test_null_of_unrelated_words_is_at_chance() -> None:
 
 
 def test_null_of_random_subsets_is_at_chance() -> None:
-    mechanism = SubsetMechanism(words=WORDS, epsilon=0.0, m=4)
+    mechanism = SubsetMechanism(dictionary_size=WORDS, epsilon=0.0, m=4)
     known, random = model(), generator("noise")
     hits, count = 0, 0
     for index in range(12):
@@ -100,7 +100,7 @@ def test_null_of_random_subsets_is_at_chance() -> None:
 @pytest.mark.parametrize("spacing", [(0.0, 3.0), (0.0, 3.0, 9.0), (0.0, 3.0, 9.0, 30.0)])
 def test_on_a_tree_the_messages_are_exact(spacing: tuple[float, ...]) -> None:
     known = model(options=NeighborOptions(neighbors=1, classes=(8, 32)))
-    mechanism = SubsetMechanism(words=WORDS, epsilon=4.0, m=3)
+    mechanism = SubsetMechanism(dictionary_size=WORDS, epsilon=4.0, m=3)
     count = len(spacing)
     keypoints = np.stack([np.array(spacing), np.zeros(count)], axis=1)
     form = released(np.arange(count) * 3, mechanism, known.dictionary, f"tree {count}")
@@ -142,7 +142,7 @@ def test_ratios_of_single_words_are_counts_over_what_chance_expects() -> None:
 
 
 def test_without_strength_or_neighbors_it_is_the_posterior() -> None:
-    mechanism = SubsetMechanism(words=WORDS, epsilon=5.0, m=3)
+    mechanism = SubsetMechanism(dictionary_size=WORDS, epsilon=5.0, m=3)
     known, victim = model(), planted(generator("weak"))
     form = released(victim.words, mechanism, known.dictionary, "weak")
     plain = posterior(form, prior=known.frequency)
@@ -169,7 +169,7 @@ def test_memory_is_bounded_and_learning_repeats() -> None:
 def gain(known: NeighborModel, victims: list[Features], epsilon: float, name: str) -> tuple[float, float, float]:
     """Hit rates of the posterior without and with a prior, and of the neighbors."""
     codebook = bundled_codebook()
-    mechanism = SubsetMechanism(words=len(codebook), epsilon=epsilon, m=2)
+    mechanism = SubsetMechanism(dictionary_size=len(codebook), epsilon=epsilon, m=2)
     hits, count = np.zeros(3), 0
     for index, victim in enumerate(victims):
         truth = codebook.nearest(publish(victim).vectors)
@@ -205,14 +205,14 @@ def test_on_unseen_photographs_neighbors_beat_the_posterior(veil_data: Path) -> 
 
 def test_bad_input_is_refused() -> None:
     known, victim = model(), planted(generator("refused"))
-    mechanism = SubsetMechanism(words=WORDS, epsilon=5.0, m=3)
+    mechanism = SubsetMechanism(dictionary_size=WORDS, epsilon=5.0, m=3)
     form = released(victim.words, mechanism, known.dictionary, "refused")
     with pytest.raises(InputError, match="finite position"):
         denoise(form, victim.keypoints[:-1], known)
     with pytest.raises(InputError, match="finite position"):
         denoise(form, np.full_like(victim.keypoints, np.nan), known)
     with pytest.raises(SpaceError, match="another dictionary"):
-        denoise(subsets(form.words, mechanism, "0f" * 32), victim.keypoints, known)
+        denoise(subsets(form.ids, mechanism, "0f" * 32), victim.keypoints, known)
     with pytest.raises(InputError, match="give some"):
         learn_neighbors([], book(), seed=0)
     lonely = Photograph(keypoints=np.zeros((1, 2)), words=np.array([1]))

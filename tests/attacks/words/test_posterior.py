@@ -46,7 +46,7 @@ def seven(seed: str) -> list[Fraction]:
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 3.0])
 @pytest.mark.parametrize("m", [1, 3])
 def test_the_posterior_is_bayes_rule(epsilon: float, m: int) -> None:
-    mechanism = SubsetMechanism(words=7, epsilon=epsilon, m=m)
+    mechanism = SubsetMechanism(dictionary_size=7, epsilon=epsilon, m=m)
     every = np.array(list(itertools.combinations(range(7), m)))
     prior = seven(f"prior {epsilon} {m}")
     beliefs = posterior(subsets(every, mechanism, DIGEST), prior=np.array([float(share) for share in prior]))
@@ -59,13 +59,13 @@ def test_the_posterior_is_bayes_rule(epsilon: float, m: int) -> None:
 
 
 def test_several_releases_under_different_mechanisms_are_bayes_rule() -> None:
-    mechanisms = [SubsetMechanism(words=7, epsilon=epsilon, m=m) for epsilon, m in ((1.0, 2), (0.3, 3), (2.0, 2))]
+    mechanisms = [SubsetMechanism(dictionary_size=7, epsilon=epsilon, m=m) for epsilon, m in ((1.0, 2), (0.3, 3), (2.0, 2))]
     prior = seven("repeats")
     truth = generator("repeated truth").integers(0, 7, 60)
     forms = [released(truth, mechanism, f"repeat {index}") for index, mechanism in enumerate(mechanisms)]
     beliefs = repeated(forms, prior=np.array([float(share) for share in prior]))
     for row in range(60):
-        drawn = [(form.mechanism, set(form.words[row].tolist())) for form in forms]
+        drawn = [(form.mechanism, set(form.ids[row].tolist())) for form in forms]
         expected = by_enumeration(drawn, prior)
         for word in range(7):
             got = beliefs.of(np.full(60, word))[row]
@@ -75,7 +75,7 @@ def test_several_releases_under_different_mechanisms_are_bayes_rule() -> None:
 
 @pytest.mark.parametrize("words, epsilon, m", [(256_000, 12.0, 2), (256_000, 14.0, 2), (4_096, 8.0, 4), (50, 1.0, 3)])
 def test_without_a_prior_the_attack_is_right_as_often_as_theory_says(words: int, epsilon: float, m: int) -> None:
-    mechanism = SubsetMechanism(words=words, epsilon=epsilon, m=m)
+    mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
     truth = generator(f"truth {words} {m}").integers(0, words, 12_000)
     beliefs = posterior(released(truth, mechanism, f"theory {words} {m}"))
     hits = int((beliefs.best == truth).sum())
@@ -85,14 +85,14 @@ def test_without_a_prior_the_attack_is_right_as_often_as_theory_says(words: int,
 
 def test_null_of_random_words_is_at_chance() -> None:
     # Epsilon 0: the subset is independent of the truth, so each guess is right with probability 1 / K.
-    mechanism = SubsetMechanism(words=50, epsilon=0.0, m=3)
+    mechanism = SubsetMechanism(dictionary_size=50, epsilon=0.0, m=3)
     truth = generator("null truth").integers(0, 50, 20_000)
     hits = int((posterior(released(truth, mechanism, "null")).best == truth).sum())
     require_share(hits, 20_000, 1 / 50, sees=0.01)
 
 
 def test_the_broken_defense_of_plain_words_is_read_off() -> None:
-    mechanism = SubsetMechanism(words=1000, epsilon=math.inf, m=1)
+    mechanism = SubsetMechanism(dictionary_size=1000, epsilon=math.inf, m=1)
     truth = generator("quantized").integers(0, 1000, 500)
     beliefs = posterior(released(truth, mechanism, "quantized"), prior=word_frequencies(truth[:100], dictionary_words=1000))
     assert (beliefs.best == truth).all() and (beliefs.confidence == 1).all()
@@ -103,7 +103,7 @@ def test_a_prior_of_ones_own_photographs_helps_and_is_calibrated() -> None:
     shares = random.permutation(1 / np.arange(1, 2001))
     shares /= shares.sum()
     own, truth = random.choice(2000, 30_000, p=shares), random.choice(2000, 12_000, p=shares)
-    mechanism = SubsetMechanism(words=2000, epsilon=7.0, m=4)
+    mechanism = SubsetMechanism(dictionary_size=2000, epsilon=7.0, m=4)
     form = released(truth, mechanism, "zipf")
     plain, informed = posterior(form), posterior(form, prior=word_frequencies(own, dictionary_words=2000))
     hits = (informed.best == truth).mean()
@@ -115,7 +115,7 @@ def test_a_prior_of_ones_own_photographs_helps_and_is_calibrated() -> None:
 @pytest.mark.parametrize("uploads", [2, 5, 10, 20])
 def test_fresh_draws_give_the_word_away_as_often_as_it_is_seen_twice(uploads: int) -> None:
     # The true word is seen C times, C binomial (N, p). Seen twice it stands out; seen once it is one of about N m.
-    mechanism = SubsetMechanism(words=256_000, epsilon=10.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=256_000, epsilon=10.0, m=2)
     truth = generator(f"uploads {uploads}").integers(0, 256_000, 3000)
     beliefs = repeated([released(truth, mechanism, f"upload {index}") for index in range(uploads)])
     hits = int((beliefs.best == truth).sum())
@@ -128,7 +128,7 @@ def test_fresh_draws_give_the_word_away_as_often_as_it_is_seen_twice(uploads: in
 
 
 def test_enough_fresh_draws_win_and_memoized_ones_add_nothing() -> None:
-    mechanism = SubsetMechanism(words=256_000, epsilon=10.0, m=2)
+    mechanism = SubsetMechanism(dictionary_size=256_000, epsilon=10.0, m=2)
     truth = generator("forty").integers(0, 256_000, 300)
     fresh = repeated([released(truth, mechanism, f"fresh {index}") for index in range(60)])
     assert (fresh.best == truth).mean() >= 0.99
@@ -153,30 +153,30 @@ def dictionary(words: int = 40) -> Codebook:
 
 def test_estimates_are_the_best_word_or_the_mean_over_all_words() -> None:
     book = dictionary()
-    mechanism = SubsetMechanism(words=40, epsilon=2.0, m=3)
+    mechanism = SubsetMechanism(dictionary_size=40, epsilon=2.0, m=3)
     shares = generator("mean prior").uniform(0.2, 1, 40)
     prior = shares / shares.sum()
     truth = generator("mean").choice(40, 1000, p=prior)
     forms = [
-        subsets(released(truth, mechanism, f"mean {index}").words, mechanism, book.digest) for index in range(2)
+        subsets(released(truth, mechanism, f"mean {index}").ids, mechanism, book.digest) for index in range(2)
     ]  # two releases, so that some columns repeat a word
     beliefs = repeated(forms, prior=prior)
     word, mean = descriptors(beliefs, book), descriptors(beliefs, book, kind="mean", prior=prior)
-    assert np.array_equal(word.points, book.words[beliefs.best])
+    assert np.array_equal(word.points, book.vectors[beliefs.best])
     # Second method: the posterior of every word of the dictionary.
     weight = np.tile(prior, (1000, 1))
     for form in forms:
-        weight[np.arange(1000)[:, None], form.words] *= math.exp(2.0)
+        weight[np.arange(1000)[:, None], form.ids] *= math.exp(2.0)
     weight /= weight.sum(axis=1, keepdims=True)
-    assert mean.points == pytest.approx(weight @ book.words.astype(np.float64), abs=1e-9)
-    error = [np.square(found.points - book.words[truth]).sum(axis=1).mean() for found in (word, mean)]
+    assert mean.points == pytest.approx(weight @ book.vectors.astype(np.float64), abs=1e-9)
+    error = [np.square(found.points - book.vectors[truth]).sum(axis=1).mean() for found in (word, mean)]
     assert error[1] < error[0]
     assert not word.certified.any() and not mean.certified.any()
 
 
 def test_where_the_attack_is_not_sure_enough_it_makes_no_claim() -> None:
-    book, mechanism = dictionary(), SubsetMechanism(words=40, epsilon=2.0, m=3)
-    form = subsets(released(np.arange(40), mechanism, "unsure").words, mechanism, book.digest)
+    book, mechanism = dictionary(), SubsetMechanism(dictionary_size=40, epsilon=2.0, m=3)
+    form = subsets(released(np.arange(40), mechanism, "unsure").ids, mechanism, book.digest)
     beliefs = posterior(form)
     assert descriptors(beliefs, book, min_confidence=mechanism.posterior - 0.01).decided.all()
     none = descriptors(beliefs, book, min_confidence=mechanism.posterior + 0.01)
@@ -184,14 +184,14 @@ def test_where_the_attack_is_not_sure_enough_it_makes_no_claim() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    book, mechanism = dictionary(), SubsetMechanism(words=40, epsilon=2.0, m=3)
+    book, mechanism = dictionary(), SubsetMechanism(dictionary_size=40, epsilon=2.0, m=3)
     form = released(np.arange(40), mechanism, "bad")
     with pytest.raises(InputError, match="at least one"):
         repeated([])
     with pytest.raises(InputError, match="same features"):
         repeated([form, form.take(np.arange(3))])
     with pytest.raises(SpaceError, match="cannot be combined"):
-        repeated([form, subsets(form.words, mechanism, book.digest)])
+        repeated([form, subsets(form.ids, mechanism, book.digest)])
     for prior in (np.full(39, 1 / 39), np.full(40, np.nan), np.full(40, 1.0), np.eye(40)[0]):
         with pytest.raises(InputError, match="prior"):
             posterior(form, prior=prior)
@@ -199,7 +199,7 @@ def test_bad_input_is_refused() -> None:
         descriptors(posterior(form), book)
     for confidence in (-0.1, 1.1, math.nan):
         with pytest.raises(RangeError, match="min_confidence"):
-            descriptors(posterior(subsets(form.words, mechanism, book.digest)), book, min_confidence=confidence)
+            descriptors(posterior(subsets(form.ids, mechanism, book.digest)), book, min_confidence=confidence)
     for smoothing in (0.0, math.nan, math.inf):
         with pytest.raises(RangeError, match="smoothing"):
             word_frequencies(np.arange(3), dictionary_words=5, smoothing=smoothing)

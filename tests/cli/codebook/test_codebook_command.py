@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import documented, keys
 
 from veil.cli import main
 from veil.codebooks.kmeans import spherical_kmeans, unit_rows
@@ -15,6 +14,7 @@ from veil.files.codebooks import read_codebook, write_codebook
 from veil.files.features import read_features, write_features
 from worlds import codebook, generator
 from worlds import features as made_up
+from worlds.documents import documented, keys
 from worlds.edges import door_photographs
 from worlds.schemas import validate
 

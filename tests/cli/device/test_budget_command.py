@@ -17,7 +17,7 @@ from veil.ldp.mechanism import SubsetMechanism
 from worlds.ledgers import ENTRY
 from worlds.schemas import validate
 
-LAW = SubsetMechanism(words=8000, epsilon=4.0, m=2)
+LAW = SubsetMechanism(dictionary_size=8000, epsilon=4.0, m=2)
 OTHER = replace(LAW, epsilon=2.0)
 ONE = replace(ENTRY, name="one.jpg", parameters="words", features=200, message_digest="b1", mechanism=LAW)
 
@@ -178,7 +178,7 @@ def test_a_plan_can_be_typed_in(tmp_path: Path, capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     for plan in plans:
         assert f"{plan['epsilon']:.3f}" in said
-        law = SubsetMechanism(words=plan["words"], epsilon=float(f"{plan['epsilon']:.3f}"), m=plan["m"])
+        law = SubsetMechanism(dictionary_size=plan["words"], epsilon=float(f"{plan['epsilon']:.3f}"), m=plan["m"])
         assert composed_epsilon({law: plan["features"]}, 1e-6) == plan["image_epsilon"] <= 300
     assert "how often two views of a point fall on one word" in said and "no plan here" not in said
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")

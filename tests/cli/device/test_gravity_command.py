@@ -13,10 +13,10 @@ from veil.cli import main
 from veil.files.examples import lund_door
 from veil.files.gravity import read_gravity, read_gravity_readings
 from veil.files.pictures import read_rgb
+from worlds.documents import section
 from worlds.edges import apple_note, door_photographs, phone_photograph
 from worlds.schemas import validate
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 PHONE = apple_note(-0.1, -0.98, -0.2)
 DOWN = np.array([-0.1, 0.98, 0.2]) / np.linalg.norm([0.1, 0.98, 0.2])
 CAMERA = "SIMPLE_RADIAL,1288.6,343,512,-0.0336"
@@ -54,9 +54,9 @@ def test_auto_takes_the_sensor_then_edges_and_names_the_rest(
         "door/DSC_0007.jpg": "vanishing-point",
     }
     assert {name for name, row in rows.items() if row["status"] == "no gravity"} == {"blank.jpg", "broken.jpg"}
-    section = REFERENCE.read_text().partition("\n## veil gravity\n")[2].partition("\n## ")[0]
+    text = section("json.md", "veil gravity")
     for key in {key for row in rows.values() for key in row}:
-        assert f"`{key}`" in section, key
+        assert f"`{key}`" in text, key
     printed = capsys.readouterr().out
     assert "gravity of 3 of 5 images" in printed
     for name in rows:

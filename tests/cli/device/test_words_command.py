@@ -32,7 +32,7 @@ from worlds.schemas import validate
 NAMES = ("one.jpg", "two.jpg")
 IMAGES = [(name, features(generator(name), 60 + 20 * number, name=name)) for number, name in enumerate(NAMES)]
 BOOK = codebook(generator("command"), 2048, 4)
-LAW = SubsetMechanism(words=2048, epsilon=4.5, m=3)
+LAW = SubsetMechanism(dictionary_size=2048, epsilon=4.5, m=3)
 
 
 def run(*arguments: object) -> int:
@@ -143,7 +143,7 @@ def test_warnings_where_epsilon_says_little(
 
 def test_the_bundled_dictionary(work: Path) -> None:
     assert privatize(work, words="bundled") == 0
-    assert {form.mechanism.words for form in forms(work / "up")} == {16384}
+    assert {form.mechanism.dictionary_size for form in forms(work / "up")} == {16384}
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ import pytest
 from veil.cli import main
 from veil.files.examples import lund_door, other_place
 from veil.studies.localization.robustness import Load
+from worlds.documents import section
 from worlds.edges import door_photographs
 from worlds.schemas import validate
-
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
 def run(*arguments: object) -> int:
@@ -63,7 +62,7 @@ def test_the_door_is_found_and_another_place_refused(
     printed = capsys.readouterr().out
     assert "true queries accepted from lines: 100.0 % of 8 (needed 99 %): met" in printed
     assert "false queries accepted from lines: 0 of 1" in printed and "too few to tell (needed 100)" in printed
-    text = (REFERENCE / "json.md").read_text().partition("\n## veil evaluate queries\n")[2].partition("\n## ")[0]
+    text = section("json.md", "veil evaluate queries")
     assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
 
 
@@ -114,7 +113,7 @@ def test_forgeries_are_refused_and_their_true_counterparts_found(
     assert len(public) == 1 and all(item["accepted"] and item["rotation_error_deg"] < 2 for item in public)
     assert (tmp_path / "q.png").stat().st_size > 10_000
     assert f"forged queries accepted 0 of {len(false)}" in capsys.readouterr().out
-    text = (REFERENCE / "json.md").read_text().partition("\n## veil evaluate queries\n")[2].partition("\n## ")[0]
+    text = section("json.md", "veil evaluate queries")
     assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
 
 

@@ -15,9 +15,8 @@ from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
 from veil.files.faces import write_faces
 from worlds.crowd import crowd, pairs_of
+from worlds.documents import section
 from worlds.schemas import validate
-
-DOCUMENTED = Path(__file__).parents[2] / "docs/reference/json.md"
 
 
 def run(*arguments: object) -> int:
@@ -133,7 +132,7 @@ def test_protection_is_studied(people: Path, capsys: pytest.CaptureFixture[str])
     found = json.loads(record.read_text())
     validate("evaluate-protection", found)
     assert [(row["m"], row["keyed"]) for row in found["rows"]] == [(2, False), (2, True)]
-    text = DOCUMENTED.read_text().split("## veil evaluate protection")[1].split("\n## ")[0]
+    text = section("json.md", "veil evaluate protection")
     assert {*found, *found["rows"][0]} <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
     printed = capsys.readouterr().out
     assert f"{found['rows'][0]['linkability']:.2f}" in printed and figure.stat().st_size > 10_000
@@ -195,9 +194,7 @@ def test_verification_is_studied(people: Path, capsys: pytest.CaptureFixture[str
         ("raw, centered", 0, "point"),
         *[(name, m, by) for name in ("hybrid", "hybrid+") for m in (2, 4) for by in ("p2s", "s2s")],
     ]
-    names = set(
-        re.findall(r'[`"]([a-z0-9_]+)[`"]', DOCUMENTED.read_text().split("## veil evaluate faces")[1].split("\n## ")[0])
-    )
+    names = set(re.findall(r'[`"]([a-z0-9_]+)[`"]', section("json.md", "veil evaluate faces")))
     assert {*found, *found["rows"][0]} <= names
     printed = capsys.readouterr().out
     assert f"{100 * found['rows'][0]['accuracy']:.1f}%" in printed and figure.stat().st_size > 10_000

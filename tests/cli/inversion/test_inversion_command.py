@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from test_cli import documented, keys
 
 from veil.cli import main
 from veil.files.inverters import read_weights
 from veil.files.pictures import read_rgb
 from veil.inversion.maps import Frame
 from veil.inversion.quality import quality
+from worlds.documents import documented, keys
 from worlds.edges import door_photographs
 from worlds.schemas import validate
 

@@ -15,11 +15,12 @@ from veil.files.maps import write_map
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
 from veil.wire import encode
+from worlds.documents import REFERENCE
 from worlds.edges import scene
 from worlds.schemas import validate
 from worlds.word_uploads import DICTIONARY, subsets, word_line_upload, word_upload
 
-JSON = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
+JSON = (REFERENCE / "json.md").read_text()
 
 
 def facts(form: Subsets, *, with_lines: bool = False) -> dict:
@@ -95,7 +96,7 @@ def test_a_map_claims_no_epsilon_for_the_features_it_chose(tmp_path: Path, capsy
     """Of ten features a map keeps the one that sent w. If w is the true word of none, that is likelier than if it is of all by
     (q / p) ((1 - q) / (1 - p))^9: more than the epsilon of the one feature that was kept.
     """
-    law = SubsetMechanism(words=8, epsilon=2.0, m=1)
+    law = SubsetMechanism(dictionary_size=8, epsilon=2.0, m=1)
     p, q = float(law.truth), float(law.other)
     assert math.log(q / p) + 9 * math.log((1 - q) / (1 - p)) > law.epsilon
     raw = scene(0)

@@ -17,7 +17,7 @@ from veil.files.examples import lund_door
 from veil.files.maps import read_map
 from veil.files.vocabularies import read_vocabulary
 from veil.geometry.rigid import Rigid
-from veil.matching.inverted_index import Vocabulary
+from veil.matching.inverted_index import InvertedIndex
 from worlds.edges import door_photographs, truncated
 from worlds.schemas import validate
 
@@ -159,7 +159,7 @@ def test_a_damaged_or_outdated_index_is_refused(work: Path, tmp_path: Path, caps
     place = copied(work, tmp_path / "map")
     assert run("index", place) == 0
     folder, dictionary = index_of(place)
-    assert isinstance(read_vocabulary(place, dictionary), Vocabulary)
+    assert isinstance(read_vocabulary(place, dictionary), InvertedIndex)
     for path in sorted(folder.iterdir()):
         whole = path.read_bytes()
         for part in truncated(whole, 4):

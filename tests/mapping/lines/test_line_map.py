@@ -42,7 +42,7 @@ def views_of(place: World, name: str) -> dict[str, LineView]:
             image_digest=key.encode().ljust(32, b"\0"),
         )
         gravity = pose.rotation @ np.array([0, 1.0, 0])
-        views[key] = LineView(camera=place.camera, lines=lift_to_lines(image, gravity=gravity, chance=seeded(name)))
+        views[key] = LineView(camera=place.camera, lines=lift_to_lines(image, gravity=gravity, randomness=seeded(name)))
     return views
 
 

@@ -31,7 +31,7 @@ def views_of(place: World, keypoints: dict[str, np.ndarray]) -> dict[str, LineVi
         key: LineView(
             camera=place.camera,
             lines=lift_to_lines(
-                features_at(place, key, keypoints[key]), gravity=pose.rotation @ [0, 1.0, 0], chance=seeded("completion")
+                features_at(place, key, keypoints[key]), gravity=pose.rotation @ [0, 1.0, 0], randomness=seeded("completion")
             ),
         )
         for key, pose in place.poses.items()

@@ -21,7 +21,7 @@ from veil.studies.attacks.distribution import DecoyRow, Row, Study, descriptor_a
 # The bundled pool and codebook come from other photographs than the door; words of one run of the codebook are all there are.
 BOOK = bundled_codebook()
 WORDS = replace(BOOK, stored=BOOK.stored[:400], slices=2)
-PUBLIC = Points(vectors=bundled_decoys().words[:6000], space=BOOK.raw_space)
+PUBLIC = Points(vectors=bundled_decoys().vectors[:6000], space=BOOK.raw_space)
 STUDY = Study(dimensions=(2, 4), count=100, per_image=80, oracle=(1, 20))
 
 
@@ -99,7 +99,7 @@ def test_a_row_by_hand() -> None:
 
 def test_a_row_of_decoys_by_hand() -> None:
     """Claims: both decoys; one of two; one wrong point; none."""
-    words = WORDS.words.astype(np.float64)
+    words = WORDS.vectors.astype(np.float64)
     claimed = Lists(
         candidates=(words[[1, 0]] + 1e-4, words[[2]], np.stack([words[4], words[9]]), words[:0]),
         certified=np.array([True, True, True, False]),

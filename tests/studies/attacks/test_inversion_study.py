@@ -117,8 +117,8 @@ def test_what_an_attack_finds_is_inverted_and_measured() -> None:
 def test_the_attacks_of_the_paper_run_and_random_guesses_do_not_pass_for_them() -> None:
     """With the words known the database attack is nearer to the truth than a guess, which is at chance."""
     book = bundled_codebook()
-    words = Points(vectors=book.words, space=book.raw_space)
-    public = Points(vectors=np.ascontiguousarray(book.words[1::2]), space=book.raw_space)
+    words = Points(vectors=book.vectors, space=book.raw_space)
+    public = Points(vectors=np.ascontiguousarray(book.vectors[1::2]), space=book.raw_space)
     random = generator("guesses")
 
     def guess(form: Subspaces, others: Sequence[Subspaces]) -> Estimates:

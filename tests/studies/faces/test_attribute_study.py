@@ -43,7 +43,7 @@ def test_lifting_hides_what_decoys_share_and_random_directions_hide_nothing() ->
     seen, null = by_form(rows, "shaped"), by_form(rows, "unrelated")
     assert len(rows) == 2 * (1 + 5 * 2)
     raw = seen["raw", 0]
-    assert raw.accuracy > 0.9 and raw.low > raw.chance
+    assert raw.accuracy > 0.9 and raw.low > raw.baseline
     assert seen["random", 16].accuracy > raw.accuracy - 0.05
     assert seen["adversarial", 16].accuracy < seen["adversarial", 2].accuracy < raw.accuracy - 0.05
     assert seen["adversarial", 16].accuracy < seen["hybrid", 16].accuracy + 0.05

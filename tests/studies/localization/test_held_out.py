@@ -27,7 +27,7 @@ def test_a_private_map_that_cannot_be_built_answers_no_query(tmp_path: Path, mon
         references={},
         codebook=bundled_codebook(),
         decoys=bundled_decoys(),
-        chance=memoized(Secret(bytes(range(32)))),
+        randomness=memoized(Secret(bytes(range(32)))),
         workdir=tmp_path,
     )
     query = Query(name="c", features=items["c"], reference=None)

@@ -20,11 +20,11 @@ from veil.studies.localization.map_dictionaries import dictionary_of
 from veil.studies.localization.retrieval import joint_scene
 from veil.studies.localization.word_localization_settings import METRIC, Setting, Tables, Trial, row
 from worlds import world
+from worlds.documents import section
 from worlds.edges import door_photographs
 from worlds.schemas import validate
 from worlds.word_worlds import scene_of
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 WORDS = Setting(form="words", matching="vocabulary", words=100, epsilon=10.0, m=2, dictionary="reference", iterations=10)
 
 
@@ -149,7 +149,7 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
     assert "door: 5 queries, 0 false ones a setting" in printed and "raw descriptors" in printed
     assert "door: without K = 1000000" in printed and ", not 512000: the maps have too few descriptors" in printed
     assert {item["words"] for item in written["rows"] if item["dictionary"] == "reference"} == {512}
-    text = (REFERENCE / "json.md").read_text().partition("\n## veil evaluate localization\n")[2].partition("\n## ")[0]
+    text = section("json.md", "veil evaluate localization")
     assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
 
 

@@ -39,7 +39,7 @@ def test_a_planted_offset_is_read_back() -> None:
         Case(profile=hardened(quantized=True), distance="p2s"),
         Case(profile=real_decoys(4), distance="s2s"),
     ]
-    rows = evaluate([sequence(2.5)], cases, codebook=BOOK, decoys=POOL, chance=seeded("test"))
+    rows = evaluate([sequence(2.5)], cases, codebook=BOOK, decoys=POOL, randomness=seeded("test"))
     for row in rows:
         record = row.as_json()
         assert record["mma"]["2"] == 0
@@ -54,7 +54,7 @@ def test_the_table_of_ratios_is_described(tmp_path: Path) -> None:
     """Planted: matches of two pictures are right and of two others wrong, so each case has a ratio between."""
     cases = [Case(profile=None, distance="point"), Case(profile=paper(2), distance="p2s")]
     pairs = [sequence(0.0), sequence(9.0)]
-    rows = evaluate(pairs, cases, codebook=BOOK, decoys=POOL, chance=seeded("test"))
+    rows = evaluate(pairs, cases, codebook=BOOK, decoys=POOL, randomness=seeded("test"))
     write_ratios(tmp_path / "r.json", rows)
     table = json.loads((tmp_path / "r.json").read_text())
     validate("evaluate-homographies-calibrate", table)
@@ -80,7 +80,8 @@ def test_every_lifting_and_distance_is_in_the_protocol() -> None:
 def test_the_study_is_reproducible() -> None:
     case = [Case(profile=paper(4), distance="s2s")]
     records = [
-        evaluate([sequence(0.0)], case, codebook=BOOK, decoys=POOL, chance=seeded("a"), workers=w)[0].as_json() for w in (1, 2)
+        evaluate([sequence(0.0)], case, codebook=BOOK, decoys=POOL, randomness=seeded("a"), workers=w)[0].as_json()
+        for w in (1, 2)
     ]
     assert records[0] == records[1]
 
@@ -107,7 +108,7 @@ def test_protocol_on_real_photographs(veil_data) -> None:
         Case(profile=real_decoys(2), distance="s2s"),
         Case(profile=paper(4, "adversarial"), distance="s2s"),
     ]
-    rows = evaluate([real], cases, codebook=bundled_codebook(), decoys=bundled_decoys(), chance=seeded("real"))
+    rows = evaluate([real], cases, codebook=bundled_codebook(), decoys=bundled_decoys(), randomness=seeded("real"))
     raw, random, two, eight, hard, subspace, adversarial = (100 * row.as_json()["mma"]["3"] for row in rows)
     assert abs(random - raw) < 1
     assert min(two, eight, hard) > raw - 5

@@ -123,8 +123,8 @@ def _of_words(
         raise InputError("words say nothing without their dictionary; give the codebook that the release names")
     if dictionary.digest != form.dictionary:
         raise SpaceError(f"the release is in words of {form.dictionary[:12]}, this dictionary is {dictionary.digest[:12]}")
-    used = np.unique(form.words)
-    of_word = _voted((dictionary.words[used], None), known, neighbors, progress)
+    used = np.unique(form.ids)
+    of_word = _voted((dictionary.vectors[used], None), known, neighbors, progress)
     of_word /= of_word.sum(axis=1, keepdims=True)
     beliefs = posterior(form)
     voted = np.einsum("fm,fmc->fc", beliefs.probability, of_word[np.searchsorted(used, beliefs.words)])

@@ -35,14 +35,14 @@ def entries(words: Codebook, space: Space, *, codebook: Codebook | None = None) 
     A compressed space needs the `codebook` with its PCA. Real descriptors get the mean of the dither (`into_space`), centroids
     do not: the lift does not dither them either. Raises SpaceError if the codebook does not lead into `space`.
     """
-    points = Points(vectors=words.words, space=words.raw_space)
+    points = Points(vectors=words.vectors, space=words.raw_space)
     if space == points.space:
         return points
     if codebook is None:
         raise InputError("these subspaces are compressed; give the codebook whose PCA they went through")
     if words.kind == "centroids":
         codebook.into_space(points, space)  # raises where it does not lead there
-        return Points(vectors=codebook.require_pca().apply(words.words).astype(np.float32), space=space)
+        return Points(vectors=codebook.require_pca().apply(words.vectors).astype(np.float32), space=space)
     return codebook.into_space(points, space)
 
 

@@ -208,9 +208,9 @@ def _coarse(dictionary: Codebook, count: int, seed: int) -> Int64[np.ndarray, "w
     import faiss
 
     rows = np.random.default_rng(seed).permutation(len(dictionary))[: max(count * SAMPLE_A_CLASS, 2 * count)]
-    sample = dictionary.words[np.sort(rows)]
+    sample = dictionary.vectors[np.sort(rows)]
     centers = sample[:1] if count == 1 else list(spherical_kmeans(sample, count, iterations=8, seed=seed))[-1]
-    _, found = faiss.knn(dictionary.words, np.ascontiguousarray(centers), 1, metric=faiss.METRIC_INNER_PRODUCT)
+    _, found = faiss.knn(dictionary.vectors, np.ascontiguousarray(centers), 1, metric=faiss.METRIC_INNER_PRODUCT)
     return found[:, 0].astype(np.int64)
 
 

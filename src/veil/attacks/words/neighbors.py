@@ -52,7 +52,7 @@ def denoise(
     InputError unless there is a finite position for each feature.
     """
     options = options or DenoiseOptions()
-    if form.dictionary != model.dictionary or form.mechanism.words != len(model.frequency):
+    if form.dictionary != model.dictionary or form.mechanism.dictionary_size != len(model.frequency):
         raise SpaceError("the model was learned in another dictionary than the words that are attacked; learn it again")
     if keypoints.shape != (len(form), 2) or not np.isfinite(keypoints).all():
         raise InputError(f"the neighbor attack needs a finite position for each of {len(form)} features; lines have none")

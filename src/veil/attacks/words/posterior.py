@@ -96,7 +96,7 @@ def repeated(releases: Sequence[Subsets], *, prior: Float64[np.ndarray, "words"]
     Theory: Eq. 4; words.md#what-epsilon-does-not-cover.
     """
     forms = _different(releases)
-    words = forms[0].mechanism.words
+    words = forms[0].mechanism.dictionary_size
     shares = _checked_prior(prior, words)
     most = None if prior is None else np.argsort(-shares, kind="stable")[: 1 + sum(form.m for form in forms)]
     chunk = max(CHUNK_COMPARISONS // sum(form.m for form in forms) ** 2, 64)
@@ -137,7 +137,7 @@ def descriptors(
     decided = beliefs.confidence >= min_confidence
     points = np.full((len(beliefs), dictionary.dim), np.nan)
     if kind == "word":
-        points[decided] = dictionary.words[beliefs.best[decided]]
+        points[decided] = dictionary.vectors[beliefs.best[decided]]
     else:
         points[decided] = _means(beliefs, dictionary, _checked_prior(prior, len(dictionary)))[decided]
     return Estimates(
@@ -153,11 +153,11 @@ def _different(releases: Sequence[Subsets]) -> list[Subsets]:
     kept: list[Subsets] = []
     for form in releases:
         require_same(first.space, form.space)
-        if form.dictionary != first.dictionary or form.mechanism.words != first.mechanism.words:
+        if form.dictionary != first.dictionary or form.mechanism.dictionary_size != first.mechanism.dictionary_size:
             raise SpaceError(f"releases of dictionaries {first.dictionary[:12]} and {form.dictionary[:12]} cannot be combined")
         if len(form) != len(first):
             raise InputError(f"releases hold {len(first)} and {len(form)} features; give the same features in the same order")
-        if not any(form.mechanism == other.mechanism and np.array_equal(form.words, other.words) for other in kept):
+        if not any(form.mechanism == other.mechanism and np.array_equal(form.ids, other.ids) for other in kept):
             kept.append(form)
     return kept
 
@@ -174,7 +174,7 @@ def _weighed(
     forms: list[Subsets], prior: Float64[np.ndarray, "_"], most: Int64[np.ndarray, "_"] | None
 ) -> tuple[Int64[np.ndarray, "_ _"], Float64[np.ndarray, "_ _"]]:
     """Candidates of each feature and their probabilities (Eq. 4)."""
-    words = np.concatenate([form.words.astype(np.int64) for form in forms], axis=1)
+    words = np.concatenate([form.ids.astype(np.int64) for form in forms], axis=1)
     epsilons = np.repeat([min(form.mechanism.epsilon, MOST) for form in forms], [form.m for form in forms])
     order = np.argsort(words, axis=1, kind="stable")
     words = np.take_along_axis(words, order, axis=1)
@@ -203,11 +203,11 @@ def _first_of(fresh: np.ndarray) -> Int64[np.ndarray, "_ _"]:
 
 def _means(beliefs: Beliefs, dictionary: Codebook, prior: Float64[np.ndarray, "_"]) -> Float64[np.ndarray, "_ dim"]:
     """Eq. 3: named words by their probability, all others by the prior."""
-    overall = prior @ dictionary.words.astype(np.float64)
+    overall = prior @ dictionary.vectors.astype(np.float64)
     found = np.empty((len(beliefs), dictionary.dim))
     for start in range(0, len(found), 1 << 12):
         part = slice(start, start + (1 << 12))
-        vectors = dictionary.words[beliefs.words[part]].astype(np.float64)
+        vectors = dictionary.vectors[beliefs.words[part]].astype(np.float64)
         # A column that repeats another one names nothing.
         share = np.where(np.diff(np.sort(beliefs.words[part], axis=1), axis=1, prepend=-1) != 0, 1.0, 0.0)
         order = np.argsort(beliefs.words[part], axis=1, kind="stable")

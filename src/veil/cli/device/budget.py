@@ -97,7 +97,7 @@ def _image_facts(arguments: argparse.Namespace, entries: list[Entry], budget: Bu
         "name": entries[-1].name,
         "releases": [
             {
-                "words": entry.mechanism.words,
+                "words": entry.mechanism.dictionary_size,
                 "epsilon": entry.mechanism.epsilon,
                 "m": entry.mechanism.m,
                 "features": entry.features,

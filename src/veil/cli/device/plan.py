@@ -61,7 +61,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         law = plan.mechanism
         say(
             arguments,
-            f"{law.words:7} {law.m:3} {plan.features:9} {law.epsilon:8.3f} {plan.truth:8.4f} {law.posterior:8.4f} "
+            f"{law.dictionary_size:7} {law.m:3} {plan.features:9} {law.epsilon:8.3f} {plan.truth:8.4f} {law.posterior:8.4f} "
             f"{outward(plan.image_epsilon, 5):>14} {plan.true_words:11.1f} {plan.needed:7} {plan.margin:8.1f} "
             f"{plan.samples:8.0e}",
         )
@@ -97,7 +97,7 @@ def _advice(plans: list[Plan]) -> list[str]:
 
 def _plan_facts(plan: Plan) -> dict:
     return {
-        "words": plan.mechanism.words,
+        "words": plan.mechanism.dictionary_size,
         "m": plan.mechanism.m,
         "features": plan.features,
         "epsilon": plan.mechanism.epsilon,

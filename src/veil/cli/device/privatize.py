@@ -218,7 +218,7 @@ def _report(
 def word_facts(words: HideInWords) -> dict:
     """A release of words for machines."""
     return {
-        "words": words.mechanism.words,
+        "words": words.mechanism.dictionary_size,
         "m": words.mechanism.m,
         "epsilon": words.mechanism.epsilon,
         "delta": words.delta,

@@ -99,5 +99,5 @@ def _print(rows: Sequence[AttributeRow]) -> None:
     for row in rows:
         print(
             f"{row.attribute:12} {row.form:20} {row.m or '':>3} {100 * row.accuracy:7.1f}%  {100 * row.low:5.1f} to "
-            f"{100 * row.high:5.1f}%  {100 * row.chance:5.1f}%  {row.victims:7d}"
+            f"{100 * row.high:5.1f}%  {100 * row.baseline:5.1f}%  {row.victims:7d}"
         )

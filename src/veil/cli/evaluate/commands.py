@@ -68,7 +68,7 @@ def _homographies(arguments: argparse.Namespace) -> int:
             default_cases(arguments.dims, arguments.s2s_dims),
             codebook=codebook,
             decoys=decoys,
-            chance=seeded(arguments.study),
+            randomness=seeded(arguments.study),
             workers=arguments.workers,
             progress=bar,
         )

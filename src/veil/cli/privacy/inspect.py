@@ -157,7 +157,7 @@ def upload_facts(upload: Message, size_bytes: int) -> dict:
 
 def _described(form: Released) -> str:
     if isinstance(form, Subsets):
-        return f"{form.m} of {form.mechanism.words} words each"
+        return f"{form.m} of {form.mechanism.dictionary_size} words each"
     return f"affine subspaces of dimension {form.m}, profile {form.profile}"
 
 
@@ -178,7 +178,7 @@ def _account_facts(form: Subsets) -> dict:
             f"the image, {len(form)} features: {_composed(mechanism, len(form), spent.total_epsilon)}",
         ],
         "posterior": f"each word that was sent is the true one with probability {outward(mechanism.posterior, 3)}, "
-        f"if all {mechanism.words} were equally likely before",
+        f"if all {mechanism.dictionary_size} were equally likely before",
     }
 
 

@@ -52,7 +52,7 @@ def _index(arguments: argparse.Namespace) -> int:
     folder = write_vocabulary(arguments.map, vocabulary)
     facts = {
         "dictionary": vocabulary.dictionary,
-        "words": vocabulary.words,
+        "words": vocabulary.dictionary_size,
         "entries": len(vocabulary.point_rows),
         "points": len(scene.points),
         "images": len(scene.images),

@@ -166,7 +166,7 @@ def codebook_for(defense: Defense, pools: Pools) -> Codebook:
 def released(features: Features, defense: Defense, codebook: Codebook, pools: Pools, case: str) -> Subspaces:
     """One photograph's subspaces as a server gets them: rounded to the precision of the wire."""
     decoys = pools.decoys if defense.profile.decoys == "descriptors" else codebook
-    form = lift(features, profile=defense.profile, codebook=codebook, decoys=decoys, chance=seeded(case)).form
+    form = lift(features, profile=defense.profile, codebook=codebook, decoys=decoys, randomness=seeded(case)).form
     return as_sent(form, defense.profile.dtype)
 
 
@@ -251,7 +251,9 @@ def study(
     for defense in defenses:
         codebook = codebook_for(defense, pools)
         cases = [Case(profile=None, distance="point"), *(Case(profile=defense.profile, distance=d) for d in DISTANCES)]
-        matched = evaluate(sequences, cases, codebook=codebook, decoys=pools.decoys, chance=seeded("defenses"), workers=workers)
+        matched = evaluate(
+            sequences, cases, codebook=codebook, decoys=pools.decoys, randomness=seeded("defenses"), workers=workers
+        )
         raw, p2s, s2s = (float(np.mean([accuracy[2] for accuracy in row.accuracy])) for row in matched)
         found = recoveries(victims, defense, codebook, pools, case="defenses", effort=effort or Effort())
         yield Row(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(found))

@@ -181,10 +181,10 @@ class _Recorded(UniformRule):
 
 def _scene(images: Sequence[Features], chosen: np.ndarray, words: Codebook, study: Study, m: int) -> _Scene:
     forms, recorded = [], _Recorded()
-    chance = seeded(f"descriptor attacks {study.seed}")
+    randomness = seeded(f"descriptor attacks {study.seed}")
     for image in images:
         profile = paper(m, study.strategy)
-        forms.append(lift(image, profile=profile, codebook=words, decoys=words, chance=chance, rule=recorded).form)
+        forms.append(lift(image, profile=profile, codebook=words, decoys=words, randomness=randomness, rule=recorded).form)
     whole = replace(
         forms[0],
         origin=np.concatenate([form.origin for form in forms]),
@@ -290,7 +290,7 @@ def _decoy_row(name: str, m: int, claimed: Lists, true_rows: Int64[np.ndarray, "
     """Claimed points against the words that were drawn; one farther than `SAME` from all of them is wrong."""
     exact, wrong, errors = 0, 0, []
     for points, rows in zip(claimed.candidates, true_rows, strict=True):
-        distance = np.linalg.norm(points[:, None] - words.words[rows][None].astype(np.float64), axis=2)
+        distance = np.linalg.norm(points[:, None] - words.vectors[rows][None].astype(np.float64), axis=2)
         right = distance.min(axis=1) <= SAME
         wrong += int((~right).sum())
         errors.extend(distance.min(axis=1)[right].tolist())

@@ -151,7 +151,7 @@ def study(
                 profile=profile(m),
                 codebook=codebook,
                 decoys=decoys,
-                chance=seeded(f"{case} {photograph.name} {m}"),
+                randomness=seeded(f"{case} {photograph.name} {m}"),
             ).form
             for photograph in photographs
         ]

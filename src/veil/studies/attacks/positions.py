@@ -205,7 +205,7 @@ class _Case:
         case = f"positions|{self.seed}|{self.name}|{self.share!r}|{draw}"
         if self.share < 1:
             options = LineOptions(aligned_share=self.share)
-            return lift_to_lines(features, gravity=self.gravity, chance=seeded(case), options=options)
+            return lift_to_lines(features, gravity=self.gravity, randomness=seeded(case), options=options)
         xy = normalized_keypoints(features)
         normals = along_gravity(xy, self.gravity)
         if not np.isfinite(normals).all():

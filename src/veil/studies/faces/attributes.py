@@ -34,7 +34,7 @@ BALANCED = {"hybrid+": False, "hybrid+, others only": True}
 class AttributeRow:
     """How often one attribute was inferred rightly from one form; `m` is 0 for raw descriptors.
 
-    `chance` is how often the attacker's most frequent class is right, `low` and `high` bound the accuracy with 95 %.
+    `baseline` is how often the attacker's most frequent class is right, `low` and `high` bound the accuracy with 95 %.
     """
 
     attribute: str
@@ -44,7 +44,7 @@ class AttributeRow:
     victims: int
     low: float
     high: float
-    chance: float
+    baseline: float
 
     @property
     def accuracy(self) -> float:
@@ -61,7 +61,7 @@ class AttributeRow:
             "victims": self.victims,
             "low": self.low,
             "high": self.high,
-            "chance": self.chance,
+            "chance": self.baseline,
             "accuracy": self.accuracy,
         }
 
@@ -120,8 +120,8 @@ def attribute_study(
 
     def lifted(strategy: Strategy, m: int, rule: DecoyRule) -> Form:
         profile = Profile(name="study", strategy=strategy, m=m, decoys="descriptors")
-        chance = seeded(f"attributes {strategy} {m} {seed}")
-        return lift(victims, profile=profile, codebook=pool, decoys=pool, chance=chance, rule=rule).form
+        randomness = seeded(f"attributes {strategy} {m} {seed}")
+        return lift(victims, profile=profile, codebook=pool, decoys=pool, randomness=randomness, rule=rule).form
 
     forms += [(strategy, m, lifted(strategy, m, uniform_rule)) for strategy in liftings for m in dimensions]
     found = []
@@ -159,5 +159,5 @@ def _row(
         victims=len(truth),
         low=low,
         high=high,
-        chance=float((truth == known.majority).mean()),
+        baseline=float((truth == known.majority).mean()),
     )

@@ -190,12 +190,12 @@ def require_others(faces: Faces, decoys: Faces) -> None:
 def lifted_faces(faces: Faces, lifting: str, m: int, pool: Faces, case: str, balance: str | None = None) -> Subspaces:
     """Every face lifted among the pool, by draws of its own case, lifting and m; hybrid+ balances the label `balance`."""
     profile = Profile(name="study", strategy="hybrid" if lifting == BALANCED else lifting, m=m, decoys="descriptors")  # type: ignore[arg-type]
-    chance, book = seeded(f"{case} {lifting} {m}"), pool.pool("study")
+    randomness, book = seeded(f"{case} {lifting} {m}"), pool.pool("study")
     rule: DecoyRule = uniform_rule
     if lifting == BALANCED:
         assert balance is not None
         rule = balanced_rule(faces, pool, balance)
-    return lift(faces.features, profile=profile, codebook=book, decoys=book, chance=chance, rule=rule).form
+    return lift(faces.features, profile=profile, codebook=book, decoys=book, randomness=randomness, rule=rule).form
 
 
 def balanced_rule(faces: Faces, pool: Faces, label: str) -> BalancedRule:

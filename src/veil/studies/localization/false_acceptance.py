@@ -78,7 +78,7 @@ class Question:
         return lift_to_lines(
             self.features,
             gravity=self.down if sight == "aligned lines" else None,
-            chance=seeded(f"queries {self.place} {self.query} {draw}"),
+            randomness=seeded(f"queries {self.place} {self.query} {draw}"),
             options=LineOptions(),
         )
 

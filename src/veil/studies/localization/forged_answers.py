@@ -21,7 +21,7 @@ from veil.localization.by_distance import Localization, LocalizeOptions, NoPose,
 from veil.localization.by_words import WordOptions, localize_words
 from veil.mapping import MapImage, NoMap, build_map
 from veil.matching import match_pairs
-from veil.matching.inverted_index import Vocabulary, index_map
+from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
@@ -84,7 +84,7 @@ class Answerer:
     private: Scene | None
     reference_from_private: Similarity | None
     dictionary: Codebook
-    vocabulary: Vocabulary
+    vocabulary: InvertedIndex
     codebook: Codebook
     decoys: Codebook
     options: ForgedOptions = field(default_factory=ForgedOptions)
@@ -115,9 +115,9 @@ class Answerer:
     def _subspaces(self, asked: Asked, form: FormName, down: np.ndarray) -> Localization | NoPose:
         profile = hardened(quantized=asked.features.is_quantized)
         lines = HideInLines(gravity=down) if form == "lines+subspaces" else None
-        chance = seeded(f"forged {asked.place} {asked.kind} {asked.name}")
+        randomness = seeded(f"forged {asked.place} {asked.kind} {asked.name}")
         upload = privatize(
-            asked.features, profile=profile, codebook=self.codebook, decoys=self.decoys, chance=chance, lines=lines
+            asked.features, profile=profile, codebook=self.codebook, decoys=self.decoys, randomness=randomness, lines=lines
         ).upload
         scene = self.private if form == "subspaces, private map" else self.public
         assert scene is not None
@@ -130,11 +130,11 @@ class Answerer:
         )
 
     def _words(self, asked: Asked, form: FormName, down: np.ndarray) -> Localization | NoPose:
-        mechanism = SubsetMechanism(words=len(self.dictionary), epsilon=EPSILON, m=M)
+        mechanism = SubsetMechanism(dictionary_size=len(self.dictionary), epsilon=EPSILON, m=M)
         lines = HideInLines(gravity=down) if form == "words+lines" else None
-        chance = seeded(f"forged {asked.place} {asked.kind} {asked.name}")
+        randomness = seeded(f"forged {asked.place} {asked.kind} {asked.name}")
         upload = privatize_words(
-            asked.features, mechanism=mechanism, dictionary=self.dictionary, chance=chance, lines=lines
+            asked.features, mechanism=mechanism, dictionary=self.dictionary, randomness=randomness, lines=lines
         ).upload
         search = GroupedOptions(min_iterations=min(4000, self.options.iterations), max_iterations=self.options.iterations)
         options = WordOptions(search=search, threads=1)
@@ -172,7 +172,7 @@ def answerer(place: Place, codebook: Codebook, decoys: Codebook, workdir: Path, 
             profile=hardened(quantized=place.features[name].is_quantized),
             codebook=codebook,
             decoys=decoys,
-            chance=seeded(f"map {place.name} {name}"),
+            randomness=seeded(f"map {place.name} {name}"),
         ).upload
         assert isinstance(upload, Upload)
         images[name] = MapImage(camera=upload.camera, keypoints=upload.keypoints, form=upload.form)

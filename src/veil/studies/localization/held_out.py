@@ -66,7 +66,7 @@ def demo_variants(words: int) -> list[Variant]:
         Variant(profile=default, distance="s2s"),
         *(Variant(profile=paper(m), distance="p2s") for m in (2, 4, 8, 16)),
         *(Variant(profile=paper(m), distance="s2s") for m in (2, 4)),
-        Variant(profile=None, distance="words", mechanism=SubsetMechanism(words=words, epsilon=DEMO_EPSILON, m=2)),
+        Variant(profile=None, distance="words", mechanism=SubsetMechanism(dictionary_size=words, epsilon=DEMO_EPSILON, m=2)),
     ]
 
 
@@ -124,7 +124,7 @@ class Study:
     references: Mapping[str, Rigid]
     codebook: Codebook
     decoys: Codebook
-    chance: Secure
+    randomness: Secure
     workdir: Path
     workers: int = 2
     seed: int = 0
@@ -132,7 +132,7 @@ class Study:
     def release(self, features: Features, profile: Profile) -> Release:
         """What a client would send of one image."""
         decoys = self.decoys if profile.decoys == "descriptors" else self.codebook
-        return privatize(features, profile=profile, codebook=self.codebook, decoys=decoys, chance=self.chance)
+        return privatize(features, profile=profile, codebook=self.codebook, decoys=decoys, randomness=self.randomness)
 
 
 def run(
@@ -198,7 +198,7 @@ def _without_map(study: Study, query: Query, profile: Profile, missing: NoMap) -
 
 
 def _by_words(study: Study, query: Query, mechanism: SubsetMechanism, scene: Scene) -> _Answer:
-    made = privatize_words(query.features, mechanism=mechanism, dictionary=study.codebook, chance=study.chance)
+    made = privatize_words(query.features, mechanism=mechanism, dictionary=study.codebook, randomness=study.randomness)
     message = encode(made.upload)
     upload = decode(message)
     assert isinstance(upload, Upload) and isinstance(upload.form, Subsets)

@@ -15,7 +15,7 @@ import numpy as np
 from veil.codebooks.codebook import Codebook
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, localize
-from veil.matching.inverted_index import Vocabulary, index_map
+from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.retrieval import most_similar
 from veil.mechanisms.public import publish
 from veil.mechanisms.words import to_words
@@ -95,19 +95,19 @@ def recalls(folds: Sequence[Fold], words: int, laws: Sequence[tuple[float, int]]
 def _recall(
     folds: Sequence[Fold],
     book: Codebook,
-    vocabulary: Vocabulary,
+    vocabulary: InvertedIndex,
     truth: Mapping[tuple[str, str], set[str]],
     epsilon: float,
     m: int,
 ) -> Recall:
-    mechanism = SubsetMechanism(words=len(book), epsilon=epsilon, m=m)
+    mechanism = SubsetMechanism(dictionary_size=len(book), epsilon=epsilon, m=m)
     shares = []
     for fold in folds:
         for name in fold.held_out:
             right = truth[fold.place.name, name]
             if not right:
                 continue  # nothing overlaps, or raw descriptors do not tell
-            form = to_words(fold.place.features[name], mechanism=mechanism, dictionary=book, chance=fresh()).form
+            form = to_words(fold.place.features[name], mechanism=mechanism, dictionary=book, randomness=fresh()).form
             best = {vocabulary.image_names[index] for index in most_similar(form, vocabulary, BEST)}
             shares.append(len(best & right) / min(BEST, len(right)))
     return Recall(

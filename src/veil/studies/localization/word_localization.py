@@ -20,7 +20,7 @@ from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, NoPose, localize
 from veil.localization.by_words import WordOptions, localize_candidates, localize_words
-from veil.matching.inverted_index import NEAREST, Vocabulary, index_map
+from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map
 from veil.matching.word_neighbors import neighbor_candidates
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.profile import hardened
@@ -46,13 +46,13 @@ class Examiner:
     decoys: Codebook
     named: Mapping[str, Codebook] = field(default_factory=dict)
     seed: int = 0
-    _made: dict[tuple[str, int | None], tuple[Codebook, Vocabulary]] = field(default_factory=dict)
+    _made: dict[tuple[str, int | None], tuple[Codebook, InvertedIndex]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         down = mean_down(dict(self.fold.place.down), self.fold.scene.images)
         self.scene: Scene = replace(self.fold.scene, measured_down=down)
 
-    def spoken(self, setting: Setting) -> tuple[Codebook, Vocabulary]:
+    def spoken(self, setting: Setting) -> tuple[Codebook, InvertedIndex]:
         """The dictionary of a setting and the map's index for it."""
         key = (setting.dictionary or "", setting.words)
         if key not in self._made:
@@ -95,10 +95,11 @@ class Examiner:
     def _by_words(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int, float]:
         book, vocabulary = self.spoken(setting)
         assert setting.epsilon is not None and setting.m is not None
-        mechanism = SubsetMechanism(words=len(book), epsilon=setting.epsilon, m=setting.m)
+        mechanism = SubsetMechanism(dictionary_size=len(book), epsilon=setting.epsilon, m=setting.m)
         lines = HideInLines(gravity=down) if setting.hides_positions else None
         message = encode(
-            privatize_words(features, mechanism=mechanism, dictionary=book, chance=fresh(), lines=lines).upload, dtype="float32"
+            privatize_words(features, mechanism=mechanism, dictionary=book, randomness=fresh(), lines=lines).upload,
+            dtype="float32",
         )
         upload = decode(message)
         assert isinstance(upload.form, Subsets)
@@ -116,7 +117,7 @@ class Examiner:
     def _by_distance(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int]:
         if setting.form == "subspaces":
             profile = hardened(quantized=features.is_quantized)
-            made = privatize(features, profile=profile, codebook=self.codebook, decoys=self.decoys, chance=fresh())
+            made = privatize(features, profile=profile, codebook=self.codebook, decoys=self.decoys, randomness=fresh())
             message = encode(made.upload, dtype=profile.dtype)
             upload = decode(message)
             assert not isinstance(upload, LineUpload)
@@ -126,7 +127,7 @@ class Examiner:
         seen: np.ndarray | Lines = features.keypoints
         size = POSITION_BYTES
         if setting.hides_positions:
-            seen, size = lift_to_lines(features, gravity=down, chance=fresh(), options=LineOptions()), LINE_BYTES
+            seen, size = lift_to_lines(features, gravity=down, randomness=fresh(), options=LineOptions()), LINE_BYTES
         size += features.descriptors.itemsize * form.space.dim
         return localize(features.camera, seen, form, self.scene), len(features) * size
 

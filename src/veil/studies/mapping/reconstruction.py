@@ -186,9 +186,11 @@ def line_views(
     """The lines that stand for the keypoints in the run of `seed`."""
     options = LineOptions(aligned_share=aligned_share)
     gravity = disturbed(subject.gravity, gravity_noise_deg, name=f"{subject.name} {seed}")
-    chance = seeded(f"reconstruction {subject.name} {seed}")
+    randomness = seeded(f"reconstruction {subject.name} {seed}")
     return {
-        name: LineView(camera=item.camera, lines=lift_to_lines(item, gravity=gravity.get(name), chance=chance, options=options))
+        name: LineView(
+            camera=item.camera, lines=lift_to_lines(item, gravity=gravity.get(name), randomness=randomness, options=options)
+        )
         for name, item in subject.features.items()
     }
 

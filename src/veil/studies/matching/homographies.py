@@ -110,7 +110,7 @@ def evaluate(
     *,
     codebook: Codebook,
     decoys: Codebook,
-    chance: Randomness,
+    randomness: Randomness,
     workers: int = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Row]:
@@ -124,7 +124,7 @@ def evaluate(
             profile = row.case.profile
             for needed in (None, profile):
                 if needed not in forms:
-                    make = partial(_form, profile=needed, books=books, chance=chance)
+                    make = partial(_form, profile=needed, books=books, randomness=randomness)
                     forms[needed] = list(shared(make, sequence.features, workers))
             _run(row, sequence, forms[None], forms[profile], codebook, workers)
             if progress is not None:
@@ -133,13 +133,13 @@ def evaluate(
 
 
 def _form(
-    features: Features, profile: Profile | None, books: tuple[Codebook, Codebook], chance: Randomness
+    features: Features, profile: Profile | None, books: tuple[Codebook, Codebook], randomness: Randomness
 ) -> tuple[Form, int | None]:
     if profile is None:
         return publish(features), None
     codebook, pool = books
     decoys = pool if profile.decoys == "descriptors" else codebook
-    lifted = lift(features, profile=profile, codebook=codebook, decoys=decoys, chance=chance)
+    lifted = lift(features, profile=profile, codebook=codebook, decoys=decoys, randomness=randomness)
     return lifted.form, lifted.slice_index
 
 

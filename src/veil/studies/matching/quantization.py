@@ -136,7 +136,7 @@ def measure(
     others = (np.arange(len(unit)) + random.integers(1, len(unit), size=len(unit))) % len(unit)  # never itself
     few = unit[:NEIGHBORS]
     return Quantization(
-        to_word=_apart(unit, book.words[nearest]),
+        to_word=_apart(unit, book.vectors[nearest]),
         to_random=_apart(unit, unit[others]),
         to_other=_apart(few, unit_rows(pool[_nearest_other(few, pool, in_pool)])),
         pool_size=len(pool),
