@@ -27,7 +27,7 @@ LAW = SubsetMechanism(dictionary_size=512, epsilon=4.0, m=3)
 
 
 def release(source: Randomness, image=IMAGE, **choices: Any) -> WordRelease:
-    usual: dict[str, Any] = {"mechanism": LAW, "dictionary": BOOK, "chance": source}
+    usual: dict[str, Any] = {"mechanism": LAW, "dictionary": BOOK, "randomness": source}
     return privatize_words(image, **usual | choices)
 
 

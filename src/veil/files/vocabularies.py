@@ -20,7 +20,8 @@ from veil.files.maps import map_fingerprint
 from veil.matching.inverted_index import InvertedIndex
 
 FORMAT = 1
-_ARRAYS = ("offsets", "point_rows", "chance", "frequency")
+# The arrays of an index by the names of their files, which are protocol.
+_ARRAYS = {"offsets": "offsets", "point_rows": "point_rows", "chance": "probability", "frequency": "frequency"}
 _IMAGE_ARRAYS = ("data", "indices", "indptr")
 _DTYPES = {
     "offsets": "i8",
@@ -51,8 +52,8 @@ def write_vocabulary(map_folder: Path, vocabulary: InvertedIndex) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
         try:
-            for name in _ARRAYS:
-                np.save(temporary / f"{name}.npy", getattr(vocabulary, name).astype(_DTYPES[name]))
+            for name, attribute in _ARRAYS.items():
+                np.save(temporary / f"{name}.npy", getattr(vocabulary, attribute).astype(_DTYPES[name]))
             for name in _IMAGE_ARRAYS:
                 np.save(temporary / f"image_{name}.npy", getattr(vocabulary.image_words, name).astype(_DTYPES[name]))
             (temporary / "header.json").write_text(json.dumps(header, indent=1))
@@ -102,7 +103,12 @@ def _assemble(folder: Path, header: dict[str, Any]) -> InvertedIndex:
         raise ValueError("an entry names no point")
     image_words = csr_array((data, indices, indptr), shape=(len(names), words))
     image_words.check_format(full_check=True)
-    return InvertedIndex(dictionary=header["dictionary"], image_names=names, image_words=image_words, **arrays)
+    return InvertedIndex(
+        dictionary=header["dictionary"],
+        image_names=names,
+        image_words=image_words,
+        **{_ARRAYS[name]: array for name, array in arrays.items()},
+    )
 
 
 def _mapped(folder: Path, file: str, name: str) -> np.ndarray:

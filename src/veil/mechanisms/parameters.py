@@ -27,7 +27,7 @@ SUBSPACE_RULE, WORD_RULE, LINE_RULE = 1, 1, 1
 
 _PROFILE = ("name", "strategy", "m", "decoys", "directions", "dither_steps", "compress", "dtype")
 _LINES = ("aligned_share",)
-_WORDS = ("words", "epsilon", "m")
+_WORDS = ("dictionary_size", "epsilon", "m")
 _VALUES = {
     "strategy": ("random", "adversarial", "hybrid", "sub-adversarial", "sub-hybrid"),
     "decoys": ("centroids", "descriptors"),
