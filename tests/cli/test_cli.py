@@ -327,14 +327,15 @@ def test_as_a_program(at_home: Path, tmp_path: Path) -> None:
 
 def test_strangers_of_the_demo_keep_their_own_pictures(tmp_path: Path) -> None:
     """A stranger called like one of the demo's photographs must not take its place in the report."""
-    from veil.cli.demo import _material
+    from veil.extraction.sift import SiftOptions
+    from veil.pipelines.demo import _material
+    from veil.pipelines.mapping import silent
 
     (tmp_path / "others").mkdir()
     with other_place() as path:
         for name in ("DSC_0001.jpg", path.name):
             shutil.copy(path, tmp_path / "others" / name)
-    arguments = argparse.Namespace(strangers=tmp_path / "others", max_features=50)
-    with _material(arguments) as material:
+    with _material(tmp_path / "others", SiftOptions(max_features=50), silent) as material:
         assert len(material.strangers) == 3 and len(material.features) == 12
         assert not set(material.strangers) & set(material.features)
         assert material.paths["DSC_0001.jpg"].parent != tmp_path / "others"

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from veil.cli import main
 from veil.files.features import read_features
+from veil.pipelines.demo import DemoResult, run_demo
 from worlds.schemas import validate
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_every_held_out_photograph_is_localized_and_the_other_place_refused(tmp_path: Path, capsys) -> None:
+def test_every_held_out_photograph_is_localized_and_the_other_place_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Raw, hardened on public and private maps, paper p-to-s at every m: localized; the median error of m = 2 near raw."""
+    called: list[DemoResult] = []
+
+    def kept(*arguments: Any, **options: Any) -> DemoResult:
+        called.append(run_demo(*arguments, **options))
+        return called[-1]
+
+    monkeypatch.setattr("veil.cli.demo.run_demo", kept)
     code = main(["demo", "-o", str(tmp_path), "--json", str(tmp_path / "demo.json"), "--max-features", "500"])
     assert code == 0
     result = json.loads((tmp_path / "demo.json").read_text())
     validate("demo", result)
+    # The command shows what the pipeline returned, and decides nothing.
+    assert result == json.loads(json.dumps(called[0].as_json()))
     rows = result["queries"]
     keys = {"name", "form", "profile", "m", "distance", "status", "position_error", "rotation_error_deg"}
     keys |= {"inliers", "upload_bytes", "seconds", "epsilon", "epsilon_image"}

@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from veil import randomness
-from veil.attacks.intersection.repeat import intersect
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
-from veil.cli.progress import tracker
-from veil.extraction.segments import vertical_of
-from veil.extraction.sift import SiftOptions, extract_sift
-from veil.features import Features
-from veil.files.atomic import write_bytes, write_text
-from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.examples import Example, lund_door, other_place
-from veil.files.features import write_features
-from veil.files.pictures import find_pictures, read_picture, read_rgb
-from veil.geometry.vanishing_point import Vertical
-from veil.matching import match_pairs
-from veil.matching.pairs import all_pairs
-from veil.mechanisms.profile import paper
-from veil.mechanisms.public import publish
-from veil.mechanisms.subspaces import lift
-from veil.report.demo import LineStory, page
-from veil.studies.localization.held_out import Outcome, Query, Study, Variant, demo_variants, run
-from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
+from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.pipelines.demo import DemoOptions, run_demo
+from veil.studies.localization.held_out import Outcome
+from veil.studies.mapping.reconstruction import Run
 
 EXAMPLES = """\
   veil demo
   veil demo -o my-report --json demo.json
   veil demo --strangers other-photos/         also try photographs of another place: all should be refused
 """
-HELD_OUT = ("DSC_0003.jpg", "DSC_0006.jpg", "DSC_0010.jpg")
-REPEAT_M, REPEAT_FEATURES, REPEAT_TOLERANCE = 4, 200, 1e-4
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
@@ -61,157 +38,18 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.set_defaults(run=_demo)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Material:
-    """The demo's photographs as features, and where each picture lies."""
-
-    example: Example
-    features: dict[str, Features]
-    strangers: dict[str, Features]
-    gravity: dict[str, np.ndarray]
-    paths: dict[str, Path]
-
-
 def _demo(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    start = time.perf_counter()
-    with _material(arguments) as material, tempfile.TemporaryDirectory(prefix="veil-demo-") as workdir:
-        study = Study(
-            mapped={name: item for name, item in material.features.items() if name not in HELD_OUT},
-            references=material.example.poses,
-            codebook=bundled_codebook(),
-            decoys=bundled_decoys(),
-            # A secret of its own: the demo releases photographs under many profiles, which a client must never do.
-            randomness=randomness.memoized(randomness.Secret.generate()),
-            workdir=Path(workdir),
-            workers=arguments.workers,
-        )
-        outcomes, strangers = _outcomes(study, material)
-        extent = _extent(material.example)
-        lines = _from_lines(material, arguments.workers)
-        html = page(
-            outcomes,
-            strangers,
-            extent=extent,
-            read_rgb=lambda name: read_rgb(material.paths[name]),
-            repeat=_repeat(study, material.features[HELD_OUT[0]]),
-            lines=lines,
-            seconds=time.perf_counter() - start,
-        )
-    write_text(arguments.output / "report.html", html)
-    _write_releases(arguments.output, outcomes, material)
-    records = {
-        "queries": [o.as_json() for o in outcomes],
-        "strangers": [o.as_json() for o in strangers],
-        "lines": lines.run.as_json(),
-    }
-    write_json(arguments.json, records)
+    options = DemoOptions(max_features=arguments.max_features, strangers=arguments.strangers, workers=arguments.workers)
+    result = run_demo(arguments.output, options=options, steps=Bar)
+    write_json(arguments.json, result.as_json())
     if str(arguments.json) != "-":
-        _print(outcomes, strangers, extent)
-        _print_lines(lines.run, extent)
+        _print(result.outcomes, result.strangers, result.extent)
+        _print_lines(result.lines, result.extent)
     report(arguments, arguments.output / "report.html", "the report")
     uploads = arguments.output / "uploads"
     say(arguments, f"what can the server see? veil audit {uploads / 'hardened-m4'} --images {arguments.output / 'features.h5'}")
     return 0
-
-
-def _write_releases(folder: Path, outcomes: list[Outcome], material: _Material) -> None:
-    """What was sent of the held-out photographs to the public map, form by form, and their features, which stay."""
-    for outcome in outcomes:
-        variant = outcome.variant
-        if outcome.message is None or variant.distance == "s2s":
-            continue
-        form = "words" if variant.profile is None else f"{variant.profile.name}-m{variant.profile.m}"
-        write_bytes(folder / "uploads" / form / f"{Path(outcome.query.name).stem}.veil", outcome.message)
-    write_features(folder / "features.h5", [(name, material.features[name]) for name in HELD_OUT])
-
-
-@contextmanager
-def _material(arguments: argparse.Namespace) -> Iterator[_Material]:
-    options = SiftOptions(max_features=arguments.max_features)
-    with lund_door() as example, other_place() as elsewhere:
-        ours = {path.name: path for path in find_pictures(example.folder)}
-        theirs = {elsewhere.name: elsewhere}
-        for path in find_pictures(arguments.strangers) if arguments.strangers else []:
-            theirs[str(path) if path.name in ours or path.name in theirs else path.name] = path
-        features, strangers, gravity = {}, {}, {}
-        for name, path in progress([*ours.items(), *theirs.items()], "extracting"):
-            if name in theirs:
-                strangers[name] = extract_sift(read_picture(path), options)
-            else:
-                picture = read_picture(path, camera=example.camera)
-                features[name] = extract_sift(picture, options)
-                vertical = vertical_of(picture, calibrated=True)
-                if isinstance(vertical, Vertical):
-                    gravity[name] = vertical.gravity.direction
-        yield _Material(example=example, features=features, strangers=strangers, gravity=gravity, paths=ours | theirs)
-
-
-def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Outcome]]:
-    queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
-    others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
-    variants = demo_variants(len(study.codebook))
-    with tracker("demo", len(variants) * (len(queries) + len(others))) as bar:
-        done = []
-        for outcome in run(study, [*queries, *others], variants, progress=bar.set_description):
-            bar.update()
-            done.append(outcome)
-    return [o for o in done if o.query.reference is not None], [o for o in done if o.query.reference is None]
-
-
-def _from_lines(material: _Material, workers: int) -> LineStory:
-    """All photographs mapped from lines, gravity estimated from their own edges."""
-    names = sorted(material.features)
-    with Bar("mapping from lines") as bar:
-        forms = {name: publish(material.features[name]) for name in names}
-        subject = Subject(
-            name="lund_door",
-            features=material.features,
-            matches=match_pairs(forms, all_pairs(names), workers=workers, progress=bar),
-            reference=material.example.poses,
-            gravity=material.gravity,
-            gravity_is_measured=True,
-        )
-        found = map_lines(subject, seed=0)
-    shown = HELD_OUT[1]
-    view = line_views(subject, seed=0)[shown]
-    return LineStory(run=found, reference=material.example.poses, name=shown, view=view)
-
-
-def _extent(example: Example) -> float:
-    """Diagonal of the box around the reference cameras: the only scale that the reference fixes."""
-    centers = np.array([pose.center for pose in example.poses.values()])
-    return float(np.linalg.norm(centers.max(axis=0) - centers.min(axis=0)))
-
-
-def _repeat(study: Study, features: Features) -> dict:
-    """Release the same features twice, afresh and memoized, and count what the two releases together give away."""
-    profile = paper(REPEAT_M, "sub-hybrid")
-    few = _first(features, REPEAT_FEATURES)
-    truth = publish(few).vectors.astype(np.float64)
-    counts = {}
-    for kind in ("fresh", "memoized"):
-        sources = (randomness.fresh(), randomness.fresh()) if kind == "fresh" else (study.randomness, study.randomness)
-        forms = [lift(few, profile=profile, codebook=study.codebook, decoys=study.codebook, randomness=s).form for s in sources]
-        found = intersect(forms)
-        counts[kind] = int((np.linalg.norm(found.points - truth, axis=1) < REPEAT_TOLERANCE).sum())
-    return {
-        "features": len(few),
-        "m": REPEAT_M,
-        "tolerance": f"{REPEAT_TOLERANCE:g}",
-        "recovered_fresh": counts["fresh"],
-        "recovered_memoized": counts["memoized"],
-    }
-
-
-def _first(features: Features, count: int) -> Features:
-    return Features(
-        keypoints=features.keypoints[:count],
-        descriptors=features.descriptors[:count],
-        space=features.space,
-        camera=features.camera,
-        image_digest=features.image_digest,
-    )
 
 
 def _print_lines(run: Run, extent: float) -> None:
@@ -225,11 +63,11 @@ def _print_lines(run: Run, extent: float) -> None:
     )
 
 
-def _print(outcomes: list[Outcome], strangers: list[Outcome], extent: float) -> None:
+def _print(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: float) -> None:
     print(
         f"{'what was sent, and to which map':32} {'localized':>9} {'pos. error':>10} {'rot. error':>10} {'upload':>8} refused"
     )
-    variants: list[Variant] = list(dict.fromkeys(outcome.variant for outcome in outcomes))
+    variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))
     for variant in variants:
         mine = [o.as_json() for o in outcomes if o.variant == variant]
         others = [o.as_json() for o in strangers if o.variant == variant]

@@ -45,7 +45,7 @@ def page(
     seconds: float,
 ) -> str:
     """One self-contained HTML page. `extent` is the scene's size in reference units; `repeat` is what releasing
-    twice with fresh draws gave away (`veil.cli.demo`); `lines` is the map from lines alone; `read_rgb` gives a photograph by
+    twice with fresh draws gave away (`veil.pipelines.demo`); `lines` is the map from lines alone; `read_rgb` gives a photograph by
     name."""
     import jinja2
 

@@ -1,0 +1,217 @@
+"""The demo: the whole path on bundled photographs, its uploads, and a page that tells what happened."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from veil.attacks.intersection.repeat import intersect
+from veil.extraction.segments import vertical_of
+from veil.extraction.sift import SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.atomic import write_bytes, write_text
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.examples import Example, lund_door, other_place
+from veil.files.features import write_features
+from veil.files.pictures import find_pictures, read_picture, read_rgb
+from veil.geometry.vanishing_point import Vertical
+from veil.matching import match_pairs
+from veil.matching.pairs import all_pairs
+from veil.mechanisms.profile import paper
+from veil.mechanisms.public import publish
+from veil.mechanisms.subspaces import lift
+from veil.pipelines.mapping import Steps, silent
+from veil.randomness import Secret, fresh, memoized
+from veil.report.demo import LineStory, page
+from veil.studies.localization.held_out import Outcome, Query, Study, demo_variants, run
+from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
+
+HELD_OUT = ("DSC_0003.jpg", "DSC_0006.jpg", "DSC_0010.jpg")
+REPEAT_M, REPEAT_FEATURES, REPEAT_TOLERANCE = 4, 200, 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """What the demo runs on: `max_features` of each image, a folder of photographs of another place beside the bundled one
+    (`strangers`), and how many pairs of images are matched at a time."""
+
+    max_features: int = 1536
+    strangers: Path | None = None
+    workers: int = 2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DemoResult:
+    """What the demo found: the outcome of each held-out photograph and of each stranger in every form, the map from lines
+    alone, and the diagonal of the box around the reference cameras (`extent`), which is the only scale that there is."""
+
+    outcomes: tuple[Outcome, ...]
+    strangers: tuple[Outcome, ...]
+    lines: Run
+    extent: float
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "queries": [outcome.as_json() for outcome in self.outcomes],
+            "strangers": [outcome.as_json() for outcome in self.strangers],
+            "lines": self.lines.as_json(),
+        }
+
+
+def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps = silent) -> DemoResult:
+    """Map nine bundled photographs and localize three others and strangers, raw and through every private form.
+
+    Writes into `folder` the page `report.html`, the uploads of the held-out photographs in a folder for each form, and their
+    features (`features.h5`), for `veil audit` and `run_audit`. Raises InputError if raw features give no map.
+    """
+    options = options or DemoOptions()
+    start = time.perf_counter()
+    sift = SiftOptions(max_features=options.max_features)
+    with _material(options.strangers, sift, steps) as material, tempfile.TemporaryDirectory(prefix="veil-demo-") as workdir:
+        study = Study(
+            mapped={name: item for name, item in material.features.items() if name not in HELD_OUT},
+            references=material.example.poses,
+            codebook=bundled_codebook(),
+            decoys=bundled_decoys(),
+            # A secret of its own: the demo releases photographs under many profiles, which a client must never do.
+            randomness=memoized(Secret.generate()),
+            workdir=Path(workdir),
+            workers=options.workers,
+        )
+        outcomes, strangers = _outcomes(study, material, steps)
+        lines = _from_lines(material, options.workers, steps)
+        result = DemoResult(outcomes=outcomes, strangers=strangers, lines=lines.run, extent=_extent(material.example))
+        html = page(
+            outcomes,
+            strangers,
+            extent=result.extent,
+            read_rgb=lambda name: read_rgb(material.paths[name]),
+            repeat=_repeat(study, material.features[HELD_OUT[0]]),
+            lines=lines,
+            seconds=time.perf_counter() - start,
+        )
+    write_text(folder / "report.html", html)
+    _write_releases(folder, outcomes, material)
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Material:
+    """The demo's photographs as features, and where each picture lies."""
+
+    example: Example
+    features: dict[str, Features]
+    strangers: dict[str, Features]
+    gravity: dict[str, np.ndarray]
+    paths: dict[str, Path]
+
+
+@contextmanager
+def _material(strangers_in: Path | None, sift: SiftOptions, steps: Steps) -> Iterator[_Material]:
+    with lund_door() as example, other_place() as elsewhere:
+        ours = {path.name: path for path in find_pictures(example.folder)}
+        theirs = {elsewhere.name: elsewhere}
+        for path in find_pictures(strangers_in) if strangers_in else []:
+            theirs[str(path) if path.name in ours or path.name in theirs else path.name] = path
+        features, strangers, gravity = {}, {}, {}
+        with steps("extracting") as bar:
+            for done, (name, path) in enumerate([*ours.items(), *theirs.items()]):
+                bar(done, len(ours) + len(theirs))
+                if name in theirs:
+                    strangers[name] = extract_sift(read_picture(path), sift)
+                    continue
+                picture = read_picture(path, camera=example.camera)
+                features[name] = extract_sift(picture, sift)
+                vertical = vertical_of(picture, calibrated=True)
+                if isinstance(vertical, Vertical):
+                    gravity[name] = vertical.gravity.direction
+            bar(len(ours) + len(theirs), len(ours) + len(theirs))
+        yield _Material(example=example, features=features, strangers=strangers, gravity=gravity, paths=ours | theirs)
+
+
+def _outcomes(study: Study, material: _Material, steps: Steps) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:
+    """Outcomes of the held-out photographs and of the strangers."""
+    queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
+    others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
+    variants = demo_variants(len(study.codebook))
+    total = len(variants) * (len(queries) + len(others))
+    done: list[Outcome] = []
+    with steps("localizing in every form") as bar:
+        for outcome in run(study, [*queries, *others], variants):
+            done.append(outcome)
+            bar(len(done), total)
+    known = tuple(outcome for outcome in done if outcome.query.reference is not None)
+    return known, tuple(outcome for outcome in done if outcome.query.reference is None)
+
+
+def _from_lines(material: _Material, workers: int, steps: Steps) -> LineStory:
+    """All photographs mapped from lines, gravity estimated from their own edges."""
+    names = sorted(material.features)
+    with steps("mapping from lines") as bar:
+        forms = {name: publish(material.features[name]) for name in names}
+        subject = Subject(
+            name="lund_door",
+            features=material.features,
+            matches=match_pairs(forms, all_pairs(names), workers=workers, progress=bar),
+            reference=material.example.poses,
+            gravity=material.gravity,
+            gravity_is_measured=True,
+        )
+        found = map_lines(subject, seed=0)
+    shown = HELD_OUT[1]
+    view = line_views(subject, seed=0)[shown]
+    return LineStory(run=found, reference=material.example.poses, name=shown, view=view)
+
+
+def _extent(example: Example) -> float:
+    """Diagonal of the box around the reference cameras: the only scale that the reference fixes."""
+    centers = np.array([pose.center for pose in example.poses.values()])
+    return float(np.linalg.norm(centers.max(axis=0) - centers.min(axis=0)))
+
+
+def _repeat(study: Study, features: Features) -> dict:
+    """Release the same features twice, afresh and memoized, and count what the two releases together give away."""
+    profile = paper(REPEAT_M, "sub-hybrid")
+    few = _first(features, REPEAT_FEATURES)
+    truth = publish(few).vectors.astype(np.float64)
+    counts = {}
+    for kind in ("fresh", "memoized"):
+        sources = (fresh(), fresh()) if kind == "fresh" else (study.randomness, study.randomness)
+        forms = [lift(few, profile=profile, codebook=study.codebook, decoys=study.codebook, randomness=s).form for s in sources]
+        found = intersect(forms)
+        counts[kind] = int((np.linalg.norm(found.points - truth, axis=1) < REPEAT_TOLERANCE).sum())
+    return {
+        "features": len(few),
+        "m": REPEAT_M,
+        "tolerance": f"{REPEAT_TOLERANCE:g}",
+        "recovered_fresh": counts["fresh"],
+        "recovered_memoized": counts["memoized"],
+    }
+
+
+def _write_releases(folder: Path, outcomes: Sequence[Outcome], material: _Material) -> None:
+    """What was sent of the held-out photographs to the public map, form by form, and their features, which stay."""
+    for outcome in outcomes:
+        variant = outcome.variant
+        if outcome.message is None or variant.distance == "s2s":
+            continue
+        form = "words" if variant.profile is None else f"{variant.profile.name}-m{variant.profile.m}"
+        write_bytes(folder / "uploads" / form / f"{Path(outcome.query.name).stem}.veil", outcome.message)
+    write_features(folder / "features.h5", [(name, material.features[name]) for name in HELD_OUT])
+
+
+def _first(features: Features, count: int) -> Features:
+    return Features(
+        keypoints=features.keypoints[:count],
+        descriptors=features.descriptors[:count],
+        space=features.space,
+        camera=features.camera,
+        image_digest=features.image_digest,
+    )
