@@ -76,7 +76,7 @@ def match(left: Form, right: Form, options: MatchOptions | None = None) -> Match
 
 
 def as_set(form: Flat) -> distances.Set:
-    """A form as the kernels take it."""
+    """A form as `veil.distances` takes it: origins, and bases unless they are points."""
     return (form.vectors, None) if isinstance(form, Points) else (form.origin, form.basis)
 
 
