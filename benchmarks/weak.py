@@ -135,7 +135,9 @@ def _lifted(subject: Subject, seed: int) -> Run:
     book, decoys = bundled_codebook(), bundled_decoys()
     profile = hardened(quantized=True)
     forms = {
-        name: lift(item, profile=profile, codebook=book, decoys=decoys, randomness=seeded(f"weak {subject.name} {seed}")).form
+        name: lift(
+            item, profile=profile, compression=book.compression, decoys=decoys, randomness=seeded(f"weak {subject.name} {seed}")
+        ).form
         for name, item in subject.features.items()
     }
     return _released(subject, forms, seed)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from veil.attacks.attack import Attack as Attack
     from veil.attacks.registry import ATTACKS as ATTACKS
     from veil.codebooks.codebook import Codebook as Codebook
+    from veil.codebooks.decoys import DecoyPool as DecoyPool
+    from veil.codebooks.dictionary import Dictionary as Dictionary
     from veil.errors import FileFormatError as FileFormatError
     from veil.errors import InputError as InputError
     from veil.errors import ReleaseRefused as ReleaseRefused
@@ -82,8 +84,10 @@ _HOMES = {
     "BuiltMap": "pipelines.mapping",
     "Camera": "geometry.camera",
     "Codebook": "codebooks.codebook",
+    "DecoyPool": "codebooks.decoys",
     "Device": "pipelines.device",
     "DeviceRelease": "pipelines.device",
+    "Dictionary": "codebooks.dictionary",
     "Features": "features",
     "FileFormatError": "errors",
     "HideInLines": "mechanisms.release",

@@ -58,7 +58,9 @@ def subspaces(profile: Profile, lines: HideInLines | None = None, *, features: i
     book = bundled_codebook()
     decoys = bundled_decoys() if profile.decoys == "descriptors" else book
     photograph = image().take(np.arange(features))
-    made = privatize(photograph, profile=profile, codebook=book, decoys=decoys, randomness=memoized(SECRET), lines=lines)
+    made = privatize(
+        photograph, profile=profile, compression=book.compression, decoys=decoys, randomness=memoized(SECRET), lines=lines
+    )
     return encode(made.upload, dtype=profile.dtype)
 
 

@@ -1,4 +1,4 @@
-"""The public vocabulary: words to hide among (and, for privacy with an epsilon, to speak in), identified by its hash."""
+"""Codebooks: public words of one descriptor kind, in disjoint sub-databases, identified by their hash."""
 
 from __future__ import annotations
 
@@ -6,30 +6,16 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int64, UInt8
+from jaxtyping import Float32, Int64, UInt8
 
-from veil.errors import InputError, RangeError, SpaceError
-from veil.forms import Points
+from veil.codebooks.compression import Compression, Pca
+from veil.errors import InputError, RangeError
 from veil.space import Normalization, Space
 
 Kind = Literal["centroids", "descriptors"]
-# Of the hardened profile: 64 axes leave its vertex attack more descriptors (`veil evaluate defenses`), 32 cost matches.
-PCA_DIM = 48
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Pca:
-    """A public linear compression: x -> axes @ (x - mean), rows of `axes` orthonormal, largest variance first."""
-
-    mean: Float32[np.ndarray, "dim"]
-    axes: Float32[np.ndarray, "reduced dim"]
-
-    def apply(self, vectors: Float[np.ndarray, "*batch dim"]) -> Float64[np.ndarray, "*batch reduced"]:
-        """Project; the result is not normalized again (lifting.md#strategies)."""
-        return (np.asarray(vectors, dtype=np.float64) - self.mean) @ self.axes.T.astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +33,14 @@ class Provenance:
 class Codebook:
     """K words of one descriptor kind, shuffled, of which S equal runs are the disjoint sub-databases.
 
-    `kind` is "centroids" (spherical k-means; the paper's W) or "descriptors" (real ones: a decoy pool).
+    A codebook is a `Dictionary` of centroids or a `DecoyPool` of real descriptors; `kind` says which, as files do.
     `stored` holds the words as kept on disk: uint8 or float32, (K, dim). For "descriptors" of SIFT the uint8 values
     are COLMAP's 512-step quantization; for "centroids" they are multiples of an arbitrary step.
 
     Theory: lifting.md#sub-databases-and-collisions.
     """
 
-    kind: Kind
+    kind: ClassVar[Kind]
     descriptor: str
     normalization: Normalization
     stored: UInt8[np.ndarray, "words dim"] | Float32[np.ndarray, "words dim"]
@@ -64,8 +50,7 @@ class Codebook:
     provenance: Provenance
 
     def __post_init__(self) -> None:
-        if self.kind not in ("centroids", "descriptors"):
-            raise RangeError(f"codebook kind must be 'centroids' or 'descriptors', got {self.kind!r}")
+        assert type(self) is not Codebook, "make a Dictionary or a DecoyPool"
         if len(self.stored) < 2 or not self.stored.any(axis=1).all() or not np.isfinite(self.stored).all():
             raise InputError("a codebook needs at least two words, all finite and none of them zero")
         if not 1 <= self.slices <= len(self.stored) // 2:
@@ -134,93 +119,11 @@ class Codebook:
         return hasher.hexdigest()
 
     @property
+    def compression(self) -> Compression:
+        """The public compression that is published with these words."""
+        return Compression(codebook=self.digest, raw_space=self.raw_space, pca=self.pca, dither_steps=self.dither_steps)
+
+    @property
     def raw_space(self) -> Space:
         """The space that the words live in."""
         return Space(descriptor=self.descriptor, normalization=self.normalization, dim=self.dim)
-
-    @property
-    def hardened_space(self) -> Space:
-        """The dithered, compressed space of the hardened profile. Raises InputError if this codebook has no PCA."""
-        pca = self.require_pca()
-        return Space(
-            descriptor=self.descriptor,
-            normalization=self.normalization,
-            dim=len(pca.axes),
-            codebook=self.digest,
-            dither_steps=self.dither_steps,
-        )
-
-    def require_pca(self) -> Pca:
-        """The PCA, or an InputError that says how to get one."""
-        if self.pca is None:
-            raise InputError("this codebook has no PCA; build one with `veil codebook build` (without --decoys)")
-        return self.pca
-
-    def into_space(self, points: Points, space: Space) -> Points:
-        """Public descriptors brought into a query's space, so that a public map serves hardened queries.
-
-        The raw side gets no dither of its own but the mean of the query's, half of `dither_steps` in each coordinate,
-        so that both sides sit at the same place on average. Raises SpaceError if this codebook does not lead there.
-        """
-        if points.space == space:
-            return points
-        if points.space != self.raw_space or self.pca is None or space != self.hardened_space:
-            raise SpaceError(
-                f"the codebook {self.digest[:12]} does not lead from [{points.space}] to [{space}]; "
-                "give the codebook that the query was privatized with"
-            )
-        shifted = points.vectors.astype(np.float64) + self.dither_steps / 2 / 512
-        shifted /= np.linalg.norm(shifted, axis=1, keepdims=True)
-        return Points(vectors=self.pca.apply(shifted).astype(np.float32), space=space, guarantee=points.guarantee)
-
-
-class WordTraining:
-    """Collects a bounded, uniform sample of descriptors from a stream of images (reservoir of whole rows)."""
-
-    def __init__(self, capacity: int, *, seed: int) -> None:
-        if capacity < 2:
-            raise RangeError(f"capacity must be at least 2 descriptors, got {capacity!r}")
-        self._capacity = capacity
-        self._random = np.random.default_rng(seed)
-        self._rows: np.ndarray | None = None
-        self.seen = 0
-        self.image_digests: list[str] = []
-
-    def add(self, descriptors: np.ndarray, image_digest: bytes) -> None:
-        """Offer one image's descriptors (N, dim); memory stays at `capacity` rows."""
-        self.image_digests.append(image_digest[:8].hex())
-        if self._rows is None:
-            self._rows = np.empty((self._capacity, descriptors.shape[1]), dtype=descriptors.dtype)
-        positions = np.arange(self.seen, self.seen + len(descriptors))
-        early = positions < self._capacity
-        self._rows[positions[early]] = descriptors[early]
-        # Algorithm R: the i-th row (from 0) replaces a kept one with probability capacity / (i + 1).
-        targets = self._random.integers(0, positions[~early] + 1)
-        taken = targets < self._capacity  # where two rows replace the same one, the later stays
-        self._rows[targets[taken]] = descriptors[~early][taken]
-        self.seen += len(descriptors)
-
-    def sample(self) -> np.ndarray:
-        """What was kept, shuffled in place: the end of collecting. Raises InputError if nothing was."""
-        if self._rows is None or self.seen < 2:
-            raise InputError("no descriptors were found in these photographs; check the folder, or lower the threshold")
-        kept = self._rows[: min(self.seen, self._capacity)]
-        order = self._random.permutation(len(kept))
-        for start in range(0, kept.shape[1], 16):  # a few columns at a time: a copy of all rows would double the memory
-            kept[:, start : start + 16] = kept[order, start : start + 16]
-        return kept
-
-
-def fit_pca(unit_vectors: Float[np.ndarray, "samples dim"], reduced: int) -> Pca:
-    """Principal axes of `unit_vectors`; signs fixed so that the largest entry of each axis is positive."""
-    if not 1 <= reduced < unit_vectors.shape[1] or len(unit_vectors) <= reduced:
-        raise RangeError(
-            f"PCA to {reduced} dimensions needs more than {reduced} samples of a higher dimension, "
-            f"got {unit_vectors.shape[0]} of {unit_vectors.shape[1]}"
-        )
-    mean = unit_vectors.mean(axis=0, dtype=np.float64)
-    centered = unit_vectors - mean
-    _, axes = np.linalg.eigh(centered.T @ centered / len(centered))
-    axes = axes[:, ::-1][:, :reduced].T
-    signs = np.sign(axes[np.arange(reduced), np.abs(axes).argmax(axis=1)])
-    return Pca(mean=mean.astype(np.float32), axes=(axes * signs[:, None]).astype(np.float32))

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int64
 
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError
 from veil.features import Features, unit_length
 from veil.geometry.camera import guessed
@@ -126,8 +127,7 @@ def centered(vectors: Float32[np.ndarray, "faces dim"], middle: Float[np.ndarray
 
 def pool_of(vectors: Float32[np.ndarray, "faces dim"], space: Space, *, source: str, license: str) -> Codebook:
     """Real descriptors as a pool of decoys, in one sub-database."""
-    return Codebook(
-        kind="descriptors",
+    return DecoyPool(
         descriptor=space.descriptor,
         normalization=space.normalization,
         stored=vectors,

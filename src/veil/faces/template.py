@@ -162,7 +162,9 @@ class Client:
         book = self._books[purpose, side]
         features = as_features(self._turned(vector[None], purpose), self.setup.space)
         rule = self._rule(vector, rows, label) if self.setup.balance else uniform_rule
-        return lift(features, profile=self.setup.profile, codebook=book, decoys=book, randomness=randomness, rule=rule).form
+        return lift(
+            features, profile=self.setup.profile, compression=book.compression, decoys=book, randomness=randomness, rule=rule
+        ).form
 
     def _rule(self, vector: Float32[np.ndarray, "dim"], rows: np.ndarray, label: str | None) -> DecoyRule:
         """Balanced decoys for one face; `rows` are the decoys of its side."""

@@ -13,12 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from veil.codebooks.codebook import Codebook, Pca, Provenance
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.compression import Pca
+from veil.codebooks.decoys import DecoyPool
+from veil.codebooks.dictionary import Dictionary
 from veil.errors import FileFormatError
 from veil.files.atomic import replacing
 from veil.files.containers import require_filled
 
 FORMAT = 1
+# What a file says that it holds.
+KINDS: dict[str, type[Codebook]] = {known.kind: known for known in (Dictionary, DecoyPool)}
 # What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
 _DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
@@ -75,8 +80,7 @@ def _assemble(header: dict, archive) -> Codebook:  # type: ignore[no-untyped-def
     words, pca = archive["words"], None  # every access reads the file again
     if "pca_axes" in archive:
         pca = _pca(archive["pca_mean"], archive["pca_axes"], words.shape[-1])
-    return Codebook(
-        kind=header["kind"],
+    return KINDS[header["kind"]](
         descriptor=header["descriptor"],
         normalization=header["normalization"],
         stored=words,

@@ -208,5 +208,5 @@ def correspondences(
 
 def _comparable(map_form: Form, query: Form, codebook: Codebook | None) -> Form:
     if isinstance(map_form, Points) and map_form.space != query.space and codebook is not None:
-        return codebook.into_space(map_form, query.space)
+        return codebook.compression.into_space(map_form, query.space)
     return map_form

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from veil.codebooks.compression import Compression
 from veil.errors import ReleaseRefused
 from veil.ldp.mechanism import SubsetMechanism
 
@@ -48,7 +49,7 @@ class Parameters:
 
 
 def subspace_parameters(
-    profile: Profile, *, codebook: Codebook, decoys: Codebook, slice_index: int | None, rule: Iterable[bytes]
+    profile: Profile, *, compression: Compression, decoys: Codebook, slice_index: int | None, rule: Iterable[bytes]
 ) -> Parameters:
     """Of a lift to subspaces. `rule` holds what the rule of decoys says of itself for each feature, `DecoyRule.identity`.
 
@@ -64,7 +65,7 @@ def subspace_parameters(
         f"decoys={_quoted(profile.decoys)}, directions={_quoted(profile.directions)}, "
         f"dither_steps={_number(profile.dither_steps)}, compress={_flag(profile.compress)}, dtype={_quoted(profile.dtype)})"
     )
-    draws = f"{head}|{codebook.digest}|{decoys.digest}|{'None' if slice_index is None else int(slice_index)}|".encode()
+    draws = f"{head}|{compression.codebook}|{decoys.digest}|{'None' if slice_index is None else int(slice_index)}|".encode()
     said = sorted(set(rule))
     facts = {
         "version": VERSION,
@@ -73,7 +74,7 @@ def subspace_parameters(
         "strategy": profile.strategy,
         "m": int(profile.m),
         "dtype": profile.dtype,
-        "codebook": codebook.digest[:12],
+        "codebook": compression.codebook[:12],
         "decoys": decoys.digest[:12],
         "choices": _digest([draws, *said]),
     }

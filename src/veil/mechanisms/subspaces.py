@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64, Int64, UInt64
 
 from veil.codebooks.codebook import Codebook
+from veil.codebooks.compression import Compression
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import U8_STEP, Features, unit_length
 from veil.forms import Subspaces, canonical, lifted_guarantee
@@ -76,7 +77,7 @@ class _Plan:
 
     features: Features
     profile: Profile
-    codebook: Codebook
+    compression: Compression
     decoys: Codebook
     rule: DecoyRule
     available: Int64[np.ndarray, "words"]
@@ -87,7 +88,7 @@ class _Plan:
     def parameters(self) -> Parameters:
         """Whatever changes the lift must change the draws, else one draw would serve two lifts and tie them."""
         return subspace_parameters(
-            self.profile, codebook=self.codebook, decoys=self.decoys, slice_index=self.slice_index, rule=self.identity
+            self.profile, compression=self.compression, decoys=self.decoys, slice_index=self.slice_index, rule=self.identity
         )
 
     @cached_property
@@ -100,20 +101,20 @@ def lift(
     features: Features,
     *,
     profile: Profile,
-    codebook: Codebook,
+    compression: Compression,
     decoys: Codebook,
     randomness: Randomness,
     rule: DecoyRule = uniform_rule,
 ) -> Lifted:
     """Lift every descriptor of one image to D = d + span(w_i - d, random), in canonical form (lifting.md#canonical-form).
 
-    `codebook` supplies the public PCA (used when the profile compresses), `decoys` the words. All draws depend on
-    (`randomness`, parameters, sub-database, descriptor), so equal descriptors get equal lifts (release.md#memoized-draws)
-    unless two images drew different sub-databases. Raises SpaceError if features, codebook and decoys are not of one descriptor
+    `compression` is used when the profile compresses, and always named by the draws; `decoys` are the words to hide among. All
+    draws depend on (`randomness`, parameters, sub-database, descriptor), so equal descriptors get equal lifts
+    (release.md#memoized-draws) unless two images drew different sub-databases. Raises SpaceError if features, codebook and decoys are not of one descriptor
     and normalization, InputError for a wrong kind of decoys or no features, RangeError if m does not fit the dimension,
     ReleaseRefused for a profile that `veil.mechanisms.parameters` cannot express.
     """
-    plan = _plan(features, profile, codebook, decoys, randomness, rule)
+    plan = _plan(features, profile, compression, decoys, randomness, rule)
     count, dim = len(features), plan.space.dim
     origin = np.empty((count, dim), dtype=np.float32)
     basis = np.empty((count, profile.m, dim), dtype=np.float32)
@@ -133,11 +134,11 @@ def lift(
 
 
 def _plan(
-    features: Features, profile: Profile, codebook: Codebook, decoys: Codebook, source: Randomness, rule: DecoyRule
+    features: Features, profile: Profile, compression: Compression, decoys: Codebook, source: Randomness, rule: DecoyRule
 ) -> _Plan:
     if len(features) == 0:
         raise InputError("there are no features to lift; the image may be blank, or the detector's threshold too high")
-    for name, book in (("codebook", codebook), ("decoys", decoys)):
+    for name, book in (("codebook", compression), ("decoys", decoys)):
         if book.raw_space != features.space:
             raise SpaceError(
                 f"the features are [{features.space}] but the {name} holds [{book.raw_space}]; "
@@ -146,10 +147,10 @@ def _plan(
     if profile.decoy_count and decoys.kind != profile.decoys:
         raise InputError(f"profile {profile.name!r} needs decoys of kind {profile.decoys!r}, got {decoys.kind!r}")
     _refuse_unsafe(features, profile)
-    space = codebook.hardened_space if profile.compress else features.space
+    space = compression.hardened_space if profile.compress else features.space
     if not profile.m < space.dim:
         raise RangeError(f"m = {profile.m} does not fit {space.dim}-D descriptors; use m < {space.dim}")
-    if profile.compress and codebook.dither_steps != profile.dither_steps:
+    if profile.compress and compression.dither_steps != profile.dither_steps:
         raise SpaceError("the codebook's PCA was made for another dither than the profile's; rebuild the codebook")
     slice_index, available = None, np.arange(len(decoys))
     if profile.uses_slice:
@@ -159,7 +160,7 @@ def _plan(
     return _Plan(
         features=features,
         profile=profile,
-        codebook=codebook,
+        compression=compression,
         decoys=decoys,
         rule=rule,
         available=available,
@@ -225,7 +226,7 @@ def _prepare(plan: _Plan, descriptors: np.ndarray, dither: np.ndarray) -> Float6
     if plan.features.is_quantized:
         values = (values + plan.profile.dither_steps * dither) * U8_STEP
     unit = unit_length(values)
-    return plan.codebook.require_pca().apply(unit) if plan.profile.compress else unit
+    return plan.compression.require_pca().apply(unit) if plan.profile.compress else unit
 
 
 def _prepare_decoys(plan: _Plan, chosen: np.ndarray, dither: np.ndarray) -> Float64[np.ndarray, "features decoys dim"]:
@@ -233,7 +234,7 @@ def _prepare_decoys(plan: _Plan, chosen: np.ndarray, dither: np.ndarray) -> Floa
     if plan.profile.decoys == "descriptors":
         return _prepare(plan, plan.decoys.stored[chosen], dither)
     unit = plan.decoys.vectors[chosen].astype(np.float64)
-    return plan.codebook.require_pca().apply(unit) if plan.profile.compress else unit
+    return plan.compression.require_pca().apply(unit) if plan.profile.compress else unit
 
 
 class _Draws:

@@ -10,6 +10,7 @@ import numpy as np
 from veil.attacks.target import Knowledge, ReleasedImage
 from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -112,8 +113,7 @@ def _own_descriptors(images: Sequence[Features]) -> Codebook:
     stored = np.concatenate([item.descriptors for item in images])
     rows = np.random.default_rng(0).permutation(len(stored))[:MOST_ENTRIES]
     space = images[0].space
-    return Codebook(
-        kind="descriptors",
+    return DecoyPool(
         descriptor=space.descriptor,
         normalization=space.normalization,
         stored=stored[rows],

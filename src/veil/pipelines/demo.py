@@ -184,7 +184,10 @@ def _repeat(study: Study, features: Features) -> dict:
     counts = {}
     for kind in ("fresh", "memoized"):
         sources = (fresh(), fresh()) if kind == "fresh" else (study.randomness, study.randomness)
-        forms = [lift(few, profile=profile, codebook=study.codebook, decoys=study.codebook, randomness=s).form for s in sources]
+        forms = [
+            lift(few, profile=profile, compression=study.codebook.compression, decoys=study.codebook, randomness=s).form
+            for s in sources
+        ]
         found = intersect(forms)
         counts[kind] = int((np.linalg.norm(found.points - truth, axis=1) < REPEAT_TOLERANCE).sum())
     return {

@@ -61,7 +61,9 @@ class HideInSubspaces:
         """One image's message. Raises what `veil.mechanisms.release.privatize` raises."""
         profile = self.profile or hardened(quantized=features.is_quantized)
         codebook, decoys = self._books(profile)
-        found = privatize(features, profile=profile, codebook=codebook, decoys=decoys, randomness=source, lines=lines)
+        found = privatize(
+            features, profile=profile, compression=codebook.compression, decoys=decoys, randomness=source, lines=lines
+        )
         notes = [f"warning: {warning}" for warning in profile.warnings(quantized=features.is_quantized)]
         if profile.decoys == "descriptors" and self.decoys is None:
             notes.append(

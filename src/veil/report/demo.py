@@ -44,9 +44,9 @@ def page(
     lines: LineStory,
     seconds: float,
 ) -> str:
-    """One self-contained HTML page. `extent` is the scene's size in reference units; `repeat` is what releasing
-    twice with fresh draws gave away (`veil.pipelines.demo`); `lines` is the map from lines alone; `read_rgb` gives a photograph by
-    name."""
+    """One self-contained HTML page. `extent` is the scene's size in reference units; `repeat` is what releasing twice with
+    fresh draws gave away (`veil.pipelines.demo`); `lines` is the map from lines alone; `read_rgb` gives a photograph by name.
+    """
     import jinja2
 
     variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))

@@ -70,7 +70,7 @@ def test_the_codebook_of_a_defense_knows_its_dither() -> None:
     pools = Pools.split(WORDS, bundled_decoys())
     by_name = {item.name: item for item in default_defenses(4)}
     hardened = codebook_for(by_name["hardened, PCA-32"], pools)
-    assert hardened.dither_steps == 4 and hardened.require_pca().axes.shape == (32, 128)
+    assert hardened.dither_steps == 4 and hardened.compression.require_pca().axes.shape == (32, 128)
     assert codebook_for(by_name["paper"], pools) is WORDS
     assert len(pools.decoys) == len(pools.database) == len(bundled_decoys()) // 2
     shared = {bytes(row) for row in pools.decoys.stored} & {bytes(row) for row in pools.database.stored}

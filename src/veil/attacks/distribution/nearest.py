@@ -41,9 +41,9 @@ def entries(words: Codebook, space: Space, *, codebook: Codebook | None = None) 
     if codebook is None:
         raise InputError("these subspaces are compressed; give the codebook whose PCA they went through")
     if words.kind == "centroids":
-        codebook.into_space(points, space)  # raises where it does not lead there
-        return Points(vectors=codebook.require_pca().apply(words.vectors).astype(np.float32), space=space)
-    return codebook.into_space(points, space)
+        codebook.compression.into_space(points, space)  # raises where it does not lead there
+        return Points(vectors=codebook.compression.require_pca().apply(words.vectors).astype(np.float32), space=space)
+    return codebook.compression.into_space(points, space)
 
 
 def nearby(form: Subspaces, database: Points, *, count: int, threads: int = 1, progress: Progress | None = None) -> Nearby:

@@ -26,7 +26,7 @@ from veil.attacks.structural.lattice_certificate import (
     spans,
 )
 from veil.attacks.structural.lattice_reduction import entry_limit, none_beyond, reduce, short_vectors
-from veil.codebooks.codebook import Pca
+from veil.codebooks.compression import Pca
 from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
 from veil.space import Space

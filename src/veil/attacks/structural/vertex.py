@@ -15,7 +15,7 @@ from jaxtyping import Float, Float64
 
 from veil.attacks.claims import Estimates, Lists, Progress, undecided
 from veil.attacks.structural.vertex_search import U8_STEP, Search, flats
-from veil.codebooks.codebook import Pca
+from veil.codebooks.compression import Pca
 from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
 from veil.threads import shared

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.attacks.structural.simplex import OPTIMAL, minimize
-from veil.codebooks.codebook import Pca
+from veil.codebooks.compression import Pca
 from veil.forms import Subspaces
 
 # One step of 8-bit SIFT.

@@ -10,8 +10,12 @@ import numpy as np
 from veil.cli.codebook import quality
 from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
-from veil.codebooks.codebook import PCA_DIM, Codebook, Pca, Provenance, WordTraining, fit_pca
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.compression import PCA_DIM, Pca, fit_pca
+from veil.codebooks.decoys import DecoyPool
+from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.kmeans import FLAT_WORDS, METHODS, Method, chosen_method, train_words
+from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS
 from veil.files.codebooks import read_codebook, write_codebook
@@ -164,8 +168,7 @@ def _assemble(
         stored = stored[np.random.default_rng(arguments.seed).permutation(len(stored))]
     training, space = collection.training, collection.space
     assert space is not None  # there is a sample
-    return Codebook(
-        kind="descriptors" if method is None else "centroids",
+    return (DecoyPool if method is None else Dictionary)(
         descriptor=space.descriptor,
         normalization=space.normalization,
         stored=np.ascontiguousarray(stored),

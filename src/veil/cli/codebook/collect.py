@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veil.cli.common import progress
-from veil.codebooks.codebook import WordTraining
+from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import extract
 from veil.extraction.sift import SiftOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from veil.cli.codebook.collect import Collection, Wanted, collect, holds_features
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, quiet_colmap, report, say, write_json
-from veil.codebooks.codebook import WordTraining
+from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS
 from veil.files.codebooks import read_codebook

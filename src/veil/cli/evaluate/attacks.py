@@ -12,6 +12,7 @@ import numpy as np
 from veil.attacks.distribution.nearest import entries
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.kmeans import chosen_method, train_words
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
@@ -178,8 +179,7 @@ def _centroids(images: Sequence[Features], words: int, source: str) -> Codebook:
     with Bar("clustering") as bar:
         method = chosen_method("auto", words)
         stored = train_words(sample, words, method=method, iterations=8, seed=0, on_words=bar)
-    return Codebook(
-        kind="centroids",
+    return Dictionary(
         descriptor="sift",
         normalization="L2",
         stored=stored,

@@ -22,7 +22,8 @@ from veil.attacks.target import Effort as AttackEffort
 from veil.attacks.target import Knowledge, ReleasedImage, Target, Tuning
 from veil.audit.ground_truth import in_space
 from veil.audit.score import share
-from veil.codebooks.codebook import PCA_DIM, Codebook, fit_pca
+from veil.codebooks.codebook import Codebook
+from veil.codebooks.compression import PCA_DIM, fit_pca
 from veil.features import Features, unit_length
 from veil.forms import Subspaces
 from veil.mechanisms.profile import Profile, Strategy, hardened, paper
@@ -166,7 +167,9 @@ def codebook_for(defense: Defense, pools: Pools) -> Codebook:
 def released(features: Features, defense: Defense, codebook: Codebook, pools: Pools, case: str) -> Subspaces:
     """One photograph's subspaces as a server gets them: rounded to the precision of the wire."""
     decoys = pools.decoys if defense.profile.decoys == "descriptors" else codebook
-    form = lift(features, profile=defense.profile, codebook=codebook, decoys=decoys, randomness=seeded(case)).form
+    form = lift(
+        features, profile=defense.profile, compression=codebook.compression, decoys=decoys, randomness=seeded(case)
+    ).form
     return as_sent(form, defense.profile.dtype)
 
 

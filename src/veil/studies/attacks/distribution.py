@@ -184,7 +184,9 @@ def _scene(images: Sequence[Features], chosen: np.ndarray, words: Codebook, stud
     randomness = seeded(f"descriptor attacks {study.seed}")
     for image in images:
         profile = paper(m, study.strategy)
-        forms.append(lift(image, profile=profile, codebook=words, decoys=words, randomness=randomness, rule=recorded).form)
+        forms.append(
+            lift(image, profile=profile, compression=words.compression, decoys=words, randomness=randomness, rule=recorded).form
+        )
     whole = replace(
         forms[0],
         origin=np.concatenate([form.origin for form in forms]),

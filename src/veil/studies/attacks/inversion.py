@@ -149,7 +149,7 @@ def study(
             lift(
                 photograph.features,
                 profile=profile(m),
-                codebook=codebook,
+                compression=codebook.compression,
                 decoys=decoys,
                 randomness=seeded(f"{case} {photograph.name} {m}"),
             ).form

@@ -101,7 +101,10 @@ def structural_attacks(
 def _released(images: Sequence[Features], m: int, dtype: Dtype, words: Codebook, strategy: Strategy, case: str) -> Subspaces:
     """All subspaces as a server gets them, rounded to `dtype`."""
     randomness = seeded(case)
-    forms = [lift(i, profile=paper(m, strategy), codebook=words, decoys=words, randomness=randomness).form for i in images]
+    forms = [
+        lift(i, profile=paper(m, strategy), compression=words.compression, decoys=words, randomness=randomness).form
+        for i in images
+    ]
     origin, basis = (np.concatenate([getattr(form, name) for form in forms]) for name in ("origin", "basis"))
     return as_sent(replace(forms[0], origin=origin, basis=basis), dtype)
 

@@ -121,7 +121,7 @@ def attribute_study(
     def lifted(strategy: Strategy, m: int, rule: DecoyRule) -> Form:
         profile = Profile(name="study", strategy=strategy, m=m, decoys="descriptors")
         randomness = seeded(f"attributes {strategy} {m} {seed}")
-        return lift(victims, profile=profile, codebook=pool, decoys=pool, randomness=randomness, rule=rule).form
+        return lift(victims, profile=profile, compression=pool.compression, decoys=pool, randomness=randomness, rule=rule).form
 
     forms += [(strategy, m, lifted(strategy, m, uniform_rule)) for strategy in liftings for m in dimensions]
     found = []

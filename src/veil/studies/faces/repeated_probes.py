@@ -144,7 +144,7 @@ def _pictures(faces: Faces, count: int) -> Int64[np.ndarray, "people pictures"]:
 def _lifted(faces: Faces, rows: np.ndarray, lifting: Strategy, m: int, pool: Codebook, case: str) -> Subspaces:
     profile = Profile(name="study", strategy=lifting, m=m, decoys="descriptors")
     features = as_features(faces.vectors[rows], faces.space)
-    return lift(features, profile=profile, codebook=pool, decoys=pool, randomness=seeded(case)).form
+    return lift(features, profile=profile, compression=pool.compression, decoys=pool, randomness=seeded(case)).form
 
 
 def _probe(

@@ -195,7 +195,9 @@ def lifted_faces(faces: Faces, lifting: str, m: int, pool: Faces, case: str, bal
     if lifting == BALANCED:
         assert balance is not None
         rule = balanced_rule(faces, pool, balance)
-    return lift(faces.features, profile=profile, codebook=book, decoys=book, randomness=randomness, rule=rule).form
+    return lift(
+        faces.features, profile=profile, compression=book.compression, decoys=book, randomness=randomness, rule=rule
+    ).form
 
 
 def balanced_rule(faces: Faces, pool: Faces, label: str) -> BalancedRule:

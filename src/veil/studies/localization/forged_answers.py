@@ -117,7 +117,12 @@ class Answerer:
         lines = HideInLines(gravity=down) if form == "lines+subspaces" else None
         randomness = seeded(f"forged {asked.place} {asked.kind} {asked.name}")
         upload = privatize(
-            asked.features, profile=profile, codebook=self.codebook, decoys=self.decoys, randomness=randomness, lines=lines
+            asked.features,
+            profile=profile,
+            compression=self.codebook.compression,
+            decoys=self.decoys,
+            randomness=randomness,
+            lines=lines,
         ).upload
         scene = self.private if form == "subspaces, private map" else self.public
         assert scene is not None
@@ -170,7 +175,7 @@ def answerer(place: Place, codebook: Codebook, decoys: Codebook, workdir: Path, 
         upload = privatize(
             place.features[name],
             profile=hardened(quantized=place.features[name].is_quantized),
-            codebook=codebook,
+            compression=codebook.compression,
             decoys=decoys,
             randomness=seeded(f"map {place.name} {name}"),
         ).upload

@@ -132,7 +132,9 @@ class Study:
     def release(self, features: Features, profile: Profile) -> Release:
         """What a client would send of one image."""
         decoys = self.decoys if profile.decoys == "descriptors" else self.codebook
-        return privatize(features, profile=profile, codebook=self.codebook, decoys=decoys, randomness=self.randomness)
+        return privatize(
+            features, profile=profile, compression=self.codebook.compression, decoys=decoys, randomness=self.randomness
+        )
 
 
 def run(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.kmeans import spherical_kmeans
 from veil.errors import RangeError
 from veil.features import Features
@@ -30,8 +31,7 @@ def dictionary_of(images: Sequence[Features], words: int, *, source: str, seed: 
     if words > most_words(images):
         raise RangeError(f"{source}: {len(vectors)} descriptors cannot give {words} words; ask for fewer or extract more")
     centroids = list(spherical_kmeans(vectors, words, iterations=iterations, seed=seed))[-1]
-    return Codebook(
-        kind="centroids",
+    return Dictionary(
         descriptor=images[0].space.descriptor,
         normalization=images[0].space.normalization,
         stored=centroids,

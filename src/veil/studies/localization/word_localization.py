@@ -117,7 +117,9 @@ class Examiner:
     def _by_distance(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int]:
         if setting.form == "subspaces":
             profile = hardened(quantized=features.is_quantized)
-            made = privatize(features, profile=profile, codebook=self.codebook, decoys=self.decoys, randomness=fresh())
+            made = privatize(
+                features, profile=profile, compression=self.codebook.compression, decoys=self.decoys, randomness=fresh()
+            )
             message = encode(made.upload, dtype=profile.dtype)
             upload = decode(message)
             assert not isinstance(upload, LineUpload)

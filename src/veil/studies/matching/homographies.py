@@ -139,7 +139,7 @@ def _form(
         return publish(features), None
     codebook, pool = books
     decoys = pool if profile.decoys == "descriptors" else codebook
-    lifted = lift(features, profile=profile, codebook=codebook, decoys=decoys, randomness=randomness)
+    lifted = lift(features, profile=profile, compression=codebook.compression, decoys=decoys, randomness=randomness)
     return lifted.form, lifted.slice_index
 
 
@@ -155,7 +155,7 @@ def _run(
     reference, reference_slice = lifted[0] if row.case.distance == "s2s" else raw[0]
     others = lifted[1:]
     if isinstance(reference, Points):
-        reference = codebook.into_space(reference, others[0][0].space)
+        reference = codebook.compression.into_space(reference, others[0][0].space)
     found = list(shared(lambda other: match(reference, other[0], MatchOptions()), others, workers))
     for k, matches in enumerate(found):
         errors = transfer_errors(sequence, k, matches.indices)
