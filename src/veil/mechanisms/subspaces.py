@@ -110,9 +110,9 @@ def lift(
 
     `compression` is used when the profile compresses, and always named by the draws; `decoys` are the words to hide among. All
     draws depend on (`randomness`, parameters, sub-database, descriptor), so equal descriptors get equal lifts
-    (release.md#memoized-draws) unless two images drew different sub-databases. Raises SpaceError if features, codebook and decoys are not of one descriptor
-    and normalization, InputError for a wrong kind of decoys or no features, RangeError if m does not fit the dimension,
-    ReleaseRefused for a profile that `veil.mechanisms.parameters` cannot express.
+    (release.md#memoized-draws) unless two images drew different sub-databases. Raises SpaceError if features, codebook and
+    decoys are not of one descriptor and normalization, InputError for a wrong kind of decoys or no features, RangeError if m
+    does not fit the dimension, ReleaseRefused for a profile that `veil.mechanisms.parameters` cannot express.
     """
     plan = _plan(features, profile, compression, decoys, randomness, rule)
     count, dim = len(features), plan.space.dim
