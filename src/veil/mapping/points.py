@@ -6,7 +6,7 @@ its own pairs: what contradicts them is left out and named, or there is no map (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from veil.mapping.uncertainty import position_uncertainty
 from veil.mapping.verification import Verification
 from veil.mapping.verified import VerifiedPair
 from veil.matching.neighbors import Matches
+from veil.progress import Progress
 from veil.scene import Scene
 
 # How often mapping is tried anew without the images that stopped it or contradicted it.
@@ -49,7 +50,7 @@ def build_map(
     workdir: Path,
     options: MapOptions | None = None,
     gravity: Mapping[str, Float64[np.ndarray, "3"]] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Scene | NoMap:
     """Verify matches geometrically, reconstruct incrementally, check the model with most images.
 
@@ -87,7 +88,7 @@ class _Build:
         verification: Verification,
         gravity: Mapping[str, Float64[np.ndarray, "3"]],
         left_out: dict[str, str],
-        progress: Callable[[int, int], None] | None,
+        progress: Progress | None,
     ) -> None:
         self.images, self.options, self.workdir, self.colmap = images, options, workdir, colmap
         self.gravity, self.left_out, self.progress = gravity, left_out, progress

@@ -27,8 +27,9 @@ from veil.mapping.lines.several_models import further_maps
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.matching.ratio import calibrated
-from veil.pipelines.maps import Map, Progress
+from veil.pipelines.maps import Map
 from veil.pipelines.uploads import Loaded, loaded
+from veil.progress import Progress, ignore_progress
 from veil.scene import Scene, mean_down
 from veil.wire.message import Message
 
@@ -47,7 +48,7 @@ class Steps(Protocol):
 
 def silent(what: str) -> AbstractContextManager[Progress]:
     """Progress that nobody watches."""
-    return nullcontext(lambda done, total: None)
+    return nullcontext(ignore_progress)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ from veil.mapping.lines.reconstruction import (
 from veil.mapping.lines.registration import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
 from veil.mapping.lines.track_merging import completed, joined
 from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks
+from veil.progress import Progress
 
 FINAL_ROUNDS = 4
 
@@ -59,7 +60,6 @@ class NoLineMap:
     reason: str
 
 
-Progress = Callable[[int, int], None]
 Checkpoint = Callable[[Model], None]
 
 

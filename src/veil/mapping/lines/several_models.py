@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
 from veil.mapping.lines.reconstruction import LineView
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import MatchGraph
+from veil.progress import Progress
 
 
 def further_maps(
@@ -19,7 +20,7 @@ def further_maps(
     found: LineMap,
     *,
     options: LineMapOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[LineMap]:
     """Maps of the images that `found` left out, one after another, until no four of them give a seed."""
     while True:

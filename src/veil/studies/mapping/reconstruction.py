@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from veil.mapping.lines.reconstruction import Model, World, line_distances, worl
 from veil.matching import Matches
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.public import publish
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.scene import Scene
 from veil.studies.mapping.plain_colmap import plain_map
@@ -62,7 +63,7 @@ class Subject:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def map_points(subject: Subject, *, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Run:
+def map_points(subject: Subject, *, seed: int = 0, progress: Progress | None = None) -> Run:
     """Plain COLMAP on the raw keypoints. Verification counts as matching; `seconds["map"]` is incremental mapping alone."""
     images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=publish(f)) for n, f in subject.features.items()}
     with tempfile.TemporaryDirectory(prefix="veil-") as folder:
@@ -79,7 +80,7 @@ def map_checked(
     forms: Mapping[str, Form] | None = None,
     matches: Mapping[tuple[str, str], Matches] | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Run:
     """The map that `veil map` makes of the positions: verified by evidence, checked, refused where it contradicts itself.
 
@@ -126,7 +127,7 @@ def map_lines(
     gravity_noise_deg: float = 0.0,
     aligned_share: float = LineOptions().aligned_share,
     options: LineMapOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Run:
     """The map of lines that stand for the keypoints, drawn (and gravity disturbed) by `seed`."""
     views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg, aligned_share=aligned_share)
