@@ -12,7 +12,7 @@ from veil.features import Features
 from veil.geometry.similarity import align_poses, pose_error
 from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.quad import SeedOptions
-from veil.mapping.lines.reconstruction import Model
+from veil.mapping.lines.reconstruction import Reconstruction
 from veil.mechanisms.lines import lift_to_lines
 from veil.randomness import seeded
 from worlds import World, generator, world
@@ -115,7 +115,7 @@ def test_a_seed_that_chance_explains_needs_nearly_all_images(images: int, elsewh
         lines = views[name].lines
         views[name] = replace(views[name], lines=lines.take(generator(f"mix {name}").permutation(len(lines))))
     options = replace(OPTIONS, seed=replace(OPTIONS.seed, max_log10_nfa=-1e6))
-    kept: list[Model] = []
+    kept: list[Reconstruction] = []
     found = map_from_lines(views, graph, options=options, checkpoint=kept.append)
     assert not kept  # resumed, it would count as one that is beyond chance
     if mapped:

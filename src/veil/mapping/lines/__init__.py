@@ -2,7 +2,7 @@
 
 from veil.mapping.lines.check import LineMapCheck
 from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
-from veil.mapping.lines.reconstruction import LineView
+from veil.mapping.lines.problem import LineView
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks, match_graph
 

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from veil.geometry.bundle.adjustment import LineProblem, camera_information
-from veil.mapping.lines.reconstruction import Model, World, line_distances, mapped_tracks, upright
+from veil.mapping.lines.problem import MappingProblem
+from veil.mapping.lines.reconstruction import Reconstruction, line_distances, mapped_tracks, upright
 
 # Readings of gravity that disagree with the others by more, and the share that must not.
 GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
@@ -81,49 +82,53 @@ class LineMapCheck:
         return found
 
 
-def checked(world: World, model: Model, *, limit_px: float, left_out: Mapping[str, str]) -> LineMapCheck:
+def checked(
+    problem: MappingProblem, reconstruction: Reconstruction, *, limit_px: float, left_out: Mapping[str, str]
+) -> LineMapCheck:
     """The check of a finished map whose lines agree within `limit_px` at growth."""
-    tracks = world.tracks
-    rows = np.flatnonzero(model.observed)
-    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], model.points[tracks.track[rows]])
-    mapped = mapped_tracks(world, model)
-    length = np.bincount(tracks.track[model.registered[tracks.image]], minlength=len(tracks))
-    checks = len(rows) - 3 * int(mapped.sum()) - (6 * int(model.registered.sum()) - 7)
-    angle, agreeing = _gravity(world, model)
+    tracks = problem.tracks
+    rows = np.flatnonzero(reconstruction.observed)
+    distance = line_distances(
+        problem, reconstruction, tracks.image[rows], tracks.feature[rows], reconstruction.points[tracks.track[rows]]
+    )
+    mapped = mapped_tracks(problem, reconstruction)
+    length = np.bincount(tracks.track[reconstruction.registered[tracks.image]], minlength=len(tracks))
+    checks = len(rows) - 3 * int(mapped.sum()) - (6 * int(reconstruction.registered.sum()) - 7)
+    angle, agreeing = _gravity(problem, reconstruction)
     noise_px = max(1.4826 * float(np.median(distance)) if len(rows) else math.inf, SMALLEST_NOISE_PX)
     return LineMapCheck(
         checks=checks,
         close=float((distance < limit_px / 4).mean()) if len(rows) else 0.0,
         explained_tracks=float(mapped[length >= 4].mean()) if (length >= 4).any() else 0.0,
-        uncertainty=_uncertainty(world, model, rows, noise_px) if len(rows) else None,
+        uncertainty=_uncertainty(problem, reconstruction, rows, noise_px) if len(rows) else None,
         gravity_deg=angle,
         gravity_agreeing=agreeing,
         left_out=left_out,
     )
 
 
-def _gravity(world: World, model: Model) -> tuple[float | None, float | None]:
+def _gravity(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[float | None, float | None]:
     """(median angle in degrees, share within 15 degrees) of readings and their mean in the map; None for fewer than three."""
-    known = upright(world, model)
-    read: Bool[np.ndarray, "images"] = model.registered & np.isfinite(world.gravity).all(axis=1)
+    known = upright(problem, reconstruction)
+    read: Bool[np.ndarray, "images"] = reconstruction.registered & np.isfinite(problem.gravity).all(axis=1)
     if known is None or read.sum() < 3:
         return None, None
-    cosine = np.einsum("cij,j,ci->c", model.rotations[read], known.down_world, world.gravity[read])
+    cosine = np.einsum("cij,j,ci->c", reconstruction.rotations[read], known.down_world, problem.gravity[read])
     angles = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
     return float(np.median(angles)), float((angles <= GRAVITY_DEG).mean())
 
 
-def _uncertainty(world: World, model: Model, rows: np.ndarray, noise_px: float) -> float | None:
+def _uncertainty(problem: MappingProblem, reconstruction: Reconstruction, rows: np.ndarray, noise_px: float) -> float | None:
     """Median over cameras of the standard deviation of their centers, over the extent of the centers.
 
     The seven directions that no line sees, of the map's own frame and scale, are left out. With C = -R^T t, R <- exp(w) R and
     t <- t + d: dC = -R^T (d + t x w).
     """
-    cameras, camera_of = np.unique(world.tracks.image[rows], return_inverse=True)
-    points, point_of = np.unique(world.tracks.track[rows], return_inverse=True)
+    cameras, camera_of = np.unique(problem.tracks.image[rows], return_inverse=True)
+    points, point_of = np.unique(problem.tracks.track[rows], return_inverse=True)
     if not 3 <= len(cameras) <= MAX_CAMERAS:
         return None
-    rotations, translations = model.rotations[cameras], model.translations[cameras]
+    rotations, translations = reconstruction.rotations[cameras], reconstruction.translations[cameras]
     centers = -np.einsum("cji,cj->ci", rotations, translations)
     extent = float(np.linalg.norm(np.ptp(centers, axis=0)))
     if not extent > 0:
@@ -132,8 +137,8 @@ def _uncertainty(world: World, model: Model, rows: np.ndarray, noise_px: float) 
         LineProblem(
             rotations=rotations,
             translations=(translations + rotations @ centers.mean(axis=0)) / extent,
-            points=(model.points[points] - centers.mean(axis=0)) / extent,
-            lines=world.lines[rows] * world.focal_px[world.tracks.image[rows], None],
+            points=(reconstruction.points[points] - centers.mean(axis=0)) / extent,
+            lines=problem.lines[rows] * problem.focal_px[problem.tracks.image[rows], None],
             camera_of=camera_of.astype(np.int64),
             point_of=point_of.astype(np.int64),
         ),

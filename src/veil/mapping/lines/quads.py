@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from veil.mapping.lines.problem import MappingProblem
 from veil.mapping.lines.quad import NoSeed, QuadTracks, Seed, seed_from_quad
-from veil.mapping.lines.reconstruction import World
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import Quad, candidate_quads
 
@@ -29,7 +29,7 @@ class Seeds:
     reason: str = ""
 
 
-def quad_batches(world: World, options: LineMapOptions) -> Iterator[list[Quad]]:
+def quad_batches(problem: MappingProblem, options: LineMapOptions) -> Iterator[list[Quad]]:
     """Quads in the order in which they are tried: those with most tracks, then, if asked for, others of other images.
 
     The quads of a video that share most are nearly one picture; where none of them gives a map, the next hundred give none.
@@ -37,9 +37,9 @@ def quad_batches(world: World, options: LineMapOptions) -> Iterator[list[Quad]]:
     tried: list[Quad] = []
     for _ in range(BATCHES):
         quads = candidate_quads(
-            world.tracks,
-            world.aligned,
-            with_gravity=[view.lines.gravity is not None for view in world.views],
+            problem.tracks,
+            problem.aligned,
+            with_gravity=[view.lines.gravity is not None for view in problem.views],
             limit=options.quads,
             min_tracks=options.seed.min_tracks,
             apart_from=tried,
@@ -50,13 +50,13 @@ def quad_batches(world: World, options: LineMapOptions) -> Iterator[list[Quad]]:
         yield quads
 
 
-def ranked_seeds(world: World, quads: list[Quad], options: LineMapOptions) -> Seeds:
+def ranked_seeds(problem: MappingProblem, quads: list[Quad], options: LineMapOptions) -> Seeds:
     """Seeds of these quads."""
     found: list[tuple[Quad, Seed]] = []
     weak: list[tuple[Quad, Seed]] = []
     reason = ""
     for quad in quads:
-        seed = seed_from_quad(_quad_tracks(world, quad), options.seed)
+        seed = seed_from_quad(_quad_tracks(problem, quad), options.seed)
         if isinstance(seed, NoSeed):
             reason = seed.reason
             weak += [] if seed.weak is None else [(quad, seed.weak)]
@@ -72,10 +72,10 @@ def is_sure(seed: Seed) -> bool:
     return seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT
 
 
-def _quad_tracks(world: World, quad: Quad) -> QuadTracks:
+def _quad_tracks(problem: MappingProblem, quad: Quad) -> QuadTracks:
     """Tracks of all four images, and of three of them where all three lines are aligned."""
-    table = world.tracks.table(quad.images)
-    chosen = [world.views[image].lines for image in quad.images]
+    table = problem.tracks.table(quad.images)
+    chosen = [problem.views[image].lines for image in quad.images]
     seen = table >= 0
     aligned = np.stack([view.aligned[table[:, v]] for v, view in enumerate(chosen)], axis=1) & seen
     rows = np.flatnonzero(seen.all(axis=1) | (aligned.sum(axis=1) == 3))
@@ -89,5 +89,5 @@ def _quad_tracks(world: World, quad: Quad) -> QuadTracks:
         aligned=aligned[rows],
         seen=seen[rows],
         gravity=np.array(gravity),
-        focal_px=world.focal_px[list(quad.images)],
+        focal_px=problem.focal_px[list(quad.images)],
     )

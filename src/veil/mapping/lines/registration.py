@@ -12,8 +12,9 @@ from veil.errors import RangeError
 from veil.geometry.bundle.adjustment import AdjustOptions
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.resection_lines import mirrored, relief
+from veil.mapping.lines.problem import MappingProblem
 from veil.mapping.lines.quad import SeedOptions
-from veil.mapping.lines.reconstruction import Model, World, adjusted, line_distances, mapped_tracks, triangulated
+from veil.mapping.lines.reconstruction import Reconstruction, adjusted, line_distances, mapped_tracks, triangulated
 
 # Steps while the map grows need not converge: the next image moves everything again.
 GROWING = AdjustOptions(loss_px=1.0, max_iterations=15, tol=1e-5)
@@ -62,59 +63,84 @@ class LineMapOptions:
                 raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
 
 
-def triangulate(world: World, model: Model, limit_px: float, options: LineMapOptions) -> Model:
+def triangulate(
+    problem: MappingProblem, reconstruction: Reconstruction, limit_px: float, options: LineMapOptions
+) -> Reconstruction:
     """All tracks, by the rules of `options`."""
-    return triangulated(world, model, limit_px=limit_px, min_lines=options.min_lines, min_angle_deg=options.min_angle_deg)
+    return triangulated(
+        problem, reconstruction, limit_px=limit_px, min_lines=options.min_lines, min_angle_deg=options.min_angle_deg
+    )
 
 
-def settle(world: World, model: Model, free: Bool[np.ndarray, "images"], options: LineMapOptions) -> Model:
+def settle(
+    problem: MappingProblem, reconstruction: Reconstruction, free: Bool[np.ndarray, "images"], options: LineMapOptions
+) -> Reconstruction:
     """Triangulate everything and adjust what is free, in turns: each shows the other what was wrong."""
     for _ in range(ROUNDS):
-        model = triangulate(world, model, options.point_error_px, options)
-        model = adjusted(world, model, free, GROWING)
-    return triangulate(world, model, options.point_error_px, options)
+        reconstruction = triangulate(problem, reconstruction, options.point_error_px, options)
+        reconstruction = adjusted(problem, reconstruction, free, GROWING)
+    return triangulate(problem, reconstruction, options.point_error_px, options)
 
 
-def with_image(world: World, model: Model, image: int, pose: Rigid, *, everything: bool, options: LineMapOptions) -> Model:
+def with_image(
+    problem: MappingProblem,
+    reconstruction: Reconstruction,
+    image: int,
+    pose: Rigid,
+    *,
+    everything: bool,
+    options: LineMapOptions,
+) -> Reconstruction:
     """The model with one more image, settled; of a pose over nearly flat points and its mirror image, the one that fits."""
 
-    def settled(candidate: Rigid) -> Model:
-        grown = model.with_pose(image, candidate)
-        return settle(world, grown, grown.registered if everything else _neighbors(world, grown, image, options), options)
+    def settled(candidate: Rigid) -> Reconstruction:
+        grown = reconstruction.with_pose(image, candidate)
+        return settle(problem, grown, grown.registered if everything else _neighbors(problem, grown, image, options), options)
 
-    rows = np.flatnonzero((world.tracks.image == image) & mapped_tracks(world, model)[world.tracks.track])
-    points = model.points[world.tracks.track[rows]]
-    grown = model.with_pose(image, pose)
-    near = line_distances(world, grown, world.tracks.image[rows], world.tracks.feature[rows], points) < options.point_error_px
+    rows = np.flatnonzero((problem.tracks.image == image) & mapped_tracks(problem, reconstruction)[problem.tracks.track])
+    points = reconstruction.points[problem.tracks.track[rows]]
+    grown = reconstruction.with_pose(image, pose)
+    near = (
+        line_distances(problem, grown, problem.tracks.image[rows], problem.tracks.feature[rows], points)
+        < options.point_error_px
+    )
     other = mirrored(pose, points[near]) if near.any() and relief(pose, points[near]) < FLAT_RELIEF else None
     if other is None:
         return settled(pose)
-    return min((settled(pose), settled(other)), key=lambda trial: _cost(world, trial, image, options))
+    return min((settled(pose), settled(other)), key=lambda trial: _cost(problem, trial, image, options))
 
 
-def _cost(world: World, model: Model, image: int, options: LineMapOptions) -> float:
+def _cost(problem: MappingProblem, reconstruction: Reconstruction, image: int, options: LineMapOptions) -> float:
     """Robust cost of all lines of the tracks that `image` sees."""
-    tracks = world.tracks
+    tracks = problem.tracks
     mine = np.zeros(len(tracks), dtype=bool)
     mine[tracks.track[tracks.image == image]] = True
-    rows = np.flatnonzero(mine[tracks.track] & model.registered[tracks.image])
-    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], model.points[tracks.track[rows]])
-    return float(np.log1p((np.minimum(distance, options.point_error_px) / noise_px(world, model)) ** 2).sum())
+    rows = np.flatnonzero(mine[tracks.track] & reconstruction.registered[tracks.image])
+    distance = line_distances(
+        problem, reconstruction, tracks.image[rows], tracks.feature[rows], reconstruction.points[tracks.track[rows]]
+    )
+    return float(np.log1p((np.minimum(distance, options.point_error_px) / noise_px(problem, reconstruction)) ** 2).sum())
 
 
-def _neighbors(world: World, model: Model, image: int, options: LineMapOptions) -> Bool[np.ndarray, "images"]:
+def _neighbors(
+    problem: MappingProblem, reconstruction: Reconstruction, image: int, options: LineMapOptions
+) -> Bool[np.ndarray, "images"]:
     """The image and the registered ones that share most tracks with it."""
-    mine = np.zeros(len(world.tracks), dtype=bool)
-    mine[world.tracks.track[world.tracks.image == image]] = True
-    shared = np.bincount(world.tracks.image[mine[world.tracks.track]], minlength=len(world.views)) * model.registered
-    chosen = np.zeros(len(world.views), dtype=bool)
+    mine = np.zeros(len(problem.tracks), dtype=bool)
+    mine[problem.tracks.track[problem.tracks.image == image]] = True
+    shared = (
+        np.bincount(problem.tracks.image[mine[problem.tracks.track]], minlength=len(problem.views)) * reconstruction.registered
+    )
+    chosen = np.zeros(len(problem.views), dtype=bool)
     chosen[np.argsort(-shared, kind="stable")[: options.local_images + 1]] = True
-    return chosen & model.registered
+    return chosen & reconstruction.registered
 
 
-def noise_px(world: World, model: Model) -> float:
+def noise_px(problem: MappingProblem, reconstruction: Reconstruction) -> float:
     """Scale of a robust loss that suits the lines: twice their median residual, between 0.2 and 2 pixels."""
-    rows = np.flatnonzero(model.observed)
-    tracks = world.tracks
-    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], model.points[tracks.track[rows]])
+    rows = np.flatnonzero(reconstruction.observed)
+    tracks = problem.tracks
+    distance = line_distances(
+        problem, reconstruction, tracks.image[rows], tracks.feature[rows], reconstruction.points[tracks.track[rows]]
+    )
     return float(np.clip(2 * np.median(distance), 0.2, 2.0)) if len(rows) else 2.0

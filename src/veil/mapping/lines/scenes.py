@@ -13,7 +13,8 @@ from veil.forms import Form, Lines
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
 from veil.mapping.lines.incremental import LineMap
-from veil.mapping.lines.reconstruction import LineView, Model
+from veil.mapping.lines.problem import LineView
+from veil.mapping.lines.reconstruction import Reconstruction
 from veil.mapping.lines.tracks import MatchGraph, Tracks
 from veil.scene import MappedImage, Scene
 
@@ -92,7 +93,7 @@ def images_of(scene: Scene) -> dict[str, LineImage]:
     return found
 
 
-def model_of(scene: Scene, graph: MatchGraph) -> tuple[Tracks, Model]:
+def reconstruction_of(scene: Scene, graph: MatchGraph) -> tuple[Tracks, Reconstruction]:
     """The scene's tracks and model in the numbering of `graph`, which names its images and others."""
     index = {name: number for number, name in enumerate(graph.names)}
     images = len(graph.names)
@@ -112,11 +113,11 @@ def model_of(scene: Scene, graph: MatchGraph) -> tuple[Tracks, Model]:
     tracks, numbers, features = np.concatenate(track), np.concatenate(image), np.concatenate(feature)
     order = np.lexsort((numbers, tracks))
     together = Tracks(names=graph.names, track=tracks[order], image=numbers[order], feature=features[order], left_out=0)
-    model = Model(
+    reconstruction = Reconstruction(
         registered=registered,
         rotations=rotations,
         translations=translations,
         points=scene.points,
         observed=np.ones(len(order), dtype=bool),
     )
-    return together, model
+    return together, reconstruction

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
-from veil.mapping.lines.reconstruction import LineView
+from veil.mapping.lines.problem import LineView
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import MatchGraph
 from veil.progress import Progress

@@ -12,34 +12,37 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from veil.mapping.lines.reconstruction import Model, World, line_distances, mapped_tracks, world_of
+from veil.mapping.lines.problem import MappingProblem, mapping_problem
+from veil.mapping.lines.reconstruction import Reconstruction, line_distances, mapped_tracks
 from veil.mapping.lines.tracks import MatchGraph, Tracks, join
 
 
-def completed(world: World, model: Model, *, limit_px: float) -> tuple[World, Model]:
+def merge_tracks(
+    problem: MappingProblem, reconstruction: Reconstruction, *, limit_px: float
+) -> tuple[MappingProblem, Reconstruction]:
     """A world of better tracks and the model over it, whose points are those of the tracks that contributed most lines."""
-    graph, tracks = world.graph, world.tracks
+    graph, tracks = problem.graph, problem.tracks
     node = graph.starts[tracks.image] + tracks.feature
     track_of = np.full(graph.starts[-1], -1)
     track_of[node] = tracks.track
-    mapped = mapped_tracks(world, model)
+    mapped = mapped_tracks(problem, reconstruction)
     # Observations of a point that disagree with it leave their track and may join another.
-    member = model.observed | ~mapped[tracks.track]
+    member = reconstruction.observed | ~mapped[tracks.track]
     track_of[node[~member]] = -1
     chain_first, chain_second = _chains(tracks, member, node)
-    agrees = _agrees(world, model, track_of, mapped, limit_px)
+    agrees = _agrees(problem, reconstruction, track_of, mapped, limit_px)
     better = join(
         graph,
         np.concatenate([chain_first, graph.first[agrees]]),
         np.concatenate([chain_second, graph.second[agrees]]),
     )
-    views = dict(zip(tracks.names, world.views, strict=True))
-    return world_of(views, graph, better), _carried(model, graph, better, track_of, mapped)
+    views = dict(zip(tracks.names, problem.views, strict=True))
+    return mapping_problem(views, graph, better), _carried(reconstruction, graph, better, track_of, mapped)
 
 
-def joined(world: World, model: Model) -> tuple[World, Model]:
+def extend_tracks(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[MappingProblem, Reconstruction]:
     """The world with its tracks lengthened by all strong matches, as at the start of a map: what new images bring."""
-    graph, tracks = world.graph, world.tracks
+    graph, tracks = problem.graph, problem.tracks
     node = graph.starts[tracks.image] + tracks.feature
     track_of = np.full(graph.starts[-1], -1)
     track_of[node] = tracks.track
@@ -47,8 +50,10 @@ def joined(world: World, model: Model) -> tuple[World, Model]:
     longer = join(
         graph, np.concatenate([first, graph.first[graph.strong]]), np.concatenate([second, graph.second[graph.strong]])
     )
-    views = dict(zip(tracks.names, world.views, strict=True))
-    return world_of(views, graph, longer), _carried(model, graph, longer, track_of, mapped_tracks(world, model))
+    views = dict(zip(tracks.names, problem.views, strict=True))
+    return mapping_problem(views, graph, longer), _carried(
+        reconstruction, graph, longer, track_of, mapped_tracks(problem, reconstruction)
+    )
 
 
 def _chains(tracks: Tracks, member: np.ndarray, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -59,29 +64,37 @@ def _chains(tracks: Tracks, member: np.ndarray, node: np.ndarray) -> tuple[np.nd
 
 
 def _agrees(
-    world: World, model: Model, track_of: Int64[np.ndarray, "nodes"], mapped: np.ndarray, limit_px: float
+    problem: MappingProblem,
+    reconstruction: Reconstruction,
+    track_of: Int64[np.ndarray, "nodes"],
+    mapped: np.ndarray,
+    limit_px: float,
 ) -> Bool[np.ndarray, "matches"]:
     """Whether one side of a match has a point that projects onto the line of the other side, both images registered."""
-    graph, image_of = world.graph, world.graph.image_of
+    graph, image_of = problem.graph, problem.graph.image_of
     found = np.zeros(len(graph.first), dtype=bool)
     for near, far in ((graph.first, graph.second), (graph.second, graph.first)):
         track = track_of[near]
-        rows = np.flatnonzero((track >= 0) & (track_of[far] != track) & model.registered[image_of[far]])
+        rows = np.flatnonzero((track >= 0) & (track_of[far] != track) & reconstruction.registered[image_of[far]])
         rows = rows[mapped[track[rows]]]
         image = image_of[far[rows]]
-        distance = line_distances(world, model, image, far[rows] - graph.starts[image], model.points[track[rows]])
+        distance = line_distances(
+            problem, reconstruction, image, far[rows] - graph.starts[image], reconstruction.points[track[rows]]
+        )
         found[rows[distance < limit_px]] = True
     return found
 
 
-def _carried(model: Model, graph: MatchGraph, better: Tracks, track_of: np.ndarray, mapped: np.ndarray) -> Model:
+def _carried(
+    reconstruction: Reconstruction, graph: MatchGraph, better: Tracks, track_of: np.ndarray, mapped: np.ndarray
+) -> Reconstruction:
     """Points for the new tracks: of the mapped old track that most of their observations come from."""
     old = track_of[graph.starts[better.image] + better.feature]
     known = (old >= 0) & mapped[old]
     pairs, votes = np.unique(np.stack([better.track[known], old[known]], axis=1), axis=0, return_counts=True)
     points = np.zeros((len(better), 3))
     order = np.argsort(votes, kind="stable")  # the largest vote is written last
-    points[pairs[order, 0]] = model.points[pairs[order, 1]]
+    points[pairs[order, 0]] = reconstruction.points[pairs[order, 1]]
     observed = np.zeros(len(better.track), dtype=bool)
     observed[known] = True
-    return replace(model, points=points, observed=observed)
+    return replace(reconstruction, points=points, observed=observed)

@@ -33,7 +33,8 @@ from veil.mapping.lines import (
     map_from_lines,
     match_graph,
 )
-from veil.mapping.lines.reconstruction import Model, World, line_distances, world_of
+from veil.mapping.lines.problem import MappingProblem, mapping_problem
+from veil.mapping.lines.reconstruction import Reconstruction, line_distances
 from veil.matching import Matches
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.public import publish
@@ -147,12 +148,14 @@ def map_lines(
     )
     if isinstance(found, NoLineMap):
         return replace(base, reason=found.reason)
-    world = world_of(views, graph, found.tracks)
-    model = _model(world, found)
+    problem = mapping_problem(views, graph, found.tracks)
+    reconstruction = _reconstruction(problem, found)
     rows = np.flatnonzero(found.observed)
     tracks = found.tracks
-    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], found.points[tracks.track[rows]])
-    leak = leak_of_lines(world, model, subject.features)
+    distance = line_distances(
+        problem, reconstruction, tracks.image[rows], tracks.feature[rows], found.points[tracks.track[rows]]
+    )
+    leak = leak_of_lines(problem, reconstruction, subject.features)
     run = replace(
         base,
         refused=found.refused,
@@ -213,8 +216,8 @@ def _distinctive(matches: Mapping[tuple[str, str], Matches]) -> dict[tuple[str, 
     return {pair: found.take(found.ratios < MAX_RATIO) for pair, found in matches.items()}
 
 
-def _model(world: World, found: LineMap) -> Model:
-    images = len(world.views)
+def _reconstruction(problem: MappingProblem, found: LineMap) -> Reconstruction:
+    images = len(problem.views)
     rotations, translations = np.tile(np.eye(3), (images, 1, 1)), np.zeros((images, 3))
     registered = np.zeros(images, dtype=bool)
     for index, name in enumerate(found.tracks.names):
@@ -222,7 +225,7 @@ def _model(world: World, found: LineMap) -> Model:
             registered[index] = True
             rotations[index] = found.cam_from_world[name].rotation
             translations[index] = found.cam_from_world[name].translation
-    return Model(
+    return Reconstruction(
         registered=registered, rotations=rotations, translations=translations, points=found.points, observed=found.observed
     )
 
