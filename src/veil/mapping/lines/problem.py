@@ -19,7 +19,7 @@ MARGIN = 1.1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LineView:
-    """One image to map: its camera and the lines that hide its keypoints."""
+    """Camera of an image to map, and the lines that hide its keypoints."""
 
     camera: Camera
     lines: Lines
@@ -27,9 +27,12 @@ class LineView:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MappingProblem:
-    """The lines of every observation of `tracks`, in their order, what each camera needs, and the matches behind it.
+    """Arrays that mapping works on, of all images together; mapping never changes them, but for the tracks between two rounds.
 
-    `gravity` is NaN for images without a reading.
+    `views` are the images in the order of `graph.names`, `graph` holds their matches. `lines` (unit normals, normalized image
+    plane) and `aligned` (whether the line follows gravity) have one row for each observation of `tracks`. `focal_px`,
+    `half_extent` (largest |x| and |y| of a projection inside the image, normalized) and `gravity` (unit vector down in the
+    camera frame, NaN without a reading) have one row for each image.
     """
 
     views: tuple[LineView, ...]
@@ -43,9 +46,10 @@ class MappingProblem:
 
 
 def mapping_problem(views: Mapping[str, LineView], graph: MatchGraph, tracks: Tracks | None = None) -> MappingProblem:
-    """Gather what `tracks` (by default those of the strong matches) needs of `views`.
+    """Mapping problem of the images `views` (by name) and the matches `graph`.
 
-    Raises InputError if an image of the matches is missing or has another number of lines.
+    `tracks` are by default those of the strong matches. Raises InputError if an image of the matches is missing or has another
+    number of lines.
     """
     for name, count in zip(graph.names, np.diff(graph.starts), strict=True):
         if name not in views or len(views[name].lines) != count:
@@ -70,6 +74,6 @@ def mapping_problem(views: Mapping[str, LineView], graph: MatchGraph, tracks: Tr
 
 
 def half_extent(camera: Camera) -> Float64[np.ndarray, "2"]:
-    """Largest |x| and |y| of the image's corners in the undistorted normalized plane."""
+    """Largest |x| and |y| of the image's corners in the undistorted normalized image plane."""
     corners = np.array([[0.0, 0.0], [camera.width_px, camera.height_px]])
     return np.abs(np.asarray(as_colmap(camera).cam_from_img(corners), dtype=np.float64)).max(axis=0)

@@ -1,4 +1,4 @@
-"""The state of incremental mapping from lines, and its basic steps: triangulation, adjustment, residuals."""
+"""The reconstruction that incremental mapping from lines extends, and its basic steps: triangulation, adjustment, residuals."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from veil.mapping.lines.problem import MappingProblem
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reconstruction:
-    """Poses of the registered images (rows of others mean nothing), points of tracks, and which observations agree.
+    """Poses of the registered images, points of the tracks, and the observations that agree with them.
 
-    A track has a point where any of its observations is in `observed`.
+    Rows of `rotations` and `translations` (cam_from_world) mean nothing where an image is not `registered`. `points` has a row
+    for each track, which is a point only if any observation of the track is in `observed`. Images, tracks and observations are
+    numbered as in the `MappingProblem`.
     """
 
     registered: Bool[np.ndarray, "_"]
@@ -30,18 +32,18 @@ class Reconstruction:
     observed: Bool[np.ndarray, "_"]
 
     def pose(self, image: int) -> Rigid:
-        """cam_from_world of a registered image."""
+        """Pose cam_from_world of a registered image, by its index."""
         return Rigid(rotation=self.rotations[image], translation=self.translations[image])
 
     def with_pose(self, image: int, pose: Rigid) -> Reconstruction:
-        """The model with one more image."""
+        """Reconstruction with `image` (index) registered at `pose` (cam_from_world)."""
         registered, rotations, translations = self.registered.copy(), self.rotations.copy(), self.translations.copy()
         registered[image], rotations[image], translations[image] = True, pose.rotation, pose.translation
         return replace(self, registered=registered, rotations=rotations, translations=translations)
 
 
 def without_images(problem: MappingProblem, reconstruction: Reconstruction, images: Iterable[int]) -> Reconstruction:
-    """The model with fewer images, and without their observations; points of fewer than four lines go with them."""
+    """Reconstruction without `images` (indices), their observations, and the points that keep fewer than four lines."""
     registered = reconstruction.registered.copy()
     registered[list(images)] = False
     observed = reconstruction.observed & registered[problem.tracks.image]
@@ -50,7 +52,7 @@ def without_images(problem: MappingProblem, reconstruction: Reconstruction, imag
 
 
 def empty_reconstruction(problem: MappingProblem) -> Reconstruction:
-    """No image, no point."""
+    """Reconstruction without any registered image or point."""
     images, count = len(problem.views), len(problem.tracks)
     return Reconstruction(
         registered=np.zeros(images, dtype=bool),
@@ -62,12 +64,12 @@ def empty_reconstruction(problem: MappingProblem) -> Reconstruction:
 
 
 def upright(problem: MappingProblem, reconstruction: Reconstruction) -> Upright | None:
-    """What the registered images' readings of gravity say of the map; None if no registered image has one."""
+    """Gravity term of bundle adjustment, from the registered images' readings; None if no registered image has one."""
     return upright_of(reconstruction.rotations, np.where(reconstruction.registered[:, None], problem.gravity, np.nan))
 
 
 def mapped_tracks(problem: MappingProblem, reconstruction: Reconstruction) -> Bool[np.ndarray, "tracks"]:
-    """Which tracks have a point."""
+    """Mask of the tracks that have a point."""
     mapped = np.zeros(len(problem.tracks), dtype=bool)
     mapped[problem.tracks.track[reconstruction.observed]] = True
     return mapped
@@ -76,7 +78,11 @@ def mapped_tracks(problem: MappingProblem, reconstruction: Reconstruction) -> Bo
 def triangulated(
     problem: MappingProblem, reconstruction: Reconstruction, *, limit_px: float, min_lines: int, min_angle_deg: float
 ) -> Reconstruction:
-    """All tracks triangulated, those with a point starting from it; points of four lines need a cycle of matches.
+    """Reconstruction with every track triangulated anew from the registered images.
+
+    A line agrees within `limit_px` pixels; a point needs `min_lines` such lines and two rays `min_angle_deg` degrees apart. The
+    present point of a track is one more hypothesis for it. Points of exactly four lines are kept only if four strong matches,
+    that is a cycle, connect their features (docs/theory/mapping.md, A cycle of matches).
 
     Four lines are one check, which a wrong match passes with the probability of docs/theory/lines.md, Eq. 10. On repeated
     structure chains of such matches always exist, and a few dozen of them bend a map of thousands of points.
@@ -105,7 +111,7 @@ def triangulated(
 
 
 def _matches_within(problem: MappingProblem, observed: Bool[np.ndarray, "observations"]) -> Int64[np.ndarray, "tracks"]:
-    """Strong matches between the observed features of each track."""
+    """Number of strong matches between the observed features of each track."""
     graph, tracks = problem.graph, problem.tracks
     track_of = np.full(graph.starts[-1], -1)
     track_of[(graph.starts[tracks.image] + tracks.feature)[observed]] = tracks.track[observed]
@@ -116,7 +122,10 @@ def _matches_within(problem: MappingProblem, observed: Bool[np.ndarray, "observa
 def adjusted(
     problem: MappingProblem, reconstruction: Reconstruction, free: Bool[np.ndarray, "images"], options: AdjustOptions
 ) -> Reconstruction:
-    """Cameras `free` and the points that they see moved to least robust cost; if all are free the first one stays."""
+    """Reconstruction after bundle adjustment of the cameras `free` (mask of images) and of the points that they see.
+
+    The other cameras that see these points stay where they are. If all cameras are free, the first one is held all the same.
+    """
     seen = np.zeros(len(problem.tracks), dtype=bool)
     seen[problem.tracks.track[reconstruction.observed & free[problem.tracks.image]]] = True
     rows = np.flatnonzero(reconstruction.observed & seen[problem.tracks.track])
@@ -157,7 +166,10 @@ def line_distances(
     feature: Int64[np.ndarray, "rows"],
     points: Float64[np.ndarray, "rows 3"],
 ) -> Float64[np.ndarray, "rows"]:
-    """Pixels from each projected point to the line of a feature; infinite behind the camera or outside the image."""
+    """Distances in pixels from each projected point to the line of a feature; infinite behind the camera or outside the image.
+
+    Row k: the world point `points[k]`, projected into image `image[k]`, against the line of its feature `feature[k]`.
+    """
     found = np.full(len(points), np.inf)
     for i in np.unique(image):
         rows = np.flatnonzero(image == i)
