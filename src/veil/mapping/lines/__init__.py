@@ -1,4 +1,4 @@
-"""Structure-from-motion from lines alone (Geppert et al. 2020): tracks, seed, incremental mapping."""
+"""Structure-from-motion from lines alone (Geppert et al. 2020): tracks, a seed of four images, incremental mapping."""
 
 from veil.mapping.lines.check import LineMapCheck
 from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines

@@ -1,4 +1,4 @@
-"""What a map from lines says of itself: what speaks for it and against it, and when it is not told as good."""
+"""Check of a finished map from lines against its own observations, and when such a map is refused."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from veil.mapping.lines.reconstruction import Reconstruction, line_distances, ma
 
 # Readings of gravity that disagree with the others by more, and the share that must not.
 GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
-# Noise alone may move the cameras by this part of their extent.
+# Noise alone may move the cameras by this share of their extent.
 MAX_UNCERTAINTY = 0.02
-# A map has seven unknowns a camera and point less than it has lines; a wrong one is bent to fit little more than them.
+# Lines beyond the number of unknowns that a map must have; a wrong map is bent to fit few more lines than it has unknowns.
 MIN_CHECKS = 30
 MIN_CLOSE = 0.5
 MAX_CAMERAS = 300
@@ -27,13 +27,13 @@ SMALLEST_NOISE_PX = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class LineMapCheck:
-    """What speaks for and against a map from lines (docs/theory/mapping.md, How sure a map is).
+    """Numbers that speak for and against a map from lines (docs/theory/mapping.md, How sure a map is).
 
     `checks` counts the lines beyond those that any cameras and points would fit; `close` is the share of agreeing lines within
-    a quarter of the limit of growth; `explained_tracks` is the share of tracks over four or more of the map's images that
-    have a point. `uncertainty` is the median standard deviation of camera centers as a share of their extent. `gravity_deg` is
-    the median angle between readings of gravity and their mean in the map, `gravity_agreeing` the share within 15 degrees.
-    None: not known. `left_out` says why images are not in the map, by name.
+    a quarter of `LineMapOptions.point_error_px`; `explained_tracks` is the share of tracks over four or more of the map's
+    images that have a point. `uncertainty` is the median standard deviation of camera centers as a share of their extent.
+    `gravity_deg` is the median angle between readings of gravity and their mean in the map, `gravity_agreeing` the share within
+    15 degrees. None stands for a number that is not known. `left_out` says why images are not in the map, by name.
     """
 
     checks: int
@@ -45,7 +45,7 @@ class LineMapCheck:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The record of docs/reference/json.md."""
+        """JSON record of the check, as docs/reference/json.md describes it."""
         return {
             "checks": self.checks,
             "close": self.close,
@@ -57,7 +57,7 @@ class LineMapCheck:
         }
 
     def described(self) -> str:
-        """One line for people."""
+        """Summary of the check in one line, for people."""
         parts = [
             f"{self.checks} lines check it, {self.close:.0%} of all agree closely, {self.explained_tracks:.0%} of long tracks"
         ]
@@ -69,7 +69,7 @@ class LineMapCheck:
 
     @property
     def doubts(self) -> list[str]:
-        """Why the map is not told as good; empty if nothing speaks against it."""
+        """Reasons to refuse the map, as sentences; empty if nothing speaks against it."""
         found = []
         if self.checks < MIN_CHECKS:
             found.append(f"only {self.checks} lines check it, fewer than {MIN_CHECKS}")
@@ -85,7 +85,10 @@ class LineMapCheck:
 def checked(
     problem: MappingProblem, reconstruction: Reconstruction, *, limit_px: float, left_out: Mapping[str, str]
 ) -> LineMapCheck:
-    """The check of a finished map whose lines agree within `limit_px` at growth."""
+    """Check of a finished map that was begun with lines that agree within `limit_px` pixels (`close`: a quarter of it).
+
+    `left_out` is the reason for each image that is not in the map, by name.
+    """
     tracks = problem.tracks
     rows = np.flatnonzero(reconstruction.observed)
     distance = line_distances(
@@ -108,7 +111,10 @@ def checked(
 
 
 def _gravity(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[float | None, float | None]:
-    """(median angle in degrees, share within 15 degrees) of readings and their mean in the map; None for fewer than three."""
+    """Median angle in degrees between readings of gravity and their mean in the map, and the share within 15 degrees.
+
+    Both are None for fewer than three readings.
+    """
     known = upright(problem, reconstruction)
     read: Bool[np.ndarray, "images"] = reconstruction.registered & np.isfinite(problem.gravity).all(axis=1)
     if known is None or read.sum() < 3:
@@ -119,7 +125,7 @@ def _gravity(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[f
 
 
 def _uncertainty(problem: MappingProblem, reconstruction: Reconstruction, rows: np.ndarray, noise_px: float) -> float | None:
-    """Median over cameras of the standard deviation of their centers, over the extent of the centers.
+    """Median over cameras of the standard deviation of their centers, as a share of the extent of the centers.
 
     The seven directions that no line sees, of the map's own frame and scale, are left out. With C = -R^T t, R <- exp(w) R and
     t <- t + d: dC = -R^T (d + t x w).
@@ -155,7 +161,7 @@ def _uncertainty(problem: MappingProblem, reconstruction: Reconstruction, rows: 
 def _spreads(
     information: Float64[np.ndarray, "cameras 6 cameras 6"], jacobian: Float64[np.ndarray, "cameras 3 6"]
 ) -> Float64[np.ndarray, "cameras"]:
-    """Root of the trace of each center's covariance, for lines of unit variance."""
+    """Standard deviation of each camera center (root of the trace of its covariance), for lines of unit variance."""
     count = len(jacobian)
     values, vectors = np.linalg.eigh(information.reshape(6 * count, 6 * count))
     values, vectors = values[7:], vectors[:, 7:].reshape(count, 6, -1)

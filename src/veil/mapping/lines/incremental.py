@@ -1,7 +1,8 @@
-"""Incremental mapping from lines: seed, then resection, triangulation, adjustment (Geppert et al. 2020, Sec. 3).
+"""Incremental mapping from lines: a seed of four images, then resection, triangulation and adjustment.
 
-Acceptance of an image weighs its inliers against chance (docs/theory/lines.md, Eq. 11); points need four lines that agree,
-one of them not along gravity, an angle, positive depth, and a projection inside the image (lines.md#points-and-cameras).
+Geppert et al. 2020, Sec. 3. Acceptance of an image weighs its inliers against chance (docs/theory/lines.md, Eq. 11); points
+need four lines that agree, one of them not along gravity, an angle, positive depth, and a projection inside the image
+(lines.md#points-and-cameras).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from veil.mapping.lines.problem import LineView, MappingProblem, mapping_problem
 from veil.mapping.lines.quad import Seed
 from veil.mapping.lines.quads import is_sure, quad_batches, ranked_seeds
 from veil.mapping.lines.reconstruction import Reconstruction, adjusted, empty_reconstruction, mapped_tracks, without_images
-from veil.mapping.lines.registration import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
+from veil.mapping.lines.registration import FINAL, INTERMEDIATE, LineMapOptions, noise_px, settle, triangulate, with_image
 from veil.mapping.lines.track_merging import extend_tracks, merge_tracks
 from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks
 from veil.progress import Progress
@@ -30,10 +31,11 @@ FINAL_ROUNDS = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LineMap:
-    """Poses of the registered images, points of the tracks, and which observations agree with them.
+    """Map from lines: poses of the registered images, points of the tracks, and which observations agree with them.
 
-    `observed[k]` is True where the line of observation k of `tracks` agrees with `points[tracks.track[k]]`; tracks without
-    a point have none. `quad` is what the map began with, None if it began with another map; `check` says how sure it is.
+    `observed[k]` is True where the line of observation k of `tracks` agrees with `points[tracks.track[k]]`; a track without
+    such an observation has no point. `quad` are the four images of the seed, None if mapping resumed or extended
+    another map. `refused` is the reason for each image that is not in the map, by name; `check` says how sure the map is.
     """
 
     tracks: Tracks
@@ -47,7 +49,7 @@ class LineMap:
 
 @dataclass(frozen=True)
 class NoLineMap:
-    """No map could be started, and why."""
+    """Reason why there is no map: none could be started, or its own check spoke against it."""
 
     reason: str
 
@@ -64,10 +66,14 @@ def map_from_lines(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> LineMap | NoLineMap:
-    """Map as many images as agree; what cannot be told from a wrong map is none.
+    """Map of as many images as agree, or the reason why there is none.
 
-    `checkpoint` gets the model whenever it has grown, unless chance explains its seed; given back as `resume` (with the same
-    views, matches and options) it is continued. Raises InputError for fewer than four images or none with gravity.
+    A map that its own check cannot tell from a wrong one is refused.
+
+    `views` are the images by name, `graph` their matches. `checkpoint` is called with the reconstruction after every image
+    that enters, unless chance explains its seed; given back as `resume` (with the same views, matches and options), mapping
+    goes on from it. `progress` is called with the numbers of registered images and of all. Raises InputError for fewer than
+    four images or if none has gravity. Method: Geppert et al. 2020, Sec. 3, with the changes of docs/theory/mapping.md.
     """
     options = options or LineMapOptions()
     if len(views) < 4:
@@ -76,31 +82,33 @@ def map_from_lines(
         raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
     problem = mapping_problem(views, graph)
     if resume is not None:
-        return _told(_finished(problem, *_grow(problem, resume, options, checkpoint, progress), None, options))
-    growing = _Growing(problem, options, progress)
+        return _unless_doubtful(
+            _finished(problem, *_register_images(problem, resume, options, checkpoint, progress), None, options)
+        )
+    trials = _SeedTrials(problem, options, progress)
     weak: list[tuple[Quad, Seed]] = []
     tried, reason = 0, ""
     for quads in quad_batches(problem, options):
         seeds = ranked_seeds(problem, quads, options)
         weak, reason, tried = weak + seeds.weak, reason or seeds.reason, tried + len(quads)
-        growing.try_all(seeds.found, checkpoint)
-        if growing.grown:
+        trials.try_all(seeds.found, checkpoint)
+        if trials.extended:
             break
     if not tried:
         return NoLineMap("no four images with gravity share enough tracks; take photographs with more overlap")
-    if growing.best is None:
-        # Such a model, once resumed, could not be told from one of a seed beyond chance, so none is kept.
-        growing.try_all(sorted(weak, key=lambda item: -item[1].evidence), None)
+    if trials.best is None:
+        # Such a reconstruction, once resumed, could not be told from one of a seed beyond chance, so no checkpoint is written.
+        trials.try_all(sorted(weak, key=lambda item: -item[1].evidence), None)
         least = max(options.min_weak_images, options.min_weak_share * len(views))
-        if growing.best is None or growing.best.images < least:
+        if trials.best is None or trials.best.images < least:
             return NoLineMap(f"none of {tried} image quads gave a seed; one of them said: {reason}")
-    best = growing.best
-    return _told(_finished(problem, best.reconstruction, best.refused, best.quad, options))
+    best = trials.best
+    return _unless_doubtful(_finished(problem, best.reconstruction, best.refused, best.quad, options))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Grown:
-    """What a seed grew to, and why the other images were refused."""
+class _Trial:
+    """Reconstruction from one seed, and why the other images were refused, by name."""
 
     reconstruction: Reconstruction
     refused: Mapping[str, str]
@@ -111,40 +119,43 @@ class _Grown:
         return int(self.reconstruction.registered.sum())
 
 
-class _Growing:
-    """Seeds grown one after the other, and the best map of them so far."""
+class _SeedTrials:
+    """Incremental mapping from one seed after another, and the best reconstruction so far."""
 
     def __init__(self, problem: MappingProblem, options: LineMapOptions, progress: Progress | None) -> None:
         self._problem, self._options, self._progress = problem, options, progress
-        self.best: _Grown | None = None
+        self.best: _Trial | None = None
 
     @property
-    def grown(self) -> bool:
-        """Whether a map took in more than its seed, or all there is."""
+    def extended(self) -> bool:
+        """Whether the best reconstruction has more images than its seed, or all images."""
         return self.best is not None and self.best.images > min(len(self.best.quad.images), len(self._problem.views) - 1)
 
     def try_all(self, seeds: Sequence[tuple[Quad, Seed]], checkpoint: Checkpoint | None) -> None:
-        """Grow the first few, until one is the map beyond doubt: a wrong seed has no evidence for all images."""
+        """Map from the first `options.attempts` seeds, until one registers all images, or is sure and registers any more.
+
+        A wrong seed has no evidence for all images.
+        """
         for quad, seed in seeds[: self._options.attempts]:
-            start = _seeded(self._problem, quad, seed, self._options)
-            reconstruction, refused = _grow(self._problem, start, self._options, checkpoint, self._progress)
-            found = _Grown(reconstruction=reconstruction, refused=refused, quad=quad)
-            if self.best is None or _weight(self._problem, reconstruction) > _weight(self._problem, self.best.reconstruction):
+            start = _from_seed(self._problem, quad, seed, self._options)
+            reconstruction, refused = _register_images(self._problem, start, self._options, checkpoint, self._progress)
+            found = _Trial(reconstruction=reconstruction, refused=refused, quad=quad)
+            if self.best is None or _size(self._problem, reconstruction) > _size(self._problem, self.best.reconstruction):
                 self.best = found
             if found.images == len(self._problem.views) or (found.images > len(quad.images) and is_sure(seed)):
                 break
 
 
-def _told(found: LineMap) -> LineMap | NoLineMap:
-    """The map, unless its own check speaks against it."""
+def _unless_doubtful(found: LineMap) -> LineMap | NoLineMap:
+    """Map `found`, or its doubts as the reason for none if its own check speaks against it."""
     if not found.check.doubts:
         return found
     images = len(found.cam_from_world)
     return NoLineMap(f"a map of {images} images cannot be told from a wrong one: " + "; ".join(found.check.doubts))
 
 
-def _weight(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[int, int]:
-    """What maps of different seeds are compared by: images, then lines beyond the three that any point needs."""
+def _size(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[int, int]:
+    """Rank of a reconstruction among those of other seeds: images, then lines beyond the three that any point needs."""
     lines = np.bincount(problem.tracks.track[reconstruction.observed], minlength=len(problem.tracks))
     return int(reconstruction.registered.sum()), int(np.maximum(lines - 3, 0).sum())
 
@@ -159,10 +170,15 @@ def extend_map(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> LineMap:
-    """Add images to a map: `tracks` and `model` are the map's, in the numbering of `graph`; matches lengthen its tracks."""
+    """Map with further images: those of `views` that `reconstruction` has not registered yet are tried.
+
+    `tracks` and `reconstruction` are those of the present map, in the numbering of `graph`, which holds the matches of all
+    images (`veil.mapping.lines.scenes.reconstruction_of`); its strong matches lengthen the tracks. The other arguments are
+    those of `map_from_lines`. The map is returned whatever its check says.
+    """
     options = options or LineMapOptions()
     problem, reconstruction = extend_tracks(mapping_problem(views, graph, tracks), reconstruction)
-    return _finished(problem, *_grow(problem, reconstruction, options, checkpoint, progress), None, options)
+    return _finished(problem, *_register_images(problem, reconstruction, options, checkpoint, progress), None, options)
 
 
 def _finished(
@@ -172,8 +188,8 @@ def _finished(
     quad: Quad | None,
     options: LineMapOptions,
 ) -> LineMap:
-    """Complete the tracks and adjust everything, in turns, with limits that follow the lines' own noise."""
-    reconstruction = adjusted(problem, reconstruction, reconstruction.registered, GROWING)
+    """Final map: tracks merged and everything adjusted in turns, with limits that follow the noise of the lines."""
+    reconstruction = adjusted(problem, reconstruction, reconstruction.registered, INTERMEDIATE)
     limit_px = options.point_error_px
     for _ in range(FINAL_ROUNDS):
         reconstruction = triangulate(problem, reconstruction, limit_px, replace(options, min_lines=3))
@@ -195,21 +211,21 @@ def _finished(
     )
 
 
-def _seeded(problem: MappingProblem, quad: Quad, seed: Seed, options: LineMapOptions) -> Reconstruction:
+def _from_seed(problem: MappingProblem, quad: Quad, seed: Seed, options: LineMapOptions) -> Reconstruction:
     reconstruction = empty_reconstruction(problem)
     for image, pose in zip(quad.images, seed.cam_from_world, strict=True):
         reconstruction = reconstruction.with_pose(image, pose)
     return settle(problem, reconstruction, reconstruction.registered, options)
 
 
-def _grow(
+def _register_images(
     problem: MappingProblem,
     reconstruction: Reconstruction,
     options: LineMapOptions,
     checkpoint: Checkpoint | None,
     progress: Progress | None,
 ) -> tuple[Reconstruction, dict[str, str]]:
-    """Register image after image until none is left that sees enough; the reasons of those refused."""
+    """Reconstruction with every image registered that can be, one by one, and the reason for each refused one, by name."""
     refusals = _Refusals()
     last_global = int(reconstruction.registered.sum())
     start = reconstruction.registered.copy()
@@ -224,7 +240,7 @@ def _grow(
                 checkpoint(reconstruction)
             if progress is not None:
                 progress(count, len(problem.views))
-        elif (smaller := _withdrawn(problem, reconstruction, start, options, refusals)) is not None:
+        elif (smaller := _without_contradicted(problem, reconstruction, start, options, refusals)) is not None:
             reconstruction = smaller
         else:
             break
@@ -234,14 +250,14 @@ def _grow(
     }
 
 
-def _withdrawn(
+def _without_contradicted(
     problem: MappingProblem,
     reconstruction: Reconstruction,
     start: Bool[np.ndarray, "images"],
     options: LineMapOptions,
     refusals: _Refusals,
 ) -> Reconstruction | None:
-    """The model without the images that contradict it now, settled; None if none does. What it began with stays."""
+    """Reconstruction without the images that contradict it by now, settled; None if none does. Images of `start` stay."""
     wrong = {image: reason for image, reason in contradicted(problem, reconstruction, options).items() if not start[image]}
     if not wrong:
         return None
@@ -252,7 +268,7 @@ def _withdrawn(
 
 
 class _Refusals:
-    """Why images were refused, and how many points they saw then: with hardly more of them they are not tried again."""
+    """Reasons of refused images, and how many points each saw then: with hardly more it is not tried again."""
 
     def __init__(self) -> None:
         self.reasons: dict[int, str] = {}
@@ -260,28 +276,27 @@ class _Refusals:
         self._barred: set[int] = set()
 
     def add(self, image: int, lines: int, points: int, reason: str) -> None:
-        """`lines` a point had to have."""
+        """Refuse an image that saw so many `points`, where each point had to have so many `lines`."""
         self.reasons[image] = reason
         self._seen[image, lines] = points
 
     def bar(self, image: int, reason: str) -> None:
-        """For good: it was in the map and did not hold."""
+        """Refuse an image for good: it was registered and did not hold."""
         self.reasons[image] = reason
         self._barred.add(image)
 
     def worth_trying(self, image: int, lines: int, points: int) -> bool:
-        """Whether the image sees a tenth more points than when it was refused."""
+        """Whether the image sees over a tenth more points than when it was refused, or was never refused."""
         return image not in self._barred and points > 1.1 * self._seen.get((image, lines), -1)
 
 
 def _register_next(
     problem: MappingProblem, reconstruction: Reconstruction, options: LineMapOptions, refusals: _Refusals
 ) -> tuple[int, Rigid] | None:
-    """The image that sees most points and can be registered, and its pose; where points of four lines carry none, those
-    of three may.
+    """Next image to register, of those that see most points, and its pose; None if no image can be registered.
 
-    Three lines always agree, so such points are right only as often as their matches are; what chance explains is refused
-    all the same.
+    Where no image can be registered by points of four lines, points of three are tried. Three lines always agree, so such
+    points are right only as often as their matches are; what chance explains is refused all the same.
     """
     for limits in (options, replace(options, min_lines=3)):
         if reconstruction.registered.all():
