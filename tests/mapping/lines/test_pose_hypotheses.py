@@ -14,8 +14,7 @@ from veil.mapping.lines.pose_hypotheses import accepted_pose, by_chance, candida
 from veil.mapping.lines.problem import MappingProblem, mapping_problem
 from veil.mapping.lines.reconstruction import Reconstruction, empty_reconstruction, triangulated, without_images
 from veil.mapping.lines.registration import LineMapOptions
-from worlds import MappingProblem as Place
-from worlds import generator
+from worlds import World, generator
 
 OPTIONS = LineMapOptions()
 IMAGE = 5
@@ -23,7 +22,7 @@ IMAGE = 5
 
 def known_map(
     name: str, *, keep: int = 900, mislead: float = 0.0, gravity_off_deg: float = 0.0
-) -> tuple[MappingProblem, Reconstruction, Place]:
+) -> tuple[MappingProblem, Reconstruction, World]:
     """The true map of five views, and a sixth that sees `keep` of its points, a share of them with lines of elsewhere."""
     place, views, graph = planted(name)
     view, random = views["05"], generator(f"registration {name}")
@@ -48,7 +47,7 @@ def known_map(
     return problem, replace(reconstruction, observed=observed), place
 
 
-def error(place: Place, pose: Rigid) -> tuple[float, float]:
+def error(place: World, pose: Rigid) -> tuple[float, float]:
     names = sorted(place.poses)[:5]
     truth = [place.poses[n] for n in names]
     return pose_error(pose, place.poses["05"], align_poses(truth, truth))

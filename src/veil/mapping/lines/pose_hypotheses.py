@@ -1,4 +1,4 @@
-"""Poses that one more image could have in a map of lines, and what speaks for each (docs/theory/mapping.md, An image more).
+"""Candidate poses of one more image in a map from lines, and the evidence for each (docs/theory/mapping.md, An image more).
 
 Where gravity is known in the image and in the map, samples are four lines and the search is compiled; else they are six. The
 search is made once for the points of every neighbor alone, because on repeated structure the pose that most lines agree with
@@ -24,18 +24,19 @@ from veil.mapping.lines.problem import MappingProblem
 from veil.mapping.lines.reconstruction import Reconstruction, mapped_tracks, upright
 from veil.mapping.lines.registration import LineMapOptions
 
-NEIGHBORS = 8
-MIN_ROWS = 8
-SEARCHES = 2  # of each list of points, with their own seeds
+NEIGHBORS = 8  # registered images whose points are a source of samples by themselves
+MIN_ROWS = 8  # shared points that such a neighbor must have
+SEARCHES = 2  # of each source of samples, each with its own random seed
 SAMPLES = 300  # of each search
-SAME_DEG, SAME_SHARE = 3.0, 0.1  # closer poses are one
+SAME_DEG, SAME_SHARE = 3.0, 0.1  # poses closer than this, in degrees and as a share of the depth, are one
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sighting:
-    """Lines of one image through the projections of points: `problem` row r is observation `rows[r]` of the world.
+    """Lines of one image that should pass through the projections of points of the map.
 
-    `down` is gravity in the camera and in the map; None where the image has no reading, or the map.
+    Row r of `resection` is observation `rows[r]` of the mapping problem. `down` is gravity in the camera and in the map (unit
+    vectors); None where the image or the map has no reading.
     """
 
     image: int
@@ -46,7 +47,7 @@ class Sighting:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidate:
-    """A pose, and which lines agree with it within the limit."""
+    """Candidate pose cam_from_world, mask of the lines that agree with it within the limit, and their score."""
 
     pose: Rigid
     inliers: Bool[np.ndarray, "_"]
@@ -56,17 +57,21 @@ class Candidate:
 def candidate_poses(
     seen: Sighting, sources: list[Int64[np.ndarray, "_"]], *, limit_px: float, sigma_deg: float, seed: int
 ) -> list[Candidate]:
-    """Distinct poses, the best supported first; `sources` are rows of the problem, each a source of samples."""
+    """Distinct poses for the lines of `seen`, the best supported first.
+
+    `sources` are lists of rows of the resection, each of which samples are drawn from by themselves. Lines agree within
+    `limit_px` pixels; `sigma_deg` is the standard deviation of a reading of gravity in degrees.
+    """
     resection = seen.resection
     starts = _upright_poses(resection, seen.down, sources, limit_px, sigma_deg, seed) if seen.down is not None else []
     if not starts:
         found = resect_from_lines(resection, RansacOptions(max_error=limit_px, max_iterations=1000, seed=seed))
         starts = [] if found is None else [found.model]
     wide_px = limit_px + gravity_spread_px(sigma_deg, resection.focal_px)
-    settled = [pose for start in starts if (pose := _settled(resection, start, wide_px, limit_px)) is not None]
-    found_all = sorted((_judged(resection, pose, limit_px) for pose in settled), key=lambda item: -item.score)
+    refined = [pose for start in starts if (pose := _refined(resection, start, wide_px, limit_px)) is not None]
+    scored = sorted((_scored(resection, pose, limit_px) for pose in refined), key=lambda item: -item.score)
     distinct: list[Candidate] = []
-    for item in found_all:
+    for item in scored:
         if not any(same_pose(item.pose, other.pose, _depth(resection, other)) for other in distinct):
             distinct.append(item)
     return distinct
@@ -80,7 +85,7 @@ def _upright_poses(
     sigma_deg: float,
     seed: int,
 ) -> list[Rigid]:
-    """The best pose of each search that anything but its own sample agrees with."""
+    """Best pose of each search with known gravity, if more than its own sample agrees with it."""
     poses = []
     for number, source in enumerate(sources):
         groups, _ = grouped(
@@ -111,8 +116,11 @@ def _upright_poses(
     return poses
 
 
-def _settled(resection: LineResection, pose: Rigid, wide_px: float, limit_px: float) -> Rigid | None:
-    """The pose refined with limits that shrink by halves: the reading of gravity may be off."""
+def _refined(resection: LineResection, pose: Rigid, wide_px: float, limit_px: float) -> Rigid | None:
+    """Pose refined with limits that shrink by halves from `wide_px` to `limit_px`, because the reading of gravity may be off.
+
+    None if too few lines agree at any of them.
+    """
     steps = max(0, math.ceil(math.log2(wide_px / limit_px)))
     for limit in [limit_px * 2.0**k for k in range(steps, -1, -1)] + [limit_px]:
         refined = resection.refine(pose, resection.residuals(pose) < limit, limit / 3)
@@ -122,7 +130,7 @@ def _settled(resection: LineResection, pose: Rigid, wide_px: float, limit_px: fl
     return pose
 
 
-def _judged(resection: LineResection, pose: Rigid, limit_px: float) -> Candidate:
+def _scored(resection: LineResection, pose: Rigid, limit_px: float) -> Candidate:
     residuals = resection.residuals(pose)
     value = np.maximum(1 - np.minimum(residuals / limit_px, 1.0) ** 2, 0)
     return Candidate(pose=pose, inliers=residuals < limit_px, score=float(value.sum()))
@@ -134,17 +142,18 @@ def _depth(resection: LineResection, item: Candidate) -> float:
 
 
 def same_pose(a: Rigid, b: Rigid, depth: float) -> bool:
-    """Whether two poses differ by little, beside the distance of what they see."""
+    """Whether two poses differ by little, compared with the `depth` of what they see (world units)."""
     turn = math.degrees(math.acos(float(np.clip((np.trace(a.rotation @ b.rotation.T) - 1) / 2, -1, 1))))
     return turn < SAME_DEG and float(np.linalg.norm(a.center - b.center)) < SAME_SHARE * depth
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What speaks for a pose: of the points that it shares with one other image, those that agree, or of all together.
+    """Evidence for a pose, from all points of the image or from those that it shares with one other image.
 
-    `log10_nfa` is the least of (docs/theory/lines.md, Eq. 11) over these sets, `share` that of the set that it came from,
-    `inliers` are those of all points, `aligned_share` is their part along gravity.
+    `log10_nfa` is log10 of the number of false alarms (docs/theory/lines.md, Eq. 11), the least over these sets of points,
+    `share` the share of that set's points that agree, `inliers` the number of all points that agree, and
+    `aligned_share` the share of these whose lines follow gravity.
     """
 
     log10_nfa: float
@@ -154,7 +163,7 @@ class Evidence:
 
 
 def accepted_pose(problem: MappingProblem, reconstruction: Reconstruction, image: int, options: LineMapOptions) -> Rigid | str:
-    """The pose of one image in the map, or why it was refused."""
+    """Pose cam_from_world of one image (index) in the map, or the reason why it is refused."""
     seen, sources = sighting(problem, reconstruction, image)
     if len(seen.rows) < options.min_registration_inliers:
         return f"sees {len(seen.rows)} points, fewer than the {options.min_registration_inliers} that have to agree"
@@ -188,7 +197,10 @@ def accepted_pose(problem: MappingProblem, reconstruction: Reconstruction, image
 
 
 def contradicted(problem: MappingProblem, reconstruction: Reconstruction, options: LineMapOptions) -> dict[int, str]:
-    """Registered images whose evidence no longer holds, and why: too few lines agree with points that four others fix."""
+    """Reasons for the registered images (indices) whose evidence no longer holds.
+
+    Only points that four or more other images observe are counted.
+    """
     tracks = problem.tracks
     length = np.bincount(tracks.track[reconstruction.observed], minlength=len(tracks))
     found = {}
@@ -209,7 +221,7 @@ def contradicted(problem: MappingProblem, reconstruction: Reconstruction, option
 def sighting(
     problem: MappingProblem, reconstruction: Reconstruction, image: int
 ) -> tuple[Sighting, list[Int64[np.ndarray, "_"]]]:
-    """The points that an image sees, and for each of its nearest neighbors which of them that one observes."""
+    """Lines of an image (index) with the points that it sees, and for each of its nearest neighbors the rows that it shares."""
     tracks = problem.tracks
     rows = np.flatnonzero((tracks.image == image) & mapped_tracks(problem, reconstruction)[tracks.track])
     length = np.bincount(tracks.track[reconstruction.observed], minlength=len(tracks))
@@ -234,7 +246,10 @@ def _sighting(problem: MappingProblem, reconstruction: Reconstruction, image: in
 def neighbors(
     problem: MappingProblem, reconstruction: Reconstruction, image: int, rows: Int64[np.ndarray, "rows"]
 ) -> list[Int64[np.ndarray, "_"]]:
-    """For each registered image that observes most of the rows' points, the indices of those rows."""
+    """Indices into `rows` whose points a neighbor observes, for each of the `NEIGHBORS` images that observe most of them.
+
+    `rows` are observations of `image`; images with fewer than `MIN_ROWS` shared points are left out.
+    """
     tracks = problem.tracks
     place = np.full(len(tracks), -1)
     place[tracks.track[rows]] = np.arange(len(rows))
@@ -251,7 +266,7 @@ def evidence(
     candidate: Candidate,
     options: LineMapOptions,
 ) -> Evidence:
-    """All points, and those of each neighbor, weighed against chance, which may choose among these sets."""
+    """Evidence for a candidate, from all points or those of one neighbor; chance may choose among these sets, too."""
     agreement = max(
         line_agreement(problem.views[seen.image].camera, options.resection_error_px),
         by_chance(seen.resection, candidate.pose, options.resection_error_px),
@@ -272,7 +287,7 @@ def evidence(
 
 
 def by_chance(resection: LineResection, pose: Rigid, limit_px: float) -> float:
-    """The share of wrong pairs of a line and a point at hand that agree with a pose: high where points gather."""
+    """Share of the wrong pairs of a line and a point of this resection that agree with a pose: high where points gather."""
     count = len(resection.lines)
     if count < 2:
         return 1.0

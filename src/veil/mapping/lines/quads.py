@@ -1,4 +1,4 @@
-"""Which seeds a map from lines is tried from: quads of images in batches, and their seeds, the most convincing first."""
+"""Seeds that a map from lines is tried from: quads of images in batches, and the seeds of each batch, best first."""
 
 from __future__ import annotations
 
@@ -8,21 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from veil.mapping.lines.problem import MappingProblem
-from veil.mapping.lines.quad import NoSeed, QuadTracks, Seed, seed_from_quad
+from veil.mapping.lines.quad import NoSeed, Seed, seed_from_quad
+from veil.mapping.lines.quad_adjustment import QuadTracks
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import Quad, candidate_quads
 
-# A seed of so many tracks that fits so well is not doubted (wrong ones reached a fit of 3.4): once so many quads gave seeds and
-# one is such, others are not tried, and the first such one that grows is the map.
+# A seed of `SURE_TRACKS` tracks and a fit of `SURE_FIT` is not doubted (wrong ones reached a fit of 3.4). Once `MIN_SEEDS`
+# quads gave seeds and one of them is sure, other quads are not tried; the first sure seed that takes in another image is the
+# map.
 MIN_SEEDS = 3
 SURE_TRACKS, SURE_FIT = 200, 3.5
-# How often other quads are tried where none gave a map.
+# Batches of quads that are tried where none of the seeds takes in another image.
 BATCHES = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seeds:
-    """Seeds beyond chance, the most convincing first, `weak` ones that only fit closely, and why the last quad gave none."""
+    """Seeds of some quads: `found` ones that chance does not explain, best first, and `weak` ones that only fit closely.
+
+    `reason` says why the last quad without a seed gave none.
+    """
 
     found: list[tuple[Quad, Seed]]
     weak: list[tuple[Quad, Seed]]
@@ -30,7 +35,7 @@ class Seeds:
 
 
 def quad_batches(problem: MappingProblem, options: LineMapOptions) -> Iterator[list[Quad]]:
-    """Quads in the order in which they are tried: those with most tracks, then, if asked for, others of other images.
+    """Batches of quads in the order in which they are tried: first those with most tracks, then quads of other images.
 
     The quads of a video that share most are nearly one picture; where none of them gives a map, the next hundred give none.
     """
@@ -51,7 +56,7 @@ def quad_batches(problem: MappingProblem, options: LineMapOptions) -> Iterator[l
 
 
 def ranked_seeds(problem: MappingProblem, quads: list[Quad], options: LineMapOptions) -> Seeds:
-    """Seeds of these quads."""
+    """Seeds of `quads`, until `MIN_SEEDS` are found of which one is sure."""
     found: list[tuple[Quad, Seed]] = []
     weak: list[tuple[Quad, Seed]] = []
     reason = ""
@@ -68,12 +73,12 @@ def ranked_seeds(problem: MappingProblem, quads: list[Quad], options: LineMapOpt
 
 
 def is_sure(seed: Seed) -> bool:
-    """Whether nothing but its growth need confirm it."""
+    """Whether a seed has so many tracks and so good a fit that one more image that enters is confirmation enough."""
     return seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT
 
 
 def _quad_tracks(problem: MappingProblem, quad: Quad) -> QuadTracks:
-    """Tracks of all four images, and of three of them where all three lines are aligned."""
+    """Tracks that all four images of a quad see, and those that three of them see with aligned lines."""
     table = problem.tracks.table(quad.images)
     chosen = [problem.views[image].lines for image in quad.images]
     seen = table >= 0
