@@ -1,4 +1,4 @@
-"""What long computations report while they run."""
+"""Callbacks through which long computations report their progress."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ Progress = Callable[[int, int], None]
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """A `Progress` that reports nothing."""
+    """Do nothing: the default `Progress`."""

@@ -14,7 +14,7 @@ from veil.geometry.bundle.adjustment import LineProblem, camera_information
 from veil.mapping.lines.problem import MappingProblem
 from veil.mapping.lines.reconstruction import Reconstruction, line_distances, mapped_tracks, upright
 
-# Readings of gravity that disagree with the others by more, and the share that must not.
+# Readings of gravity disagree if they are off by more degrees than this; at least this share must agree.
 GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
 # Noise alone may move the cameras by this share of their extent.
 MAX_UNCERTAINTY = 0.02

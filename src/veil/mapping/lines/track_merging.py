@@ -1,6 +1,6 @@
-"""Tracks again, once there are poses: what agrees is joined, what does not is let go (docs/theory/mapping.md, Eq. 4).
+"""Merging of tracks once there are poses: observations that agree are joined, others leave (docs/theory/mapping.md, Eq. 4).
 
-A track of n lines holds n - 3 checks, so length is what accuracy comes from. Matches that were too ambiguous to start a track,
+A track of n lines holds n - 3 checks, so accuracy comes from length. Matches that were too ambiguous to start a track,
 and tracks that broke in two, join where the point of one projects onto the line of the other: a wrong match does so with the
 small probability of lines.md, Eq. 10, only.
 """
@@ -20,7 +20,12 @@ from veil.mapping.lines.tracks import MatchGraph, Tracks, join
 def merge_tracks(
     problem: MappingProblem, reconstruction: Reconstruction, *, limit_px: float
 ) -> tuple[MappingProblem, Reconstruction]:
-    """A world of better tracks and the model over it, whose points are those of the tracks that contributed most lines."""
+    """Problem with tracks built anew from the poses, and the reconstruction over them.
+
+    Observations that disagree with the point of their track leave it; any match, strong or weak, joins where the point of one
+    side projects within `limit_px` pixels of the line of the other side. Each new track takes the point of the old one that
+    most of its lines come from. Track merging: docs/theory/mapping.md, Eq. 4.
+    """
     graph, tracks = problem.graph, problem.tracks
     node = graph.starts[tracks.image] + tracks.feature
     track_of = np.full(graph.starts[-1], -1)
@@ -37,11 +42,11 @@ def merge_tracks(
         np.concatenate([chain_second, graph.second[agrees]]),
     )
     views = dict(zip(tracks.names, problem.views, strict=True))
-    return mapping_problem(views, graph, better), _carried(reconstruction, graph, better, track_of, mapped)
+    return mapping_problem(views, graph, better), _carried_over(reconstruction, graph, better, track_of, mapped)
 
 
 def extend_tracks(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[MappingProblem, Reconstruction]:
-    """The world with its tracks lengthened by all strong matches, as at the start of a map: what new images bring."""
+    """Problem with its tracks lengthened by all strong matches (those of new images, say), and the reconstruction over it."""
     graph, tracks = problem.graph, problem.tracks
     node = graph.starts[tracks.image] + tracks.feature
     track_of = np.full(graph.starts[-1], -1)
@@ -51,13 +56,13 @@ def extend_tracks(problem: MappingProblem, reconstruction: Reconstruction) -> tu
         graph, np.concatenate([first, graph.first[graph.strong]]), np.concatenate([second, graph.second[graph.strong]])
     )
     views = dict(zip(tracks.names, problem.views, strict=True))
-    return mapping_problem(views, graph, longer), _carried(
+    return mapping_problem(views, graph, longer), _carried_over(
         reconstruction, graph, longer, track_of, mapped_tracks(problem, reconstruction)
     )
 
 
 def _chains(tracks: Tracks, member: np.ndarray, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Matches that hold the members of each track together."""
+    """Chains of node pairs that hold the observations `member` (a mask) of each track together."""
     rows = np.flatnonzero(member)
     linked = np.flatnonzero(tracks.track[rows[:-1]] == tracks.track[rows[1:]])
     return node[rows[linked]], node[rows[linked + 1]]
@@ -70,7 +75,10 @@ def _agrees(
     mapped: np.ndarray,
     limit_px: float,
 ) -> Bool[np.ndarray, "matches"]:
-    """Whether one side of a match has a point that projects onto the line of the other side, both images registered."""
+    """Mask of the matches one side of which has a point that projects onto the line of the other side.
+
+    Both images must be registered.
+    """
     graph, image_of = problem.graph, problem.graph.image_of
     found = np.zeros(len(graph.first), dtype=bool)
     for near, far in ((graph.first, graph.second), (graph.second, graph.first)):
@@ -85,10 +93,10 @@ def _agrees(
     return found
 
 
-def _carried(
+def _carried_over(
     reconstruction: Reconstruction, graph: MatchGraph, better: Tracks, track_of: np.ndarray, mapped: np.ndarray
 ) -> Reconstruction:
-    """Points for the new tracks: of the mapped old track that most of their observations come from."""
+    """Reconstruction over the tracks `better`: each has the point of the mapped old track that most of its lines come from."""
     old = track_of[graph.starts[better.image] + better.feature]
     known = (old >= 0) & mapped[old]
     pairs, votes = np.unique(np.stack([better.track[known], old[known]], axis=1), axis=0, return_counts=True)
