@@ -1,11 +1,11 @@
-"""What mapping from lines takes in at most, one image at a time: poses are the reference's, the evidence is the lines'.
+"""Upper bound on the images that mapping from lines registers: poses are the reference's, evidence comes from the lines.
 
     python benchmarks/weak.py strecha/castle-P19 --shared 100 50 --methods lines ceiling
 
 From the quad of images that has most tracks, images enter at their true poses as long as the lines that agree with points of
 the images before are beyond chance, and stay as `veil.mapping.lines` keeps them. No search is made, nothing is confused and
-nothing drifts: a mapper that decides by the same evidence registers no more. Whoever is left out is told with the lines that
-agree with its true pose.
+nothing drifts: a mapper that decides by the same evidence registers no more. Images that are left out are listed with the
+number of lines that agree with their true poses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from veil.studies.mapping.reconstruction import Run, Subject, line_views, subjec
 
 
 def ceiling(subject: Subject, seed: int) -> Run:
-    """How many images enter and stay."""
+    """Run of the upper bound on one scene: the images that enter and stay."""
     options, start = LineMapOptions(), time.perf_counter()
     views = line_views(subject, seed=seed, gravity_noise_deg=0.0)
     problem = mapping_problem(views, subject_graph(subject))
@@ -54,7 +54,7 @@ def ceiling(subject: Subject, seed: int) -> Run:
 
 
 def _next(problem: MappingProblem, reconstruction: Reconstruction, truth: list, options: LineMapOptions) -> int | None:
-    """The image that is most beyond chance on points of four lines, or else of three."""
+    """Next image to register: the one most beyond chance on points of four lines, or else of three; None if none is."""
     for limits in (options, replace(options, min_lines=3)):
         source = triangulate(problem, reconstruction, options.point_error_px, limits)
         best, found = options.max_log10_nfa, None

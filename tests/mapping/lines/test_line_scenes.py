@@ -1,4 +1,4 @@
-"""Maps of lines as scenes: what is kept and what is not, adding images, several models, going on where it stopped."""
+"""Maps from lines as scenes: what is stored, adding images, several models, and resuming a run that was stopped."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_what_falls_apart_becomes_two_maps() -> None:
 
 
 def test_restricting_matches_renumbers_them() -> None:
-    """By hand."""
+    """By hand: the matches between the images that are kept, in their new numbering."""
     graph = graph_of(
         {"a": 2, "b": 3, "c": 2},
         {
@@ -172,7 +172,7 @@ def test_restricting_matches_renumbers_them() -> None:
 
 
 def test_a_killed_run_goes_on_from_its_last_model(mapped, tmp_path: Path) -> None:
-    """Stopped in the middle, resumed from disk: the same images, right; other inputs are refused, nothing is overwritten."""
+    """A run stopped in the middle and resumed from disk maps all images right; other inputs are refused, nothing is lost."""
     place, images, matches, whole = mapped
     graph = graph_of({k: len(i.form) for k, i in images.items()}, matches)
     views, key = views_of(images), run_key([b"messages"])

@@ -1,4 +1,4 @@
-"""Planar modes: planted views are among them, and flat scenes are told from deep ones."""
+"""Planar poses of four views: planted ones are among the candidates, and flat scenes are told from deep ones."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def planted(
 
 
 def gap(found: PlanarViews, truth: PlanarViews) -> tuple[float, float]:
-    """(largest angle in degrees, largest distance of translations at the truth's scale) between two modes."""
+    """Largest angle in degrees and largest distance of translations, at the scale of `truth`, between two candidates."""
     turn = np.abs(np.angle(np.exp(1j * (found.angle - truth.angle)))).max()
     scale = np.linalg.norm(truth.translation) / np.linalg.norm(found.translation)
     return float(np.degrees(turn)), float(np.linalg.norm(found.translation * scale - truth.translation, axis=1).max())
 
 
 @pytest.mark.parametrize("index", range(6))
-def test_planted_views_are_among_the_modes(index: int) -> None:
-    """Planted truth, up to scale, with a quarter of the tracks wrong; no two modes are alike, the best stands first."""
+def test_planted_views_are_among_the_candidates(index: int) -> None:
+    """Planted truth, up to scale, with a quarter of the tracks wrong; no two candidates are alike, the best is first."""
     tracks, truth = planted(f"planted {index}", wrong=0.25, noise_px=0.1)
     candidates = planar_poses(tracks, error_px=ERROR_PX, samples=80, keep=4, seed=0)
     gaps = [gap(poses.views, truth) for poses in candidates]
@@ -76,14 +76,14 @@ def test_planted_views_are_among_the_modes(index: int) -> None:
         assert other is best or gap(other.views, best.views)[0] >= 2
 
 
-def test_modes_repeat() -> None:
+def test_candidates_repeat() -> None:
     tracks, _ = planted("repeat", wrong=0.2)
     first, second = (planar_poses(tracks, error_px=ERROR_PX, samples=30, keep=3, seed=5) for _ in range(2))
     assert [poses.score for poses in first] == [poses.score for poses in second]
 
 
 def three_at_most(tracks: PlanarTracks, name: str) -> PlanarTracks:
-    """The same tracks with one of the four lines not aligned, in turns: none is purely aligned over all four views."""
+    """Tracks with one of their four lines no longer aligned, in turns: none is purely aligned over all four views."""
     given = tracks.given.copy()
     complete = np.flatnonzero(given.all(axis=0))
     given[generator(name).integers(0, 4, len(complete)), complete] = False
@@ -101,7 +101,7 @@ def test_views_are_found_without_a_track_that_is_aligned_in_all_four(index: int)
     assert turn < 1 and shift < 0.06
 
 
-def test_too_few_tracks_of_any_three_views_are_no_mode() -> None:
+def test_too_few_tracks_of_any_three_views_give_no_candidate() -> None:
     """By hand: four tracks of each three views, one fewer than a tensor needs."""
     tracks, _ = planted("few", count=16)
     given = np.ones((4, 16), dtype=bool)
@@ -133,7 +133,7 @@ def test_scores_weigh_redundant_lines() -> None:
 
 
 def test_adjustment_comes_closer_to_the_truth() -> None:
-    """Planted truth: a start half a degree off ends where the noise leaves it; points behind the cameras are no mode."""
+    """Planted truth: a start half a degree off ends where the noise leaves it; points behind the cameras give no candidate."""
     tracks, truth = planted("adjust", noise_px=0.1)
     off = PlanarViews(
         angle=truth.angle + np.deg2rad([0, 0.7, -0.5, 0.6]),

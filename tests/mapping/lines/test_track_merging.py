@@ -1,4 +1,4 @@
-"""Completion of tracks: what was cut in two is joined again, what disagrees leaves, and chance joins little."""
+"""Merging of tracks: those cut in two are joined again, observations that disagree leave, and chance joins little."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cut_graph(place: World, partner: np.ndarray) -> MatchGraph:
 
 
 def posed(place: World, views: dict[str, LineView], graph: MatchGraph) -> tuple[MappingProblem, Reconstruction]:
-    """The world of the strong matches, planted poses, and the points that follow from them."""
+    """Mapping problem of the strong matches, and the reconstruction at the planted poses with the points that follow."""
     problem = mapping_problem(views, graph)
     reconstruction = empty_reconstruction(problem)
     for image, key in enumerate(graph.names):
@@ -102,7 +102,7 @@ def test_tracks_cut_in_two_are_joined_by_ambiguous_matches() -> None:
 
 
 def test_wrong_ambiguous_matches_join_little() -> None:
-    """Broken twin: joined without asking the points, nearly every track across the halves mixes two of them."""
+    """Broken twin: joined without a check of the points, nearly every track across the halves mixes two of them."""
     place = world("wrong", images=6, points=300)
     graph = cut_graph(place, generator("partners").permutation(300))
     before, reconstruction = posed(place, views_of(place, place.keypoints), graph)
