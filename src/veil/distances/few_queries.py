@@ -6,8 +6,6 @@ The pass knows d^2 up to a bound that holds for any order of summation and any b
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
@@ -16,6 +14,7 @@ from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.compile import host_lanes, kernels
 from veil.distances.cpu.prepared import DEFECT_MAX, stored
 from veil.distances.pairs import best, exact
+from veil.progress import Progress
 from veil.threads import shared
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
@@ -44,7 +43,7 @@ def nearest(
     *,
     compiled: bool,
     threads: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Int64[np.ndarray, "queries count"], Float64[np.ndarray, "queries count"]] | None:
     """Indices and float64 distances of the `count` nearest, in order; ties keep the smaller index.
 

@@ -6,7 +6,6 @@ as `veil.forms.Subspaces` are; the numpy backend does not check what would cost 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +18,7 @@ from veil.distances.cpu.codegen.outputs import SQUARE_TRUSTED
 from veil.distances.numpy import chunked, tiles
 from veil.distances.pairs import exact
 from veil.errors import InputError, RangeError
+from veil.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,7 +109,7 @@ def nearest(
     *,
     backend: Backend = "auto",
     threads: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Nearest:
     """The `count` nearest of a database to every query, in memory that does not grow with the database.
 
@@ -125,9 +125,7 @@ def nearest(
     return served(backend, both, lambda chosen: _nearest_of(*both, count, chosen, threads, progress))
 
 
-def _nearest_of(
-    queries: Set, database: Set, count: int, backend: Backend, threads: int, progress: Callable[[int, int], None] | None
-) -> Nearest:
+def _nearest_of(queries: Set, database: Set, count: int, backend: Backend, threads: int, progress: Progress | None) -> Nearest:
     if 0 in (len(queries[0]), len(database[0])):
         _check_finite(queries, database)
         shape = len(queries[0]), count

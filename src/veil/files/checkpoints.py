@@ -12,7 +12,7 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.files.atomic import replacing, write_text
-from veil.mapping.lines.reconstruction import Model
+from veil.mapping.lines.reconstruction import Reconstruction
 from veil.matching import Matches
 
 _FIELDS = ("registered", "rotations", "translations", "points", "observed")
@@ -71,13 +71,13 @@ class Checkpoints:
         number = len(list(self._folder.glob("matches-*.npz")))
         _save(self._folder / f"matches-{number:06d}.npz", arrays)
 
-    def model(self) -> Model | None:
+    def model(self) -> Reconstruction | None:
         """The model as it last grew."""
         path = self._folder / "model.npz"
         arrays = _load(path) if path.is_file() else None
-        return None if arrays is None else Model(**{field: arrays[field] for field in _FIELDS})
+        return None if arrays is None else Reconstruction(**{field: arrays[field] for field in _FIELDS})
 
-    def save_model(self, model: Model) -> None:
+    def save_model(self, model: Reconstruction) -> None:
         """Keep the model."""
         _save(self._folder / "model.npz", {field: getattr(model, field) for field in _FIELDS})
 

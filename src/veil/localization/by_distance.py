@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +23,7 @@ from veil.geometry.views import MapViews
 from veil.localization.matched_features import Estimate, Matched, matched_features
 from veil.localization.pose_evidence import NESTED, Evidence, pictured, rival, too_few, turn_deviation_deg, weigh
 from veil.matching import MatchOptions, match_pairs
+from veil.progress import Progress
 from veil.scene import Scene
 
 
@@ -78,7 +78,7 @@ def localize(
     *,
     codebook: Codebook | None = None,
     options: LocalizeOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Localization | NoPose:
     """Match a query with every image of `scene`, estimate the pose by LO-RANSAC and refinement, and weigh it.
 
@@ -183,7 +183,7 @@ def correspondences(
     scene: Scene,
     codebook: Codebook | None,
     options: LocalizeOptions,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
     """Distinct (query feature, map point) pairs that match in at least one map image, the most distinctive first.
 

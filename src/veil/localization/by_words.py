@@ -7,7 +7,6 @@ the lines that hide them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +22,7 @@ from veil.localization.word_poses import WordOptions as WordOptions
 from veil.localization.word_poses import WordProblem
 from veil.matching.inverted_index import Candidates, InvertedIndex, vocabulary_candidates
 from veil.matching.retrieval import most_similar
+from veil.progress import Progress
 from veil.scene import Scene
 
 # Of a guessed focal length: a guess of 1.2 times the longer side is right within these for most cameras.
@@ -39,7 +39,7 @@ def localize_words(
     vocabulary: InvertedIndex,
     *,
     options: WordOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Localization | NoPose:
     """InvertedIndex matching among the images that the query looks like, then a pose or a reason why there is none.
 
@@ -80,7 +80,7 @@ def localize_candidates(
     names: list[str],
     *,
     options: WordOptions,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Localization | NoPose:
     """The second half of `localize_words`: from candidates to a weighed pose; `names` are images whose points samples share."""
     count = len(np.unique(candidates.keypoint_rows))
@@ -182,7 +182,7 @@ def _cameras(camera: Camera, seen: np.ndarray | Lines) -> list[Camera]:
 
 
 def _searched(
-    problem: WordProblem, search: GroupedOptions, progress: Callable[[int, int], None] | None
+    problem: WordProblem, search: GroupedOptions, progress: Progress | None
 ) -> tuple[GroupedConsensus | None, Int64[np.ndarray, "inliers"], float]:
     """The best pose with one camera, its inliers on different points, and how many such poses chance gives (log10)."""
     options = problem.options

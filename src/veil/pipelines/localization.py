@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from veil.codebooks.codebook import Codebook
@@ -16,13 +15,12 @@ from veil.localization.by_words import localize_words
 from veil.localization.word_poses import WordOptions
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import Loaded, loaded
+from veil.progress import Progress
 from veil.wire.message import Message
 
 # Of the processor, all threads together, for a search by words: ordinary ones take one or two, and only a longer one depends on
 # how fast the machine is. What else it does, and the number of threads, change nothing.
 WORD_SECONDS = 10.0
-
-Progress = Callable[[int, int], None]
 
 
 def localize(

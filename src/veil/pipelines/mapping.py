@@ -22,13 +22,14 @@ from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, m
 from veil.mapping.lines.check import LineMapCheck
 from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.quad import SeedOptions
-from veil.mapping.lines.scenes import LineImage, images_of, model_of, scene_of
+from veil.mapping.lines.scenes import LineImage, images_of, reconstruction_of, scene_of
 from veil.mapping.lines.several_models import further_maps
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.matching.ratio import calibrated
-from veil.pipelines.maps import Map, Progress
+from veil.pipelines.maps import Map
 from veil.pipelines.uploads import Loaded, loaded
+from veil.progress import Progress, ignore_progress
 from veil.scene import Scene, mean_down
 from veil.wire.message import Message
 
@@ -47,7 +48,7 @@ class Steps(Protocol):
 
 def silent(what: str) -> AbstractContextManager[Progress]:
     """Progress that nobody watches."""
-    return nullcontext(lambda done, total: None)
+    return nullcontext(ignore_progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,8 +237,10 @@ class _LineJob:
         views = {name: image.view for name, image in self.images.items()}
         with self.steps("mapping") as bar:
             if self.base is not None:
-                tracks, model = model_of(self.base, graph)
-                return extend_map(views, graph, tracks=tracks, model=model, options=self.settings, progress=bar)
+                tracks, reconstruction = reconstruction_of(self.base, graph)
+                return extend_map(
+                    views, graph, tracks=tracks, reconstruction=reconstruction, options=self.settings, progress=bar
+                )
             resume = None if self.unfinished is None else self.unfinished.model()
             save = None if self.unfinished is None else self.unfinished.save_model
             return map_from_lines(views, graph, options=self.settings, resume=resume, checkpoint=save, progress=bar)

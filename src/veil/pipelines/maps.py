@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +12,8 @@ from veil.files.maps import read_map, write_map
 from veil.files.vocabularies import read_vocabulary
 from veil.forms import Form, Points, Subsets
 from veil.matching.inverted_index import InvertedIndex, index_map
+from veil.progress import Progress
 from veil.scene import Scene
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

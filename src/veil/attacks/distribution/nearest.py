@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from veil import distances
-from veil.attacks.claims import Estimates, Lists, Progress, project, renormalized
+from veil.attacks.claims import Estimates, Lists, project, renormalized
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.forms import Points, Subspaces
+from veil.progress import Progress
 from veil.space import Space, require_same
 
 # Features whose candidates are projected at a time.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from veil.distances.cpu.axes import axes_worth_it
 from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.prepared import Prepared
 from veil.distances.pairs import best
+from veil.progress import Progress
 from veil.threads import shared
 
 Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
@@ -32,7 +33,7 @@ def nearest(
     count: int,
     center: Float64[np.ndarray, "dim"],
     threads: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Int64[np.ndarray, "queries count"], Float64[np.ndarray, "queries count"]]:
     """Indices and distances of the `count` nearest, those of float64; no more than a chunk of distances is held at a time."""
     m, n = (0 if basis is None else basis.shape[1] for _, basis in (database, queries))

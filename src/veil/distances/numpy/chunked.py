@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.distances.pairs import best
+from veil.progress import Progress
 
 # Queries and entries that are compared at a time: their distances in float32 take 64 MB.
 QUERIES, ENTRIES = 256, 1 << 16
@@ -19,7 +20,7 @@ Exact = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def nearest(
-    queries: int, entries: int, count: int, squares: Strip, exact: Exact, progress: Callable[[int, int], None] | None
+    queries: int, entries: int, count: int, squares: Strip, exact: Exact, progress: Progress | None
 ) -> tuple[Int64[np.ndarray, "queries count"], Float64[np.ndarray, "queries count"]]:
     """Indices and exact distances of the nearest, in order; ties keep the smaller index."""
     kept = min(count + SLACK, entries)

@@ -8,7 +8,7 @@ caller's part.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from veil.features import Features, unit_length
 from veil.forms import Points, Subspaces
 from veil.mechanisms.profile import Strategy, paper
 from veil.mechanisms.subspaces import UniformRule, lift
+from veil.progress import Progress
 from veil.randomness import seeded
 
 # [P23] Eq. 1 to the letter, with a moderate list and one entry: scores in the whole space, no use of the known length.
@@ -141,7 +142,7 @@ def descriptor_attacks(
     public: Points,
     auxiliary: Sequence[Features],
     study: Study | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[list[Row], list[DecoyRow]]:
     """Every distribution attack at every m: rows of estimates, best last, and rows of decoys.
 

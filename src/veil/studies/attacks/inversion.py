@@ -28,6 +28,7 @@ from veil.inversion.quality import quality
 from veil.mechanisms.profile import Profile, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.statistics import mean_interval
 
@@ -42,7 +43,6 @@ ALL = 1 << 40
 
 # What an attack sees: the form of one image, and those of some others, lifted alike.
 Attack = Callable[[Subspaces, Sequence[Subspaces]], Estimates]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from veil.forms import Subspaces
 from veil.mechanisms.profile import Strategy, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.wire.codec_subspaces import Dtype, as_sent
 
@@ -64,7 +65,7 @@ def structural_attacks(
     dtypes: Sequence[Dtype] = ("float32", "float16"),
     seed: int = 0,
     threads: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[StructuralRow]:
     """Lattice and vertex attack on `count` descriptors of `images`, an equal part of each, lifted with decoys from `words`.
 

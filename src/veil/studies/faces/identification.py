@@ -7,7 +7,7 @@ as strangers, in all galleries of a size at once. Beside it the threshold of one
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from veil.faces.galleries import Impostors, bounded_mean, calibrate_open_set, fi
 from veil.faces.identification import OpenSet, gallery_sizes
 from veil.faces.template import Client, Setup, decoys_digest
 from veil.mechanisms.profile import Strategy
+from veil.progress import Progress
 from veil.randomness import Secret
 from veil.studies.faces.verification import require_others
 
@@ -101,7 +102,7 @@ def identification_study(
     splits: int = 20,
     seed: int = 0,
     sizes: Sequence[int] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[IdentificationRow]:
     """A row for each size of a gallery, probes compared by p2s. `sizes` are those of interest, by default 1, 2, 3, 5, ...
 

@@ -6,7 +6,7 @@ if a point that the attacker takes from it passes for its person before a verifi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from veil.faces.collection import FacePairs, Faces, centered_alike
 from veil.faces.template import rotation
 from veil.features import unit_length
 from veil.mechanisms.profile import Strategy
+from veil.progress import Progress
 from veil.randomness import Secure
 from veil.statistics import clopper_pearson
 from veil.studies.faces.verification import DIMENSIONS, LIFTINGS, best_threshold, equal_error, lifted_faces, require_others
@@ -141,7 +142,7 @@ def protection_study(
     liftings: Sequence[Strategy] = LIFTINGS,
     dimensions: Sequence[int] = DIMENSIONS,
     centered: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Protection:
     """Two purposes' templates of the left and of the right face of each pair, lifted among one half of the decoys; the other
     half is the attacker's crowd. Without keys the attacker sees them in the descriptors' own space.

@@ -7,7 +7,7 @@ halves of other people's faces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,7 @@ from veil.faces.collection import IDENTITY, FacePairs, Faces, centered_alike
 from veil.forms import Subspaces
 from veil.mechanisms.profile import Profile, Strategy
 from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.statistics import clopper_pearson
 
@@ -147,7 +148,7 @@ def verification_study(
     folds: int = 10,
     centered: bool = False,
     balance: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[VerificationRow]:
     """Raw descriptors, if `centered` as seen from the decoys' mean as well, then every lifting at every m by both distances.
 

@@ -8,7 +8,7 @@ wrong matches: `veil.studies.localization.robustness`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,11 +27,11 @@ from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.public import publish
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.scene import Scene
 from veil.studies.localization.acceptance_counts import Kind, Sight, Verdict
 
-Progress = Callable[[int, int], None]
 LEVEL = np.array([0.0, 1.0, 0.0])  # down in a camera that is held level
 
 

@@ -6,7 +6,7 @@ wire. Photographs of other places are asked, too, and no answer but a refusal is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.progress import Progress
 from veil.randomness import fresh
 from veil.scene import Scene, mean_down
 from veil.studies.localization.false_acceptance import LEVEL, Fold
@@ -139,7 +140,7 @@ def examine(
     settings: Sequence[Setting],
     strangers: Mapping[str, Features],
     *,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Trial]:
     """Every held-out photograph of a fold, and the strangers, in every setting."""
     asked = [(name, examiner.fold.place.features[name], True) for name in examiner.fold.held_out]

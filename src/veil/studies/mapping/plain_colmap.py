@@ -7,7 +7,7 @@ intrinsics are held; no evidence, no second matching, no check.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from veil.mapping.database import write_database
@@ -15,6 +15,7 @@ from veil.mapping.images import MapImage
 from veil.mapping.points import NoMap
 from veil.mapping.scenes import scene_of
 from veil.matching.neighbors import Matches
+from veil.progress import Progress
 from veil.scene import Scene
 
 
@@ -24,7 +25,7 @@ def plain_map(
     *,
     workdir: Path,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Scene | NoMap, float, float]:
     """The largest model, and the seconds of verification and of mapping."""
     import pycolmap

@@ -16,7 +16,8 @@ from jaxtyping import Float64
 
 from veil.features import Features
 from veil.geometry.camera import as_colmap
-from veil.mapping.lines.reconstruction import Model, World, triangulated
+from veil.mapping.lines.problem import MappingProblem
+from veil.mapping.lines.reconstruction import Reconstruction, triangulated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +50,10 @@ def leak_of_points() -> Leak:
     return Leak(share=1.0, median_px=0.0, share_unchecked=1.0, median_px_unchecked=0.0, images={}, positions={})
 
 
-def leak_of_lines(world: World, model: Model, features: Mapping[str, Features]) -> Leak:
+def leak_of_lines(problem: MappingProblem, reconstruction: Reconstruction, features: Mapping[str, Features]) -> Leak:
     """Of every image that went into the map, registered or not."""
-    places = _named(world, model, features)
-    unchecked = _named(world, triangulated(world, model, limit_px=4.0, min_lines=3, min_angle_deg=1.5), features)
+    places = _named(problem, reconstruction, features)
+    unchecked = _named(problem, triangulated(problem, reconstruction, limit_px=4.0, min_lines=3, min_angle_deg=1.5), features)
     checked = {name: errors for name, (_, errors) in places.items()}
     loose = {name: errors for name, (_, errors) in unchecked.items()}
     images = {
@@ -60,7 +61,7 @@ def leak_of_lines(world: World, model: Model, features: Mapping[str, Features]) 
             len(checked[name]) / max(len(features[name]), 1),
             float(np.median(checked[name])) if len(checked[name]) else None,
         )
-        for name in world.tracks.names
+        for name in problem.tracks.names
     }
     positions = {name: named for name, (named, _) in places.items()}
     return Leak(
@@ -73,13 +74,17 @@ def leak_of_lines(world: World, model: Model, features: Mapping[str, Features]) 
     )
 
 
-def _named(world: World, model: Model, features: Mapping[str, Features]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _named(
+    problem: MappingProblem, reconstruction: Reconstruction, features: Mapping[str, Features]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Projected points, and pixels between them and the hidden keypoints, by image."""
-    tracks = world.tracks
+    tracks = problem.tracks
     found = {}
     for image, name in enumerate(tracks.names):
-        rows = np.flatnonzero((tracks.image == image) & model.observed)
-        in_camera = model.points[tracks.track[rows]] @ model.rotations[image].T + model.translations[image]
+        rows = np.flatnonzero((tracks.image == image) & reconstruction.observed)
+        in_camera = (
+            reconstruction.points[tracks.track[rows]] @ reconstruction.rotations[image].T + reconstruction.translations[image]
+        )
         hidden = features[name].keypoints[tracks.feature[rows]].astype(np.float64)
         projected = np.asarray(as_colmap(features[name].camera).img_from_cam(in_camera), dtype=np.float64).reshape(-1, 2)
         found[name] = projected, np.linalg.norm(projected - hidden, axis=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,10 +33,12 @@ from veil.mapping.lines import (
     map_from_lines,
     match_graph,
 )
-from veil.mapping.lines.reconstruction import Model, World, line_distances, world_of
+from veil.mapping.lines.problem import MappingProblem, mapping_problem
+from veil.mapping.lines.reconstruction import Reconstruction, line_distances
 from veil.matching import Matches
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.public import publish
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.scene import Scene
 from veil.studies.mapping.plain_colmap import plain_map
@@ -62,7 +64,7 @@ class Subject:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def map_points(subject: Subject, *, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Run:
+def map_points(subject: Subject, *, seed: int = 0, progress: Progress | None = None) -> Run:
     """Plain COLMAP on the raw keypoints. Verification counts as matching; `seconds["map"]` is incremental mapping alone."""
     images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=publish(f)) for n, f in subject.features.items()}
     with tempfile.TemporaryDirectory(prefix="veil-") as folder:
@@ -79,7 +81,7 @@ def map_checked(
     forms: Mapping[str, Form] | None = None,
     matches: Mapping[tuple[str, str], Matches] | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Run:
     """The map that `veil map` makes of the positions: verified by evidence, checked, refused where it contradicts itself.
 
@@ -126,7 +128,7 @@ def map_lines(
     gravity_noise_deg: float = 0.0,
     aligned_share: float = LineOptions().aligned_share,
     options: LineMapOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Run:
     """The map of lines that stand for the keypoints, drawn (and gravity disturbed) by `seed`."""
     views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg, aligned_share=aligned_share)
@@ -146,12 +148,14 @@ def map_lines(
     )
     if isinstance(found, NoLineMap):
         return replace(base, reason=found.reason)
-    world = world_of(views, graph, found.tracks)
-    model = _model(world, found)
+    problem = mapping_problem(views, graph, found.tracks)
+    reconstruction = _reconstruction(problem, found)
     rows = np.flatnonzero(found.observed)
     tracks = found.tracks
-    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], found.points[tracks.track[rows]])
-    leak = leak_of_lines(world, model, subject.features)
+    distance = line_distances(
+        problem, reconstruction, tracks.image[rows], tracks.feature[rows], found.points[tracks.track[rows]]
+    )
+    leak = leak_of_lines(problem, reconstruction, subject.features)
     run = replace(
         base,
         refused=found.refused,
@@ -214,8 +218,8 @@ def _distinctive(matches: Mapping[tuple[str, str], Matches]) -> dict[tuple[str, 
     return {pair: found.take(found.ratios < MAX_RATIO) for pair, found in matches.items()}
 
 
-def _model(world: World, found: LineMap) -> Model:
-    images = len(world.views)
+def _reconstruction(problem: MappingProblem, found: LineMap) -> Reconstruction:
+    images = len(problem.views)
     rotations, translations = np.tile(np.eye(3), (images, 1, 1)), np.zeros((images, 3))
     registered = np.zeros(images, dtype=bool)
     for index, name in enumerate(found.tracks.names):
@@ -223,7 +227,7 @@ def _model(world: World, found: LineMap) -> Model:
             registered[index] = True
             rotations[index] = found.cam_from_world[name].rotation
             translations[index] = found.cam_from_world[name].translation
-    return Model(
+    return Reconstruction(
         registered=registered, rotations=rotations, translations=translations, points=found.points, observed=found.observed
     )
 

@@ -7,7 +7,7 @@ pairs of the share of right matches; a pair without matches counts as 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -23,6 +23,7 @@ from veil.matching.ratio import best_ratio
 from veil.mechanisms.profile import STRATEGIES, Profile, Strategy, hardened, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
+from veil.progress import Progress
 from veil.randomness import Randomness
 from veil.threads import shared
 
@@ -112,7 +113,7 @@ def evaluate(
     decoys: Codebook,
     randomness: Randomness,
     workers: int = 2,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Row]:
     """One row a case, in order. `decoys` is the pool of real descriptors, `codebook` has the centroids and the PCA."""
     rows = [Row(case=case) for case in cases]

@@ -7,7 +7,6 @@ beside it: between two at random, and to the nearest other one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +15,11 @@ from jaxtyping import Float32, Float64, Int64, UInt8
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.kmeans import unit_rows
 from veil.errors import InputError, SpaceError
+from veil.progress import Progress
 
 MEASURED = 50_000  # descriptors whose words are looked up
 NEIGHBORS = 2_000  # of these, as many have their nearest other one sought in the whole pool
 BLOCK = 1 << 14
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
