@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from veil import distances
 from veil.distances import Backend
-from veil.distances.cpu.compile import adds_pairs, host_lanes, trial
+from veil.distances.cpu.compile import has_vnni, host_lanes, trial
 from veil.distances.gpu import device
 
 # Number and length of the descriptors of a measurement, which are isotropic, so that nothing is pruned.
@@ -50,7 +50,7 @@ def offers() -> list[Offer]:
     """Every backend, the slowest first, with whether it runs here; a few kernels are compiled to see whether that works."""
     refusal = trial() or ""
     lanes = "" if refusal else f"compiled for vectors of {host_lanes()} floats"
-    if lanes and adds_pairs(host_lanes()):
+    if lanes and has_vnni(host_lanes()):
         lanes += ", sweeps in 16 bits (VNNI)"
     barred = device.obstacle() or refusal
     means = "" if barred else "Triton's interpreter, for tests: slow" if device.interpreted() else "Triton on a CUDA device"

@@ -1,4 +1,4 @@
-"""Origins in double precision, centered and minimal, and how far each basis is from orthonormal."""
+"""Function @minimal: origins centered and made minimal in double precision, and corrections of bases to orthonormal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from veil.distances.cpu.codegen.emit import Code
 from veil.distances.cpu.codegen.products import Rows, along, along_groups, removed, tile
 from veil.distances.cpu.codegen.shape import Shape
 
-# How often D d0 is removed from an origin: each pass multiplies what is left by the defect of the basis.
+# Number of times D d0 is removed from an origin: each pass multiplies what remains by the defect of the basis.
 PASSES = 3
 
 
 def module(shape: Shape, stored: str) -> str:
-    """LLVM IR with @minimal for bases of m = shape.right - 1 directions."""
+    """LLVM IR with the function @minimal for bases of m = shape.right - 1 directions, `stored` as `compile.STORED` says."""
     rows, m = Rows.of(shape, stored), shape.right - 1
     tiles = {(first, second) for first in rows.groups(m) for second in rows.groups(m)}
     width = -(-shape.right // rows.lanes) * rows.lanes
@@ -27,8 +27,11 @@ def module(shape: Shape, stored: str) -> str:
 
 
 def _minimal(rows: Rows, m: int, width: int) -> str:
-    """Origins minus the center, made minimal (D d0 = 0), padded to %wide, their squares; W = I - (D D^T - I) / 2 with a one for
-    the origin, lines padded to `width`; and the largest entry of D D^T - I."""
+    """Function @minimal, which writes origins, their squares, corrections of bases and their defects.
+
+    Origins are those minus the center, made minimal (D d0 = 0) and padded to %wide. A correction is W = I - (D D^T - I) / 2
+    with a one for the origin, rows padded to `width`; a defect is the largest entry of D D^T - I.
+    """
     code = rows.code()
     row_bytes, wide_bytes = code.times("%n", rows.size), code.times("%wide", 8)
 
@@ -59,7 +62,7 @@ def _minimal(rows: Rows, m: int, width: int) -> str:
 
 
 def _remove(code: Code, basis: str, own: str, place: str, row_bytes: str, m: int) -> None:
-    """origin -= D^T D origin, some rows at a time; `place` has room for as many numbers."""
+    """Write origin -= D^T D origin, some rows at a time; `place` has room for a number of each of these."""
 
     def once(_: str, __: list[str]) -> list[str]:
         some = basis
@@ -73,7 +76,7 @@ def _remove(code: Code, basis: str, own: str, place: str, row_bytes: str, m: int
 
 
 def _factor(code: Code, rows: Rows, basis: str, factor: str, row_bytes: str, m: int, width: int) -> str:
-    """W of one basis; returns the largest entry of D D^T - I."""
+    """Largest entry of D D^T - I of one basis, whose correction W is written to `factor`."""
     vectors, zero = (m + 1) * width // code.lanes, code.splat(0.0)
 
     def clear(k: str, _: list[str]) -> list[str]:
@@ -106,7 +109,7 @@ def _factor(code: Code, rows: Rows, basis: str, factor: str, row_bytes: str, m: 
 
 
 def _add_to_diagonal(code: Code, factor: str, m: int, width: int, value: float) -> None:
-    """W_ii += value for the directions."""
+    """Write W_ii += value for the directions."""
 
     def add(k: str, _: list[str]) -> list[str]:
         place = code.at(code.at(factor, 8 * (width + 1)), code.times(k, 8 * (width + 1)))
