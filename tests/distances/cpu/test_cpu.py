@@ -364,7 +364,7 @@ def test_a_host_without_a_compiler_is_told_and_served_by_numpy(monkeypatch: pyte
 
 
 def test_the_environment_says_what_auto_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NumPy serves dimensions that the named backend does not; a machine on which it cannot run is an error."""
+    """NumPy serves dimensions that the backend named by VEIL_BACKEND does not; a machine that cannot run it is an error."""
     for name in ("numpy", "reference"):
         monkeypatch.setenv(distances.PREFERRED, name)
         assert distances.resolve("auto", 4, 4) == name

@@ -25,7 +25,7 @@ OWNERS, OTHERS, BOUNDED, FITTED = 16, 2048, 512, 1024
 SOLVE, SCAN = 0.06, 0.05
 # Cost of projecting a feature, for each pair of its components and each axis, in multiplications of the sweep.
 PROJECTION = 150
-# Pruning must promise at least this share of the plain sweep's time.
+# Largest share of the plain sweep's time that a pruned search may be predicted to take, or it is not tried.
 WORTH = 0.85
 # Features that are projected at a time, so that intermediate results stay in the cache.
 PROJECTED = 512

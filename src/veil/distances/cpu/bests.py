@@ -1,4 +1,4 @@
-"""Running bests of a sweep, and the candidates among them: pairs that may be of the two nearest of their row or column."""
+"""Running bests of a sweep, and the candidates among them: pairs that may be among the two nearest of their owner."""
 
 from __future__ import annotations
 

@@ -166,9 +166,9 @@ def matrix(both: Compared, threads: int = 1, engine: Engine | None = None) -> Fl
 
 
 def distances(both: Compared, pairs: Pairs, threads: int = 1) -> Float64[np.ndarray, "pairs"]:
-    """Float64 distances of listed pairs (left, right): by Eq. 4 where that is sound, in residual form elsewhere.
+    """Float64 distances of listed pairs (left, right).
 
-    Equations are those of docs/theory/distances.md.
+    They are those of docs/theory/distances.md, Eq. 4 where that is sound, and in residual form elsewhere.
     """
     rows, columns = pairs[::-1] if both.swapped else pairs
     value, unsound = prepared.distances(both.first, both.second, rows, columns, both.shape, threads)

@@ -136,9 +136,9 @@ def _stored(kind: str, dim: int, shape: Shape) -> str:
 def distances(
     left: Prepared, right: Prepared, rows: np.ndarray, columns: np.ndarray, shape: Shape, threads: int = 1
 ) -> tuple[Float64[np.ndarray, "pairs"], Bool[np.ndarray, "pairs"]]:
-    """Float64 distances of listed pairs by Eq. 4, and a mask of the pairs that need the residual form instead.
+    """Float64 distances of listed pairs, and a mask of the pairs that need the residual form instead.
 
-    `left` is the side of smaller dimension. Eq. 4 is that of docs/theory/distances.md.
+    `left` is the side of smaller dimension. Distances are those of docs/theory/distances.md, Eq. 4.
     """
     if not (left.orthonormal and right.orthonormal):
         return np.zeros(len(rows)), np.ones(len(rows), dtype=bool)

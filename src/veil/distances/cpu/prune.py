@@ -303,7 +303,7 @@ class Search:
 
 
 def _fresh(count: int, lanes: int) -> np.ndarray:
-    """Seeds of `count` rows or panels that have met no bound yet: [row or panel][value, index][lane]."""
+    """Initial seeds of `count` rows or panels, infinite with index -1: [row or panel][value, index][lane]."""
     seeds = aligned(count * SEED * lanes).reshape(count, SEED, lanes)
     seeds[:, 0] = np.inf
     seeds[:, 1].view(np.int32)[:] = -1

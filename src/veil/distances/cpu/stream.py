@@ -89,8 +89,8 @@ class QueryOperands:
     def units_for(self, chunk: Prepared) -> tuple[Shape, float]:
         """Shape and unit in which a chunk is bounded.
 
-        In fixed point, where the search uses it and the chunk's bases are orthonormal, the unit is a power of two that no origin
-        of the queries or of the chunk exceeds; in single precision it is 1.
+        In fixed point, where the search uses it and the chunk's bases are orthonormal, the unit is a power of two that no
+        origin of the queries or of the chunk exceeds; in single precision it is 1.
         """
         if not (self.shape.fixed and chunk.orthonormal):
             return replace(self.shape, fixed=False), 1.0

@@ -145,12 +145,12 @@ class _Fused:
 
 
 def _listed(pairs: np.ndarray) -> int:
-    """Number of pairs to list; those beyond the capacity were counted only."""
+    """Number of doubtful pairs that a sweep met, those beyond the capacity of the list included."""
     return int(pairs[2:4].view(np.int64)[0])
 
 
 def _fresh_state(count: int, lanes: int) -> np.ndarray:
-    """Running bests of `count` rows or panels that have met no value yet: [row or panel][STATE][lane]."""
+    """Initial running bests of `count` rows or panels, infinite with index -1: [row or panel][STATE][lane]."""
     state = aligned(count * STATE * lanes).reshape(count, STATE, lanes)
     state[:, :3] = np.inf
     state[:, 3:].view(np.int32)[:] = -1

@@ -160,7 +160,7 @@ class Device:
         """None: there is no engine of a smaller error on the device."""
 
     def swept(self, left: Planes, right: Planes, reach: float) -> tuple[tuple[Any, Any], tuple[Any, Any], Any]:
-        """Bests that stay on the device, (values, indices) of rows [panel][row] and of columns [part][column].
+        """Running bests in the device's memory: (values, indices) of rows [panel][row] and of columns [part][column].
 
         The third result is the number of pairs whose reach exceeds `reach`, which took no part.
         """

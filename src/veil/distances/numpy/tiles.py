@@ -107,11 +107,11 @@ class Best:
 
     @staticmethod
     def empty(count: int) -> Best:
-        """Bests of features that have met no value yet."""
+        """Initial bests of `count` features: (-1, inf)."""
         return Best(np.full((count, 2), np.inf), np.full((count, 2), -1, dtype=np.int64))
 
     def merged(self, value: np.ndarray, index: np.ndarray) -> Best:
-        """Bests after some more values of each feature, one row for each."""
+        """Bests merged with further values and indices, one row for each feature."""
         values = np.concatenate([self.value, value], axis=1)
         indices = np.concatenate([self.index, index], axis=1)
         order = np.lexsort((indices, values), axis=1)[:, :2]

@@ -24,7 +24,7 @@ def module(shape: Shape) -> str:
 
 
 def _bounds(shape: Shape) -> str:
-    """Function @bounds."""
+    """Function @bounds, which writes lower bounds of all pairs and keeps the seeds."""
     code = Code(shape.lanes)
     group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
 

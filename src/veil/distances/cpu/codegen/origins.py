@@ -36,20 +36,20 @@ def _minimal(rows: Rows, m: int, width: int) -> str:
     row_bytes, wide_bytes = code.times("%n", rows.size), code.times("%wide", 8)
 
     def feature(f: str, _: list[str]) -> list[str]:
-        origin, own = code.at("%origin", code.times(f, row_bytes)), code.at("%out", code.times(f, wide_bytes))
+        origin, out = code.at("%origin", code.times(f, row_bytes)), code.at("%out", code.times(f, wide_bytes))
         basis = code.at("%basis", code.times(f, code.times(row_bytes, m)))
         factor = code.at("%factor", code.times(f, 8 * (m + 1) * width))
 
         def center(k: str, _: list[str]) -> list[str]:
             moved = rows.read(code, origin, k), rows.read(code, "%center", k, "double")
-            code.store(code.arithmetic("fsub", *moved), code.at(own, code.times(k, 8)))
+            code.store(code.arithmetic("fsub", *moved), code.at(out, code.times(k, 8)))
             return []
 
         code.loop("%n", [], center, code.lanes)
         if m:
-            _remove(code, basis, own, factor, row_bytes, m)
+            _remove(code, basis, out, factor, row_bytes, m)
         square = code.at("%squares", code.times(f, 8))
-        code.do(f"call void @origins_0(ptr {own}, ptr {own}, ptr {own}, ptr {square}, i64 8, i64 %n)")
+        code.do(f"call void @origins_0(ptr {out}, ptr {out}, ptr {out}, ptr {square}, i64 8, i64 %n)")
         largest = _factor(code, rows, basis, factor, row_bytes, m, width)
         code.do(f"store double {largest}, ptr {code.at('%defect', code.times(f, 8))}")
         return []
@@ -61,14 +61,14 @@ def _minimal(rows: Rows, m: int, width: int) -> str:
     return code.function(f"void @minimal({pointers}, {outputs}, i64 %features, i64 %n, i64 %wide)")
 
 
-def _remove(code: Code, basis: str, own: str, place: str, row_bytes: str, m: int) -> None:
+def _remove(code: Code, basis: str, origin: str, place: str, row_bytes: str, m: int) -> None:
     """Write origin -= D^T D origin, some rows at a time; `place` has room for a number of each of these."""
 
     def once(_: str, __: list[str]) -> list[str]:
         some = basis
         for count in along_groups(m):
-            code.do(f"call void @along_{count}(ptr {some}, ptr {own}, ptr {place}, i64 8, i64 %n)")
-            code.do(f"call void @removed_{count}(ptr {some}, ptr {place}, ptr {own}, i64 %n)")
+            code.do(f"call void @along_{count}(ptr {some}, ptr {origin}, ptr {place}, i64 8, i64 %n)")
+            code.do(f"call void @removed_{count}(ptr {some}, ptr {place}, ptr {origin}, i64 %n)")
             some = code.at(some, code.times(row_bytes, count))
         return []
 

@@ -95,7 +95,7 @@ def each_panel(code: Code, shape: Shape, body: Callable[[str, str, str, str], No
 
 
 def _dense(shape: Shape) -> str:
-    """Function @dense."""
+    """Function @dense, which writes all squared distances, `UNTRUSTED` where they are left to double precision."""
     code = Code(shape.lanes)
     group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
 
@@ -146,7 +146,7 @@ def _marked(code: Code, square: str, reach: str) -> str:
 
 
 def _best_two(shape: Shape) -> str:
-    """Function @best_two."""
+    """Function @best_two, which keeps the running bests of rows and columns and lists doubtful pairs."""
     code = Code(shape.lanes)
     group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
     state_bytes, kinds = STATE * code.bytes, [code.vector] * 3 + [code.integers] * 2

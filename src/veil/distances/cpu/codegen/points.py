@@ -39,7 +39,7 @@ def _code(shape: Shape, stored: str) -> Code:
 
 
 def _points(code: Code, shape: Shape) -> str:
-    """Function @points."""
+    """Function @points, which writes |d|^2, |D d|^2 and |D D^T - I|^2."""
     m, row_bytes, outputs = shape.right - 1, code.times("%n", code.size), code.times("%count", code.size)
     basis_bytes = code.times(str(m), row_bytes)
 
