@@ -119,7 +119,7 @@ class Client:
         purpose: str,
         template: Subspaces | None = None,
         label: str | None = None,
-    ) -> distances.Set:
+    ) -> distances.FeatureSet:
         """What is compared with templates: the turned descriptor (p2s), a lift among the other half of the decoys (s2s), or the
         subspace through it along the directions of the `template` that it is claimed to fit (parallel).
 
@@ -225,7 +225,7 @@ def rotation(key: Secure, dim: int) -> Float64[np.ndarray, "dim dim"]:
     return q * np.sign(np.diagonal(r))
 
 
-def scores(probe: distances.Set, templates: Subspaces) -> Float64[np.ndarray, "templates"]:
+def scores(probe: distances.FeatureSet, templates: Subspaces) -> Float64[np.ndarray, "templates"]:
     """Distances of one probe to templates."""
     return distances.pairwise(probe, (templates.origin, templates.basis))[0]
 

@@ -75,7 +75,7 @@ def match(left: Form, right: Form, options: MatchOptions | None = None) -> Match
     return _mutual(nearest, options)
 
 
-def as_set(form: Flat) -> distances.Set:
+def as_set(form: Flat) -> distances.FeatureSet:
     """A form as `veil.distances` takes it: origins, and bases unless they are points."""
     return (form.vectors, None) if isinstance(form, Points) else (form.origin, form.basis)
 

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil import distances
+from veil.distances import SubspaceSet
 from veil.distances.pairs import exact
 from veil.errors import InputError
 from veil.faces.collection import FacePairs, Faces, centered_alike
@@ -28,7 +29,6 @@ SHUFFLES, CONFIDENCE = 200, 0.95
 # Pairs of either kind below which densities of scores say nothing.
 PAIRS_MIN = 25
 KEYS = Secure(b"purpose one".ljust(32)), Secure(b"purpose two".ljust(32))
-Set = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ def linked_by_chance(mated: Float64[np.ndarray, "mated"], others: Float64[np.nda
     return float(np.quantile(found, CONFIDENCE))
 
 
-def estimates(templates: Set, crowd: Faces) -> dict[str, Float64[np.ndarray, "templates dim"]]:
+def estimates(templates: SubspaceSet, crowd: Faces) -> dict[str, Float64[np.ndarray, "templates dim"]]:
     """Unit vectors that an attacker takes from templates: the point nearest to the mean of other people, and the point
     nearest to the nearest of them, which pulls it to where faces are."""
     origin, basis = (part.astype(np.float64) for part in templates)
@@ -180,8 +180,8 @@ def _row(
     lifting: str,
     m: int,
     keyed: bool,
-    left: Set,
-    right: Set,
+    left: SubspaceSet,
+    right: SubspaceSet,
     faces: Faces,
     pairs: FacePairs,
     crowd: Faces,
@@ -212,7 +212,7 @@ def _row(
 
 
 def _passed(
-    templates: Set,
+    templates: SubspaceSet,
     enrolled: Int64[np.ndarray, "mated"],
     other: Int64[np.ndarray, "mated"],
     faces: Faces,
@@ -226,7 +226,7 @@ def _passed(
     return {name: int((np.linalg.norm(points - known, axis=1) <= threshold).sum()) for name, points in found.items()}
 
 
-def _turned(side: Set, turn: Float64[np.ndarray, "dim dim"]) -> Set:
+def _turned(side: SubspaceSet, turn: Float64[np.ndarray, "dim dim"]) -> SubspaceSet:
     """What lifting turned faces among turned decoys gives."""
     origin, basis = ((part.astype(np.float64) @ turn.T).astype(np.float32) for part in side)
     return origin, basis

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil import distances
+from veil.distances import FeatureSet
 from veil.distances.pairs import exact
 from veil.errors import InputError, RangeError, SpaceError
 from veil.faces.balance import BalancedRule, guessed
@@ -31,7 +32,6 @@ BALANCED = "hybrid+"
 LIFTINGS: tuple[Strategy, ...] = ("random", "hybrid", "adversarial")
 FALSE_REJECTS = (0.01, 0.05)
 FaceDistance = Literal["point", "p2s", "s2s"]
-Set = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -160,7 +160,7 @@ def verification_study(
     half = len(decoys) // 2
     order = np.random.default_rng(seed).permutation(len(decoys))
     fold = folds_of(pairs, folds, seed)
-    raw: Set = (faces.vectors, None)
+    raw: FeatureSet = (faces.vectors, None)
     rows = [_row("raw", 0, "point", raw, raw, faces, pairs, fold)]
     if centered:
         faces, decoys = centered_alike(faces, decoys)
@@ -214,7 +214,7 @@ def balanced_rule(faces: Faces, pool: Faces, label: str) -> BalancedRule:
     return BalancedRule(own=own, pool=numbers, classes=len(classes))
 
 
-def _set(form: Subspaces) -> Set:
+def _set(form: Subspaces) -> FeatureSet:
     return form.origin, form.basis
 
 
@@ -222,8 +222,8 @@ def _row(
     lifting: str,
     m: int,
     distance: FaceDistance,
-    left: Set,
-    right: Set,
+    left: FeatureSet,
+    right: FeatureSet,
     faces: Faces,
     pairs: FacePairs,
     fold: Int64[np.ndarray, "pairs"],
@@ -248,7 +248,7 @@ def _row(
     )
 
 
-def identified(faces: Faces, templates: Set) -> float | None:
+def identified(faces: Faces, templates: FeatureSet) -> float | None:
     """The gallery attack: the share of templates whose nearest raw descriptor, of one picture of each person, is their own.
 
     Pictures that make the gallery are not attacked. None where nobody has two pictures.
