@@ -31,7 +31,7 @@ from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.report.demo import LineStory, page
-from veil.studies.localization.held_out import Outcome, Query, Study, Variant, demo_variants, run
+from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, Variant, demo_variants, run_variants
 from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
 
 EXAMPLES = """\
@@ -76,7 +76,7 @@ def _demo(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     start = time.perf_counter()
     with _material(arguments) as material, tempfile.TemporaryDirectory(prefix="veil-demo-") as workdir:
-        study = Study(
+        setup = HeldOutSetup(
             mapped={name: item for name, item in material.features.items() if name not in HELD_OUT},
             references=material.example.poses,
             codebook=bundled_codebook(),
@@ -86,7 +86,7 @@ def _demo(arguments: argparse.Namespace) -> int:
             workdir=Path(workdir),
             workers=arguments.workers,
         )
-        outcomes, strangers = _outcomes(study, material)
+        outcomes, strangers = _outcomes(setup, material)
         extent = _extent(material.example)
         lines = _from_lines(material, arguments.workers)
         html = page(
@@ -94,7 +94,7 @@ def _demo(arguments: argparse.Namespace) -> int:
             strangers,
             extent=extent,
             read_rgb=lambda name: read_rgb(material.paths[name]),
-            repeat=_repeat(study, material.features[HELD_OUT[0]]),
+            repeat=_repeat(setup, material.features[HELD_OUT[0]]),
             lines=lines,
             seconds=time.perf_counter() - start,
         )
@@ -147,13 +147,13 @@ def _material(arguments: argparse.Namespace) -> Iterator[_Material]:
         yield _Material(example=example, features=features, strangers=strangers, gravity=gravity, paths=ours | theirs)
 
 
-def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Outcome]]:
+def _outcomes(setup: HeldOutSetup, material: _Material) -> tuple[list[Outcome], list[Outcome]]:
     queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
     others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
-    variants = demo_variants(len(study.codebook))
+    variants = demo_variants(len(setup.codebook))
     with tracker("demo", len(variants) * (len(queries) + len(others))) as bar:
         done = []
-        for outcome in run(study, [*queries, *others], variants, progress=bar.set_description):
+        for outcome in run_variants(setup, [*queries, *others], variants, progress=bar.set_description):
             bar.update()
             done.append(outcome)
     return [o for o in done if o.query.reference is not None], [o for o in done if o.query.reference is None]
@@ -184,15 +184,15 @@ def _extent(example: Example) -> float:
     return float(np.linalg.norm(centers.max(axis=0) - centers.min(axis=0)))
 
 
-def _repeat(study: Study, features: Features) -> dict:
+def _repeat(setup: HeldOutSetup, features: Features) -> dict:
     """Release the same features twice, afresh and memoized, and count what the two releases together give away."""
     profile = paper(REPEAT_M, "sub-hybrid")
     few = _first(features, REPEAT_FEATURES)
     truth = publish(few).vectors.astype(np.float64)
     counts = {}
     for kind in ("fresh", "memoized"):
-        sources = (chance.fresh(), chance.fresh()) if kind == "fresh" else (study.chance, study.chance)
-        forms = [lift(few, profile=profile, codebook=study.codebook, decoys=study.codebook, chance=s).form for s in sources]
+        sources = (chance.fresh(), chance.fresh()) if kind == "fresh" else (setup.chance, setup.chance)
+        forms = [lift(few, profile=profile, codebook=setup.codebook, decoys=setup.codebook, chance=s).form for s in sources]
         found = intersect(forms)
         counts[kind] = int((np.linalg.norm(found.points - truth, axis=1) < REPEAT_TOLERANCE).sum())
     return {
@@ -215,13 +215,13 @@ def _first(features: Features, count: int) -> Features:
 
 
 def _print_lines(run: Run, extent: float) -> None:
-    if run.position is None or run.leak is None:
+    if run.position is None or run.leakage is None:
         print(f"mapped from lines alone: {run.reason}")
         return
     print(
         f"mapped from lines alone: {run.registered} of {run.total} photographs, {len(run.points)} points, median position "
-        f"error {100 * run.position.median / extent:.2f} %; the server can now name {run.leak.share:.0%} of the hidden "
-        f"positions to {run.leak.median_px:.1f} px"
+        f"error {100 * run.position.median / extent:.2f} %; the server can now name {run.leakage.share:.0%} of the hidden "
+        f"positions to {run.leakage.median_px:.1f} px"
     )
 
 

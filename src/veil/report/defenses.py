@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from veil.files.atomic import replacing
-from veil.studies.attacks.defenses import Row
+from veil.studies.attacks.defenses import DefenseRow
 
 
-def draw_defenses(path: Path, rows: Sequence[Row]) -> None:
+def draw_defenses(path: Path, rows: Sequence[DefenseRow]) -> None:
     """Bars of what each attack recovers within 0.1, and beside them the accuracy of point-to-subspace matching."""
     import matplotlib
 

@@ -162,15 +162,15 @@ def _lines(story: LineStory, extent: float, read_rgb: ReadRgb) -> dict:
         "named": None,
         "map": None,
     }
-    if run.leak is not None and run.position is not None:
-        share, median = run.leak.images[story.name]
+    if run.leakage is not None and run.position is not None:
+        share, median = run.leakage.images[story.name]
         result |= {
-            "named": pictures.server_view(rgb.shape[1], rgb.shape[0], run.leak.positions[story.name]),
+            "named": pictures.server_view(rgb.shape[1], rgb.shape[0], run.leakage.positions[story.name]),
             "named_share": f"{share:.0%}",
             "named_px": "" if median is None else f"{median:.1f}",
-            "share": f"{run.leak.share:.0%}",
-            "median_px": f"{run.leak.median_px:.1f}",
-            "unchecked": f"{run.leak.share_unchecked:.0%}",
+            "share": f"{run.leakage.share:.0%}",
+            "median_px": f"{run.leakage.median_px:.1f}",
+            "unchecked": f"{run.leakage.share_unchecked:.0%}",
             "map": pictures.figure_picture(maps_figure([run], {run.scene: story.reference})),
         }
     return result

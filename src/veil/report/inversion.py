@@ -9,7 +9,7 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.files.atomic import replacing
-from veil.studies.attacks.inversion import ORDER, RAW, Inverted, Row
+from veil.studies.attacks.inversion import ORDER, RAW, InversionRow, Inverted
 
 _COLORS = {RAW: "#000000", "database": "#D55E00", "clustering": "#E69F00", "direct": "#0072B2", "nearest": "#009E73"}
 
@@ -52,7 +52,7 @@ def _panel(axis, rgb: np.ndarray, title: str) -> None:  # type: ignore[no-untype
     axis.set_yticks([])
 
 
-def draw_similarity(path: Path, table: Sequence[Row], *, title: str) -> None:
+def draw_similarity(path: Path, table: Sequence[InversionRow], *, title: str) -> None:
     """Mean SSIM with its interval against m, a curve for each attack; raw descriptors are a level line."""
     import matplotlib
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from veil.files.atomic import replacing
-from veil.studies.localization.word_localization_settings import Row, Setting
+from veil.studies.localization.word_localization_settings import LocalizationRow, Setting
 
 _COLORS = ("#1d4ed8", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#4d7c0f")
 
 
-def draw_localization(path: Path, rows: Sequence[Row], *, default: tuple[int, float, int]) -> None:
+def draw_localization(path: Path, rows: Sequence[LocalizationRow], *, default: tuple[int, float, int]) -> None:
     """Write the figure (PNG or SVG by its suffix): epsilon, K and m in turn, the other two as in `default` (K, epsilon, m)."""
     import matplotlib
 
@@ -62,7 +62,7 @@ def _key(scenes: Sequence[str]) -> list[Any]:
     ]
 
 
-def _panel(axis: Any, rows: Sequence[Row], name: str, fixed: dict[str, float], *, accepted: bool) -> None:
+def _panel(axis: Any, rows: Sequence[LocalizationRow], name: str, fixed: dict[str, float], *, accepted: bool) -> None:
     chosen = [row for row in rows if row.setting.dictionary == "reference" and _on_line(row.setting, name, fixed)]
     most = max((row.setting.iterations or 0 for row in chosen), default=0)
     for scene, color in zip(dict.fromkeys(row.scene for row in rows), _COLORS * len(rows), strict=False):

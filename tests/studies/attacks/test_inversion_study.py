@@ -21,7 +21,7 @@ from veil.inversion.quality import quality
 from veil.mechanisms.public import publish
 from veil.report.inversion import draw_inversions, draw_similarity
 from veil.space import Space
-from veil.studies.attacks.inversion import Attack, Inverted, Photograph, gaps, known_attacks, rows, study
+from veil.studies.attacks.inversion import Attack, Inverted, Photograph, gaps, inversion_study, known_attacks, rows
 from worlds import generator, sift_like
 
 SIFT = Space(descriptor="sift", normalization="L2", dim=128)
@@ -76,7 +76,7 @@ def done(
 ) -> tuple[list[Inverted], Shows]:
     raw, book = Shows("raw"), bundled_codebook()
     steps: list[tuple[int, int]] = []
-    found = study(
+    found = inversion_study(
         PHOTOGRAPHS,
         attacks,
         raw=raw,
@@ -175,4 +175,4 @@ def test_networks_of_another_kind_are_refused() -> None:
     book = bundled_codebook()
     for raw, direct in ((Shows("words"), None), (Shows("raw"), Shows("raw"))):
         with pytest.raises(InputError, match="network"):
-            study(PHOTOGRAPHS, {}, raw=raw, direct=direct, codebook=book, decoys=book, case="x")
+            inversion_study(PHOTOGRAPHS, {}, raw=raw, direct=direct, codebook=book, decoys=book, case="x")

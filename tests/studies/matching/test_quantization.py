@@ -13,7 +13,7 @@ import pytest
 import veil.studies.matching.quantization as quantization
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
-from veil.studies.matching.quantization import Quantization, Spread, even_use, measure
+from veil.studies.matching.quantization import DistanceStatistics, Quantization, even_use, measure
 from worlds import codebook, generator, sift_like, unit
 from worlds.power import require_mean
 
@@ -95,7 +95,7 @@ def test_even_use_of_many_words(words: int, descriptors: int) -> None:
 
 def test_spread_of_known_values() -> None:
     """Golden values: 0 to 100 in steps of 1."""
-    assert Spread.of(np.arange(101.0)) == Spread(mean=50.0, p5=5.0, median=50.0, p95=95.0)
+    assert DistanceStatistics.of(np.arange(101.0)) == DistanceStatistics(mean=50.0, p5=5.0, median=50.0, p95=95.0)
 
 
 def test_what_cannot_be_measured() -> None:
