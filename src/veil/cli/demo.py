@@ -30,7 +30,7 @@ from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
-from veil.report.demo import LineStory, page
+from veil.report.demo import LineMapSection, page
 from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, Variant, demo_variants, run_variants
 from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
 
@@ -159,7 +159,7 @@ def _outcomes(setup: HeldOutSetup, material: _Material) -> tuple[list[Outcome], 
     return [o for o in done if o.query.reference is not None], [o for o in done if o.query.reference is None]
 
 
-def _from_lines(material: _Material, workers: int) -> LineStory:
+def _from_lines(material: _Material, workers: int) -> LineMapSection:
     """All photographs mapped from lines, gravity estimated from their own edges."""
     names = sorted(material.features)
     with Bar("mapping from lines") as bar:
@@ -175,7 +175,7 @@ def _from_lines(material: _Material, workers: int) -> LineStory:
         found = map_lines(subject, seed=0)
     shown = HELD_OUT[1]
     view = line_views(subject, seed=0)[shown]
-    return LineStory(run=found, reference=material.example.poses, name=shown, view=view)
+    return LineMapSection(run=found, reference=material.example.poses, name=shown, view=view)
 
 
 def _extent(example: Example) -> float:
