@@ -87,7 +87,7 @@ def test_the_same_seed_gives_the_same_rows(door: dict[str, Features], study: tup
 
 
 def test_a_row_by_hand() -> None:
-    """Three features: exact, 0.5 away and nearest to another's descriptor, undecided."""
+    """Three features by hand: one exact, one 0.5 away and nearest to another feature's descriptor, one undecided."""
     everyone = np.array([[0.0, 0], [1, 0], [5, 5], [1.5, 0]])
     row = module._row("x", 4, np.array([[0.0, 0], [1.5, 0], [np.nan, 0]]), everyone[:3], everyone)
     assert (row.features, row.undecided, row.mean_distance) == (3, 1, 0.25)
@@ -98,7 +98,7 @@ def test_a_row_by_hand() -> None:
 
 
 def test_a_row_of_decoys_by_hand() -> None:
-    """Claims: both decoys; one of two; one wrong point; none."""
+    """Four features by hand, with these decoys claimed: both; one of two; a right one and a wrong point; none."""
     words = WORDS.words.astype(np.float64)
     claimed = Lists(
         candidates=(words[[1, 0]] + 1e-4, words[[2]], np.stack([words[4], words[9]]), words[:0]),

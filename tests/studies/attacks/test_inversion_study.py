@@ -28,7 +28,7 @@ SIFT = Space(descriptor="sift", normalization="L2", dim=128)
 
 
 class Shows:
-    """A network that paints the mean of each pixel's first vector, so that its picture tells what it was given."""
+    """A stand-in for a network whose pictures show their input: each pixel is the mean of its first vector."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind: Kind = kind
@@ -58,7 +58,10 @@ PHOTOGRAPHS = [photograph("one"), photograph("two"), photograph("three")]
 
 
 def knows(form: Subspaces, others: Sequence[Subspaces]) -> Estimates:
-    """The truth, found by which photograph's descriptors lie in these subspaces; undecided about every second feature."""
+    """An attack that estimates the true descriptors, undecided about every second feature.
+
+    It knows the photograph by its descriptors, which lie in the subspaces.
+    """
     assert len(others) == 2 and all(other.m == form.m and other is not form for other in others)
     for item in PHOTOGRAPHS:
         vectors = publish(item.features).vectors.astype(np.float64)

@@ -99,7 +99,7 @@ def test_only_keys_unlink(study: Protection) -> None:
 
 
 def test_keys_and_decoys_are_what_hinders_reversal(study: Protection) -> None:
-    """A random lift of two dimensions gives its descriptor away; keys leave an attacker with less than a stranger's face."""
+    """Random lifting to two dimensions is reversed; with keys hardly any estimate passes."""
     rows = {(row.lifting, row.m, row.keyed): row for row in study.rows}
     assert study.accepted_raw > 0.95 and study.accepted_strangers < 0.05 and study.accepted_mean < 0.2
     assert rows["random", 2, False].reversed > 0.9

@@ -1,4 +1,4 @@
-"""The evaluation of maps from lines: errors against planted truth, the leak, gravity noise, the record."""
+"""The study of maps from lines: errors against planted truth, leakage of positions, noise of gravity, and the record."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_lines_and_points_are_judged_alike() -> None:
     assert lines.line_reprojection_px < lines.point_reprojection_px
 
 
-def test_the_leak_counts_named_positions() -> None:
+def test_leakage_counts_named_positions() -> None:
     """Defining equation: named positions minus hidden keypoints, by hand for one image."""
     place = subject("leak")
     run = map_lines(place, seed=1, options=OPTIONS)
@@ -142,6 +142,6 @@ def test_alignment_of_centers_is_least_squares() -> None:
         assert cost(best) <= cost(trial) + 1e-12
     with pytest.raises(InputError, match="three or more"):
         align_centers(poses[:2], moved[:2])
-    spread = ErrorStatistics.of(np.array([1.0, 2.0, 6.0]))
-    assert (spread.mean, spread.median, spread.max) == (3.0, 2.0, 6.0)
-    assert spread.std == pytest.approx(np.sqrt(14 / 3))
+    errors = ErrorStatistics.of(np.array([1.0, 2.0, 6.0]))
+    assert (errors.mean, errors.median, errors.max) == (3.0, 2.0, 6.0)
+    assert errors.std == pytest.approx(np.sqrt(14 / 3))

@@ -29,7 +29,7 @@ H = np.array([[1.02, 0.05, 3.0], [-0.04, 0.98, -2.0], [1e-5, -2e-5, 1.0]])
 
 
 def sequence(offset_px: float) -> ImageSequence:
-    """The same descriptors at places that H maps `offset_px` beside the truth."""
+    """A sequence of two images with the same descriptors, at positions that H maps `offset_px` beside the truth."""
     first = features(generator("first"), 150)
     plain = first.keypoints.astype(np.float64) - 0.5
     mapped = np.hstack([plain, np.ones((150, 1))]) @ H.T

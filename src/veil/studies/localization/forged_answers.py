@@ -261,6 +261,7 @@ def group_counts(answers: Sequence[FormAnswer]) -> list[GroupCount]:
 
 
 def _count(true: bool, group: str, items: Sequence[FormAnswer]) -> GroupCount:
+    """The count of one group."""
     accepted = sum(item.accepted for item in items)
     low, high = clopper_pearson(accepted, len(items), confidence=0.95)
     astray = sum(item.rotation_error_deg is not None and item.rotation_error_deg > RIGHT_DEG for item in items)
