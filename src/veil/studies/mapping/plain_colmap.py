@@ -1,7 +1,7 @@
-"""Plain COLMAP on features that veil matched: what veil's maps of positions are measured against.
+"""Maps by plain COLMAP from features that veil matched: the comparison for veil's maps of positions.
 
-The matches below the ratio of 0.8, COLMAP's own verification and incremental mapper with their defaults, except that known
-intrinsics are held; no evidence, no second matching, no check.
+COLMAP's own verification and incremental mapper run with their defaults, except that known intrinsics are held; there is none
+of veil's evidence, no second matching, and no check of the map.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ def plain_map(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[Scene | NoMap, float, float]:
-    """The largest model, and the seconds of verification and of mapping."""
+    """The largest model, or the reason why there is none, and the wall seconds of verification and of mapping.
+
+    `matches` are all used: callers drop those with a ratio of 0.8 or more, as COLMAP would. `workdir` takes the database and
+    the models. `progress` is called with the numbers of registered images and of all.
+    """
     import pycolmap
 
     start = time.perf_counter()
