@@ -198,7 +198,7 @@ def test_words_that_no_point_has_give_no_candidates() -> None:
 
 
 def test_a_map_of_words_is_indexed_as_it_is() -> None:
-    """Entries of a map of words: p / m (that the word is the true one) times the usual share of another view, over the views."""
+    """Entries of a map of words: p / m (the word is the true one) times the usual share of other views, over the views."""
     forms = {name: words_of(PLACE.form(name), DICTIONARY, epsilon=9.0, name=name) for name in PLACE.poses}
     vocabulary = index_map(scene_of(PLACE, forms=forms), None)
     posterior = forms["00"].mechanism.posterior

@@ -1,4 +1,4 @@
-"""Named ways to lift: `paper` does what Dusmanu et al. 2021 say, `hardened` is veil's default."""
+"""Profiles of lifting: `paper` does what Dusmanu et al. 2021 describe, `hardened` is veil's default."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class Profile:
 
     @property
     def decoy_count(self) -> int:
-        """Decoys in each subspace: all m, none, or floor(m / 2) for the hybrids (lifting.md#why-m--1-is-not-used)."""
+        """Number of decoys in each subspace: m, none, or floor(m / 2) for the hybrids (lifting.md#why-m--1-is-not-used)."""
         if self.strategy == "random":
             return 0
         return self.m // 2 if "hybrid" in self.strategy else self.m
 
     @property
     def uses_slice(self) -> bool:
-        """Whether one image draws from one sub-database only (Dusmanu et al. 2021, Sec. 4.2)."""
+        """Whether each image draws its decoys from a single sub-database (Dusmanu et al. 2021, Sec. 4.2)."""
         return self.strategy.startswith("sub-")
 
     def warnings(self, *, quantized: bool) -> list[str]:
