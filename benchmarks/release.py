@@ -30,7 +30,7 @@ from veil.codebooks.dictionary import Dictionary
 from veil.features import Features
 from veil.files.codebooks import read_codebook, write_codebook
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.words import Worded, randomized, to_words
+from veil.mechanisms.words import DrawnSubsets, randomized, to_words
 from veil.randomness import seeded
 from veil.wire.packing import packed
 from worlds import features, generator, sift_like, unit
@@ -105,7 +105,7 @@ def _run(image: Features, dictionary: Codebook, mechanism: SubsetMechanism, repe
     return True
 
 
-def _red(made: Worded, vectors: np.ndarray, dictionary: Codebook, mechanism: SubsetMechanism) -> str | None:
+def _red(made: DrawnSubsets, vectors: np.ndarray, dictionary: Codebook, mechanism: SubsetMechanism) -> str | None:
     """What is wrong with a release, if anything."""
     few = slice(0, 50)
     products = vectors[few].astype(np.float64) @ dictionary.vectors.astype(np.float64).T
@@ -125,7 +125,7 @@ def _red(made: Worded, vectors: np.ndarray, dictionary: Codebook, mechanism: Sub
     return None
 
 
-def _sends_truth(made: Worded) -> np.ndarray:
+def _sends_truth(made: DrawnSubsets) -> np.ndarray:
     return (made.form.ids == made.true_words[:, None]).any(axis=1)
 
 

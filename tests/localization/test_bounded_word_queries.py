@@ -45,16 +45,16 @@ ROUND = WordOptions(threads=1, search=GroupedOptions(min_iterations=1, max_itera
 def seconds(form: Subsets, as_lines: bool) -> float:
     """Processor time of one round of samples for a query in words, without the look-up."""
     features = len(form)
-    seen = lines_of(PLACE, "02").take(np.arange(features)) if as_lines else PLACE.keypoints["02"][:features]
+    observations = lines_of(PLACE, "02").take(np.arange(features)) if as_lines else PLACE.keypoints["02"][:features]
     candidates = vocabulary_candidates(form, VOCABULARY)
     begun = time.process_time()
-    localize_candidates(PLACE.camera, seen, candidates, SCENE, list(SCENE.images), options=ROUND)
+    localize_candidates(PLACE.camera, observations, candidates, SCENE, list(SCENE.images), options=ROUND)
     return time.process_time() - begun
 
 
 @pytest.mark.parametrize("as_lines", [False, True])
 def test_features_that_may_be_any_point_take_little_longer(as_lines: bool) -> None:
-    """A hundred times the candidates of an ordinary query, in the same run; unbounded they took a hundred times as long."""
+    """A hundred times the usual number of candidates takes little longer; without bounds it took a hundred times as long."""
     plain, heavy = wrong_words(), hostile(4000)
     searched = [candidates_searched(vocabulary_candidates(form, VOCABULARY).keypoint_rows) for form in (plain, heavy)]
     assert searched[1] > 50 * searched[0]
@@ -70,12 +70,11 @@ def test_a_refusal_says_that_the_search_was_cut_short() -> None:
 
 
 def test_ordinary_queries_meet_no_limit() -> None:
-    """The broken twin: a query of two words a feature is searched in full, and nothing is said."""
+    """Counterexample: a query of two words a feature is searched in full, and its refusal names no limit."""
     form = words_of(PLACE.form("02"), DICTIONARY, epsilon=5.0)
     candidates = vocabulary_candidates(form, VOCABULARY)
     assert candidates.unread == 0 and candidates_searched(candidates.keypoint_rows) < 5000
-    seen = PLACE.keypoints["02"]
-    found = localize_words(PLACE.camera, seen, wrong_words(), SCENE, VOCABULARY, options=ROUND)
+    found = localize_words(PLACE.camera, PLACE.keypoints["02"], wrong_words(), SCENE, VOCABULARY, options=ROUND)
     assert isinstance(found, NoPose) and "fewer" not in found.reason
 
 
@@ -94,7 +93,7 @@ def test_features_behind_the_last_entry_are_not_looked_up() -> None:
 
 
 def test_a_search_ends_with_its_comparisons() -> None:
-    """One sample is always drawn; with no room for a second the result is that of one iteration, else that of all."""
+    """One sample is always drawn; without room for a second one the result is that of one iteration, else that of all."""
     groups = planted_groups("comparisons", features=FIRST_GROUPS + 40, candidates=4, right=0.4).groups
 
     def run(iterations: int, most: int) -> float:

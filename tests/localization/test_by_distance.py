@@ -36,7 +36,7 @@ WORLD = world("localize")
 
 
 def scene_of(place: World, *, without: str, m: int = 0) -> Scene:
-    """The planted scene as a map of all images but one; private with m > 0."""
+    """Map of all images of the planted scene but one, in subspaces of dimension m if m > 0."""
     images = {}
     for name, pose in place.poses.items():
         if name == without:
@@ -72,7 +72,7 @@ def test_a_planted_pose_is_recovered(query_m: int, map_m: int) -> None:
 
 
 def test_noise_is_refused() -> None:
-    """Descriptors of nowhere: twenty queries, none gets a pose."""
+    """None of twenty queries with random descriptors gets a pose."""
     scene = scene_of(WORLD, without="02")
     for index in range(20):
         random = generator(f"noise {index}")
@@ -91,15 +91,15 @@ def test_right_matches_at_wrong_places_are_refused() -> None:
 
 
 def test_the_most_distinctive_matches_come_first() -> None:
-    """Planted points: half of the query's features are of nowhere; the front half of the pairs is right, each pair is once."""
-    seen = WORLD.visible["02"]
+    """Planted points: half of the query's descriptors are random; the front half of the pairs is right, and no pair repeats."""
+    visible = WORLD.visible["02"]
     vectors = WORLD.form("02").vectors.copy()
     nowhere = generator("nowhere").permutation(len(vectors))[: len(vectors) // 2]
     vectors[nowhere] = unit(sift_like(generator("nowhere too"), len(nowhere)))
     form = Points(vectors=vectors, space=SPACE)
     keypoint_rows, point_rows = correspondences(form, scene_of(WORLD, without="02"), None, LocalizeOptions())
     assert len(set(zip(keypoint_rows.tolist(), point_rows.tolist(), strict=True))) == len(keypoint_rows)
-    right = seen[keypoint_rows] == point_rows
+    right = visible[keypoint_rows] == point_rows
     front = int(right.sum())
     assert right[:front].mean() > 0.98 and right.mean() < 0.8
 
@@ -146,7 +146,7 @@ def test_chance_poses_is_the_stated_formula() -> None:
 
 
 def lines_through(name: str, share: float) -> Lines:
-    """The lines of a view of the world, a share along gravity."""
+    """Lines of an image of the world, of which `share` are along gravity."""
     image = Features(
         keypoints=WORLD.keypoints[name],
         descriptors=WORLD.form(name).vectors,
@@ -176,7 +176,7 @@ def test_lines_localize_where_points_do(share: float, query_m: int) -> None:
 
 @pytest.mark.usefixtures("unchecked")
 def test_noise_is_refused_from_lines_too() -> None:
-    """S6: lines agree by chance far more often than points, and the criterion knows."""
+    """Random descriptors with lines get no pose, though lines agree by chance far more often than points."""
     scene = scene_of(WORLD, without="02")
     lines = lines_through("02", 0.5)
     for index in range(2):
@@ -220,7 +220,7 @@ def test_options_out_of_range(bad: dict) -> None:
 
 
 def test_photographs_of_another_landmark_are_refused(veil_data, door) -> None:
-    """Ten of ten of sacre_coeur against a map of the door (its bundled reference poses give the points)."""
+    """All ten photographs of sacre_coeur are refused by a map of the door (its bundled reference poses give the points)."""
     from veil.extraction.sift import SiftOptions, extract_sift
     from veil.files.pictures import find_pictures, read_picture
     from veil.mechanisms.public import publish

@@ -61,8 +61,11 @@ def test_words_with_lines_localize_upright() -> None:
 
 
 def test_words_with_lines_localize_in_a_small_picture() -> None:
-    """A quarter of the size, one feature in four with a right candidate before nine wrong ones. By the bound for evenly spread
-    lines more features would agree by chance than agree with the right pose, and no pose passed the first look."""
+    """A picture of a quarter of the size, where one feature in four has a right candidate, before nine wrong ones.
+
+    By the bound for evenly spread lines more features agree by chance than with the right pose, so that no pose passed when
+    that bound alone was asked.
+    """
     random = generator("small picture")
     small = replace(PLACE.camera, width_px=160, height_px=120, params=tuple(value / 4 for value in PLACE.camera.params))
     count = len(KEYPOINTS)
@@ -76,7 +79,7 @@ def test_words_with_lines_localize_in_a_small_picture() -> None:
 
 
 def test_a_map_of_words_localizes_words() -> None:
-    """Both sides private: each says its true word with probability p, so that p^2 of the pairs can be right."""
+    """Map and query in words: each sends the true word with probability p, so that p^2 of the pairs can be right."""
     forms = {name: words_of(PLACE.form(name), DICTIONARY, epsilon=9.0, name=name) for name in PLACE.poses}
     scene = scene_of(PLACE, without="02", forms=forms)
     found = localize_words(PLACE.camera, KEYPOINTS, forms["02"], scene, index_map(scene, None))
@@ -93,20 +96,20 @@ def test_the_same_query_gets_the_same_pose() -> None:
     np.testing.assert_array_equal(first.point_rows, second.point_rows)
 
 
-@pytest.mark.parametrize("seen", [KEYPOINTS, LINES], ids=["points", "lines"])
-def test_random_words_are_refused(seen: np.ndarray | Lines) -> None:
+@pytest.mark.parametrize("observations", [KEYPOINTS, LINES], ids=["points", "lines"])
+def test_random_words_are_refused(observations: np.ndarray | Lines) -> None:
     for index in range(3):
-        ids = random_ids(generator(f"random query {index}"), len(seen), 2, len(DICTIONARY))
+        ids = random_ids(generator(f"random query {index}"), len(observations), 2, len(DICTIONARY))
         form = subsets(ids, QUERY.mechanism, DICTIONARY.digest)
-        found = localize_words(PLACE.camera, seen, form, SCENE, VOCABULARY, options=BRIEF)
+        found = localize_words(PLACE.camera, observations, form, SCENE, VOCABULARY, options=BRIEF)
         assert isinstance(found, NoPose) and "features" in found.reason
 
 
-@pytest.mark.parametrize("seen", [KEYPOINTS, LINES], ids=["points", "lines"])
-def test_right_words_at_wrong_places_are_refused(seen: np.ndarray | Lines) -> None:
+@pytest.mark.parametrize("observations", [KEYPOINTS, LINES], ids=["points", "lines"])
+def test_right_words_at_wrong_places_are_refused(observations: np.ndarray | Lines) -> None:
     """The broken twin of a check that counts shared words only: the candidates are right, the geometry is not."""
-    order = generator("mixed").permutation(len(seen))
-    mixed = seen.take(order) if isinstance(seen, Lines) else seen[order]
+    order = generator("mixed").permutation(len(observations))
+    mixed = observations.take(order) if isinstance(observations, Lines) else observations[order]
     found = localize_words(PLACE.camera, mixed, QUERY, SCENE, VOCABULARY, options=BRIEF)
     assert isinstance(found, NoPose) and "chance also gives" in found.reason
     assert found.log10_nfa > -6 and found.inliers > 0 and found.correspondences > 100
@@ -140,7 +143,7 @@ def test_lines_need_gravity_of_query_and_map() -> None:
 
 
 def test_a_wrong_gravity_gives_no_wrong_pose() -> None:
-    """Twelve degrees off, on either side: no pose, or one that the refinement over all inliers has set right."""
+    """Gravity that is twelve degrees off in query or map gives no pose, or one that the refinement over inliers corrected."""
     turn = Rotation.from_rotvec(np.radians([12.0, 0, 0])).as_matrix()
     assert LINES.gravity is not None and SCENE.down is not None
     for lines, scene in (
@@ -174,12 +177,12 @@ def test_options_out_of_range(bad: dict) -> None:
         WordOptions(**bad)
 
 
-def problem_of(seen: np.ndarray | Lines, candidates: Candidates) -> WordProblem:
-    return WordProblem(PLACE.camera, seen, candidates, SCENE, list(SCENE.images), WordOptions())
+def problem_of(observations: np.ndarray | Lines, candidates: Candidates) -> WordProblem:
+    return WordProblem(PLACE.camera, observations, candidates, SCENE, list(SCENE.images), WordOptions())
 
 
 def nested(problem: WordProblem, rows: np.ndarray) -> dict[tuple[int, int], float]:
-    """The twin: log10 of the expected number of chance poses for each set of groups and candidates, in plain loops."""
+    """Slow reference: log10 of the expected number of chance poses for each set of groups and candidates, in plain loops."""
     groups = problem.groups
     count = len(groups.starts) - 1
     single = (line_agreement if groups.as_lines else point_agreement)(PLACE.camera, problem.limit_px)
@@ -195,10 +198,13 @@ def nested(problem: WordProblem, rows: np.ndarray) -> dict[tuple[int, int], floa
     return found
 
 
-@pytest.mark.parametrize("seen", [KEYPOINTS, LINES], ids=["points", "lines"])
-def test_chance_is_the_least_of_the_nested_sets_and_pays_for_their_number(seen: np.ndarray | Lines) -> None:
-    """By the twin, for the most trusted inliers, the least trusted, and any; at most their number above the plain formula."""
-    problem = problem_of(seen, vocabulary_candidates(QUERY, VOCABULARY))
+@pytest.mark.parametrize("observations", [KEYPOINTS, LINES], ids=["points", "lines"])
+def test_chance_is_the_least_of_the_nested_sets_and_pays_for_their_number(observations: np.ndarray | Lines) -> None:
+    """Equal to the slow reference for the most trusted, the least trusted and random inliers.
+
+    It exceeds the plain formula by the number of sets at most.
+    """
+    problem = problem_of(observations, vocabulary_candidates(QUERY, VOCABULARY))
     starts = problem.groups.starts[:-1]
     random = generator("nested")
     last = problem.groups.starts[1:] - 1
@@ -250,7 +256,7 @@ def test_more_candidates_or_less_inliers_are_more_chance() -> None:
 
 
 def test_noise_reaches_no_small_chance() -> None:
-    """Simulation: of random candidates at random places, no best pose of a search is rarer than one in a hundred searches."""
+    """Simulation with random candidates at random places: no best pose of a search has log10 NFA below -2."""
     random = generator("noise")
     for _ in range(4):
         count, points = 200, random.integers(0, len(PLACE.points), 600)
@@ -263,7 +269,7 @@ def test_noise_reaches_no_small_chance() -> None:
 
 
 def test_the_mechanism_is_needed_to_weigh_words() -> None:
-    """Of the same words under a smaller epsilon each candidate is worth less, in the same order."""
+    """Candidates of the same words weigh less under a smaller epsilon."""
     plain = vocabulary_candidates(QUERY, VOCABULARY)
     mechanism = SubsetMechanism(dictionary_size=len(DICTIONARY), epsilon=2.0, m=2)
     weak = vocabulary_candidates(replace(QUERY, mechanism=mechanism), VOCABULARY)
@@ -272,7 +278,7 @@ def test_the_mechanism_is_needed_to_weigh_words() -> None:
 
 @pytest.mark.parametrize("factor", [0.75, 1.0, 1.4])
 def test_a_guessed_focal_length_is_found(factor: float) -> None:
-    """Oracle: the planted pose. The broken twin takes the guess for exact and goes astray along the line of sight."""
+    """Oracle: the planted pose. Counterexample: a query that takes the guess for exact has its camera at a wrong distance."""
     camera = PLACE.camera
     scaled = tuple(factor * value for value in camera.params[: camera.focal_count]) + camera.params[camera.focal_count :]
     guessed = replace(camera, params=scaled, focal_is_known=False)

@@ -14,7 +14,8 @@ from veil.geometry.camera import Camera
 from veil.geometry.free_calibration import FreeCamera
 from veil.geometry.rigid import Rigid
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize, localize_matches
-from veil.localization.matched_features import Estimate, matched_features
+from veil.localization.matched_features import matched_features
+from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import PRINT_LEAST, PRINT_MOST, _gathered
 from veil.scene import MappedImage, Scene
 from worlds import World, generator, project, unit, world
@@ -24,7 +25,7 @@ WORLD = world("forged", points=400)
 
 
 def reshaped(place: World, scale: list[float], shift: list[float]) -> World:
-    """The same cameras before other points."""
+    """World with the same cameras, and points that are scaled and shifted."""
     points = place.points * scale + shift
     keypoints, visible = {}, {}
     for name, pose in place.poses.items():
@@ -58,7 +59,7 @@ FACADE = map_of(FLAT)
 
 
 def at(place: World, keypoints: np.ndarray, *, as_lines: bool) -> np.ndarray | Lines:
-    """What is sent of keypoints of image 02 that are somewhere else."""
+    """Keypoints or lines of image 02 if its features were at the positions `keypoints`."""
     moved = replace(place, keypoints={**place.keypoints, "02": keypoints.astype(np.float32)})
     return lines_of(moved, "02") if as_lines else moved.keypoints["02"]
 
@@ -77,10 +78,10 @@ def crowd(kind: str, count: int) -> np.ndarray:
     [("20", False), ("60", False), ("120", False), ("point", False), ("line", False), ("20", True)],
 )
 def test_right_features_in_a_crowd_get_no_pose(kind: str, as_lines: bool) -> None:
-    """Positions drawn apart from what they show: whatever agrees with a pose is chance, and the NFA must say so."""
+    """Positions that are independent of the descriptors: whatever agrees with a pose is chance, and the NFA must say so."""
     count = len(WORLD.keypoints["02"])
-    seen = at(WORLD, crowd(kind, count), as_lines=as_lines)
-    found = localize(WORLD.camera, seen, WORLD.form("02"), SCENE)
+    observations = at(WORLD, crowd(kind, count), as_lines=as_lines)
+    found = localize(WORLD.camera, observations, WORLD.form("02"), SCENE)
     assert isinstance(found, NoPose), (found.inliers, found.log10_nfa)
     assert found.log10_nfa > -6
 
@@ -88,7 +89,7 @@ def test_right_features_in_a_crowd_get_no_pose(kind: str, as_lines: bool) -> Non
 @pytest.mark.parametrize("share", [0.3, 0.45, 0.65])
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 def test_a_photograph_of_the_place_on_a_plain_wall_gets_no_pose(share: float, as_lines: bool) -> None:
-    """A facade is seen alike from afar and on a poster: nothing but the emptiness around tells, and the size of the points."""
+    """A poster of a facade is refused: only missing surroundings and the size of its points tell it from a distant facade."""
     poster = np.array([90.0, 60.0]) + share * FLAT.keypoints["02"]
     found = localize(FLAT.camera, at(FLAT, poster, as_lines=as_lines), FLAT.form("02"), FACADE)
     assert isinstance(found, NoPose) and "photograph of a photograph" in found.reason
@@ -96,8 +97,10 @@ def test_a_photograph_of_the_place_on_a_plain_wall_gets_no_pose(share: float, as
 
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 def test_true_queries_of_the_same_shapes_are_right(as_lines: bool) -> None:
-    """Planted poses: the facade itself; a camera that stands further away; a place with depth, seen in a part of the picture
-    only. A part of the facade, with nothing around it, is refused: a print of it would look the same."""
+    """Planted poses: the facade itself; a camera that stands further away; a place with depth in a part of the picture.
+
+    A part of the facade, with nothing around it, is refused: a print of it would look the same.
+    """
     truth = FLAT.poses["02"]
     few = np.flatnonzero((np.abs(FLAT.keypoints["02"] - [320, 240]) < [80, 70]).all(axis=1))
     deep = np.flatnonzero((np.abs(WORLD.keypoints["02"] - [320, 240]) < [80, 70]).all(axis=1))
@@ -121,7 +124,7 @@ def test_true_queries_of_the_same_shapes_are_right(as_lines: bool) -> None:
 
 
 def matches(place: World, keypoints: np.ndarray, camera: Camera | None = None, *, views: bool = True) -> Localization | NoPose:
-    """Right matches of image 02, its keypoints somewhere else."""
+    """Result for the right matches of image 02 if its features were at the positions `keypoints`."""
     rows = np.arange(len(keypoints))
     scene = map_of(place)
     return localize_matches(
@@ -135,7 +138,7 @@ def matches(place: World, keypoints: np.ndarray, camera: Camera | None = None, *
 
 
 def test_points_seen_from_behind_are_not_seen() -> None:
-    """The exact projections into a camera behind the cloud; its twin, which does not ask who saw the points, accepts."""
+    """Exact projections into a camera behind the cloud are refused; without the map's views they are accepted."""
     turn = np.diag([-1.0, 1.0, -1.0])
     truth = WORLD.poses["02"]
     center = np.array([0, 0, 12.0])
@@ -155,7 +158,7 @@ def test_a_camera_fifty_times_further_is_no_camera() -> None:
 
 
 def test_two_photographs_side_by_side_are_no_place() -> None:
-    """Half of the features as one camera sees them, half as another: neither pose is the query's. With nine in ten it is."""
+    """Half of the features as one camera sees them and half as another get no pose; nine in ten of one camera get its pose."""
     points = WORLD.points[WORLD.visible["02"]]
     first, second = (project(WORLD.poses[name], points, WORLD.camera) for name in ("01", "04"))
     count = len(points)
@@ -193,8 +196,10 @@ def in_another_picture(xy: np.ndarray, kind: str) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["poster", "screen"])
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 def test_a_photograph_of_the_place_among_other_things_gets_no_pose(kind: str, as_lines: bool) -> None:
-    """Nearly as large as the picture, before a busy wall: what tells is that no camera of the declared calibration sees a place
-    with depth so. The photograph itself among the same features is right."""
+    """A photograph of the place, nearly as large as the picture and before a busy wall, is refused by its calibration.
+
+    No camera of the declared calibration sees a place with depth like that. The query itself among the same features is right.
+    """
     keypoints, form = WORLD.keypoints["02"], WORLD.form("02")
     around = generator("busy wall").uniform([0, 0], [640, 480], (300, 2))
     nowhere = unit(np.abs(generator("nothing known").normal(size=(300, 128)))).astype(np.float32)
@@ -216,7 +221,7 @@ def test_a_poster_with_an_unknown_focal_length_is_told_by_its_principal_point() 
 
 
 def test_right_matches_are_found_among_the_most_trusted() -> None:
-    """Planted: 30 right ones in the first 100 of 1,100 matches. Samples of all hold three right ones twice in 100,000."""
+    """Planted: 30 right matches among the first 100 of 1,100. A sample of all matches is clean twice in 100,000 times."""
     random = generator("buried")
     count = len(WORLD.keypoints["02"])
     right = random.choice(count, 30, replace=False)
@@ -282,14 +287,15 @@ def test_a_print_is_fitted_to_what_agrees_with_it(as_lines: bool) -> None:
     rows = random.permutation(len(visible))[:90]
     shown = np.array([96.0, 72.0]) + 0.7 * WIDE.keypoints["02"][rows]
     shown[80:] += random.uniform(-25, 25, (10, 2))
-    seen = at(WIDE, shown, as_lines=as_lines)
-    matched = matched_features(WIDE.camera, seen, np.arange(90), visible[rows], WIDE.points, max_error_px=6.0, seed=0)
-    sights = matched.sights(Estimate(pose=WIDE.poses["02"], camera=WIDE.camera))
+    observations = at(WIDE, shown, as_lines=as_lines)
+    matched = matched_features(WIDE.camera, observations, np.arange(90), visible[rows], WIDE.points, max_error_px=6.0, seed=0)
+    observed = matched.normalized(Estimate(pose=WIDE.poses["02"], camera=WIDE.camera))
     inliers = np.arange(60, 90)
     start = FreeCamera(pose=WIDE.poses["02"], offsets=np.array([math.log(0.75), 0, 0, 0, 0]))
-    alone = sights.take(inliers).fitted(start, PRINT_MOST, PRINT_LEAST)
-    found = _gathered(matched, sights, start, inliers, PRINT_MOST, PRINT_LEAST)
+    alone = observed.take(inliers).fitted(start, PRINT_MOST, PRINT_LEAST)
+    found = _gathered(matched, observed, start, inliers, PRINT_MOST, PRINT_LEAST)
     assert found is not None
     true = FreeCamera(pose=WIDE.poses["02"], offsets=np.array([math.log(0.7), 0, 0, 0, 0]))
-    off = [float(np.median(np.abs(sights.residuals(camera)[:80] - sights.residuals(true)[:80]))) for camera in (alone, found)]
+    right = observed.residuals(true)[:80]
+    off = [float(np.median(np.abs(observed.residuals(camera)[:80] - right))) for camera in (alone, found)]
     assert off[1] < 0.3 / 500 and off[1] < off[0] / 3

@@ -1,4 +1,4 @@
-"""A pose beyond chance may still be uncertain by degrees: then there is none, and the reason says what helps."""
+"""Poses that are beyond chance but uncertain by degrees are refused, and the reason says what helps."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def scene_points(count: int, *, half_width: float = 2.0, relief: float = 1.0) ->
     return np.hstack([flat, 6.0 + relief * (2 * random.random((count, 1)) - 1)])
 
 
-def seen_from(pose: Rigid, points: np.ndarray, noise: float, random: np.random.Generator, *, as_lines: bool) -> Sights:
-    """Sights in the normalized plane with independent normal noise, of points or of random lines through them."""
+def observed_from(pose: Rigid, points: np.ndarray, noise: float, random: np.random.Generator, *, as_lines: bool) -> Sights:
+    """Observations in the normalized plane with independent normal noise, of points or of random lines through them."""
     in_camera = points @ pose.rotation.T + pose.translation
     xy = in_camera[:, :2] / in_camera[:, 2:] + noise * random.normal(size=(len(points), 2))
     if not as_lines:
@@ -51,14 +51,15 @@ def test_the_deviation_is_that_of_refitted_poses(as_lines: bool, free_focal: boo
     points, noise = scene_points(60), 1.5 / FOCAL
     random = generator(f"refits {as_lines} {free_focal}")
     reach = np.array([1.0 if free_focal else 0.0, 0.0, 0.0, 0.0, 0.0])
-    turns, told = [], []
+    turns, deviations = [], []
     for _ in range(400):
-        sights = seen_from(POSE, points, noise, random, as_lines=as_lines)
-        found = sights.fitted(FreeCamera(pose=POSE), reach)
+        observed = observed_from(POSE, points, noise, random, as_lines=as_lines)
+        found = observed.fitted(FreeCamera(pose=POSE), reach)
         turns.append(turn_of(found.pose.rotation))
-        told.append(sights.turn_deviation(found, least_noise=0.0, free_focal=free_focal))
+        deviations.append(observed.turn_deviation(found, least_noise=0.0, free_focal=free_focal))
     spread = math.sqrt(np.linalg.eigvalsh(np.cov(np.array(turns).T))[-1])
-    assert np.mean(told) == pytest.approx(spread, rel=2 * ROTATION_TOL)  # the fit is robust: slightly wider than least squares
+    # The fit is robust: its poses spread slightly more than those of least squares.
+    assert np.mean(deviations) == pytest.approx(spread, rel=2 * ROTATION_TOL)
 
 
 def test_colmap_tells_the_same_deviation() -> None:
@@ -66,7 +67,7 @@ def test_colmap_tells_the_same_deviation() -> None:
     import pycolmap
 
     points = scene_points(80)
-    sights = seen_from(POSE, points, 0.0, generator("no noise"), as_lines=False)
+    observed = observed_from(POSE, points, 0.0, generator("no noise"), as_lines=False)
     start = pycolmap.Rigid3d(np.hstack([POSE.rotation, POSE.translation[:, None]]))
     xy = project(POSE, points, CAMERA).astype(np.float64)
     inlier = np.ones(len(points), dtype=bool)
@@ -74,19 +75,19 @@ def test_colmap_tells_the_same_deviation() -> None:
     covariance = covariance_from_colmap(found)
     assert covariance is not None
     turn = covariance[:3, :3]
-    ours = sights.turn_deviation(FreeCamera(pose=POSE), least_noise=1 / FOCAL)
+    ours = observed.turn_deviation(FreeCamera(pose=POSE), least_noise=1 / FOCAL)
     assert ours == pytest.approx(math.sqrt(np.linalg.eigvalsh(turn)[-1]), rel=1e-3)
 
 
 def test_what_leaves_a_turn_free_is_infinitely_uncertain() -> None:
     along = np.array([[x, 0.0, 6.0] for x in np.linspace(-1, 1, 20)])  # a turn about these points' line changes nothing
-    sights = seen_from(POSE, along, 0.0, generator("line"), as_lines=False)
-    assert sights.turn_deviation(FreeCamera(pose=POSE), least_noise=1e-3) == math.inf
-    assert sights.take(np.arange(2)).turn_deviation(FreeCamera(pose=POSE), least_noise=1e-3) == math.inf
+    observed = observed_from(POSE, along, 0.0, generator("line"), as_lines=False)
+    assert observed.turn_deviation(FreeCamera(pose=POSE), least_noise=1e-3) == math.inf
+    assert observed.take(np.arange(2)).turn_deviation(FreeCamera(pose=POSE), least_noise=1e-3) == math.inf
 
 
 def asked(points: np.ndarray, noise_px: float, accidents: int, *, max_turn_deg: float = 0.6) -> Localization | NoPose:
-    """Right matches of `points`, the most trusted, and then accidents all over the picture and the scene."""
+    """Result for right matches of `points`, which are trusted most, and accidents all over the picture and the scene."""
     random = generator(f"asked {len(points)} {noise_px} {accidents}")
     right = project(POSE, points, CAMERA) + noise_px * random.normal(size=(len(points), 2))
     wrong = random.random((accidents, 2)) * [640, 480]
@@ -97,7 +98,7 @@ def asked(points: np.ndarray, noise_px: float, accidents: int, *, max_turn_deg: 
 
 
 def test_an_uncertain_pose_is_refused_with_what_helps() -> None:
-    """Forty right matches in a small flat spot: far beyond chance, and turned by degrees for a pixel of noise."""
+    """Forty right matches in a small flat spot are far beyond chance, but a pixel of noise turns their pose by degrees."""
     spot = scene_points(40, half_width=0.35, relief=0.02)
     found = asked(spot, 2.0, 20)
     assert isinstance(found, NoPose)
@@ -117,7 +118,7 @@ def test_a_well_spread_query_is_answered() -> None:
 
 
 def test_few_keypoints_among_many_accidents_are_refused_though_beyond_chance() -> None:
-    """A weak pose of a query that sees the place: its evidence lies in the six orders that are not counted."""
+    """The evidence of a weak pose of a true query lies in the six orders of magnitude that are not counted."""
     found = asked(scene_points(15), 3.0, 600, max_turn_deg=math.inf)
     assert isinstance(found, NoPose)
     assert -12 < found.log10_nfa <= -6, found

@@ -1,4 +1,4 @@
-"""Matching finds planted pairs, keeps what the ratio allows, and refuses to compare what cannot be compared."""
+"""Matching finds planted pairs, keeps those that pass the ratio test, and refuses forms that cannot be compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPACE = Space(descriptor="sift", normalization="L2", dim=128)
 
 
 def planted(name: str, count: int, m: tuple[int, int]) -> tuple[Form, Form, np.ndarray]:
-    """Two forms of noisy copies; feature i on the left is `where[i]` on the right."""
+    """Two forms of the same descriptors with noise; left feature i is right feature `where[i]`."""
     random = generator(name)
     d = unit(sift_like(random, count))
     where = random.permutation(count)
@@ -93,27 +93,27 @@ def test_ratios_out_of_range_are_refused(ratio: float) -> None:
 
 
 def test_many_pairs_in_parallel_equal_one_by_one() -> None:
-    """Second method: the same pairs alone; progress counts every pair once."""
+    """Pairs matched in parallel equal the same pairs matched one by one; progress counts every pair once."""
     random = generator("pairs")
     forms = {name: subspaces(random, unit(sift_like(random, 50)), 2, SPACE) for name in "abcd"}
-    seen: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     lock = threading.Lock()
 
     def progress(done: int, total: int) -> None:
         with lock:
-            seen.append((done, total))
+            calls.append((done, total))
 
     found = match_pairs(forms, all_pairs(list("abcd")), workers=3, progress=progress)
     assert list(found) == all_pairs(list("abcd"))
     for (a, b), matches in found.items():
         np.testing.assert_array_equal(matches.indices, match(forms[a], forms[b]).indices)
-    assert sorted(seen) == [(i, 6) for i in range(1, 7)]
+    assert sorted(calls) == [(i, 6) for i in range(1, 7)]
     with pytest.raises(InputError, match="no features for x"):
         match_pairs(forms, [("a", "x")])
 
 
 def test_best_ratio_separates_right_from_wrong() -> None:
-    """Enumeration: the threshold of the largest Youden index."""
+    """Enumeration of all thresholds: the best one has the largest Youden index."""
     ratios = np.array([0.1, 0.2, 0.3, 0.6, 0.7, 0.9])
     right = np.array([True, True, True, False, True, False])
     scores = {t: (ratios[right] <= t).mean() - (ratios[~right] <= t).mean() for t in ratios}
@@ -123,7 +123,7 @@ def test_best_ratio_separates_right_from_wrong() -> None:
 
 
 def test_a_ratio_is_never_borrowed() -> None:
-    """D18: thresholds exist per profile, dimension and distance; an uncalibrated one is an error."""
+    """Thresholds exist for one profile, dimension and distance each; a missing one is an error, and none is borrowed."""
     left, right, _ = planted("borrowed", 6, (0, 3))
     assert ratio_key(left, right) == "sift-L2/paper/3/p2s"
     with pytest.raises(InputError, match="no ratio is calibrated"):

@@ -1,4 +1,4 @@
-"""The ratio that wrong matches pass, learnt from images without knowing which matches are right."""
+"""Ratio thresholds that wrong matches pass, learned from images without knowing which matches are right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPACE = Space(descriptor="sift", normalization="L2", dim=128)
 
 
 def views(m: int, count: int) -> dict[str, Form]:
-    """Two images of the same `count` descriptors with noise, and one of others; lifted to subspaces of dimension m."""
+    """Two images of the same `count` descriptors with noise, and one of others, lifted to subspaces of dimension m."""
     random = generator(f"ratio {m}")
     shared = unit(sift_like(random, count))
     forms: dict[str, Form] = {}
@@ -29,20 +29,20 @@ def views(m: int, count: int) -> dict[str, Form]:
 
 @pytest.mark.parametrize("m", [0, 2, 4])
 def test_one_wrong_match_in_a_hundred_passes_although_the_images_match(m: int) -> None:
-    """Oracle: planted matches. The ratio is learnt from a pair that matches throughout and judged on one that does not.
+    """Oracle: planted matches. The ratio is learned from a pair that matches throughout and judged on one that does not.
 
-    With 1,500 features and 500 asked, a share of 1 % is known to within a factor of two.
+    With 1,500 features of which 500 are sampled, a share of 1 % is known to within a factor of two.
     """
     forms = views(m, 1500)
-    learnt = chance_ratio(forms, [("a", "b")])
+    learned = chance_ratio(forms, [("a", "b")])
     wrong = match(forms["a"], forms["c"])
-    share = (wrong.ratios <= learnt).sum() / len(forms["a"])
+    share = (wrong.ratios <= learned).sum() / len(forms["a"])
     assert share <= 0.02
     loose = chance_ratio(forms, [("a", "b")], wrong_share=0.2)
-    assert learnt < loose < 1
-    assert (wrong.ratios <= loose).sum() > (wrong.ratios <= learnt).sum()
+    assert learned < loose < 1
+    assert (wrong.ratios <= loose).sum() > (wrong.ratios <= learned).sum()
     right = match(forms["a"], forms["b"])
-    assert ((right.indices[:, 0] == right.indices[:, 1]) & (right.ratios <= learnt)).sum() > 0.5 * len(forms["a"])
+    assert ((right.indices[:, 0] == right.indices[:, 1]) & (right.ratios <= learned)).sum() > 0.5 * len(forms["a"])
 
 
 @pytest.mark.parametrize("m", [2, 4])

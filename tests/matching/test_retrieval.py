@@ -48,7 +48,7 @@ def test_counts_are_unbiased_and_raw_counts_are_not(epsilon: float, m: int) -> N
 
 
 def test_counts_by_hand() -> None:
-    """K = 3, m = 1, e^epsilon = 2: p = 1/2, q = 1/4, so (sent - 4/4) / (1/4)."""
+    """Golden values by hand: K = 3, m = 1, e^epsilon = 2 give p = 1/2 and q = 1/4, so (sent - 4/4) / (1/4)."""
     mechanism = SubsetMechanism(dictionary_size=3, epsilon=math.log(2), m=1)
     form = subsets(np.array([[0], [0], [2], [0]]), mechanism, DIGEST)
     np.testing.assert_allclose(word_counts(form), [8.0, -4.0, 0.0], atol=1e-12)
@@ -70,7 +70,7 @@ def test_epsilon_zero_says_nothing(words: int, m: int) -> None:
 
 
 def vocabulary_of(image_words: np.ndarray) -> InvertedIndex:
-    """The part of an index that retrieval reads."""
+    """Index with the parts that retrieval reads."""
     words = image_words.shape[1]
     return InvertedIndex(
         dictionary=DIGEST,
@@ -114,7 +114,7 @@ def test_an_image_without_words_scores_zero() -> None:
 
 
 def test_the_image_of_the_query_comes_first() -> None:
-    """A planted map whose images see different points: the query sees what its image sees, through an epsilon."""
+    """Planted map whose images see different points: a query that sees those of one image finds it, despite its epsilon."""
     place = world("retrieval", images=6, points=360)
     parts = np.array_split(generator("parts").permutation(360), 6)
     for part, name in zip(parts, sorted(place.poses), strict=True):

@@ -1,4 +1,4 @@
-"""Words matched with words, and with descriptors: against dense loops and planted pairs."""
+"""Matching of words with words, and with descriptors, against dense loops and planted pairs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def form_of(name: str, count: int, *, words: int = 30, m: int = 3) -> Subsets:
 
 
 def dense_weights(left: Subsets, right: Subsets) -> np.ndarray:
-    """The twin: for each pair and each word of both, one over the features that have it on either side."""
+    """Slow reference: each word of both features adds 1 / (number of left features with it * number of right ones)."""
     found = np.zeros((len(left), len(right)))
     for i, a in enumerate(left.ids.tolist()):
         for j, b in enumerate(right.ids.tolist()):
@@ -40,7 +40,7 @@ def dense_weights(left: Subsets, right: Subsets) -> np.ndarray:
 
 
 def dense_best(weights: np.ndarray) -> dict[tuple[int, int], float]:
-    """The twin: pairs heavier than all others of their row and of their column, with the worse ratio of second to best."""
+    """Slow reference: pairs heavier than all others of their row and their column, with the worse ratio of second to best."""
     found = {}
     for i, row in enumerate(weights):
         for j, weight in enumerate(row):
@@ -90,7 +90,7 @@ def test_ties_give_no_match_in_either_direction() -> None:
 
 
 def test_ties_up_to_rounding_are_ties() -> None:
-    """Equal sums added in another order: 0.1 + 0.2 + 0.3 is no match for 0.3 + 0.2 + 0.1."""
+    """Equal sums that were added in different orders tie, so that neither matches: 0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1."""
     a, b = (0.1 + 0.2) + 0.3, (0.3 + 0.2) + 0.1
     assert a != b
     assert len(mutual_best(csr_array(np.array([[a, b]])))[0]) == 0
@@ -102,7 +102,7 @@ def test_nothing_shared_gives_nothing() -> None:
 
 
 def test_planted_views_match() -> None:
-    """Two releases of views of one place: right pairs share their true word, wrong ones a common word at most."""
+    """Two releases of views of one place match: right pairs share their true word, wrong ones a common word at most."""
     left, right = (words_of(PLACE.form(name), DICTIONARY, epsilon=8.0, name=name) for name in ("01", "02"))
     pairs, ratios = mutual_best(shared_word_weights(left, right))
     right_pairs = PLACE.visible["01"][pairs[:, 0]] == PLACE.visible["02"][pairs[:, 1]]

@@ -37,7 +37,7 @@ SEES = 0.035
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A profile, and the precision in which it is sent."""
+    """A profile with the precision in which it is sent."""
 
     profile: Profile
     dtype: str = "float32"
@@ -67,7 +67,7 @@ def book(kind: Kind) -> Codebook:
 
 @cache
 def released(name: str) -> tuple[np.ndarray, Subspaces]:
-    """A point in or near each subspace that was drawn before the basis, and the subspaces as a server gets them."""
+    """Points in or near the subspaces that were fixed before the bases were drawn, and the subspaces as a server gets them."""
     case, random = CASES[name], generator(f"haar {name}")
     raw = sift_like(random, COUNT, RAW)
     image = Features(
@@ -87,7 +87,7 @@ def released(name: str) -> tuple[np.ndarray, Subspaces]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_descriptor_may_lie_in_any_direction_of_the_basis(name: str) -> None:
-    """D7: the signs of its coordinates are even, and the square of each is that of a uniform direction, Beta(1/2, (m-1)/2)."""
+    """Coordinates of the descriptor have even signs, and squares as those of a uniform direction, Beta(1/2, (m-1)/2)."""
     point, form = released(name)
     coordinates = np.einsum("fin,fn->fi", form.basis.astype(np.float64), point - form.origin)
     direction = unit(coordinates)
@@ -159,7 +159,7 @@ def test_the_rotation_of_faces_is_haar() -> None:
 
 
 def test_the_orthonormal_factor_is_that_of_gram_and_schmidt() -> None:
-    """The definition, row by row; equal for every library, whatever signs its QR has."""
+    """The definition of the factor, row by row: it is equal for every library, whatever signs its QR has."""
     rows = generator("gram").normal(size=(200, 5, 9))
     _, basis = canonical(np.zeros((200, 9)), rows)
     for part in range(5):

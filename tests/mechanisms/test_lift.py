@@ -1,4 +1,4 @@
-"""Lifting: every subspace contains its descriptor and its decoys, and says nothing else."""
+"""Every lifted subspace contains its descriptor and its decoys, and says nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STUDY = randomness.seeded("lift")
 
 
 def distances_to(form: Subspaces, points: np.ndarray) -> np.ndarray:
-    """dist(D_i, p_j), features by points."""
+    """Matrix (features, points) of the distances of points to subspaces."""
     return reference.point_to_subspace(points, (form.origin, form.basis)).T
 
 
@@ -58,7 +58,7 @@ def test_the_descriptor_lies_in_its_subspace_with_its_decoys(strategy: str, m: i
 
 
 def test_the_form_is_canonical() -> None:
-    """D7: orthonormal basis, origin nearest to zero: both are functions of D and of independent chance."""
+    """Canonical form: an orthonormal basis, and the origin nearest to zero (lifting.md#canonical-form)."""
     form = lift(IMAGE, profile=paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
     gram = np.einsum("fin,fjn->fij", form.basis, form.basis)
     np.testing.assert_allclose(gram, np.broadcast_to(np.eye(4), gram.shape), atol=1e-6)
@@ -66,7 +66,7 @@ def test_the_form_is_canonical() -> None:
 
 
 def test_random_directions_are_isotropic_unless_the_paper_is_asked_for() -> None:
-    """D6: the fourth moment of a direction of length 1 (docs/theory/lifting.md, Eq. 4), where 2 % off would be seen.
+    """Fourth moment of a direction of length 1 (docs/theory/lifting.md, Eq. 4), where 2 % off would be seen.
 
     n (n + 2) / 3 times it is 1 for a uniform direction, to leading order 0.6 for one of the cube.
     """
@@ -106,7 +106,7 @@ def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
 
 
 def test_equal_descriptors_get_equal_lifts_and_others_do_not() -> None:
-    """D15: the draws hang on the descriptor, so a re-extraction with fewer features repeats the same subspaces."""
+    """Draws depend on the descriptor, so that another extraction with fewer features repeats the subspaces of those it has."""
     half = replace(IMAGE, keypoints=IMAGE.keypoints[:30], descriptors=IMAGE.descriptors[:30])
     whole = lift(IMAGE, profile=paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
     part = lift(half, profile=paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
@@ -116,7 +116,7 @@ def test_equal_descriptors_get_equal_lifts_and_others_do_not() -> None:
 
 
 def test_the_callers_rule_chooses_the_decoys() -> None:
-    """A rule with labels that never leave: here decoys of even index for even rows. Oracle: membership."""
+    """A rule may choose by labels that never leave the device: decoys of even index for even rows. Oracle: membership."""
 
     def parity(rows: np.ndarray, draws: np.ndarray, available: np.ndarray) -> np.ndarray:
         chosen = np.empty(draws.shape, dtype=np.int64)
@@ -134,7 +134,7 @@ def test_the_callers_rule_chooses_the_decoys() -> None:
 
 
 def test_slices_are_drawn_uniformly_by_image() -> None:
-    """One slice an image; over 3,000 images each of 4 slices as often, where 17 % off would be seen."""
+    """Each image draws one slice; 3,000 images draw each of 4 slices equally often, where 17 % off would be seen."""
     one, profile = features(generator("one"), 1), paper(2, "sub-adversarial")
     images = [replace(one, image_digest=index.to_bytes(32, "big")) for index in range(3000)]
     found = [_plan(image, profile, BOOK.compression, BOOK, STUDY, uniform_rule).slice_index for image in images]
@@ -213,7 +213,7 @@ def test_the_guarantee_travels_and_names_the_break() -> None:
 
 
 def test_a_decoy_equal_to_the_descriptor_is_survived() -> None:
-    """The word of the codebook may be d itself; then one direction is arbitrary and D still holds d."""
+    """A decoy may be the descriptor d itself: then one direction is arbitrary, and D still holds d."""
     twin = replace(BOOK, stored=np.concatenate([IMAGE.descriptors[:2], sift_like(generator("rest"), 6)]), slices=1)
     form = lift(IMAGE, profile=paper(7, "adversarial"), compression=BOOK.compression, decoys=twin, randomness=STUDY).form
     assert own_distance(form, unit(IMAGE.descriptors)).max() < 1e-5

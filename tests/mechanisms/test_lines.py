@@ -1,4 +1,4 @@
-"""Lines: through their keypoints, in uniform directions wherever in the image, the same each time."""
+"""Lines pass through their keypoints, have uniform directions everywhere in the image, and repeat with the image."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def angles(lines: Lines) -> np.ndarray:
 
 
 def test_every_line_passes_through_its_keypoint() -> None:
-    """Defining equation, in the undistorted normalized plane (a distorted camera); both kinds of lines."""
+    """Defining equation of both kinds of lines, in the undistorted normalized plane of a distorted camera."""
     image = replace(features(generator("through"), 200), camera=RADIAL)
     lines = lift_to_lines(image, gravity=DOWN, randomness=STUDY)
     xy = normalized_keypoints(image)
@@ -54,8 +54,10 @@ def test_aligned_lines_meet_at_the_vanishing_point_of_gravity() -> None:
 @pytest.mark.parametrize("x", [1.0, 320.0, 639.0])
 @pytest.mark.parametrize("y", [1.0, 240.0, 479.0])
 def test_directions_are_uniform_at_every_position(x: float, y: float) -> None:
-    """S10: 18 bins at nine positions, where 9 % more or less would be seen. Broken twin: a line through a second random pixel,
-    whose density is 0.79 to 1.37 of the even one."""
+    """Chi-square of 18 bins at nine positions, where 9 % more or less would be seen.
+
+    Broken twin: a line through a second random pixel, whose density is 0.79 to 1.37 of the even one.
+    """
     many = 15_000
     random = generator(f"place {x} {y}")
     image = replace(features(random, many), camera=RADIAL)
@@ -71,7 +73,7 @@ def test_directions_are_uniform_at_every_position(x: float, y: float) -> None:
 
 
 def test_lines_repeat_and_twins_share_theirs() -> None:
-    """D15, S11: the same image gives the same lines; broken twin: fresh lines through a keypoint meet in it."""
+    """The same image gives the same lines; broken twin: fresh lines through a keypoint meet in it."""
     image = features(generator("twins"), 40)
     keypoints = image.keypoints.copy()
     keypoints[1] = keypoints[0]
@@ -87,7 +89,7 @@ def test_lines_repeat_and_twins_share_theirs() -> None:
 
 
 def test_the_key_of_lines_is_a_protocol() -> None:
-    """Golden text: ledgers hold it, so that a renamed class or another library must not change what it says of the same lines.
+    """Golden text of the ledger: a renamed class or another library must not change what it says of the same lines.
 
     `draws` is the SHA-256 of the sorted rows of position and two words, each BLAKE2b to SHAKE-256 of its context.
     """

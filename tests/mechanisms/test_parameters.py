@@ -1,4 +1,4 @@
-"""Everything that changes a release's draws changes what the ledger compares, and what neither can express is refused."""
+"""Choices that change a release's draws change what the ledger compares; choices that neither can express are refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OTHERS: dict[str, Any] = {
 
 
 def forced(name: str, value: object) -> Profile:
-    """A profile with a value that its type forbids, as code without a type checker makes them."""
+    """Profile with a value that its type forbids, as code without a type checker could make it."""
     profile = paper(4)
     object.__setattr__(profile, name, value)
     return profile
@@ -53,7 +53,7 @@ def encoded(profile: Profile, decoys: Codebook = BOOK, slice_index: int | None =
 
 
 def test_the_encoding_is_a_protocol() -> None:
-    """Golden bytes: what veil 0.1 drew by, which looks like what Python then printed of a profile."""
+    """Golden bytes that veil 0.1 drew by; they look like what Python then printed of a profile."""
     assert encoded(hardened(quantized=True)).draws == (
         b"Profile(name='hardened', strategy='sub-adversarial', m=4, decoys='descriptors', directions='gaussian', "
         b"dither_steps=4.0, compress=True, dtype='float16')|" + f"{BOOK.digest}|{BOOK.digest}|3|".encode()
@@ -64,7 +64,7 @@ def test_the_encoding_is_a_protocol() -> None:
 
 
 def test_a_number_is_the_same_whatever_type_holds_it() -> None:
-    """`repr` would print np.int64(4) for one of them, and redraw every release."""
+    """Numbers of any type give the same bytes; `repr` would print np.int64(4) for one type, and redraw every release."""
     first = encoded(paper(4))
     for name, value in (("m", np.int64(4)), ("dither_steps", np.float64(0)), ("dither_steps", 0), ("compress", np.False_)):
         assert encoded(forced(name, value)) == first
@@ -94,20 +94,20 @@ def test_books_slice_rule_and_law_change_draws_and_ledger() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Widened(Profile):
-    """A broken twin: a field more, which no draw depends on."""
+    """Broken twin of a profile: it has one more field, which no draw depends on."""
 
     sparsity: float = 0.5
 
 
 def renamed() -> Profile:
-    """A broken twin: `directions` under another name."""
+    """Broken twin of a profile: it has `directions` under another name."""
     values = {("kinds" if name == "directions" else name): value for name, value in vars(paper(4)).items()}
     Twin = make_dataclass("Profile", [(name, object) for name in values], frozen=True)
     return Twin(**values)
 
 
 def test_what_a_version_cannot_express_is_refused() -> None:
-    """Rather than redrawn under the same secret, which is the intersection attack."""
+    """What version 1 cannot express is refused: a second draw under the same secret would allow the intersection attack."""
     for twin, named in ((Widened(name="x", strategy="random", m=2), "sparsity"), (renamed(), "directions, kinds")):
         with pytest.raises(ReleaseRefused, match=f"cannot express a .*{named}.*version"):
             subspace_parameters(twin, compression=BOOK.compression, decoys=BOOK, slice_index=None, rule=RULE)
@@ -143,7 +143,7 @@ def lifted(rule: DecoyRule) -> Lifted:
 
 
 def test_a_quota_changes_draws_and_ledger(tmp_path: Path) -> None:
-    """And so does everything else that a rule chooses by. Draws that two rules shared would tie their lifts to each other."""
+    """Everything that a rule chooses by changes draws and ledger; draws that two rules shared would tie their lifts."""
     rules = [balanced(0), balanced(1), balanced(0, (2, 1)), balanced(0, (1, 2)), balanced(0, None, True), balanced(0, shift=1)]
     made = [*(lifted(rule) for rule in rules), lifted(uniform_rule)]
     assert len({item.parameters.text for item in made}) == len(made)
@@ -171,7 +171,7 @@ def test_the_ledger_refuses_what_the_draws_would_change(tmp_path: Path, name: st
 
 
 def test_a_release_of_a_version_that_noted_less_is_not_taken_for_the_same(tmp_path: Path) -> None:
-    """Unless it is the very message."""
+    """A ledger entry that noted less counts as another release, unless it is the very message."""
     ledger = Ledger(tmp_path)
     ledger.record(replace(ENTRY, parameters="paper sub-hybrid m=4 codebook=0123 decoys=4567 secret=01234567 positions"))
     now = replace(ENTRY, parameters=encoded(paper(4)).text + " secret=01234567 positions")

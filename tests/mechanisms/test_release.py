@@ -1,4 +1,4 @@
-"""Releases: memoized, shuffled, and what two different ones would give away."""
+"""Releases are memoized and shuffled; tests show what two different releases would give away."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def release(source: Randomness, profile: Profile, image=IMAGE) -> Release:
 
 @pytest.mark.parametrize("profile", [paper(4), hardened(quantized=True)], ids=lambda p: p.name)
 def test_two_releases_of_one_image_are_identical(profile: Profile) -> None:
-    """To the byte; and another secret gives another message."""
+    """Two releases of one image are equal to the byte, and another secret gives another message."""
     secret = randomness.Secret.generate()
     first, second = (encode(release(randomness.memoized(secret), profile).upload, dtype=profile.dtype) for _ in range(2))
     other = encode(release(randomness.memoized(randomness.Secret.generate()), profile).upload, dtype=profile.dtype)
@@ -41,7 +41,7 @@ def test_two_releases_of_one_image_are_identical(profile: Profile) -> None:
 
 @pytest.mark.parametrize("m", [2, 4, 16])
 def test_broken_twin_fresh_draws_meet_in_the_descriptor(m: int) -> None:
-    """D15: intersecting two fresh releases finds every descriptor; the memoized release gives the attack nothing.
+    """Intersecting two fresh releases finds every descriptor; the memoized release gives the attack nothing.
 
     This is the test that a mechanism which forgets to memoize fails.
     """
@@ -63,14 +63,14 @@ def _in_raw_order(made: Release):
 
 
 def test_more_releases_of_the_hardened_profile_close_in_too() -> None:
-    """Fresh dither each time does not save a fresh release: the intersection is near d (hence the ledger)."""
+    """Fresh dither does not protect a fresh release: the intersection is near the descriptor, and so the ledger refuses."""
     truth = BOOK.compression.require_pca().apply(unit(IMAGE.descriptors.astype(np.float64) + 2.0))
     found = intersect([_in_raw_order(release(randomness.fresh(), hardened(quantized=True))) for _ in range(4)])
     assert np.median(np.linalg.norm(found.points - truth, axis=1)) < 0.05
 
 
 def test_the_order_says_nothing_about_position() -> None:
-    """S13: released positions against their rank and against the next one's, where a correlation of 0.04 would be seen.
+    """Released positions do not correlate with their rank or with the next position, where 0.04 would be seen.
 
     Broken twins: the detector's own sorted order, and blocks of 100 shuffled each by itself.
     """

@@ -1,4 +1,4 @@
-"""Releases of words: memoized, shuffled, of a fixed number of features, and never with one's own photographs as words."""
+"""Releases of words are memoized, shuffled, of a fixed number of features, and never from a dictionary of one's photographs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_release_is_the_same_each_time_and_says_what_it_is() -> None:
 
 
 def test_positions_and_words_stay_together_and_scale_stays_home() -> None:
-    """Planted: with an infinite epsilon and m = 1 the word that leaves with a position is the nearest to its descriptor."""
+    """Planted: with an infinite epsilon and m = 1, the word that is sent with a position is the nearest to its descriptor."""
     plain = SubsetMechanism(dictionary_size=512, epsilon=math.inf, m=1)
     made = release(randomness.fresh(), mechanism=plain)
     assert isinstance(made.upload, Upload)
@@ -61,8 +61,10 @@ def test_positions_and_words_stay_together_and_scale_stays_home() -> None:
 
 
 def test_the_order_says_nothing_about_position() -> None:
-    """S13: ranks of released features against x and y, where a correlation of 0.15 would be seen (`test_release` sees 0.04 of
-    the same order); broken twin: the detector's own sorted order."""
+    """Ranks of released features do not correlate with x or y, where 0.15 would be seen (`test_release` sees 0.04).
+
+    Broken twin: the detector's own sorted order.
+    """
     many = features(generator("many words"), 4000)
     order = np.argsort(many.keypoints[:, 1])
     image = replace(many, keypoints=many.keypoints[order], descriptors=many.descriptors[order])
@@ -75,7 +77,7 @@ def test_the_order_says_nothing_about_position() -> None:
 
 
 def test_a_fixed_number_is_a_uniform_choice_that_no_other_feature_changes() -> None:
-    """L5: each of 80 features is among 20 of 80 equally often, where 10 % off would be seen, and the choice is nested."""
+    """Each of 80 features is equally often among the 20 that are sent, where 10 % off would be seen; choices are nested."""
     secret = randomness.memoized(randomness.Secret.generate())
     few, more, everything = (release(secret, features_sent=count) for count in (20, 50, None))
     np.testing.assert_array_equal(few.order, more.order[:20])
@@ -146,7 +148,7 @@ def test_what_does_not_match_is_refused() -> None:
 
 
 def test_without_entropy_there_is_no_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a fresh draw nor a new secret is made from anything weaker."""
+    """Neither a fresh draw nor a new secret is made without the operating system's entropy."""
     for failing in (_raise, lambda count: b"short"):
         monkeypatch.setattr("os.urandom", failing)
         with pytest.raises(ReleaseRefused, match="nothing was released"):

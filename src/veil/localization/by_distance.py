@@ -1,4 +1,4 @@
-"""A private query against a map: a pose that chance cannot explain, or a reason why there is none."""
+"""Localization of queries that are matched with a map by distances: a pose that chance cannot explain, or a reason for none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from veil.geometry.robust.significance import chance_poses as chance_poses
 from veil.geometry.robust.significance import line_agreement as line_agreement
 from veil.geometry.robust.significance import point_agreement as point_agreement
 from veil.geometry.views import MapViews
-from veil.localization.matched_features import Estimate, Matched, matched_features
+from veil.localization.matched_features import Matched, matched_features
+from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import NESTED, Evidence, pictured, rival, too_few, turn_deviation_deg, weigh
 from veil.matching import MatchOptions, match_pairs
 from veil.progress import Progress
@@ -29,7 +30,19 @@ from veil.scene import Scene
 
 @dataclass(frozen=True, kw_only=True)
 class LocalizeOptions(Acceptance):
-    """What a pose must show, how features are matched, and by how many `workers`; `seed` is RANSAC's."""
+    """Options of queries that are matched by distance: what a pose must show, and how it is searched for.
+
+    - `max_error_px`: inlier threshold of keypoints, in pixels of the query.
+    - `line_error_px`: inlier threshold of lines, in pixels; a distance to a line underestimates that to the hidden keypoint.
+    - `min_inliers`: least number of inliers on different points.
+    - `max_log10_nfa`: largest accepted log10 of the number of chance poses that are as good (docs/theory/localization.md).
+    - `max_turn_deg`: largest accepted standard deviation of the rotation, in degrees.
+    - `matching`: ratio test and backend of the distances; the default keeps mutual nearest neighbors.
+    - `workers`: number of map images that are matched at a time.
+    - `seed`: of RANSAC.
+
+    Raises RangeError for thresholds that would accept chance, or nothing.
+    """
 
     matching: MatchOptions = field(default_factory=MatchOptions)
     workers: int = 2
@@ -38,12 +51,18 @@ class LocalizeOptions(Acceptance):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Localization:
-    """A pose with its evidence. `covariance` is of (rotation in radians, translation in units of the map) in the camera frame,
-    for a noise of one pixel along each axis of the inliers; None where the pose came from lines. `turn_deviation_deg` is the
-    standard deviation of the rotation about its least certain axis, with the noise that the inliers show.
+    """A pose of a query with its evidence.
 
-    `keypoint_rows` and `point_rows` list the inlier correspondences; whoever runs this sees them, and can estimate
-    the descriptors of exactly these features (release.md#matched-features-are-known-to-whoever-matches-them).
+    - `cam_from_world`: takes world coordinates of the map to the camera frame (x right, y down, z forward).
+    - `covariance`, float64 (6, 6): of (rotation in radians, translation in units of the map) in the camera frame, for a noise
+      of one pixel along each axis of the inliers; None where the pose came from lines.
+    - `turn_deviation_deg`: standard deviation of the rotation about its least certain axis in degrees, with the noise that the
+      inliers show.
+    - `keypoint_rows`, `point_rows`, int64 (inliers,): rows of the query's features and of the map's points that correspond.
+      Whoever runs this sees them, and can estimate the descriptors of exactly these features
+      (release.md#matched-features-are-known-to-whoever-matches-them).
+    - `correspondences`: number of pairs of a feature and a point that the pose was searched among.
+    - `log10_nfa`: log10 of the number of chance poses with inliers as good (docs/theory/localization.md).
     """
 
     cam_from_world: Rigid
@@ -56,13 +75,19 @@ class Localization:
 
     @property
     def inliers(self) -> int:
-        """Keypoints that see different points within the threshold."""
+        """Number of keypoints that see different points within the threshold."""
         return len(self.keypoint_rows)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoPose:
-    """No pose is better than chance; `reason` says what was found and what may help, `log10_nfa` weighs the best pose."""
+    """The answer to a query for which no pose is better than chance, or none is unique or exact enough.
+
+    - `reason`: a sentence that says what was found and what may help.
+    - `correspondences`: number of pairs of a feature and a point that a pose was searched among.
+    - `inliers`: inliers of the best pose, 0 if there was none.
+    - `log10_nfa`: log10 of the number of chance poses as good as the best one; infinite if there was none.
+    """
 
     reason: str
     correspondences: int
@@ -72,7 +97,7 @@ class NoPose:
 
 def localize(
     camera: Camera,
-    seen: Float32[np.ndarray, "features 2"] | Lines,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
     form: Form,
     scene: Scene,
     *,
@@ -80,21 +105,35 @@ def localize(
     options: LocalizeOptions | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
-    """Match a query with every image of `scene`, estimate the pose by LO-RANSAC and refinement, and weigh it.
+    """Estimate the pose of a query from matches by distance, or say why no pose is better than chance.
 
-    `seen` are the query's keypoints (pixels), or the lines that hide them. A public scene and a private query use the
-    point-to-subspace distance, a private scene subspace-to-subspace. `codebook` is the one the query was privatized with; a
-    hardened query against a public map needs it.
-    Raises SpaceError if query and scene cannot be compared.
+    The query is matched with every image of the map, the pose is estimated by LO-RANSAC and refined over its inliers, and the
+    number of chance poses as good as it is bounded (docs/theory/localization.md, Eq. 1-4). A public map is compared with a
+    private query by the point-to-subspace distance, a private map by the subspace-to-subspace distance (Dusmanu et al. 2021,
+    Eq. 1-2; docs/theory/distances.md, Eq. 1-2).
+
+    - `camera`: intrinsics and size of the query's image, in pixels.
+    - `observations`: what was sent of the query's N keypoints. Either their positions, float32 (N, 2), in pixels from the
+      top-left corner, or the N lines that hide them, in the undistorted normalized image plane.
+    - `form`: the query's N descriptors in the order of `observations`: subspaces, or public points. Words are localized by
+      `veil.localization.by_words`.
+    - `scene`: the map, public or private.
+    - `codebook`: the one that the query was privatized with, or None. A hardened query against a public map needs it, to
+      bring the map's descriptors into the query's space.
+    - `options`: thresholds, matching, workers and seed; by default those of `LocalizeOptions`.
+    - `progress`: called with the number of map images that are matched and of all.
+
+    Raises SpaceError if query and map are of different spaces, InputError if their subspaces are so large that all of them
+    meet.
     """
     options = options or LocalizeOptions()
     keypoint_rows, point_rows = correspondences(form, scene, codebook, options, progress)
-    return localize_matches(camera, seen, keypoint_rows, point_rows, scene.points, views=scene.views, options=options)
+    return localize_matches(camera, observations, keypoint_rows, point_rows, scene.points, views=scene.views, options=options)
 
 
 def localize_matches(
     camera: Camera,
-    seen: Float32[np.ndarray, "features 2"] | Lines,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
     keypoint_rows: Int64[np.ndarray, "pairs"],
     point_rows: Int64[np.ndarray, "pairs"],
     points: Float64[np.ndarray, "points 3"],
@@ -102,31 +141,39 @@ def localize_matches(
     views: MapViews | None = None,
     options: LocalizeOptions | None = None,
 ) -> Localization | NoPose:
-    """The second half of `localize`: from pairs of a feature and a point, the most trusted first, to a weighed pose.
+    """Estimate the pose of a query from its matches with points of a map, or say why no pose is better than chance.
 
-    Without `views` nothing is known of how the map's images saw its points, and no pose is refused for its place.
+    This is the second half of `localize`, which names `camera` and `observations`.
+
+    - `keypoint_rows`, `point_rows`, int64 (pairs,): pair i joins row `keypoint_rows[i]` of `observations` with row
+      `point_rows[i]` of `points`. The most trusted pairs come first; neither column needs to be distinct.
+    - `points`, float64 (points, 3): the map's points in world coordinates, in units of the map.
+    - `views`: how the map's images saw the points. Without them no pose is refused for the directions and sizes at which it
+      sees its points.
+    - `options`: thresholds and seed.
     """
     options = options or LocalizeOptions()
     count = len(keypoint_rows)
     if count < options.min_inliers:
         return NoPose(reason=f"only {count} features match the map; is it of this place?", correspondences=count)
-    limit = options.line_error_px if isinstance(seen, Lines) else options.max_error_px
-    matched = matched_features(camera, seen, keypoint_rows, point_rows, points, max_error_px=limit, seed=options.seed)
-    found = _weighed_pose(matched, views, options)
-    if found is None:
+    limit = options.line_error_px if isinstance(observations, Lines) else options.max_error_px
+    matched = matched_features(camera, observations, keypoint_rows, point_rows, points, max_error_px=limit, seed=options.seed)
+    best = _weighed_pose(matched, views, options)
+    if best is None:
         return NoPose(reason=f"no pose explains the {count} matches; is the map of this place?", correspondences=count)
-    estimate, evidence = found
-    anyhow = evidence if _beyond_chance(evidence, options) else weigh(matched, estimate, None)
+    estimate, evidence = best
+    # Without the views, to tell a pose that chance gives from one that no camera could have.
+    unchecked = evidence if _beyond_chance(evidence, options) else weigh(matched, estimate, None)
 
     def refused(reason: str) -> NoPose:
-        return NoPose(reason=reason, correspondences=count, inliers=len(anyhow.rows), log10_nfa=anyhow.log10_nfa)
+        return NoPose(reason=reason, correspondences=count, inliers=len(unchecked.rows), log10_nfa=unchecked.log10_nfa)
 
-    if not _beyond_chance(anyhow, options):
+    if not _beyond_chance(unchecked, options):
         return refused(
-            f"the best pose has {len(anyhow.rows)} of {count} matches as inliers, which chance also gives "
-            f"(log10 of expected chance poses {anyhow.log10_nfa:.1f}); is the map of this place?"
+            f"the best pose has {len(unchecked.rows)} of {count} matches as inliers, which chance also gives "
+            f"(log10 of expected chance poses {unchecked.log10_nfa:.1f}); is the map of this place?"
         )
-    if anyhow is not evidence or pictured(matched, estimate, evidence, views):
+    if unchecked is not evidence or pictured(matched, estimate, evidence, views):
         return refused(IMPOSSIBLE)
     other = rival(matched, estimate, evidence, views, min_inliers=options.min_inliers, max_log10_nfa=options.max_log10_nfa)
     if other is not None:
@@ -162,19 +209,24 @@ VAGUE = (
 
 
 def _weighed_pose(matched: Matched, views: MapViews | None, options: LocalizeOptions) -> tuple[Estimate, Evidence] | None:
-    """The best pose and its evidence; where chance explains it, the first one beyond chance among the most trusted pairs."""
+    """Best pose and its evidence, or None if no pose was found.
+
+    Where chance explains the pose of all pairs, the search is repeated among the most trusted ones, and the first pose beyond
+    chance is taken.
+    """
     estimate = matched.estimate()
-    found = None if estimate is None else (estimate, weigh(matched, estimate, views))
-    if found is not None and _beyond_chance(found[1], options):
-        return found
+    best = None if estimate is None else (estimate, weigh(matched, estimate, views))
+    if best is not None and _beyond_chance(best[1], options):
+        return best
     for part in NESTED[:-1]:
         estimate = matched.among_trusted(part)
         if estimate is not None and _beyond_chance(evidence := weigh(matched, estimate, views), options):
             return estimate, evidence
-    return found
+    return best
 
 
 def _beyond_chance(evidence: Evidence, options: LocalizeOptions) -> bool:
+    """Whether a pose has enough inliers, and chance gives few enough poses as good."""
     return len(evidence.rows) >= options.min_inliers and evidence.log10_nfa <= options.max_log10_nfa
 
 
@@ -185,21 +237,22 @@ def correspondences(
     options: LocalizeOptions,
     progress: Progress | None = None,
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-    """Distinct (query feature, map point) pairs that match in at least one map image, the most distinctive first.
+    """Rows (query features, map points) of the distinct pairs that match in at least one map image, most distinctive first.
 
-    A match is as distinctive as its distance is small beside that to the second neighbor (Lowe 2004), in the image where
-    that is smallest. Right matches gather at the front; which matches there are does not depend on it.
+    A pair is as distinctive as its distance is small beside that to the second neighbor (Lowe 2004), in the map image where
+    this ratio is smallest. Right matches gather at the front; which matches there are does not depend on the order.
+    `codebook` and `progress` are those of `localize`.
     """
     forms: dict[str, Form] = {"": form}
     for name, image in scene.images.items():
         forms[name] = _comparable(image.form, form, codebook)
     pairs = [("", name) for name in scene.images]
-    found = match_pairs(forms, pairs, options=options.matching, workers=options.workers, progress=progress)
-    rows = [matches.indices[:, 0] for matches in found.values()]
-    points = [scene.images[name].point_rows[matches.indices[:, 1]] for (_, name), matches in found.items()]
-    # One number a pair sorts faster than two columns.
+    matched = match_pairs(forms, pairs, options=options.matching, workers=options.workers, progress=progress)
+    rows = [matches.indices[:, 0] for matches in matched.values()]
+    points = [scene.images[name].point_rows[matches.indices[:, 1]] for (_, name), matches in matched.items()]
+    # One integer for each pair sorts faster than two columns.
     keys = np.concatenate(rows) * len(scene.points) + np.concatenate(points)
-    ratios = np.concatenate([matches.ratios for matches in found.values()])
+    ratios = np.concatenate([matches.ratios for matches in matched.values()])
     keys = keys[np.argsort(ratios, kind="stable")]
     _, first = np.unique(keys, return_index=True)
     keypoint_rows, point_rows = np.divmod(keys[np.sort(first)], len(scene.points))
@@ -207,6 +260,7 @@ def correspondences(
 
 
 def _comparable(map_form: Form, query: Form, codebook: Codebook | None) -> Form:
+    """A map image's form, taken by the codebook into the query's space where it holds public descriptors of another one."""
     if isinstance(map_form, Points) and map_form.space != query.space and codebook is not None:
         return codebook.compression.into_space(map_form, query.space)
     return map_form

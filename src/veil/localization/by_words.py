@@ -1,7 +1,8 @@
-"""A query in words against a map: candidates by the mechanism's law, a pose by grouped RANSAC, weighed against chance.
+"""Localization of queries in words: candidates by the mechanism's law, a pose by grouped RANSAC, weighed against chance.
 
-Pittaluga and Zhuang 2023, Sec. 6.2; words.md#vocabulary-matching, words.md#search-among-groups. Positions may be keypoints, or
-the lines that hide them.
+Positions are keypoints, or the lines that hide them.
+
+Sources: Pittaluga and Zhuang 2023, Sec. 6.2; words.md#vocabulary-matching, words.md#search-among-groups.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from veil.forms import Lines, Subsets
 from veil.geometry.camera import Camera
 from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, resect_grouped
 from veil.localization.by_distance import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localization, NoPose
-from veil.localization.matched_features import Estimate, Matched, matched_features
+from veil.localization.matched_features import Matched, matched_features
+from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import COIN, Evidence, coin, pictured, too_few, turn_deviation_deg, weakest_rival
 from veil.localization.word_poses import WordOptions as WordOptions
 from veil.localization.word_poses import WordProblem
@@ -25,15 +27,15 @@ from veil.matching.retrieval import most_similar
 from veil.progress import Progress
 from veil.scene import Scene
 
-# Of a guessed focal length: a guess of 1.2 times the longer side is right within these for most cameras.
+# Factors that are tried on a guessed focal length: a guess of 1.2 times the longer side is right within these for most cameras.
 FOCAL_FACTORS = (0.6, 0.7, 0.82, 0.95, 1.1, 1.3, 1.55)
-# Samples that look for another pose among what the best one leaves.
+# Samples that look for another pose among the candidates that the best pose leaves.
 RIVAL_SAMPLES = 2000
 
 
 def localize_words(
     camera: Camera,
-    seen: Float32[np.ndarray, "features 2"] | Lines,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
     form: Subsets,
     scene: Scene,
     vocabulary: InvertedIndex,
@@ -41,12 +43,24 @@ def localize_words(
     options: WordOptions | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
-    """InvertedIndex matching among the images that the query looks like, then a pose or a reason why there is none.
+    """Estimate the pose of a query in words, or say why no pose is better than chance.
 
-    Raises SpaceError if the query's dictionary is not the vocabulary's, InputError for lines where gravity of query or map is
+    The map images that the query looks like are retrieved (words.md#retrieval). Points that they see and that share a word with
+    a feature are the feature's candidates (words.md#vocabulary-matching), a pose is searched among them
+    (words.md#search-among-groups), and the number of chance poses as good is bounded (docs/theory/words.md, Eq. 19-20;
+    Pittaluga and Zhuang 2023, Sec. 6.2).
+
+    - `camera`: intrinsics and size of the query's image, in pixels. A guessed focal length is searched for.
+    - `observations`: what was sent of the query's N keypoints. Either their positions, float32 (N, 2), in pixels from the
+      top-left corner, or the N lines that hide them, in the undistorted normalized image plane.
+    - `form`: the words of the N features, in the order of `observations`.
+    - `scene`: the map; for lines its gravity must be known.
+    - `vocabulary`: the index of `scene` for the query's dictionary (`veil.matching.inverted_index.index_map`).
+    - `options`: thresholds, retrieval and search; by default those of `WordOptions`.
+    - `progress`: called with the number of samples that are drawn and of all that are needed.
+
+    Raises SpaceError if the query's dictionary is not the index's, InputError for lines where the gravity of query or map is
     unknown.
-
-    Theory: words.md#vocabulary-matching.
     """
     options = options or WordOptions()
     candidates = vocabulary_candidates(form, vocabulary)
@@ -56,13 +70,16 @@ def localize_words(
         kept[scene.images[vocabulary.image_names[index]].point_rows] = True
     candidates = candidates.take(kept[candidates.point_rows])
     names = [vocabulary.image_names[index] for index in images]
-    found = localize_candidates(camera, seen, candidates, scene, names, options=options, progress=progress)
+    answer = localize_candidates(camera, observations, candidates, scene, names, options=options, progress=progress)
     limits = _limits_met(candidates)
-    return replace(found, reason=f"{found.reason}; {limits}") if isinstance(found, NoPose) and limits else found
+    return replace(answer, reason=f"{answer.reason}; {limits}") if isinstance(answer, NoPose) and limits else answer
 
 
 def _limits_met(candidates: Candidates) -> str:
-    """What bounded the work, for people; empty if nothing did. No message keeps a server busy for minutes."""
+    """Sentence that says which limits cut the work short; empty if none did.
+
+    The limits keep any message from occupying a server for minutes.
+    """
     said = []
     if candidates.unread:
         said.append(f"{candidates.unread} features were not looked up, as their words are too common in the map")
@@ -74,7 +91,7 @@ def _limits_met(candidates: Candidates) -> str:
 
 def localize_candidates(
     camera: Camera,
-    seen: Float32[np.ndarray, "features 2"] | Lines,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
     candidates: Candidates,
     scene: Scene,
     names: list[str],
@@ -82,51 +99,55 @@ def localize_candidates(
     options: WordOptions,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
-    """The second half of `localize_words`: from candidates to a weighed pose; `names` are images whose points samples share."""
+    """Estimate the pose of a query from candidate points of its features, or say why no pose is better than chance.
+
+    This is the second half of `localize_words`, which names the other arguments. `candidates` come most trusted first; `names`
+    are the map images of which a sample may take all its points from one. Raises InputError for lines without gravity.
+    """
     count = len(np.unique(candidates.keypoint_rows))
     if count < options.min_inliers:
         return NoPose(reason=f"only {count} features share words with the map; is it of this place?", correspondences=count)
-    cameras = _cameras(camera, seen)
-    problem = WordProblem(cameras[0], seen, candidates, scene, names, options)
+    cameras = _cameras(camera, observations)
+    problem = WordProblem(cameras[0], observations, candidates, scene, names, options)
     if len(cameras) > 1:  # a short search with each focal length, a full one with the best
-        part_s = options.search.max_seconds and options.search.max_seconds / len(cameras)  # all of them as long as one
+        part_s = options.search.max_seconds and options.search.max_seconds / len(cameras)  # together as long as one full search
         brief = replace(options.search, max_iterations=options.search.min_iterations, max_seconds=part_s)
-        tried = [WordProblem(one, seen, candidates, scene, names, options) for one in cameras]
+        tried = [WordProblem(one, observations, candidates, scene, names, options) for one in cameras]
         problem = min(tried, key=lambda one: _searched(one, brief, None)[2])
-    found, rows, log10_nfa = _searched(problem, options.search, progress)
-    if found is None:
+    best, rows, log10_nfa = _searched(problem, options.search, progress)
+    if best is None:
         return NoPose(reason=f"no pose explains the {count} features with words of the map", correspondences=count)
     cameras_tried = math.log10(len(cameras))
     log10_nfa += cameras_tried
     sure = _beyond_chance(rows, log10_nfa, options)
-    # Weighed as found, to tell what chance gives from what no camera could have seen.
-    anyhow = rows if sure else problem.apart(found.rows)
-    weight = log10_nfa if sure else problem.weighed(anyhow, found.pose, anyhow=True) + cameras_tried
+    # With inliers that no camera could have seen, to tell a pose that chance gives from one that no camera could have.
+    unchecked = rows if sure else problem.apart(best.rows)
+    weight = log10_nfa if sure else problem.weighed(unchecked, best.pose, anyhow=True) + cameras_tried
 
     def refused(reason: str) -> NoPose:
-        return NoPose(reason=reason, correspondences=count, inliers=len(anyhow), log10_nfa=weight)
+        return NoPose(reason=reason, correspondences=count, inliers=len(unchecked), log10_nfa=weight)
 
-    if not _beyond_chance(anyhow, weight, options):
+    if not _beyond_chance(unchecked, weight, options):
         return refused(
-            f"the best pose has {len(anyhow)} of {count} features as inliers, which chance also gives "
+            f"the best pose has {len(unchecked)} of {count} features as inliers, which chance also gives "
             f"(log10 of expected chance poses {weight:.1f}); is the map of this place, or epsilon too small?"
         )
     chosen = problem.order[rows]
     keypoint_rows, point_rows = candidates.keypoint_rows[chosen], candidates.point_rows[chosen]
     matched = _matched(problem, candidates)
-    estimate, evidence = Estimate(pose=found.pose, camera=problem.camera), Evidence(rows=rows, log10_nfa=log10_nfa)
+    estimate, evidence = Estimate(pose=best.pose, camera=problem.camera), Evidence(rows=rows, log10_nfa=log10_nfa)
     if not sure or pictured(matched, estimate, evidence, scene.views):
         return refused(IMPOSSIBLE)
-    other = _rival(problem, found, rows, candidates, names)
-    if other is not None:
-        return refused(AMBIGUOUS.format(len(rows), other, count))
+    rival_inliers = _rival(problem, best, rows, candidates, names)
+    if rival_inliers is not None:
+        return refused(AMBIGUOUS.format(len(rows), rival_inliers, count))
     deviation_deg = turn_deviation_deg(matched, estimate, rows)
     if too_few(matched, evidence, options.max_log10_nfa) or deviation_deg > options.max_turn_deg:
         return refused(VAGUE.format(len(rows), count))
-    pose = found.pose if len(cameras) == 1 else problem.with_focal(found.pose, rows)
+    pose = best.pose if len(cameras) == 1 else problem.with_focal(best.pose, rows)
     return Localization(
         cam_from_world=pose,
-        covariance=problem.covariance(found.pose, rows),
+        covariance=problem.covariance(best.pose, rows),
         turn_deviation_deg=deviation_deg,
         keypoint_rows=keypoint_rows,
         point_rows=point_rows,
@@ -136,11 +157,12 @@ def localize_candidates(
 
 
 def _beyond_chance(rows: np.ndarray, log10_nfa: float, options: WordOptions) -> bool:
+    """Whether a pose has enough inliers, and chance gives few enough poses as good."""
     return len(rows) >= options.min_inliers and log10_nfa <= options.max_log10_nfa
 
 
 def _matched(problem: WordProblem, candidates: Candidates) -> Matched:
-    """The candidates as pairs, in the order of the problem's rows."""
+    """Pairs of a feature and a point, one for each candidate, in the order of the problem's rows."""
     return matched_features(
         problem.camera,
         problem.seen,
@@ -153,26 +175,32 @@ def _matched(problem: WordProblem, candidates: Candidates) -> Matched:
 
 
 def _rival(
-    problem: WordProblem, found: GroupedConsensus, rows: np.ndarray, candidates: Candidates, names: list[str]
+    problem: WordProblem, best: GroupedConsensus, rows: np.ndarray, candidates: Candidates, names: list[str]
 ) -> int | None:
-    """Inliers of another pose that is beyond chance and nearly as strong, or None (`veil.localization.pose_evidence.rival`)."""
+    """Number of inliers of another pose that is beyond chance and nearly as strong, or None if there is no such pose.
+
+    `rows` are the inliers of the best pose. The test is that of `veil.localization.pose_evidence.rival`.
+    """
     options = problem.options
-    left = problem.residuals(found.pose) > 2 * problem.limit_px / problem.camera.focal_px
+    left = problem.residuals(best.pose) > 2 * problem.limit_px / problem.camera.focal_px
     rest = candidates.take(np.sort(problem.order[left]))
     needed = max(options.min_inliers, weakest_rival(len(rows) // 2))
     if min(len(np.unique(rest.keypoint_rows)), len(np.unique(rest.point_rows))) < needed:
         return None
     brief = replace(options.search, min_iterations=1, max_iterations=min(RIVAL_SAMPLES, options.search.max_iterations))
     second = WordProblem(problem.camera, problem.seen, rest, problem.scene, names, options)
-    other, others, log10_nfa = _searched(second, brief, None)
-    if other is None or not _beyond_chance(others, log10_nfa, options):
+    other, other_rows, log10_nfa = _searched(second, brief, None)
+    if other is None or not _beyond_chance(other_rows, log10_nfa, options):
         return None
-    return None if coin(len(rows), len(others)) <= COIN else len(others)
+    return None if coin(len(rows), len(other_rows)) <= COIN else len(other_rows)
 
 
-def _cameras(camera: Camera, seen: np.ndarray | Lines) -> list[Camera]:
-    """The camera, or cameras of several focal lengths around one that is only a guess; lines were drawn with the guess."""
-    if camera.focal_is_known or isinstance(seen, Lines):
+def _cameras(camera: Camera, observations: np.ndarray | Lines) -> list[Camera]:
+    """The camera alone, or cameras of several focal lengths around one that is only a guess.
+
+    Lines keep the guess: they were drawn with it.
+    """
+    if camera.focal_is_known or isinstance(observations, Lines):
         return [camera]
     count = camera.focal_count
     return [
@@ -184,9 +212,12 @@ def _cameras(camera: Camera, seen: np.ndarray | Lines) -> list[Camera]:
 def _searched(
     problem: WordProblem, search: GroupedOptions, progress: Progress | None
 ) -> tuple[GroupedConsensus | None, Int64[np.ndarray, "inliers"], float]:
-    """The best pose with one camera, its inliers on different points, and how many such poses chance gives (log10)."""
+    """Best pose with one camera, its inliers on different points, and log10 of the number of such poses that chance gives.
+
+    Without a pose these are None, no rows, and infinity.
+    """
     options = problem.options
-    found = resect_grouped(
+    consensus = resect_grouped(
         problem.groups,
         limit=problem.search_px / problem.camera.focal_px,
         convinced=problem.convinced,
@@ -195,8 +226,8 @@ def _searched(
         threads=options.threads,
         progress=progress,
     )
-    if found is None:
+    if consensus is None:
         return None, np.empty(0, dtype=np.int64), math.inf
-    found = problem.polished(found)
-    rows = problem.counted(found)
-    return found, rows, problem.weighed(rows, found.pose)
+    consensus = problem.polished(consensus)
+    rows = problem.counted(consensus)
+    return consensus, rows, problem.weighed(rows, consensus.pose)

@@ -1,4 +1,4 @@
-"""What weighs a pose: chance, what a camera could have seen, and other poses (docs/theory/localization.md)."""
+"""Evidence for and against a pose: chance, what a camera could have seen, and rival poses (docs/theory/localization.md)."""
 
 from __future__ import annotations
 
@@ -13,72 +13,77 @@ from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.significance import chance_poses
 from veil.geometry.views import MapViews
-from veil.localization.matched_features import Estimate, Matched, MatchedPoints
+from veil.localization.matched_features import Matched
+from veil.localization.matched_pairs import Estimate
+from veil.localization.matched_points import MatchedPoints
 
-# A match is weighed within these parts of the threshold.
+# The evidence is counted within these parts of the inlier threshold.
 THRESHOLDS = (1.0, 0.5, 0.25)
-# Pairs are weighed among these shares of them, the most trusted ones.
+# The evidence is counted among these shares of the pairs, the most trusted ones.
 NESTED = (0.25, 0.5, 1.0)
 # Of two poses the better one is taken if a fair coin would favor it so clearly less often than this.
 COIN = 1e-3
-# The other one is sought among at least so many pairs for each of its inliers.
+# A rival pose is sought among at least so many pairs for each inlier that it needs.
 RIVAL_ROOM = 4
-# A noise below this is luck. Of a query that sees the place some right matches also speak for wrong poses near the right one:
-# so many orders of the evidence of keypoints are not counted (docs/theory/localization.md).
+# A smaller noise of the inliers is luck. Some right matches of a query that shows the place also support wrong poses near the
+# right one, so that so many orders of magnitude of the evidence of keypoints are not counted (docs/theory/localization.md).
 NOISE_FLOOR_PX, PLACE_MARGIN = 0.5, 6.0
-# Sizes of points in the picture, beside the image of the map that shows them most alike.
+# Limits of the size of points in the picture, relative to the map image in which their size is most alike.
 LEAST_SIZE, SMALLER = 0.5, 0.8
-# A photograph shown at this size fills no more of the picture, but for what photographs of one place differ in distance.
+# A photograph in the picture fills a part of it given by its size, up to this factor: photographs differ in distance.
 ROOM = 1.1
 # Of the most trusted features (this share, at least so many) a majority must agree with a pose whose size no image supports.
 TRUSTED, LEAST_TRUSTED, MAJORITY = 0.1, 20, 0.5
-# Log focal ratio, principal point in focal lengths, half log aspect, skew: what a declared calibration may be wrong by (with a
-# focal length that is not known, too), and what a print may have.
+# Log focal ratio, principal point (x, y) in focal lengths, half log aspect, skew: how wrong a declared calibration may be (with
+# a known and with an unknown focal length), and how far the free fit may go.
 FOCAL_RANGE = 1.2
 TOLERANCE = np.array([math.log(FOCAL_RANGE), 0.05, 0.05, 0.025, 0.02])
 TOLERANCE_UNKNOWN = np.array([math.log(20.0), 0.05, 0.05, 0.025, 0.02])
 ANY_REACH = np.array([math.log(20.0), 3.0, 3.0, 0.7, 1.0])
-# Past this quantile of chi-square (five degrees of freedom, 1e-6) the picture is of a camera with another calibration.
+# Beyond this quantile of chi-square (five degrees of freedom, 1e-6) the calibration is another one; so many inliers are needed.
 CALIBRATION_DOUBT, LEAST_FOR_CALIBRATION = 36.0, 12
-# A print in the picture: its focal ratio lies below the tolerance, nothing else is known of it; the shares that the fit starts
-# from; and the quantile of chi-square (one degree of freedom, 1e-3) by which a camera must be told from it.
+# A print in the picture: its focal ratio lies below the tolerance, and nothing else is known. Its fit starts from the shares
+# `PRINTS` of the picture; a camera must fit better by `CLEARLY`, a quantile of chi-square (one degree of freedom, 1e-3).
 PRINT_LEAST = np.array([-math.log(5.0), -3.0, -3.0, -0.1, -0.1])
 PRINT_MOST = np.array([-math.log(FOCAL_RANGE), 3.0, 3.0, 0.1, 0.1])
 PRINTS, CLEARLY = (0.5, 0.75), 10.8
-# The place goes on where so large a share of its points lies beyond what agrees, by more than this part of the picture.
+# The place extends beyond the features if this share of its points lies this part of the picture or more outside their box.
 GOES_ON, BORDER = 0.2, 0.05
 # A picture ends before its border if all features lie in a window of this part of its width and height.
 FRAMED = 0.75
-# That camera is fitted to at most so many pairs; in so many rounds the pairs within so many thresholds are gathered anew, until
-# its calibration changes by less than this.
-MOST_SIGHTS, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
+# A camera of free calibration is fitted to at most so many pairs, in at most so many rounds. Each round gathers anew the pairs
+# within so many thresholds, until the calibration changes by less than this.
+MOST_FITTED, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """Rows of the matches that speak for a pose, each a keypoint, a point and a place of its own, and how many such poses
-    chance gives (log10)."""
+    """Inliers of a pose, and log10 of the number of poses with as good inliers that chance gives.
+
+    `rows` are rows of the pairs. No two share a keypoint, a point of the map or a place in the picture.
+    """
 
     rows: Int64[np.ndarray, "inliers"]
     log10_nfa: float
 
 
-def weigh(matched: Matched, found: Estimate, views: MapViews | None) -> Evidence:
-    """What speaks for a pose: pairs that agree with it and that its camera could have seen, against what chance gives.
+def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> Evidence:
+    """Evidence for a pose: the pairs that agree with it and that its camera could have seen, weighed against chance.
 
-    Right matches agree far within the threshold and gather among the most trusted pairs, and chance does neither: the least
-    over nested thresholds and nested sets of pairs, times their number (docs/theory/localization.md, Eq. 4). The rows are
-    those of the widest threshold.
+    Right matches agree far within the threshold and gather among the most trusted pairs, wrong ones do neither. So the number
+    of chance poses is the least one over nested thresholds and nested sets of pairs, times their number
+    (docs/theory/localization.md, Eq. 4). The rows are those of the widest threshold. Without `views` every pair counts as one
+    that the camera could have seen.
     """
-    projected = matched.projected(found)
+    projected = matched.projected(estimate)
     if views is not None:  # what the camera could not have seen agrees with it neither rightly nor by chance
-        projected[~views.possible(found.camera, found.pose, matched.points, matched.point_rows)] = np.nan
+        projected[~views.possible(estimate.camera, estimate.pose, matched.points, matched.point_rows)] = np.nan
     rows = one_to_one(np.flatnonzero(matched.agrees(projected)), matched)
-    kept = matched.distinct(np.unique(matched.own, return_index=True)[1])
-    sets = sorted({max(1, round(share * len(matched.own))) for share in NESTED})
+    kept = matched.distinct(np.unique(matched.feature_of, return_index=True)[1])
+    sets = sorted({max(1, round(share * len(matched.feature_of))) for share in NESTED})
     tried = []
     for part in THRESHOLDS:
-        shares = matched.background.shares(projected, matched.own, part)
+        shares = matched.background.shares(projected, matched.feature_of, part)
         agreeing = rows[matched.agrees(projected, part)[rows]]
         for first in sets:
             inliers = int(np.count_nonzero(agreeing < first))
@@ -87,108 +92,123 @@ def weigh(matched: Matched, found: Estimate, views: MapViews | None) -> Evidence
 
 
 def _chance(matched: Matched, shares: np.ndarray, kept: np.ndarray, inliers: int, floor: float) -> float:
-    """log10 NFA among the first pairs, those of `shares`; `kept` tells which features stand at places of their own."""
-    own, size = matched.own[: len(shares)], matched.sampling.size
-    count = max(int(kept[np.unique(own)].sum()), inliers)
+    """log10 of the number of false alarms (docs/theory/localization.md, Eq. 3) among the first `len(shares)` pairs.
+
+    `shares[i]` is the probability that pair i agrees by chance (Eq. 1). `kept` marks the matched features that count if those
+    at one place count once. `inliers` of the pairs agree, and `floor` is the least probability that is believed.
+    """
+    feature_of, size = matched.feature_of[: len(shares)], matched.sampling.size
+    count = max(int(kept[np.unique(feature_of)].sum()), inliers)
     if count <= size:
         return math.inf
-    summed = np.minimum(np.bincount(own, shares), 1.0).sum()
+    summed = np.minimum(np.bincount(feature_of, shares), 1.0).sum()
     # The sample's own keypoints are left out of the mean, at worst those that agree least.
     agreement = min(max(floor, float(summed) / (count - size)), 1.0)
-    return chance_poses(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(own) / count, 1.0))
+    return chance_poses(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(feature_of) / count, 1.0))
 
 
-def pictured(matched: Matched, found: Estimate, evidence: Evidence, views: MapViews | None) -> bool:
-    """Whether what the camera saw is rather a photograph of the place on a wall or a screen than the place.
+def pictured(matched: Matched, estimate: Estimate, evidence: Evidence, views: MapViews | None) -> bool:
+    """Whether the camera more likely saw a photograph of the place, on a wall or a screen, than the place itself.
 
-    Its points are less than half as large in the picture as in any image of the map; or they are smaller, and the picture
-    shows nothing beyond them, as if it ended where that photograph does, or most of what it shows best belongs elsewhere; or a
-    camera of another calibration explains them clearly better, or as well where the picture ends before its border.
+    That is so in each of four cases (docs/theory/localization.md#what-a-camera-could-have-seen):
+
+    - The inliers' points are less than half as large in the picture as in the map image in which their size is most alike.
+    - They are smaller by a fifth or more, and either all features lie in that part of the picture, as if it ended where a
+      photograph does, or most of the most trusted features disagree with the pose.
+    - A camera of another calibration explains the pairs clearly better.
+    - All features lie in a window of the picture though the place extends beyond it, and such a camera explains the pairs
+      about as well.
     """
     rows = evidence.rows
-    size = 1.0 if views is None else views.magnification(found.camera, found.pose, matched.points, matched.point_rows[rows])
-    if size < LEAST_SIZE or (size < SMALLER and (matched.fits_in(ROOM * size) or _contradicted(matched, found))):
+    size = (
+        1.0 if views is None else views.magnification(estimate.camera, estimate.pose, matched.points, matched.point_rows[rows])
+    )
+    if size < LEAST_SIZE or (size < SMALLER and (matched.fits_in(ROOM * size) or _contradicted(matched, estimate))):
         return True
-    return contradicts_calibration(matched, found, rows) or _may_be_framed(matched, found, rows, views)
+    return contradicts_calibration(matched, estimate, rows) or _may_be_framed(matched, estimate, rows, views)
 
 
-def _may_be_framed(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews | None) -> bool:
-    """Whether all features lie within a frame though the place goes on, and nothing clearly speaks against a print there.
+def _may_be_framed(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews | None) -> bool:
+    """Whether all features lie in a window though the place extends beyond it, and a print in the window fits as well.
 
-    What ends before the border, where the map says that the camera would see more, may well be a print. So the burden is the
-    other way round: the best camera within the tolerance must fit better than the best one whose focal length is a print's.
+    A picture that ends before its border, where the map says that the camera would see more, may well show a print. So the
+    burden of proof is reversed: the best camera within the tolerance must fit better than the best one with a print's focal
+    length.
     """
     if not matched.camera.focal_is_known or len(rows) < LEAST_FOR_CALIBRATION or not matched.fits_in(FRAMED):
         return False
-    if views is None or _beyond(matched, found, rows, views) < GOES_ON:
+    if views is None or _beyond(matched, estimate, rows, views) < GOES_ON:
         return False
-    declared, sights = FreeCamera(pose=found.pose), matched.sights(found)
+    declared, observed = FreeCamera(pose=estimate.pose), matched.normalized(estimate)
     for share in PRINTS:
-        shrunk = _shrunk(found.pose, sights.take(rows), share)
-        print_of = _gathered(matched, sights, shrunk, rows, PRINT_MOST, PRINT_LEAST)
-        if print_of is not None and _doubt(matched, sights, declared, print_of, TOLERANCE, PRINT_MOST, PRINT_LEAST) > -CLEARLY:
+        shrunk = _shrunk(estimate.pose, observed.take(rows), share)
+        printed = _gathered(matched, observed, shrunk, rows, PRINT_MOST, PRINT_LEAST)
+        if printed is not None and _doubt(matched, observed, declared, printed, TOLERANCE, PRINT_MOST, PRINT_LEAST) > -CLEARLY:
             return True
     return False
 
 
-def _beyond(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews) -> float:
-    """Of the map's points that the camera could see, the share that lies beyond the box of nearly all that agree."""
-    in_camera = matched.points @ found.pose.rotation.T + found.pose.translation
+def _beyond(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews) -> float:
+    """Share of the map's points visible to the camera that lie outside the box around nearly all inliers' points."""
+    in_camera = matched.points @ estimate.pose.rotation.T + estimate.pose.translation
     ahead = np.flatnonzero(in_camera[:, 2] > 1e-9)
-    ahead = ahead[views.possible(found.camera, found.pose, matched.points, ahead)]
+    ahead = ahead[views.possible(estimate.camera, estimate.pose, matched.points, ahead)]
     xy = np.full((len(in_camera), 2), np.nan)
-    xy[ahead] = np.asarray(as_colmap(found.camera).img_from_cam(in_camera[ahead])).reshape(-1, 2)
-    size = np.array([found.camera.width_px, found.camera.height_px])
-    seen = ((xy >= 0) & (xy <= size)).all(axis=1)
-    own = xy[matched.point_rows[rows]]
-    low, high = np.nanpercentile(own, [5, 95], axis=0)  # a few of them agree by chance
-    outside = seen & ((xy < low - BORDER * size) | (xy > high + BORDER * size)).any(axis=1)
-    return float(outside.sum() / max(seen.sum(), 1))
+    xy[ahead] = np.asarray(as_colmap(estimate.camera).img_from_cam(in_camera[ahead])).reshape(-1, 2)
+    size = np.array([estimate.camera.width_px, estimate.camera.height_px])
+    visible = ((xy >= 0) & (xy <= size)).all(axis=1)
+    low, high = np.nanpercentile(xy[matched.point_rows[rows]], [5, 95], axis=0)  # a few of them agree by chance
+    outside = visible & ((xy < low - BORDER * size) | (xy > high + BORDER * size)).any(axis=1)
+    return float(outside.sum() / max(visible.sum(), 1))
 
 
-def _shrunk(pose: Rigid, sights: Sights, share: float) -> FreeCamera:
-    """The camera of `share` of the focal length that sees the middle of the points where the pose does, as large."""
-    middle = np.median(sights.points, axis=0)
-    seen = pose.rotation @ middle + pose.translation
-    right, down = (1 - share) * seen[:2] / max(float(seen[2]), 1e-9)
-    nearer = Rigid(rotation=pose.rotation, translation=share * seen - pose.rotation @ middle)
+def _shrunk(pose: Rigid, observed: Sights, share: float) -> FreeCamera:
+    """Camera with `share` of the focal length that shows the middle of the points at the same place and of the same size."""
+    middle = np.median(observed.points, axis=0)
+    in_camera = pose.rotation @ middle + pose.translation
+    right, down = (1 - share) * in_camera[:2] / max(float(in_camera[2]), 1e-9)
+    nearer = Rigid(rotation=pose.rotation, translation=share * in_camera - pose.rotation @ middle)
     return FreeCamera(pose=nearer, offsets=np.array([math.log(share), right, down, 0.0, 0.0]))
 
 
-def _contradicted(matched: Matched, found: Estimate) -> bool:
-    """Whether most of the most trusted features disagree with the pose."""
+def _contradicted(matched: Matched, estimate: Estimate) -> bool:
+    """Whether a majority of the most trusted features disagrees with the pose."""
     _, first = np.unique(matched.keypoint_rows, return_index=True)
     trusted = matched.keypoint_rows[np.sort(first)][: max(LEAST_TRUSTED, round(TRUSTED * len(first)))]
-    agreeing = matched.keypoint_rows[matched.agrees(matched.projected(found))]
+    agreeing = matched.keypoint_rows[matched.agrees(matched.projected(estimate))]
     return float(np.isin(trusted, agreeing).mean()) < MAJORITY
 
 
-def contradicts_calibration(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"]) -> bool:
-    """Whether the declared calibration is wrong beyond doubt: the pairs fit far better with another one.
+def contradicts_calibration(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"]) -> bool:
+    """Whether the pairs fit far better with another calibration than with the declared one.
 
     A photograph of a photograph is seen by its own camera followed by a homography: five more parameters, all far off unless it
-    fills the picture. The likelihood ratio (Wilks 1938) of the best camera to the best one within the tolerance of a declared
-    calibration, with Laplace's law for the distances. A pose that is turned away from the right one shows here, too.
+    fills the picture (docs/theory/localization.md, Eq. 5). The test is the likelihood ratio (Wilks 1938) of the best camera to
+    the best one within the tolerance of a declared calibration, with Laplace's law for the distances. It also finds poses that
+    are turned away from the right one.
     """
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
-    sights, start = matched.sights(found), FreeCamera(pose=found.pose)
+    observed, start = matched.normalized(estimate), FreeCamera(pose=estimate.pose)
     reach = TOLERANCE if matched.camera.focal_is_known else TOLERANCE_UNKNOWN
-    other = _gathered(matched, sights, start, rows, ANY_REACH, -ANY_REACH)
+    other = _gathered(matched, observed, start, rows, ANY_REACH, -ANY_REACH)
     if other is None or (np.abs(other.offsets) <= reach).all():
         return False
-    return _doubt(matched, sights, start, other, reach, ANY_REACH, -ANY_REACH) > CALIBRATION_DOUBT
+    return _doubt(matched, observed, start, other, reach, ANY_REACH, -ANY_REACH) > CALIBRATION_DOUBT
 
 
 def _gathered(
-    matched: Matched, sights: Sights, camera: FreeCamera, rows: Int64[np.ndarray, "_"], most: np.ndarray, least: np.ndarray
+    matched: Matched, observed: Sights, camera: FreeCamera, rows: Int64[np.ndarray, "_"], most: np.ndarray, least: np.ndarray
 ) -> FreeCamera | None:
-    """The camera fitted to the rows, then to the pairs that agree with it, until it changes no more; None if too few do."""
+    """Camera with offsets between `least` and `most`, fitted to the pairs `rows` and then to the pairs that agree with it.
+
+    The fit is repeated until the camera settles. None if too few pairs agree.
+    """
     for _ in range(ROUNDS):
-        last, camera = camera, sights.take(_few(rows)).fitted(camera, most, least)
+        last, camera = camera, observed.take(_few(rows)).fitted(camera, most, least)
         if np.abs(camera.offsets - last.offsets).max() <= SETTLED:
             break
-        rows = _agreeing(matched, sights.residuals(camera), WIDE * _limit(matched))
+        rows = _agreeing(matched, observed.residuals(camera), WIDE * _limit(matched))
         if len(rows) < LEAST_FOR_CALIBRATION:
             return None
     return camera
@@ -196,17 +216,20 @@ def _gathered(
 
 def _doubt(
     matched: Matched,
-    sights: Sights,
+    observed: Sights,
     start: FreeCamera,
     other: FreeCamera,
     reach: np.ndarray,
     most: np.ndarray,
     least: np.ndarray,
 ) -> float:
-    """How much better the other camera, between `least` and `most`, explains what agrees with either than the best one within
-    `reach` of the declared calibration: twice the log likelihood ratio."""
+    """Twice the log likelihood ratio of the camera fitted from `other` to the best one within `reach` of the declared one.
+
+    The former has offsets between `least` and `most`. Pairs count that agree with `start` or with `other`.
+    """
     limit = _limit(matched)
-    part = sights.take(_few(_agreeing(matched, np.minimum(sights.residuals(start), sights.residuals(other)), limit)))
+    gaps = np.minimum(observed.residuals(start), observed.residuals(other))
+    part = observed.take(_few(_agreeing(matched, gaps, limit)))
 
     def misfit(camera: FreeCamera) -> float:
         return max(float(np.minimum(part.residuals(camera), limit).mean()), 1e-12)
@@ -216,37 +239,40 @@ def _doubt(
 
 
 def _limit(matched: Matched) -> float:
-    """The threshold in the normalized plane."""
+    """The inlier threshold in the normalized plane."""
     return matched.max_error_px / matched.camera.focal_px
 
 
 def _few(rows: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
-    """At most `MOST_SIGHTS` of them, evenly."""
-    return rows[:: -(-len(rows) // MOST_SIGHTS) or 1]
+    """At most `MOST_FITTED` of the rows, taken at even steps."""
+    return rows[:: -(-len(rows) // MOST_FITTED) or 1]
 
 
 def _agreeing(matched: Matched, gaps: Float64[np.ndarray, "pairs"], limit: float) -> Int64[np.ndarray, "_"]:
-    """Pairs within `limit`, one to one, the nearest first."""
+    """Rows of the pairs with `gaps` within `limit`, one to one; of rivals the pair with the smallest gap is kept."""
     near = np.flatnonzero(gaps <= limit)
     return one_to_one(near[np.argsort(gaps[near], kind="stable")], matched)
 
 
-def turn_deviation_deg(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"]) -> float:
-    """Standard deviation of the pose's turn, in degrees, as the residuals of these pairs tell it (theory, Eq. 6)."""
+def turn_deviation_deg(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"]) -> float:
+    """Standard deviation of the rotation in degrees, as the residuals of the pairs `rows` give it (localization.md, Eq. 6)."""
     least = NOISE_FLOOR_PX / matched.camera.focal_px
     fitted = isinstance(matched, MatchedPoints) and not matched.camera.focal_is_known
-    sights = matched.sights(found).take(rows)
-    return math.degrees(sights.turn_deviation(FreeCamera(pose=found.pose), least_noise=least, free_focal=fitted))
+    observed = matched.normalized(estimate).take(rows)
+    return math.degrees(observed.turn_deviation(FreeCamera(pose=estimate.pose), least_noise=least, free_focal=fitted))
 
 
 def too_few(matched: Matched, evidence: Evidence, max_log10_nfa: float) -> bool:
-    """Whether the inliers are keypoints so few that right matches of a query of the place, and accidents, explain them."""
+    """Whether the evidence is within the margin that a few right matches and accidents can give a wrong pose.
+
+    The margin holds for keypoints only; lines show no such poses.
+    """
     margin = PLACE_MARGIN if isinstance(matched, MatchedPoints) else 0.0
     return evidence.log10_nfa > max_log10_nfa - margin
 
 
 def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarray, "_"]:
-    """Rows of which no two share a keypoint, a point, or a place: repeats are no further evidence."""
+    """The first of the pairs `rows` that share a keypoint, a point of the map or a place: repeats are no further evidence."""
     for column in (matched.keypoint_rows, matched.point_rows):
         _, first = np.unique(column[rows], return_index=True)
         rows = rows[np.sort(first)]
@@ -254,15 +280,15 @@ def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarr
 
 
 def rival(
-    matched: Matched, found: Estimate, evidence: Evidence, views: MapViews | None, *, min_inliers: int, max_log10_nfa: float
+    matched: Matched, estimate: Estimate, evidence: Evidence, views: MapViews | None, *, min_inliers: int, max_log10_nfa: float
 ) -> Evidence | None:
-    """The evidence of another pose that is beyond chance as well and nearly as strong, or None.
+    """Evidence of another pose that is beyond chance as well and nearly as strong, or None.
 
-    It is sought among the most trusted of the pairs that the pose leaves, and shares at most half of its inliers.
-    Pairs that agree with both say nothing; of those that agree with one only, a fair coin decides whether one pose has clearly
-    more (McNemar 1947).
+    It is sought among the most trusted pairs that the given pose leaves, as one that shares at most half of its inliers. Pairs
+    that agree with both poses say nothing; of those that agree with one only, the test of a fair coin decides whether one pose
+    has clearly more (McNemar 1947).
     """
-    rest = np.flatnonzero(~matched.agrees(matched.projected(found), 2.0))
+    rest = np.flatnonzero(~matched.agrees(matched.projected(estimate), 2.0))
     most = min(len(np.unique(matched.keypoint_rows[rest])), len(np.unique(matched.point_rows[rest])))
     needed = max(min_inliers, weakest_rival(len(evidence.rows) // 2))
     if most < needed:
@@ -278,14 +304,14 @@ def rival(
 
 
 def coin(more: int, less: int) -> float:
-    """Probability that of `more` + `less` throws of a fair coin at least `more` are heads."""
+    """Probability of at least `more` heads in `more` + `less` throws of a fair coin."""
     from scipy.special import bdtrc
 
     return float(bdtrc(more - 1, more + less, 0.5)) if more > 0 else 1.0
 
 
 def weakest_rival(inliers: int) -> int:
-    """The fewest inliers of another pose that a coin does not tell from `inliers`."""
+    """Least number of inliers of another pose that the test of a fair coin does not tell from `inliers`."""
     low, high = 0, inliers
     while low < high:
         middle = (low + high) // 2

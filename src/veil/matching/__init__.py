@@ -1,4 +1,4 @@
-"""Matching: which distance belongs to which two forms, and which pairs of features are kept."""
+"""Matching of two forms: the distance that belongs to their types, and the pairs of features that are kept."""
 
 from veil.matching.neighbors import Matches, MatchOptions, match
 from veil.matching.pairs import match_pairs

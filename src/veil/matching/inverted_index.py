@@ -1,7 +1,7 @@
-"""A map indexed by words, and what a private query's words say about its points and images (docs/theory/words.md, Eq. 9-11).
+"""Inverted index of a map by words, and the candidate points of a private query's words (docs/theory/words.md, Eq. 9-11).
 
-The index is made once for a map and a dictionary. A subset of words is then weighed by the mechanism's own law: how much more
-likely it is from a feature that sees a point of the map than from any feature.
+The index is made once for a map and a dictionary. The mechanism's own law then weighs a feature's words: how much more likely
+they are from a feature that sees a point of the map than from any feature.
 """
 
 from __future__ import annotations
@@ -20,22 +20,28 @@ from veil.progress import Progress
 from veil.scene import Scene
 from veil.space import require_same
 
-# A descriptor of a public map is entered under so many of its nearest words: another view of it may fall into any of them.
+# A descriptor of a public map is entered under so many of its nearest words: another view of its point may have any of them.
 NEAREST = 3
-# With fewer pairs of views than this the shares below stand in for measured ones.
+# With fewer pairs of views than this, usual shares of the nearest words replace measured ones (`view_shares`).
 MIN_PAIRS = 200
-# A query's words may meet so many entries of the index: 2,000 features of two words meet less in maps of a million points.
-MAX_ENTRIES = 1 << 21
 USUAL_SHARES = (0.4, 0.12, 0.06, 0.04, 0.03)
+# At most so many entries of the index are looked up for a query; 2,000 features of two words meet fewer among a million points.
+MAX_ENTRIES = 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InvertedIndex:
     """Inverted lists of a map: the points of each word, and the words of each image.
 
-    Entries `offsets[w]` to `offsets[w + 1]` belong to word w: `point_rows` are points of the map, `probability` is how likely
-    a feature that sees the point has w as its nearest word. `frequency` is the share of all features of the map in each word;
-    `image_words` (images x words) counts those of each image.
+    - `dictionary`: SHA-256 (hex) of the codebook whose K words index the map.
+    - `offsets`, int64 (K + 1,): entries `offsets[w]` to `offsets[w + 1]` of the next two arrays belong to word w.
+    - `point_rows`, int32 (entries,): rows of the map's points.
+    - `probability`, float32 (entries,): probability that a feature that sees the point has w as its nearest word
+      (docs/theory/words.md, Eq. 9).
+    - `frequency`, float32 (K,): share of all features of the map in each word; none is zero.
+    - `image_names`: the map's images.
+    - `image_words`, sparse (images, K): how many features of each image have each word. A feature that is entered under several
+      words counts for each in part.
     """
 
     dictionary: str
@@ -52,7 +58,7 @@ class InvertedIndex:
         return len(self.offsets) - 1
 
     def require(self, form: Subsets) -> None:
-        """Raise SpaceError unless `form` speaks in this vocabulary's dictionary."""
+        """Raise SpaceError unless the words of `form` are of this index's dictionary."""
         if form.dictionary != self.dictionary or form.mechanism.dictionary_size != self.dictionary_size:
             raise SpaceError(
                 f"the query's words are of dictionary {form.dictionary[:12]}, the map was indexed with {self.dictionary[:12]}; "
@@ -63,11 +69,16 @@ class InvertedIndex:
 def index_map(
     scene: Scene, dictionary: Codebook | None, *, nearest: int = NEAREST, progress: Progress | None = None
 ) -> InvertedIndex:
-    """Enter every observation of `scene` under its words.
+    """Index a map by words: every observation of a point is entered under its words (words.md#vocabulary-matching).
 
-    A map of descriptors needs the `dictionary`; each descriptor is entered under its `nearest` words, as often as the map's own
-    tracks show that another view of a point falls into the first, second, ... nearest word. A map of words is entered as it is.
-    Raises SpaceError if the descriptors are not the dictionary's, InputError for a map of subspaces, which have no words.
+    - `scene`: a map of descriptors or of words. A map of words is entered as it is.
+    - `dictionary`: the words for a map of descriptors, which needs them; not used for a map of words.
+    - `nearest`: number of nearest words that a descriptor is entered under. The map's own tracks tell how often another view of
+      a point falls into the first, second, ... nearest word, and weigh the entries.
+    - `progress`: called with the number of images that are entered and of all.
+
+    Raises SpaceError if the descriptors are not of the dictionary's space, InputError for a map of subspaces (which have no
+    words), without a dictionary, or for words of several dictionaries or numbers, and RangeError if `nearest` is less than 1.
     """
     if nearest < 1:
         raise RangeError(f"nearest must be at least 1, got {nearest!r}")
@@ -79,29 +90,29 @@ def index_map(
     if dictionary is None:
         raise InputError("a map of descriptors is indexed with a dictionary; give the one that queries are released with")
     require_same(scene.space, dictionary.raw_space)
-    found: list[np.ndarray] = []
+    parts: list[np.ndarray] = []
     nearest = min(nearest, len(dictionary))
     for done, image in enumerate(scene.images.values(), start=1):
         assert isinstance(image.form, Points)
-        found.append(dictionary.nearest(image.form.vectors, nearest).reshape(len(image.form), nearest))
+        parts.append(dictionary.nearest(image.form.vectors, nearest).reshape(len(image.form), nearest))
         if progress is not None:
             progress(done, len(scene.images))
-    ranked = np.concatenate(found)
+    ranked = np.concatenate(parts)
     points = np.concatenate([image.point_rows for image in scene.images.values()])
     shares = view_shares(ranked, points)
     return _assembled(scene, dictionary.digest, len(dictionary), ranked, np.tile(shares, (len(ranked), 1)), points)
 
 
 def _index_words(scene: Scene, first: Subsets) -> InvertedIndex:
-    """Of a private map: each word of an observation is its true one with probability p / m."""
-    words, points, chances = [], [], []
+    """Index of a map in words, where each word of an observation is its true one with probability p / m."""
+    words, points, probabilities = [], [], []
     for name, image in scene.images.items():
         form = image.form
         if not isinstance(form, Subsets) or form.dictionary != first.dictionary:
             raise InputError(f"image {name!r} is in words of another dictionary than the rest of the map; build it from one")
         words.append(form.ids.astype(np.int64))
         points.append(image.point_rows)
-        chances.append(np.full(form.ids.shape, form.mechanism.posterior * USUAL_SHARES[0]))
+        probabilities.append(np.full(form.ids.shape, form.mechanism.posterior * USUAL_SHARES[0]))
     if len({row.shape[1] for row in words}) > 1:
         raise InputError("the map holds images with different numbers of words a feature; release them with one m")
     return _assembled(
@@ -109,7 +120,7 @@ def _index_words(scene: Scene, first: Subsets) -> InvertedIndex:
         first.dictionary,
         first.mechanism.dictionary_size,
         np.concatenate(words),
-        np.concatenate(chances),
+        np.concatenate(probabilities),
         np.concatenate(points),
     )
 
@@ -117,7 +128,11 @@ def _index_words(scene: Scene, first: Subsets) -> InvertedIndex:
 def view_shares(
     ranked: Int64[np.ndarray, "observations nearest"], points: Int64[np.ndarray, "observations"]
 ) -> Float64[np.ndarray, "nearest"]:
-    """How often the nearest word of one view of a point is the first, second, ... nearest word of another view of it."""
+    """Probabilities that a view's nearest word is the first, second, ... nearest word of another view of its point.
+
+    `ranked` are the nearest words of each observation, the nearest first, and `points` the map points that are observed. A map
+    with few pairs of views gets `USUAL_SHARES` (docs/theory/words.md, Eq. 11).
+    """
     order = np.argsort(points, kind="stable")
     same = np.flatnonzero(np.diff(points[order]) == 0)
     left, right = order[same], order[same + 1]
@@ -130,33 +145,34 @@ def view_shares(
 def _assembled(
     scene: Scene,
     dictionary: str,
-    words: int,
+    dictionary_size: int,
     ranked: Int64[np.ndarray, "observations nearest"],
-    chances: Float64[np.ndarray, "observations nearest"],
+    probabilities: Float64[np.ndarray, "observations nearest"],
     points: Int64[np.ndarray, "observations"],
 ) -> InvertedIndex:
+    """Index of observations that have the words `ranked` with `probabilities` and see the map points `points`."""
     from scipy.sparse import coo_array
 
     views = np.bincount(points, minlength=len(scene.points))
-    share = chances / np.maximum(views, 1)[points, None]
+    share = probabilities / np.maximum(views, 1)[points, None]
     entries = coo_array(
-        (share.ravel(), (ranked.ravel(), np.repeat(points, ranked.shape[1]))), shape=(words, len(scene.points))
+        (share.ravel(), (ranked.ravel(), np.repeat(points, ranked.shape[1]))), shape=(dictionary_size, len(scene.points))
     ).tocsr()
     entries.sum_duplicates()
     image = np.repeat(np.arange(len(scene.images)), [len(item.form) for item in scene.images.values()])
-    weight = chances / chances.sum(axis=1, keepdims=True)
+    weight = probabilities / probabilities.sum(axis=1, keepdims=True)
     image_words = coo_array(
-        (weight.ravel(), (np.repeat(image, ranked.shape[1]), ranked.ravel())), shape=(len(scene.images), words)
+        (weight.ravel(), (np.repeat(image, ranked.shape[1]), ranked.ravel())), shape=(len(scene.images), dictionary_size)
     ).tocsr()
     image_words.sum_duplicates()
-    # One feature that is spread over all words keeps every frequency above zero.
+    # One more feature, spread over all words, keeps every frequency above zero.
     total = np.asarray(image_words.sum(axis=0)).ravel()
     return InvertedIndex(
         dictionary=dictionary,
         offsets=entries.indptr.astype(np.int64),
         point_rows=entries.indices.astype(np.int32),
         probability=entries.data.astype(np.float32),
-        frequency=((total + 1 / words) / (total.sum() + 1)).astype(np.float32),
+        frequency=((total + 1 / dictionary_size) / (total.sum() + 1)).astype(np.float32),
         image_names=tuple(scene.images),
         image_words=image_words.astype(np.float32),
     )
@@ -164,10 +180,12 @@ def _assembled(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidates:
-    """Pairs of a query feature and a map point, most likely first; a feature may be in many, at most one of which is right.
+    """Pairs of a query feature and a map point, the most likely first; at most one pair of each feature is right.
 
-    `log_odds` is the logarithm of how much more likely the feature's words are if it sees the point than if it sees anything.
-    `unread` features were not looked up, as the others had met enough entries of the index.
+    - `keypoint_rows`, `point_rows`, int64 (pairs,): rows of the query's features and of the map's points.
+    - `log_odds`, float64 (pairs,): log of how much more likely the feature's words are if it sees the point than if it sees
+      anything (docs/theory/words.md, Eq. 10).
+    - `unread`: number of features that were not looked up, as the others had met enough entries of the index.
     """
 
     keypoint_rows: Int64[np.ndarray, "_"]
@@ -191,12 +209,15 @@ class Candidates:
 def vocabulary_candidates(
     form: Subsets, vocabulary: InvertedIndex, *, limit: int = 200_000, max_entries: int = MAX_ENTRIES
 ) -> Candidates:
-    """Every point of the map that shares a word with a feature (words.md#vocabulary-matching), the `limit` most likely of them.
+    """Candidates of a query: the `limit` most likely pairs of a feature and a map point that share a word.
 
     Features are looked up in their order, which is random, until their words have met `max_entries` entries of the index.
+    Raises SpaceError if the words are of another dictionary than the index.
+
+    Theory: words.md#vocabulary-matching.
 
     log P(Z | sees the point) / P(Z | sees anything) = log (1 + (e^eps - 1) s_point) / (1 + (e^eps - 1) s_any), where s sums the
-    probabilities of the words in Z: the mechanism's law has only these two values (Eq. 1, 10).
+    probabilities of the words in Z: the mechanism's law has only these two values (docs/theory/words.md, Eq. 1 and 10).
     """
     vocabulary.require(form)
     words = form.ids.astype(np.int64).ravel()
@@ -206,7 +227,7 @@ def vocabulary_candidates(
     counts = np.where(np.repeat(within, form.m), counts, 0)
     entry = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
     keypoint = np.repeat(np.repeat(np.arange(len(form)), form.m), counts)
-    # A point that several words of one feature name is one candidate.
+    # A point that is entered under several words of one feature is one candidate.
     points = len(vocabulary.point_rows) and int(vocabulary.point_rows.max()) + 1
     key = keypoint * max(points, 1) + vocabulary.point_rows[entry]
     unique, inverse = np.unique(key, return_inverse=True)
@@ -222,7 +243,11 @@ def vocabulary_candidates(
 def log_likelihood_ratio(
     epsilon: float, s_point: Float64[np.ndarray, "pairs"], s_any: Float64[np.ndarray, "pairs"]
 ) -> Float64[np.ndarray, "pairs"]:
-    """Eq. 10; for an infinite epsilon the limit s_point / s_any."""
+    """Logarithm of the likelihood ratio of docs/theory/words.md, Eq. 10, for sums of probabilities of a feature's words.
+
+    `s_point` sums those of a feature that sees the point, `s_any` those of any feature. An infinite epsilon gives the limit,
+    log (s_point / s_any).
+    """
     if math.isinf(epsilon):
         return np.log(s_point) - np.log(s_any)
     # Both sides divided by e^eps, so that nothing overflows.

@@ -1,4 +1,4 @@
-"""Mutual nearest neighbors between two forms, with an optional ratio test."""
+"""Matching of two forms by mutual nearest neighbors, or by mutually heaviest shared words, with an optional ratio test."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from veil.space import require_same
 
 @dataclass(frozen=True, kw_only=True)
 class MatchOptions:
-    """`max_ratio` keeps a match if nearest / second nearest <= max_ratio in both directions; None: mutual only.
+    """Options of matching: which mutual nearest neighbors are kept, and how distances are computed.
 
-    Distances shrink with m, so a ratio tuned for raw descriptors does not transfer (distances.md#how-distances-shrink-with-m):
-    use `veil.matching.ratio.calibrated` or none.
+    - `max_ratio`: a match is kept if nearest / second nearest distance is at most this in both directions; None keeps every
+      mutual match. Distances shrink with m, so that a ratio tuned for raw descriptors does not transfer
+      (distances.md#how-distances-shrink-with-m): use `veil.matching.ratio.calibrated` or none.
+    - `backend`: implementation of the distances (`veil.distances`).
+    - `threads`: number of threads of the distances of one pair of forms.
+
+    Raises RangeError for a ratio outside (0, 1] or no threads.
     """
 
     max_ratio: float | None = None
@@ -36,9 +41,13 @@ class MatchOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Matches:
-    """Pairs (left, right) of features with their distance and the worse of the two distance ratios.
+    """Matched pairs of features with their distances and their ratios of nearest to second nearest distance.
 
-    Words have no distance: there both are second best weight over best.
+    - `indices`, int64 (matches, 2): rows of the left and of the right feature.
+    - `distances`, float64 (matches,): in the unit of the descriptors.
+    - `ratios`, float64 (matches,): the worse (larger) one of both directions.
+
+    Words have no distance: both arrays then hold the second best weight over the best one (docs/theory/words.md, Eq. 14).
     """
 
     indices: Int64[np.ndarray, "matches 2"]
@@ -54,11 +63,14 @@ class Matches:
 
 
 def match(left: Form, right: Form, options: MatchOptions | None = None) -> Matches:
-    """Mutual nearest neighbors of two forms: point, point-to-subspace or subspace-to-subspace distance by their types, or
-    mutually heaviest shared words.
+    """Match two forms: mutual nearest neighbors by distance, or mutually heaviest shared words.
 
-    Raises SpaceError if the forms live in different spaces, InputError if m is so large that all distances are 0.
-    An empty form gives no matches.
+    The types choose the distance: point to point, point to subspace, or subspace to subspace (Dusmanu et al. 2021, Eq. 1-2;
+    docs/theory/distances.md, Eq. 1-2). Words are matched with words (docs/theory/words.md, Eq. 14). An empty form gives no
+    matches.
+
+    Raises SpaceError if the forms are of different spaces or dictionaries, or only one of them is in words, and InputError if
+    the subspaces are so large that all of them meet.
     """
     options = options or MatchOptions()
     if isinstance(left, Subsets) or isinstance(right, Subsets):
@@ -76,11 +88,12 @@ def match(left: Form, right: Form, options: MatchOptions | None = None) -> Match
 
 
 def as_set(form: Flat) -> distances.FeatureSet:
-    """A form as `veil.distances` takes it: origins, and bases unless they are points."""
+    """Origins and bases of a form, as `veil.distances` takes them; points have no basis (None)."""
     return (form.vectors, None) if isinstance(form, Points) else (form.origin, form.basis)
 
 
 def _match_words(left: Form, right: Form, options: MatchOptions) -> Matches:
+    """Match two forms in words, ratios of weights in place of distances. Raises SpaceError unless both are in words."""
     if not (isinstance(left, Subsets) and isinstance(right, Subsets)):
         raise SpaceError(
             "words have no distance to descriptors or subspaces; release both sides in words of one dictionary, or localize "
@@ -92,13 +105,14 @@ def _match_words(left: Form, right: Form, options: MatchOptions) -> Matches:
 
 
 def distance_name(left: Form, right: Form) -> str:
-    """ "point", "p2s" or "s2s": which distance `match` uses; "words" if it counts shared words."""
+    """Name of the distance that `match` uses: "point", "p2s" or "s2s", or "words" if it counts shared words."""
     if isinstance(left, Subsets) or isinstance(right, Subsets):
         return "words"
     return ("point", "p2s", "s2s")[(not isinstance(left, Points)) + (not isinstance(right, Points))]
 
 
 def _mutual(nearest: NearestTwo, options: MatchOptions) -> Matches:
+    """Matches of mutual nearest neighbors that pass the ratio test."""
     left = np.arange(len(nearest.right_of_left))
     right = nearest.right_of_left[:, 0]
     kept = nearest.left_of_right[right, 0] == left
@@ -116,6 +130,6 @@ def _mutual(nearest: NearestTwo, options: MatchOptions) -> Matches:
 
 
 def _ratio(two: Float64[np.ndarray, "features 2"]) -> Float64[np.ndarray, "features"]:
-    """Nearest over second nearest; two zeros are a tie (1), no second neighbor is no rival (0)."""
+    """Nearest over second nearest distance: 1 if both are zero (a tie), 0 if there is no second neighbor (at infinity)."""
     tie = two[:, 1] == 0
     return np.where(tie, 1.0, two[:, 0] / np.where(tie, 1.0, two[:, 1]))

@@ -1,4 +1,4 @@
-"""Matching many image pairs in parallel."""
+"""Matching of many image pairs in parallel."""
 
 from __future__ import annotations
 
@@ -19,21 +19,26 @@ def match_pairs(
     workers: int = 2,
     progress: Progress | None = None,
 ) -> dict[tuple[str, str], Matches]:
-    """Matches of every listed pair, in the order of `pairs`. Raises InputError for an image that is not there."""
+    """Match every listed pair of images, in parallel; the matches come in the order of `pairs`.
+
+    `forms` holds each image's features by name. `workers` pairs are matched at a time; `progress` is called with the number of
+    matched pairs and of all. Raises InputError for a pair with an image that is not in `forms`, RangeError without workers, and
+    what `match` raises.
+    """
     if not workers >= 1:
         raise RangeError(f"workers must be at least 1, got {workers!r}")
     unknown = {name for pair in pairs for name in pair} - set(forms)
     if unknown:
         raise InputError(f"no features for {', '.join(sorted(unknown)[:3])}")
-    found: dict[tuple[str, str], Matches] = {}
-    each = shared(lambda pair: match(forms[pair[0]], forms[pair[1]], options), pairs, workers)
-    for pair, matches in zip(pairs, each, strict=True):
-        found[pair] = matches
+    matches_of: dict[tuple[str, str], Matches] = {}
+    results = shared(lambda pair: match(forms[pair[0]], forms[pair[1]], options), pairs, workers)
+    for pair, matches in zip(pairs, results, strict=True):
+        matches_of[pair] = matches
         if progress is not None:
-            progress(len(found), len(pairs))
-    return found
+            progress(len(matches_of), len(pairs))
+    return matches_of
 
 
 def all_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Every unordered pair once."""
+    """Every unordered pair of two names, once."""
     return [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]

@@ -1,4 +1,4 @@
-"""Ratio thresholds per distance and dimension: calibrated on real pairs, or by what a wrong match looks like.
+"""Ratio thresholds for each distance and dimension: calibrated on labeled pairs, or learned from ratios of wrong matches.
 
 Theory: distances.md#how-distances-shrink-with-m.
 """
@@ -18,18 +18,19 @@ from veil.errors import InputError
 from veil.forms import Form, Points, Subsets, Subspaces
 from veil.matching.neighbors import as_set, distance_name
 
-# The share of features without a right match that pass the ratio test.
+# Share of the features without a right match that pass the ratio test.
 WRONG_SHARE = 0.01
-# From so many pairs of images, and so many features of each, the ratio of wrong matches is learnt.
+# Ratios of wrong matches are learned from so many pairs of images, and so many features of each pair.
 SAMPLE_PAIRS, SAMPLE_FEATURES = 8, 500
-# Subspaces nearer than this share of the largest distance meet in a common decoy; rounding decides among such, not likeness.
+# Subspaces nearer than this share of the largest distance meet in a common decoy. Rounding ranks such distances, not likeness.
 MEETING = 1e-3
 
 
 def best_ratio(ratios: Float[np.ndarray, "matches"], right: Bool[np.ndarray, "matches"]) -> float:
-    """The threshold that separates right from wrong matches best: largest share of right kept minus wrong kept.
+    """Ratio threshold that separates right from wrong matches best (Youden's index).
 
-    Raises InputError unless both kinds are there.
+    It maximizes the share of right matches that are kept less the share of wrong ones. `right` marks the right matches. Raises
+    InputError unless there are both right and wrong ones.
     """
     if not (right.any() and (~right).any()):
         raise InputError("calibrating a ratio needs right and wrong matches; give more image pairs")
@@ -40,13 +41,14 @@ def best_ratio(ratios: Float[np.ndarray, "matches"], right: Bool[np.ndarray, "ma
 
 @cache
 def _table() -> dict[str, float]:
+    """The calibrated thresholds, by `ratio_key`."""
     return json.loads((files("veil") / "data" / "ratios.json").read_text())["max_ratio"]
 
 
 def calibrated(left: Form, right: Form) -> float:
-    """The calibrated threshold for these two forms (table made by `veil evaluate homographies --calibrate`).
+    """Calibrated ratio threshold for two forms, from the table that `veil evaluate homographies --calibrate` makes.
 
-    Raises InputError where no calibration exists rather than borrow one.
+    Raises InputError where no calibration exists, rather than borrow that of another profile, dimension or distance.
     """
     key = ratio_key(left, right)
     if key not in _table():
@@ -55,7 +57,7 @@ def calibrated(left: Form, right: Form) -> float:
 
 
 def ratio_key(left: Form, right: Form) -> str:
-    """descriptor/profile/m/distance, as in the table."""
+    """Key of two forms in the table of calibrated ratios: descriptor/profile/m/distance."""
     lifted = [form for form in (left, right) if isinstance(form, Subspaces)]
     profile, m = (
         (lifted[0].profile, max(form.m for form in lifted)) if lifted else ("raw" if isinstance(left, Points) else "words", 0)
@@ -66,27 +68,29 @@ def ratio_key(left: Form, right: Form) -> str:
 def chance_ratio(
     forms: Mapping[str, Form], pairs: Sequence[tuple[str, str]], *, wrong_share: float = WRONG_SHARE, seed: int = 0
 ) -> float:
-    """The ratio that a share `wrong_share` of wrong matches passes, learnt from these forms without knowing which are right.
+    """Ratio threshold that a share `wrong_share` of wrong matches passes, learned without knowing which matches are right.
 
-    Words, which have no distance, and samples too small to tell (1 over `wrong_share` features) give 1.
+    It is learned from a sample, chosen by `seed`, of the image `pairs` (names in `forms`). Words, which have no distance, and
+    samples of fewer than 1 / `wrong_share` features give 1.
     """
     return passed_by(wrong_ratios(forms, pairs, seed=seed), wrong_share)
 
 
 def passed_by(ratios: Float[np.ndarray, "features"], share: float) -> float:
-    """The ratio below which a share of these lies; 1 if they are too few to tell."""
+    """Ratio below which `share` of the ratios lies; 1 if they are too few to tell."""
     return float(np.quantile(ratios, share)) if len(ratios) >= 1 / share else 1.0
 
 
 def wrong_ratios(
     forms: Mapping[str, Form], pairs: Sequence[tuple[str, str]], *, seed: int = 0
 ) -> Float[np.ndarray, "features"]:
-    """Ratios of wrong matches between these forms, a sample of them; none for words.
+    """Ratios of nearest to second nearest distance of wrong matches, for a sample of features of the image pairs.
 
-    Of a feature without its right match in the other image the nearest neighbor is wrong, and so is the second. A feature
-    that has its right match shows the same once that is set aside: its second and third neighbors are wrong, and their ratio
-    is distributed like that of a wrong match. It follows the distance and the dimension by itself. Features whose second
-    neighbor is another subspace with the same decoy, at no distance, are left out: of one image in several all may be.
+    Nobody needs to know which matches are right. Where a feature's right match is missing in the other image, its nearest two
+    neighbors are wrong. Where the right match is there, the second and third neighbors are wrong, and their ratio is
+    distributed like that of a wrong match. It is used for every feature, and follows distance and dimension by itself. Features
+    whose second neighbor is another subspace with the same decoy, at distance zero, are left out; these may be all features of
+    one image in several. Words, which have no distance, give no ratios.
     """
     random = np.random.default_rng(seed)
     chosen = [pairs[i] for i in random.permutation(len(pairs))[:SAMPLE_PAIRS]]

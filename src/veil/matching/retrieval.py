@@ -1,6 +1,7 @@
-"""Which images of a map a query looks like, from its private words alone (docs/theory/words.md, Eq. 12-13).
+"""Retrieval of the map images that a query looks like, from its private words alone (docs/theory/words.md, Eq. 12-13).
 
-A bag of words with the mechanism's bias removed: how often a word was sent says, on average, how often it is the true one.
+The query is a bag of words without the mechanism's bias: how often a word was sent tells, on average, how often it is the true
+one.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from veil.matching.inverted_index import InvertedIndex
 
 
 def word_counts(form: Subsets) -> Float64[np.ndarray, "words"]:
-    """Unbiased estimates of how many features have each word as their true one; single ones may be negative.
+    """Unbiased estimates of how many features have each word as their true one; an estimate may be negative.
 
-    A word is sent with probability p by a feature whose true word it is, with q by any other: (sent - n q) / (p - q).
+    A word is sent with probability p by a feature whose true word it is, and with q by any other, so that the estimate for n
+    features is (sent - n q) / (p - q) (docs/theory/words.md, Eq. 12). All are zero if epsilon is 0.
     """
     sent = np.bincount(form.ids.ravel().astype(np.int64), minlength=form.mechanism.dictionary_size).astype(np.float64)
     truth, other = float(form.mechanism.truth), float(form.mechanism.other)
@@ -27,19 +29,20 @@ def word_counts(form: Subsets) -> Float64[np.ndarray, "words"]:
 
 
 def image_scores(form: Subsets, vocabulary: InvertedIndex) -> Float64[np.ndarray, "images"]:
-    """Similarity of a query to each image of the map: the product of their TF-IDF vectors, that of the image of unit length.
+    """Similarity of a query to each image of the map: the product of their TF-IDF vectors (docs/theory/words.md, Eq. 13).
 
-    Linear in the estimated counts, so it is unbiased, too. Raises SpaceError for words of another dictionary.
+    The image's vector has unit length, the query's has not. The product is linear in the estimated counts, and so unbiased,
+    too. Raises SpaceError for words of another dictionary.
     """
     vocabulary.require(form)
-    seen_in = np.bincount(vocabulary.image_words.indices, minlength=vocabulary.dictionary_size)
+    images_with = np.bincount(vocabulary.image_words.indices, minlength=vocabulary.dictionary_size)
     images = len(vocabulary.image_names)
-    idf = np.log((1 + images) / (1 + seen_in)) + math.log(2) / 2  # a word of every image keeps a little weight
+    idf = np.log((1 + images) / (1 + images_with)) + math.log(2) / 2  # a word of every image keeps a little weight
     weighted = vocabulary.image_words.multiply(idf).tocsr()
     length = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
     return np.asarray(weighted @ (idf * word_counts(form))).ravel() / np.maximum(length, 1e-300)
 
 
 def most_similar(form: Subsets, vocabulary: InvertedIndex, count: int) -> Int64[np.ndarray, "_"]:
-    """The `count` images of the map that a query looks most like, best first."""
+    """Rows in `vocabulary.image_names` of the `count` map images that a query looks most like, the best first."""
     return np.argsort(-image_scores(form, vocabulary), kind="stable")[:count].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Words matched like descriptors: the baseline of Pittaluga and Zhuang 2023, Table 3."""
+"""Matching of words like descriptors, the baseline of Pittaluga and Zhuang 2023, Table 3."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from veil.space import require_same
 
 
 def neighbor_candidates(form: Subsets, scene: Scene, dictionary: Codebook) -> Candidates:
-    """Mutual nearest neighbors of the query's word vectors, m of each feature, and the descriptors of each map image.
+    """Candidates of a query in words: mutual nearest neighbors of its words' vectors and each map image's descriptors.
 
-    Features that send the same word are equally near; the first of them is the neighbor. `log_odds` is minus the distance: only
-    its order is used. Raises InputError unless the map holds descriptors and the dictionary is the query's.
+    Each of a feature's m words has a vector in the dictionary. Features that send the same word are equally near; the first of
+    them is the neighbor. `log_odds` is minus the distance: only its order is used. Raises InputError unless the map holds
+    descriptors and the dictionary is the query's, SpaceError if these descriptors are of another space.
     """
     if form.dictionary != dictionary.digest:
         raise InputError(f"the query's words are of dictionary {form.dictionary[:12]}, this one is {dictionary.digest[:12]}")
@@ -28,10 +29,10 @@ def neighbor_candidates(form: Subsets, scene: Scene, dictionary: Codebook) -> Ca
     for image in scene.images.values():
         if not isinstance(image.form, Points):
             raise InputError("nearest neighbors of words need a map of descriptors; match words with words instead")
-        found = match(words, image.form)
-        keypoint = first_sent[found.indices[:, 0]] // form.m
-        keys.append(keypoint * len(scene.points) + image.point_rows[found.indices[:, 1]])
-        distances.append(found.distances)
+        matches = match(words, image.form)
+        keypoint = first_sent[matches.indices[:, 0]] // form.m
+        keys.append(keypoint * len(scene.points) + image.point_rows[matches.indices[:, 1]])
+        distances.append(matches.distances)
     key, distance = np.concatenate(keys), np.concatenate(distances)
     best = np.argsort(distance, kind="stable")
     _, first = np.unique(key[best], return_index=True)

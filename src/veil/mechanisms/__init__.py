@@ -1,4 +1,4 @@
-"""Features -> forms; the raw side."""
+"""Mechanisms that turn raw features into forms, on the device."""
 
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.profile import Profile, hardened, paper

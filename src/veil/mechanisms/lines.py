@@ -1,4 +1,4 @@
-"""Each keypoint becomes a random line through it (Geppert et al. 2020, Sec. 3.1; Speciale et al., ICCV 2019)."""
+"""Lifting of keypoints to random lines through them (Geppert et al. 2020, Sec. 3.1; Speciale et al., ICCV 2019)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from veil.randomness import Randomness, uniform
 
 @dataclass(frozen=True, kw_only=True)
 class LineOptions:
-    """`aligned_share` of the lines follow gravity where it is known (the paper's 50 %), the rest a uniform angle.
+    """Options of lines: which share of them follows gravity.
 
-    At 50 %, a track of four views is purely aligned with probability 1/16 and has two or more random lines with 11/16
-    (lines.md#release; docs/theory/lines.md, Eq. 2).
+    - `aligned_share`: probability that a line follows gravity, where gravity is known (the paper's 50 %); the others have a
+      uniform angle. At 50 %, a track of four views is purely aligned with probability 1/16 and has two or more random lines
+      with 11/16 (lines.md#release; docs/theory/lines.md, Eq. 2).
+
+    Raises RangeError for a share outside [0, 1): lines that are all aligned do not show height.
     """
 
     aligned_share: float = 0.5
@@ -40,10 +43,16 @@ def lift_to_lines(
     randomness: Randomness,
     options: LineOptions | None = None,
 ) -> Lines:
-    """One line for each feature, in their order; memoized by (`randomness`, image, position).
+    """Draw a line through the keypoint of each feature, in the order of the features (lines.md#release).
 
-    Features at one position (two orientations of one keypoint) get the same line: independent ones would meet in it.
-    Raises InputError if there are no features or gravity is unusable.
+    Lines are memoized by `randomness`, image and position (release.md#memoized-draws). Features at one position (two
+    orientations of one keypoint) get the same line: independent lines would meet in the keypoint.
+
+    - `gravity`, float64 (3,): down in the camera frame (x right, y down, z forward), of any length; None if unknown.
+    - `randomness`: what the lines are drawn from; a study's makes lines that cannot be released.
+    - `options`: which share of the lines follows gravity; half of them by default.
+
+    Raises InputError if there are no features, a keypoint cannot be undistorted, or gravity is unusable.
     """
     options = options or LineOptions()
     if len(features) == 0:
@@ -71,13 +80,13 @@ def lift_to_lines(
 def line_key(
     features: Features, *, gravity: Float64[np.ndarray, "3"] | None, randomness: Randomness, options: LineOptions | None = None
 ) -> str:
-    """Everything that `lift_to_lines` makes an image's lines of, as text for the ledger: equal texts, equal lines.
+    """Text for the ledger that holds everything that an image's lines depend on: equal texts stand for equal lines.
 
-    Two different lines through one keypoint meet in it, and so do those of two cameras, as a line is drawn in the normalized
-    plane (release.md#memoized-draws). So the text holds, each as it is and not as code happens to print it, the share of
-    aligned lines, gravity, the camera, the keypoints, and the random words that were drawn, whatever they are keyed by;
-    `LINE_RULE` stands for how a line is made of all this. The focal length's flag and the image's size move no line but go into
-    the message. Raises InputError if gravity is unusable.
+    Two different lines through one keypoint meet in it, and so do the lines of two cameras, as lines are drawn in the
+    normalized plane (release.md#memoized-draws). So the text holds the share of aligned lines, gravity, the camera, the
+    keypoints and the random words that were drawn (whatever keyed them). Each is written out, not as code happens to print it.
+    `LINE_RULE` stands for the way in which they make a line. The image's size and whether its focal length is known move no
+    line but go into the message. The arguments are those of `lift_to_lines`. Raises InputError if gravity is unusable.
     """
     options = options or LineOptions()
     down = "none" if gravity is None else _numbers(checked_gravity(gravity))
@@ -98,23 +107,24 @@ def line_key(
 
 
 def _draws(features: Features, upright: bool, randomness: Randomness, options: LineOptions) -> UInt64[np.ndarray, "features 2"]:
-    """Two words for each keypoint: one for the angle, one for whether the line follows gravity."""
+    """Two random 64-bit words for each keypoint: one for the angle, one for whether the line follows gravity."""
     opening = line_draws(options, upright=upright)
     contexts = [opening + features.image_digest + point.tobytes() for point in features.keypoints]
     return randomness.bits64(contexts, 2)
 
 
 def _numbers(values: Iterable[float]) -> str:
+    """Shortest decimals that read back as these doubles, separated by commas."""
     return ",".join(repr(float(value)) for value in values)
 
 
 def _digest(rows: list[bytes]) -> str:
-    """Of a set: order and repeats do not count."""
+    """First 16 hex digits of the SHA-256 of a set of rows; order and repeats do not count."""
     return hashlib.sha256(b"".join(sorted(set(rows)))).hexdigest()[:16]
 
 
 def normalized_keypoints(features: Features) -> Float64[np.ndarray, "features 2"]:
-    """Keypoints in the undistorted normalized plane. Raises InputError where the distortion cannot be undone."""
+    """Keypoints in the undistorted normalized image plane. Raises InputError where the distortion cannot be undone."""
     xy = np.asarray(as_colmap(features.camera).cam_from_img(features.keypoints.astype(np.float64)), dtype=np.float64)
     if not np.isfinite(xy).all():
         raise InputError("some keypoints cannot be undistorted with this camera; check its distortion parameters")
@@ -122,7 +132,10 @@ def normalized_keypoints(features: Features) -> Float64[np.ndarray, "features 2"
 
 
 def along_gravity(xy: Float64[np.ndarray, "features 2"], down: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "features 2"]:
-    """Unit normals of the lines through each point and the vanishing point of gravity; NaN at that point itself."""
+    """Unit normals of the lines through each point and gravity's vanishing point; NaN for a point that is the vanishing point.
+
+    `xy` are points of the normalized plane, `down` is gravity in the camera frame.
+    """
     rays = np.hstack([xy, np.ones((len(xy), 1))])
     normal = np.cross(rays, down)[:, :2]
     length = np.linalg.norm(normal, axis=1, keepdims=True)

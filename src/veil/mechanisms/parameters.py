@@ -1,9 +1,9 @@
-"""What a release's draws depend on, encoded explicitly and by version: one encoding for the draws and for the ledger.
+"""Parameters of releases, encoded explicitly and by version: one encoding keys the draws and is compared by the ledger.
 
 Two different releases of one photograph give it away where they intersect (release.md#memoized-draws). So equal choices must
-give equal draws for ever, and whatever changes a draw must change what the ledger compares. Neither may hang on how code
-happens to be spelled or on what `repr` prints: version 1 names every choice here, in the bytes that veil 0.1 drew by. It is
-never edited. A choice that it has no place for is refused, until there is a version that has one.
+give equal draws for ever, and whatever changes a draw must change what the ledger compares. Neither may depend on how code
+happens to be spelled or on what `repr` prints: version 1 names every choice here, in the bytes that veil 0.1 drew by. Version 1
+is never edited. A choice that it has no place for is refused, until there is a version that has one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from veil.mechanisms.profile import Profile
 
 VERSION = 1
-# Numbers of the rules by which messages are made of draws: another rule, another number, and another release.
+# Numbers of the rules by which draws make messages. Another rule gets another number, and gives another release.
 SUBSPACE_RULE, WORD_RULE, LINE_RULE = 1, 1, 1
 
 _PROFILE = ("name", "strategy", "m", "decoys", "directions", "dither_steps", "compress", "dtype")
@@ -39,9 +39,10 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class Parameters:
-    """The choices of one release: `draws` opens the context of every draw, `text` is what the ledger compares and shows.
+    """Encoded choices of one release.
 
-    Whatever changes `draws` changes `text`, which holds their digest.
+    - `draws`: the bytes that open the context of every draw.
+    - `text`: what the ledger compares and shows. It holds a digest of `draws`, so that whatever changes `draws` changes `text`.
     """
 
     draws: bytes
@@ -51,10 +52,16 @@ class Parameters:
 def subspace_parameters(
     profile: Profile, *, compression: Compression, decoys: Codebook, slice_index: int | None, rule: Iterable[bytes]
 ) -> Parameters:
-    """Of a lift to subspaces. `rule` holds what the rule of decoys says of itself for each feature, `DecoyRule.identity`.
+    """Parameters of a lift to subspaces.
 
-    What it says is the last part of a feature's context, behind `draws`. Raises ReleaseRefused for a profile that version 1
-    cannot express.
+    - `profile`: the profile of the lift.
+    - `compression`: what compresses, which counts by the digest of its codebook even where the profile does not compress.
+    - `decoys`: the codebook that decoys are drawn from, which counts by its digest.
+    - `slice_index`: the image's sub-database of decoys, None where the strategy uses none.
+    - `rule`: the identity of the rule of decoys for each feature (`DecoyRule.identity`). It ends the feature's context, after
+      `draws`.
+
+    Raises ReleaseRefused for a profile that version 1 cannot express.
     """
     _require_fields(profile, _PROFILE)
     for name, values in _VALUES.items():
@@ -66,7 +73,7 @@ def subspace_parameters(
         f"dither_steps={_number(profile.dither_steps)}, compress={_flag(profile.compress)}, dtype={_quoted(profile.dtype)})"
     )
     draws = f"{head}|{compression.codebook}|{decoys.digest}|{'None' if slice_index is None else int(slice_index)}|".encode()
-    said = sorted(set(rule))
+    identities = sorted(set(rule))
     facts = {
         "version": VERSION,
         "release_rule": SUBSPACE_RULE,
@@ -76,13 +83,13 @@ def subspace_parameters(
         "dtype": profile.dtype,
         "codebook": compression.codebook[:12],
         "decoys": decoys.digest[:12],
-        "choices": _digest([draws, *said]),
+        "choices": _digest([draws, *identities]),
     }
     return Parameters(draws, _text("subspaces", facts))
 
 
 def word_parameters(mechanism: SubsetMechanism, *, dictionary: Codebook, features_sent: int | None = None) -> Parameters:
-    """Of a release of words. `features_sent` changes which features leave, but none of their draws.
+    """Parameters of a release of words; `features_sent` (None: all) changes which features leave, but none of their draws.
 
     Raises ReleaseRefused for a mechanism that version 1 cannot express.
     """
@@ -103,22 +110,27 @@ def word_parameters(mechanism: SubsetMechanism, *, dictionary: Codebook, feature
 
 
 def line_draws(options: LineOptions, *, upright: bool) -> bytes:
-    """What opens the context of every draw of an image's lines; their text for the ledger is `veil.mechanisms.lines.line_key`.
+    """Bytes that open the context of every draw of an image's lines; `upright` says whether gravity is known.
 
-    Raises ReleaseRefused for options that version 1 cannot express.
+    The text of lines for the ledger is `veil.mechanisms.lines.line_key`. Raises ReleaseRefused for options that version 1
+    cannot express.
     """
     _require_fields(options, _LINES)
     return f"line|LineOptions(aligned_share={_number(options.aligned_share)})|{_flag(upright)}|".encode()
 
 
 def _require_fields(record: object, known: tuple[str, ...]) -> None:
-    """A field that the version does not know could change a release without changing a draw, and without the ledger seeing."""
+    """Raise ReleaseRefused unless `record` has exactly the fields `known`.
+
+    A field that the version does not know could change a release without changing a draw, and without the ledger's notice.
+    """
     found = {item.name for item in fields(record)}  # type: ignore[arg-type]
     if found != set(known):
         raise _inexpressible(f"{type(record).__name__} with the fields {', '.join(sorted(found ^ set(known)))}")
 
 
 def _inexpressible(what: str) -> ReleaseRefused:
+    """Error for a choice that the version has no place for."""
     return ReleaseRefused(
         f"version {VERSION} of what releases depend on cannot express a {what}; nothing was released. "
         "Add a version to veil.mechanisms.parameters, and leave this one as it is"
@@ -126,6 +138,7 @@ def _inexpressible(what: str) -> ReleaseRefused:
 
 
 def _quoted(text: str) -> str:
+    """Text in single quotes. Raises ReleaseRefused for text that would need escapes."""
     if not text.isprintable() or not text.isascii() or set(text) & set("'\"\\"):
         raise _inexpressible(f"name like {text!r}")
     return f"'{text}'"
@@ -141,6 +154,7 @@ def _flag(value: object) -> str:
 
 
 def _digest(parts: Iterable[bytes]) -> str:
+    """First 16 hex digits of the SHA-256 of parts with their lengths."""
     hasher = hashlib.sha256()
     for part in parts:
         hasher.update(len(part).to_bytes(8, "little") + part)
@@ -148,4 +162,5 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 
 def _text(kind: str, facts: dict[str, object]) -> str:
+    """Text for the ledger: the kind of release, then name=value of each fact."""
     return " ".join([kind, *(f"{name}={value}" for name, value in facts.items())])

@@ -1,4 +1,4 @@
-"""Publishing a public scene: raw descriptors as a form, with the guarantee that says what that means."""
+"""Publication of a public scene: raw descriptors as a form, whose guarantee says what that means."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from veil.forms import Points
 
 
 def publish(features: Features) -> Points:
-    """Unit-length descriptors of a scene that its owner makes public."""
+    """Descriptors of a scene that its owner makes public, scaled to unit length."""
     vectors = unit_length(features.descriptors.astype(np.float64)).astype(np.float32)
     return Points(vectors=vectors, space=features.space)

@@ -1,4 +1,4 @@
-"""From raw features to an upload: lifted or put into words, shuffled, and stripped of everything no server needs to see."""
+"""Releases: uploads from raw features, lifted or put into words, shuffled, and without anything that no server needs to see."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ PRIVATE_DICTIONARY = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HideInLines:
-    """Send a line through each keypoint in place of its position; `gravity` points down in the camera frame, if known."""
+    """The choice to send a random line through each keypoint in place of its position (lines.md#release).
+
+    - `gravity`, float64 (3,): down in the camera frame (x right, y down, z forward), of any length; None if unknown. It is
+      sent, and a share of the lines follows it.
+    - `options`: which share of the lines follows gravity (half of them by default).
+
+    Sources: Geppert et al. 2020, Sec. 3.1; Speciale et al., ICCV 2019.
+    """
 
     gravity: Float64[np.ndarray, "_"] | None = None
     options: LineOptions = field(default_factory=LineOptions)
@@ -39,11 +46,15 @@ class HideInLines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Release:
-    """What leaves of a release of subspaces (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature.
+    """A release of subspaces: the upload that leaves the device, and what stays on it.
 
-    `parameters` is what its draws depend on beside the secret, the image and the lines.
-    `nearest_decoy` is the smallest |w_i - d| (lifting.md#decoys); `decoy_reuse` the mean number of this image's features that
-    share a decoy: well above 0, subspaces meet in shared decoys and give them away (docs/theory/lifting.md, Eq. 8).
+    - `upload`: the message.
+    - `parameters`: what the draws depend on beside the secret, the image and the lines.
+    - `order`, int64 (features,): `order[i]` is the row of the i-th released feature among the raw ones.
+    - `slice_index`: the image's sub-database of decoys, None where the strategy uses none.
+    - `nearest_decoy`: smallest distance |w_i - d| of a decoy to its descriptor (lifting.md#decoys).
+    - `decoy_reuse`: mean number of this image's features that each available decoy is used for. Well above 0, subspaces meet in
+      shared decoys and give them away (docs/theory/lifting.md, Eq. 8).
     """
 
     upload: Message
@@ -56,11 +67,15 @@ class Release:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WordRelease:
-    """What leaves of a release of words (`upload`) and what stays: `order[i]` is the raw row of the i-th released feature.
+    """A release of words: the upload that leaves the device, and what stays on it.
 
-    `parameters` is what it depends on beside the secret, the image and the lines. `quantization_error[i]` is the distance of
-    its descriptor to its true word (words.md#what-epsilon-does-not-cover). `missing` is how many features fewer than asked for
-    the image has: then their number says something about the image.
+    - `upload`: the message.
+    - `parameters`: what the release depends on beside the secret, the image and the lines.
+    - `order`, int64 (features,): `order[i]` is the row of the i-th released feature among the raw ones.
+    - `quantization_error`, float64 (features,): distance of each released feature's descriptor to its true word
+      (words.md#what-epsilon-does-not-cover).
+    - `missing`: number of features that the image lacks of those asked for; above 0, the number of features says something
+      about the image.
     """
 
     upload: Message
@@ -71,7 +86,7 @@ class WordRelease:
 
     @property
     def median_error(self) -> float:
-        """Median distance of a descriptor to its word: who finds the word out knows the descriptor to within about this."""
+        """Median distance of a descriptor to its true word; whoever learns the word knows the descriptor to about this."""
         return float(np.median(self.quantization_error))
 
 
@@ -85,12 +100,20 @@ def privatize(
     rule: DecoyRule = uniform_rule,
     lines: HideInLines | None = None,
 ) -> Release:
-    """Lift one image's descriptors, hide its positions in lines if asked to, and shuffle its features.
+    """Release one image in subspaces: lift its descriptors, hide its positions in lines if asked to, and shuffle its features.
 
-    Deterministic in (`randomness`, features, parameters): under one secret the same image gives the same release.
-    Raises what `veil.mechanisms.subspaces.lift` raises, and ReleaseRefused if the image itself is among the decoys.
+    The release is determined by `randomness`, features and parameters: under one secret the same image gives the same release
+    (release.md#memoized-draws, release.md#order).
 
-    Theory: release.md#order, release.md#memoized-draws.
+    - `profile`: how descriptors are lifted.
+    - `codebook`: its PCA compresses descriptors, where the profile says so.
+    - `decoys`: the codebook that decoys are drawn from.
+    - `randomness`: what everything is drawn from, usually `veil.randomness.memoized` of the client's secret.
+    - `rule`: which decoys each feature gets; by default uniform draws.
+    - `lines`: how positions are hidden in lines; None sends the positions.
+
+    Raises what `veil.mechanisms.subspaces.lift` and, with lines, `veil.mechanisms.lines.lift_to_lines` raise, and
+    ReleaseRefused if the decoys are descriptors of the image itself.
     """
     if profile.decoys == "descriptors" and made_from(decoys, features.image_digest):
         raise ReleaseRefused(
@@ -119,14 +142,22 @@ def privatize_words(
     features_sent: int | None = None,
     allow_private_dictionary: bool = False,
 ) -> WordRelease:
-    """Put one image's descriptors into random words, hide its positions in lines if asked to, and shuffle.
+    """Release one image in words: draw subsets for its descriptors, hide its positions in lines if asked to, and shuffle.
 
-    `features_sent` fixes how many features leave: those with the least keyed hashes, a uniform choice that is the same each
-    time and that no other feature changes. An image with fewer sends all that it has. Deterministic in (`randomness`, features,
-    parameters). Raises what `veil.mechanisms.words.to_words` raises, RangeError if `features_sent` is less than 1, and
-    ReleaseRefused if the image itself is among those that the dictionary was made from (words.md#what-epsilon-does-not-cover).
+    The release is determined by `randomness`, features and parameters: under one secret the same image gives the same release
+    (Pittaluga and Zhuang 2023, Sec. 5; words.md#the-sampler-in-integers, release.md#memoized-draws).
 
-    Theory: words.md#the-sampler-in-integers, words.md#what-epsilon-does-not-cover, release.md#memoized-draws.
+    - `mechanism`: the law of the subsets (K words, m, epsilon).
+    - `dictionary`: the K words.
+    - `randomness`: what everything is drawn from, usually `veil.randomness.memoized` of the client's secret.
+    - `lines`: how positions are hidden in lines; None sends the positions.
+    - `features_sent`: how many features leave; None sends all. Those with the least keyed hashes leave, a uniform choice that
+      is the same each time and that no other feature changes. An image with fewer features sends all that it has.
+    - `allow_private_dictionary`: release although the dictionary was made from this very image.
+
+    Raises what `veil.mechanisms.words.to_words` and, with lines, `veil.mechanisms.lines.lift_to_lines` raise, RangeError if
+    `features_sent` is less than 1, and ReleaseRefused if the image is among those that the dictionary was made from
+    (words.md#what-epsilon-does-not-cover).
     """
     if features_sent is not None and features_sent < 1:
         raise RangeError(f"features_sent must be at least 1, got {features_sent!r}; leave it out to send all")
@@ -134,23 +165,23 @@ def privatize_words(
         raise ReleaseRefused(f"the dictionary was made from this very photograph: {PRIVATE_DICTIONARY}")
     order = _order(features, randomness)[:features_sent]
     sent = _taken(features, order)
-    worded = to_words(sent, mechanism=mechanism, dictionary=dictionary, randomness=randomness)
+    drawn = to_words(sent, mechanism=mechanism, dictionary=dictionary, randomness=randomness)
     return WordRelease(
-        upload=_upload(sent, worded.form, randomness, lines),
+        upload=_upload(sent, drawn.form, randomness, lines),
         parameters=word_parameters(mechanism, dictionary=dictionary, features_sent=features_sent),
         order=order,
-        quantization_error=worded.quantization_error,
+        quantization_error=drawn.quantization_error,
         missing=0 if features_sent is None else features_sent - len(order),
     )
 
 
 def made_from(book: Codebook, image_digest: bytes) -> bool:
-    """Whether the photograph is one of those that `book` was made from."""
+    """Whether the photograph with this digest is one of those that `book` was made from."""
     return image_digest[:8].hex() in book.provenance.image_digests
 
 
 def _upload(sent: Features, form: Released, randomness: Randomness, lines: HideInLines | None) -> Message:
-    """The message about features that are already in their released order."""
+    """Message of features that are already in their released order."""
     if lines is None:
         return Upload(camera=sent.camera, keypoints=sent.keypoints, form=form)
     hidden = lift_to_lines(sent, gravity=lines.gravity, randomness=randomness, options=lines.options)
@@ -158,25 +189,26 @@ def _upload(sent: Features, form: Released, randomness: Randomness, lines: HideI
 
 
 def _taken(features: Features, rows: Int64[np.ndarray, "rows"]) -> Features:
-    """Keypoints and descriptors of `rows`; scale and orientation are never sent (words.md#what-epsilon-does-not-cover)."""
+    """Features of `rows` without scales and orientations, which are never sent (words.md#what-epsilon-does-not-cover)."""
     return replace(features.take(rows), scales=None, orientations=None)
 
 
 def _order(features: Features, randomness: Randomness) -> Int64[np.ndarray, "features"]:
-    """Sorted by a keyed hash of each feature: a uniform shuffle that does not change when other features do.
+    """Order of release: rows of the features, sorted by a keyed hash of each (release.md#order).
 
-    Of equal features each has a hash of its own, else standing side by side would give them away.
+    For whoever lacks the key this is a uniform shuffle, and it does not change when other features do. Each of several equal
+    features has another hash, or they would stand side by side and give themselves away.
     """
-    seen: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     contexts = []
     for row in range(len(features)):
         feature = features.keypoints[row].tobytes() + features.descriptors[row].tobytes()
-        repeat = b"|again %d" % seen[feature] if seen[feature] else b""
-        seen[feature] += 1
+        repeat = b"|again %d" % counts[feature] if counts[feature] else b""
+        counts[feature] += 1
         contexts.append(b"order|" + features.image_digest + feature + repeat)
     return np.argsort(randomness.bits64(contexts, 1)[:, 0], kind="stable")
 
 
 def pseudonym(secret: Secret, image_digest: bytes) -> str:
-    """The name under which an image is released: 16 hex digits that only the holder of `secret` can link to it."""
+    """Name under which an image is released: 16 hex digits that only the holder of `secret` can link to the image."""
     return hashlib.blake2b(b"name|" + image_digest, key=secret.key, digest_size=8).hexdigest()

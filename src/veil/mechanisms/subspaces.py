@@ -24,11 +24,12 @@ CHUNK_FEATURES = 256
 
 @runtime_checkable
 class DecoyRule(Protocol):
-    """Chooses decoys: for the features `rows`, as many of the `available` word indices as `draws` has columns.
+    """Rule that chooses decoys: for the features `rows`, as many of the `available` word indices as `draws` has columns.
 
-    `draws` are uniform 64-bit words, one row a feature; a rule must use no other chance. Rules see the raw side's row
-    numbers, so that labels which never leave the client (for example attributes of a face) can balance the choice.
-    `identity` is, for each of `rows`, everything else that its choice depends on: it keys the draws, and the ledger has it.
+    `draws` are uniform 64-bit words, one row for each feature; a rule must use no other randomness. `rows` are rows of the raw
+    features, so that labels which never leave the client (for example attributes of a face) can balance the choice.
+    `identity` gives, for each of `rows`, everything else that the choice depends on. It keys the draws and is noted in the
+    ledger.
     """
 
     def __call__(
@@ -42,7 +43,7 @@ class DecoyRule(Protocol):
 
 
 class UniformRule:
-    """w_i ~ U(W) without repetition within one descriptor (lifting.md#decoys)."""
+    """Uniform choice of decoys, w_i ~ U(W), without repetition within one descriptor (lifting.md#decoys)."""
 
     def __call__(
         self,
@@ -50,11 +51,11 @@ class UniformRule:
         draws: UInt64[np.ndarray, "features decoys"],
         available: Int64[np.ndarray, "words"],
     ) -> Int64[np.ndarray, "features decoys"]:
-        """Distinct words for each feature, every set equally likely."""
+        """Indices of distinct words for each feature; every set is equally likely."""
         return available[distinct_below(draws, len(available))]
 
     def identity(self, rows: Int64[np.ndarray, "features"]) -> list[bytes]:
-        """The same for all: the choice depends on the draws alone."""
+        """One identity for all features: the choice depends on the draws alone."""
         return [b"uniform_rule"] * len(rows)
 
 
@@ -63,7 +64,13 @@ uniform_rule = UniformRule()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lifted:
-    """Subspaces in the order of the features that made them, and what the client may want to know about the lift."""
+    """Subspaces in the order of the features that they were made from, and facts about the lift for the client.
+
+    - `form`: the subspaces.
+    - `parameters`: what the draws depend on beside the secret and the image.
+    - `slice_index`: the image's sub-database of decoys, None where the strategy uses none.
+    - `nearest_decoy`, float64 (features,): smallest distance |w_i - d| of a decoy to the descriptor; infinite without decoys.
+    """
 
     form: Subspaces
     parameters: Parameters
@@ -73,7 +80,7 @@ class Lifted:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Plan:
-    """Everything that is the same for all features of one image."""
+    """Choices of a lift that are the same for all features of one image; `available` are indices of words in `decoys`."""
 
     features: Features
     profile: Profile
@@ -86,14 +93,17 @@ class _Plan:
 
     @cached_property
     def parameters(self) -> Parameters:
-        """Whatever changes the lift must change the draws, else one draw would serve two lifts and tie them."""
+        """Parameters that open the context of every draw.
+
+        Whatever changes the lift must change the draws, or one draw would serve two lifts and tie them to each other.
+        """
         return subspace_parameters(
             self.profile, compression=self.compression, decoys=self.decoys, slice_index=self.slice_index, rule=self.identity
         )
 
     @cached_property
     def identity(self) -> list[bytes]:
-        """What the rule says of itself, for each feature."""
+        """Identity of the rule of decoys for each feature."""
         return self.rule.identity(np.arange(len(self.features)))
 
 
@@ -106,13 +116,21 @@ def lift(
     randomness: Randomness,
     rule: DecoyRule = uniform_rule,
 ) -> Lifted:
-    """Lift every descriptor of one image to D = d + span(w_i - d, random), in canonical form (lifting.md#canonical-form).
+    """Lift every descriptor d of one image to D = d + span(w_i - d, random), in canonical form (lifting.md#canonical-form).
 
-    `compression` is used when the profile compresses, and always named by the draws; `decoys` are the words to hide among. All
-    draws depend on (`randomness`, parameters, sub-database, descriptor), so equal descriptors get equal lifts
-    (release.md#memoized-draws) unless two images drew different sub-databases. Raises SpaceError if features, codebook and
-    decoys are not of one descriptor and normalization, InputError for a wrong kind of decoys or no features, RangeError if m
-    does not fit the dimension, ReleaseRefused for a profile that `veil.mechanisms.parameters` cannot express.
+    All draws depend on `randomness`, parameters, sub-database and descriptor. So equal descriptors get equal lifts
+    (release.md#memoized-draws), unless two images drew different sub-databases.
+
+    - `profile`: strategy, dimension m, dither and precision.
+    - `compression`: the public PCA, used where the profile says so, and always named by the draws.
+    - `decoys`: the words w_i, of the kind that the profile names.
+    - `randomness`: what everything is drawn from; a study's makes a form that cannot be released.
+    - `rule`: which decoys each feature gets; by default uniform draws.
+
+    Raises SpaceError if features, compression and decoys are not of one descriptor and normalization, or the PCA was made
+    for another dither; InputError for a wrong kind of decoys, no features, or descriptors that the hardened profile does
+    not lift (8-bit ones without dither); RangeError if m does not fit the dimension; and ReleaseRefused for a profile that
+    `veil.mechanisms.parameters` cannot express. Source: Dusmanu et al. 2021, Sec. 3.2 and 4.2.
     """
     plan = _plan(features, profile, compression, decoys, randomness, rule)
     count, dim = len(features), plan.space.dim
@@ -136,6 +154,7 @@ def lift(
 def _plan(
     features: Features, profile: Profile, compression: Compression, decoys: Codebook, source: Randomness, rule: DecoyRule
 ) -> _Plan:
+    """Checked choices of a lift, with the image's sub-database drawn where the strategy uses one."""
     if len(features) == 0:
         raise InputError("there are no features to lift; the image may be blank, or the detector's threshold too high")
     for name, book in (("codebook", compression), ("decoys", decoys)):
@@ -170,7 +189,7 @@ def _plan(
 
 
 def _refuse_unsafe(features: Features, profile: Profile) -> None:
-    """The hardened profile never lifts what still lies on an 8-bit grid (hardened.md)."""
+    """Raise InputError where the hardened profile would lift descriptors that still lie on an 8-bit grid (hardened.md)."""
     if profile.name != "hardened":
         return
     if features.is_quantized and profile.dither_steps < 1:
@@ -183,7 +202,7 @@ def _refuse_unsafe(features: Features, profile: Profile) -> None:
 
 
 def _on_grid(descriptors: np.ndarray) -> bool:
-    """Whether most rows are multiples of one step with at most 8 bits and a sign, or all were stored in half precision."""
+    """Whether most rows are multiples of a step with at most 8 bits and a sign, or all were stored in half precision."""
     rows = descriptors[:64].astype(np.float64)
     if (rows == rows.astype(np.float16)).all():
         return True
@@ -197,6 +216,7 @@ def _on_grid(descriptors: np.ndarray) -> bool:
 
 
 def _lift_rows(plan: _Plan, source: Randomness, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Origins, bases and distances of the nearest decoy of the features `rows`."""
     profile, dim = plan.profile, plan.space.dim
     draws = _Draws(source, plan, rows)
     h = profile.decoy_count
@@ -206,14 +226,14 @@ def _lift_rows(plan: _Plan, source: Randomness, rows: np.ndarray) -> tuple[np.nd
     if h:
         chosen = plan.rule(rows, draws.bits64(h), plan.available)
         w = _prepare_decoys(plan, chosen, draws.dither(h))
-        directions[:, :h] = w - d[:, None]  # Sec. 3.2: d_i = w_i - d
+        directions[:, :h] = w - d[:, None]  # Dusmanu et al. 2021, Sec. 3.2: d_i = w_i - d
         nearest = np.linalg.norm(directions[:, :h], axis=2).min(axis=1)
     directions[:, h:] = draws.directions(profile.m - h, dim, cube=profile.directions == "cube")
-    # From here on only D matters: a point and directions of D, drawn independently of where d lies in it
+    # From here on only D matters: a point and directions of D are drawn independently of the place of d in D
     # (lifting.md#canonical-form).
     orthonormal = np.swapaxes(np.linalg.qr(np.swapaxes(directions, 1, 2))[0], 1, 2)
     point = d + np.einsum("fm,fmn->fn", gaussian(draws.bits64(profile.m)), orthonormal)
-    # Eq. 10 with Gaussian e_i: the projections of fresh vectors on the directions of D.
+    # Dusmanu et al. 2021, Eq. 10 with Gaussian e_i: the projections of fresh vectors on the directions of D.
     e = gaussian(draws.bits64(profile.m * dim)).reshape(len(rows), profile.m, dim)
     turned = np.einsum("fij,fjn->fin", np.einsum("fin,fjn->fij", e, orthonormal), orthonormal)
     origin, basis = canonical(point, turned)
@@ -221,7 +241,7 @@ def _lift_rows(plan: _Plan, source: Randomness, rows: np.ndarray) -> tuple[np.nd
 
 
 def _prepare(plan: _Plan, descriptors: np.ndarray, dither: np.ndarray) -> Float64[np.ndarray, "*batch dim"]:
-    """Dither -> unit length -> PCA, each where the profile says so (lifting.md#strategies)."""
+    """Descriptors ready for lifting: dither, unit length, PCA, each where the profile says so (lifting.md#strategies)."""
     values = descriptors.astype(np.float64)
     if plan.features.is_quantized:
         values = (values + plan.profile.dither_steps * dither) * U8_STEP
@@ -230,7 +250,7 @@ def _prepare(plan: _Plan, descriptors: np.ndarray, dither: np.ndarray) -> Float6
 
 
 def _prepare_decoys(plan: _Plan, chosen: np.ndarray, dither: np.ndarray) -> Float64[np.ndarray, "features decoys dim"]:
-    """Decoys go through the pipeline of d itself, or their rougher grain would give them away."""
+    """Decoys ready for lifting, prepared like the descriptor itself, or their rougher grain would give them away."""
     if plan.profile.decoys == "descriptors":
         return _prepare(plan, plan.decoys.stored[chosen], dither)
     unit = plan.decoys.vectors[chosen].astype(np.float64)
@@ -238,15 +258,15 @@ def _prepare_decoys(plan: _Plan, chosen: np.ndarray, dither: np.ndarray) -> Floa
 
 
 class _Draws:
-    """One row of random words a feature, spent in a fixed order."""
+    """One row of random 64-bit words for each feature, spent in a fixed order."""
 
     def __init__(self, source: Randomness, plan: _Plan, rows: np.ndarray) -> None:
         profile, dim = plan.profile, plan.space.dim
         h, raw_dim = profile.decoy_count, plan.features.space.dim
         self._dim = raw_dim
         total = h + (1 + h) * raw_dim + (profile.m - h) * dim + profile.m + profile.m * dim
-        opening, said = plan.parameters.draws, plan.identity
-        contexts = [opening + said[row] + b"|" + plan.features.descriptors[row].tobytes() for row in rows.tolist()]
+        opening, identities = plan.parameters.draws, plan.identity
+        contexts = [opening + identities[row] + b"|" + plan.features.descriptors[row].tobytes() for row in rows.tolist()]
         self._words = source.bits64(contexts, total)
         self._spent = 0
 

@@ -1,4 +1,4 @@
-"""Descriptors become random subsets of a public dictionary (Pittaluga and Zhuang 2023, Sec. 5.2; docs/theory/words.md)."""
+"""Random subsets of a public dictionary in place of descriptors (Pittaluga and Zhuang 2023, Sec. 5.2; docs/theory/words.md)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from veil.randomness import Randomness, bernoulli, subsets_below
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Worded:
-    """Subsets of an image's features, in their order, and what stays on the device: the true words and how far they are.
+class DrawnSubsets:
+    """Random subsets of words for an image's features, in the order of the features, and what stays on the device.
 
-    `quantization_error` is the distance of each descriptor to its word, which hides it from who knows the word
-    (words.md#what-epsilon-does-not-cover).
+    - `form`: the subsets.
+    - `true_words`, int64 (features,): the word nearest to each descriptor.
+    - `quantization_error`, float64 (features,): distance of each descriptor to its true word. Nothing else hides the descriptor
+      from whoever knows the word (words.md#what-epsilon-does-not-cover).
     """
 
     form: Subsets
@@ -31,11 +33,11 @@ class Worded:
     quantization_error: Float64[np.ndarray, "features"]
 
 
-def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Codebook, randomness: Randomness) -> Worded:
-    """A random subset of the words of `dictionary` for each feature; memoized by (`randomness`, image, feature).
+def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Codebook, randomness: Randomness) -> DrawnSubsets:
+    """Draw a random subset of the dictionary's words for each feature, memoized by `randomness`, image and feature.
 
-    Raises InputError if there are no features, RangeError if `mechanism` is for another number of words, SpaceError for other
-    descriptors than the dictionary's.
+    `mechanism` is the law of the subsets; it must be for as many words as the dictionary has. Raises InputError if there are no
+    features, RangeError for another number of words, and SpaceError for other descriptors than the dictionary's.
     """
     if len(features) == 0:
         raise InputError("there are no features to privatize; the image may be blank")
@@ -49,13 +51,13 @@ def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Code
     true_words = dictionary.nearest(vectors)
     error = np.linalg.norm(vectors.astype(np.float64) - dictionary.vectors[true_words], axis=1)
     prefix = word_parameters(mechanism, dictionary=dictionary).draws + features.image_digest
-    # Features that are alike in everything draw apart: equal subsets would tell that their descriptors are equal.
-    alike: Counter[bytes] = Counter()
+    # Features that are equal in everything get different draws: equal subsets would tell that their descriptors are equal.
+    repeats: Counter[bytes] = Counter()
     contexts = []
     for row in range(len(features)):
         context = prefix + features.keypoints[row].tobytes() + features.descriptors[row].tobytes()
-        contexts.append(context + b"|%d" % alike[context])
-        alike[context] += 1
+        contexts.append(context + b"|%d" % repeats[context])
+        repeats[context] += 1
     form = Subsets(
         ids=randomized(true_words, mechanism, randomness, contexts).astype(np.uint32),
         mechanism=mechanism,
@@ -63,23 +65,23 @@ def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Code
         dictionary=dictionary.digest,
         releasable=randomness.releasable,
     )
-    return Worded(form=form, true_words=true_words, quantization_error=error)
+    return DrawnSubsets(form=form, true_words=true_words, quantization_error=error)
 
 
 def randomized(
     true_words: Int64[np.ndarray, "features"], mechanism: SubsetMechanism, randomness: Randomness, contexts: Sequence[bytes]
 ) -> Int64[np.ndarray, "features m"]:
-    """One draw of the mechanism for each word, exactly by its law (Eq. 5) and in integers only; each row sorted.
+    """Draw one subset for each true word, exactly by the mechanism's law and in integers only; each row is sorted.
 
-    Theory: words.md#the-sampler-in-integers.
+    `contexts[i]` keys the draw of row i. Sources: Pittaluga and Zhuang 2023, Eq. 5; words.md#the-sampler-in-integers.
     """
     kept = bernoulli(randomness, [b"truth|" + context for context in contexts], mechanism.truth)
     drawn = np.empty((len(true_words), mechanism.m), dtype=np.int64)
     for keeps in (False, True):
         rows = np.flatnonzero(kept == keeps)
-        theirs = [b"others|" + contexts[row] for row in rows.tolist()]
-        others = subsets_below(randomness, theirs, mechanism.dictionary_size - 1, mechanism.m - keeps)
-        # The true word is left out of those below: 0 .. K-2 stand for all words but it.
+        row_contexts = [b"others|" + contexts[row] for row in rows.tolist()]
+        others = subsets_below(randomness, row_contexts, mechanism.dictionary_size - 1, mechanism.m - keeps)
+        # 0 .. K-2 stand for all words but the true one: those from the true word on are shifted by one.
         others += others >= true_words[rows, None]
         drawn[rows, : mechanism.m - keeps] = others
         if keeps:

@@ -1,4 +1,4 @@
-"""A map's index against brute force, and the weight of a feature's words against the mechanism's enumerated law."""
+"""The inverted index of a map against brute force, and log-odds of words against the mechanism's enumerated law."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_the_index_of_a_public_map_is_the_brute_force_assignment(nearest: int) -
         for entry in range(vocabulary.offsets[word], vocabulary.offsets[word + 1])
     }
     assert found.keys() == expected.keys() and len(found) == len(vocabulary.point_rows)
-    for entry, chance in expected.items():
-        assert found[entry] == pytest.approx(chance, rel=1e-5)
+    for entry, probability in expected.items():
+        assert found[entry] == pytest.approx(probability, rel=1e-5)
     np.testing.assert_allclose(vocabulary.image_words.toarray(), counts, rtol=1e-5, atol=1e-9)
     total = counts.sum(axis=0) + 1 / len(DICTIONARY)
     np.testing.assert_allclose(vocabulary.frequency, total / total.sum(), rtol=1e-5)
@@ -62,21 +62,25 @@ def test_the_index_of_a_public_map_is_the_brute_force_assignment(nearest: int) -
     assert vocabulary.image_names == tuple(scene.images)
 
 
-def test_points_chances_are_those_of_another_view() -> None:
-    """Planted: nearly all views of a point fall on its own word, so that each point's first word has almost all chance."""
+def test_probabilities_of_points_are_those_of_another_view() -> None:
+    """Planted: nearly all views of a point have its word as the nearest one, so that this word has almost all probability."""
     vocabulary = index_map(scene_of(PLACE), DICTIONARY)
-    own = DICTIONARY.nearest(PLACE.descriptors.astype(np.float32))
-    seen = np.unique(np.concatenate(list(PLACE.visible.values())))
-    for point in seen.tolist():
-        entries = slice(vocabulary.offsets[own[point]], vocabulary.offsets[own[point] + 1])
-        chance = dict(zip(vocabulary.point_rows[entries].tolist(), vocabulary.probability[entries].tolist(), strict=True))
-        assert chance[point] > 0.9
+    word_of = DICTIONARY.nearest(PLACE.descriptors.astype(np.float32))
+    visible = np.unique(np.concatenate(list(PLACE.visible.values())))
+    for point in visible.tolist():
+        entries = slice(vocabulary.offsets[word_of[point]], vocabulary.offsets[word_of[point] + 1])
+        probability = dict(zip(vocabulary.point_rows[entries].tolist(), vocabulary.probability[entries].tolist(), strict=True))
+        assert probability[point] > 0.9
     per_point = np.bincount(vocabulary.point_rows, weights=vocabulary.probability)
     assert per_point.max() < 1.001
 
 
 def planted_tracks(name: str, first: float, second: float, *, pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two views of each point: in a share `first` of one nearest word, in `second` each other's second one, else foreign."""
+    """Nearest words of two views of each point, and the points.
+
+    A share `first` of the pairs of views has the same nearest word. In a share `second` the nearest word of each view is the
+    second nearest of the other, and the remaining pairs share no word.
+    """
     random = generator(name)
     a = np.arange(3 * pairs).reshape(pairs, 3)
     b = a + 3 * pairs
@@ -106,60 +110,60 @@ def test_too_few_views_take_the_usual_shares() -> None:
     np.testing.assert_allclose(view_shares(ranked, points), [1.0, 1e-4, 1e-4])
 
 
-def by_hand(chances: np.ndarray, frequency: np.ndarray) -> InvertedIndex:
-    """An index of given chances (points x words), all of them entered, zeros left out."""
-    word, point = np.nonzero(chances.T)
+def by_hand(probabilities: np.ndarray, frequency: np.ndarray) -> InvertedIndex:
+    """Index with the given probabilities (points, words) as entries, except for zeros."""
+    word, point = np.nonzero(probabilities.T)
     return InvertedIndex(
         dictionary=DIGEST,
-        offsets=np.searchsorted(word, np.arange(chances.shape[1] + 1)).astype(np.int64),
+        offsets=np.searchsorted(word, np.arange(probabilities.shape[1] + 1)).astype(np.int64),
         point_rows=point.astype(np.int32),
-        probability=chances.T[word, point].astype(np.float32),
+        probability=probabilities.T[word, point].astype(np.float32),
         frequency=frequency.astype(np.float32),
         image_names=("0",),
-        image_words=csr_array((1, chances.shape[1]), dtype=np.float32),
+        image_words=csr_array((1, probabilities.shape[1]), dtype=np.float32),
     )
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.7, 3.0, 9.0])
 @pytest.mark.parametrize("m", [1, 2, 4])
 def test_log_odds_are_those_of_the_enumerated_law(epsilon: float, m: int) -> None:
-    """P(Z | sees point) / P(Z | sees anything), both summed over all true words with the pmf, for every subset Z."""
+    """Enumeration: P(Z | sees point) / P(Z | sees anything), summed over all true words with the pmf, for every subset Z."""
     random = generator(f"law {m}")
     mechanism = SubsetMechanism(dictionary_size=6, epsilon=epsilon, m=m)
-    chances = random.dirichlet(np.ones(6), 4) * (random.random((4, 6)) > 0.3)
-    chances /= chances.sum(axis=1, keepdims=True)
+    probabilities = random.dirichlet(np.ones(6), 4) * (random.random((4, 6)) > 0.3)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
     frequency = random.dirichlet(np.ones(6))
     sets = list(itertools.combinations(range(6), m))
-    found = vocabulary_candidates(subsets(np.array(sets), mechanism, DIGEST), by_hand(chances, frequency))
+    found = vocabulary_candidates(subsets(np.array(sets), mechanism, DIGEST), by_hand(probabilities, frequency))
     assert (np.diff(found.log_odds) <= 0).all()
     table = dict(zip(zip(found.keypoint_rows.tolist(), found.point_rows.tolist(), strict=True), found.log_odds, strict=True))
     assert len(table) == len(found)
     for row, subset in enumerate(sets):
         likelihood = np.array([float(mechanism.pmf(contains=word in subset)) for word in range(6)])
         for point in range(4):
-            if not chances[point, list(subset)].any():
+            if not probabilities[point, list(subset)].any():
                 assert (row, point) not in table
                 continue
-            ratio = (chances[point] @ likelihood) / (frequency @ likelihood)
+            ratio = (probabilities[point] @ likelihood) / (frequency @ likelihood)
             assert table.pop((row, point)) == pytest.approx(math.log(ratio), abs=1e-5)
     assert not table
 
 
 def test_what_is_not_entered_counts_as_another_word() -> None:
-    """Chances that sum to less than 1: the rest is a word outside the subset."""
+    """Where the probabilities of a point sum to less than 1, the rest counts as a word outside the subset."""
     mechanism = SubsetMechanism(dictionary_size=6, epsilon=2.0, m=2)
     full = np.array([[0.5, 0.2, 0.0, 0.0, 0.0, 0.3]])
     frequency = np.full(6, 1 / 6)
     entered = full * [1, 1, 1, 1, 1, 0]
     form = subsets(np.array([[0, 1], [1, 3]]), mechanism, DIGEST)
-    some, all_of_them = (vocabulary_candidates(form, by_hand(chances, frequency)) for chances in (entered, full))
+    some, all_of_them = (vocabulary_candidates(form, by_hand(probabilities, frequency)) for probabilities in (entered, full))
     np.testing.assert_allclose(some.log_odds, all_of_them.log_odds, rtol=1e-6)
 
 
 def test_an_infinite_epsilon_is_the_limit_of_large_ones() -> None:
     frequency = np.array([0.4, 0.3, 0.2, 0.1])
-    chances = np.array([[0.9, 0.1, 0.0, 0.0], [0.0, 0.0, 0.25, 0.0]])
-    vocabulary = by_hand(chances, frequency)
+    probabilities = np.array([[0.9, 0.1, 0.0, 0.0], [0.0, 0.0, 0.25, 0.0]])
+    vocabulary = by_hand(probabilities, frequency)
     sent = np.array([[0], [2]])
     found = vocabulary_candidates(subsets(sent, SubsetMechanism(dictionary_size=4, epsilon=math.inf, m=1), DIGEST), vocabulary)
     np.testing.assert_allclose(found.log_odds, [math.log(0.9 / 0.4), math.log(0.25 / 0.2)], rtol=1e-5)
@@ -194,7 +198,7 @@ def test_words_that_no_point_has_give_no_candidates() -> None:
 
 
 def test_a_map_of_words_is_indexed_as_it_is() -> None:
-    """Each word of an observation is its true one with probability p / m, and so often that of another view."""
+    """Entries of a map of words: p / m (the word is the true one) times the usual share of other views, over the views."""
     forms = {name: words_of(PLACE.form(name), DICTIONARY, epsilon=9.0, name=name) for name in PLACE.poses}
     vocabulary = index_map(scene_of(PLACE, forms=forms), None)
     posterior = forms["00"].mechanism.posterior
