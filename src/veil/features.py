@@ -17,12 +17,19 @@ U8_STEP = 1.0 / 512.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Features:
-    """Keypoints (pixels, origin at the top-left corner of the upright image) with their descriptors.
+    """Keypoints of one image with their raw descriptors, which can be inverted into the image and stay on the device.
 
-    `descriptors` are uint8 for SIFT (COLMAP's 512-step quantization) or float32 of unit length.
-    `image_digest` identifies the picture itself (BLAKE2b of its pixels, or of the features where only they were
-    imported): the ledger and the memoized release hang on it.
-    Raises InputError if shapes disagree, anything is not finite, or a float descriptor is not of unit length.
+    - `keypoints`, float32 (N, 2): x and y in pixels from the top-left corner of the upright image; pixel centers lie at +0.5.
+    - `descriptors`, (N, dim): uint8 for SIFT (COLMAP's quantization, round(512 x)), or float32 rows of unit length.
+    - `space`: kind, normalization and dimension of the descriptors.
+    - `camera`: intrinsics in pixels of this image.
+    - `image_digest`, 32 bytes: identifies the picture (BLAKE2b of its pixels, or of the features where only features were
+      imported). The ledger and the memoized release depend on it.
+    - `scales`, float32 (N,): SIFT's sigma in pixels, or None if unknown. Never released.
+    - `orientations`, float32 (N,): radians from the x-axis towards the y-axis (down), or None if unknown. Never released.
+
+    Raises InputError if shapes disagree, keypoints are not finite, a descriptor is zero, not finite or (as floats) not of unit
+    length, or the digest does not have 32 bytes.
     """
 
     keypoints: Float32[np.ndarray, "_ 2"]
@@ -67,7 +74,7 @@ class Features:
         return len(self.keypoints)
 
     def take(self, rows: np.ndarray) -> Features:
-        """The features restricted to `rows` (indices or a mask)."""
+        """The features of `rows`: indices, int (M,), or a mask, bool (N,)."""
         return replace(
             self,
             keypoints=self.keypoints[rows],
@@ -77,7 +84,7 @@ class Features:
         )
 
     def drawn(self, count: int, random: np.random.Generator) -> Features:
-        """At most `count` features, drawn at random, in their order."""
+        """At most `count` features, drawn uniformly by `random`, in the order that they have here."""
         return self.take(np.sort(random.permutation(len(self))[:count]))
 
     @property

@@ -1,4 +1,4 @@
-"""Forms: what may exist outside the device, each with its guarantee."""
+"""Forms of descriptors and positions that may exist outside the device, each with its guarantee."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ PUBLIC_POINTS = NoProof(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Points:
-    """Unlifted descriptors of a map that its owner chose to make public; never part of a wire message."""
+    """Raw descriptors of a map that its owner chose to make public; they are never part of a wire message.
+
+    - `vectors`, float32 (N, dim): one descriptor a row, of unit length unless a PCA compressed them.
+    - `space`: the space that they live in.
+    - `guarantee`: `NoProof`, as raw descriptors can be inverted into images.
+
+    Raises InputError if `vectors` are not (N, space.dim).
+    """
 
     vectors: Float32[np.ndarray, "_ _"]
     space: Space
@@ -33,18 +40,26 @@ class Points:
         return len(self.vectors)
 
     def take(self, rows: np.ndarray) -> Points:
-        """The form restricted to `rows` (indices or a mask)."""
+        """The form of the features `rows` (indices or a mask)."""
         return replace(self, vectors=self.vectors[rows])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subspaces:
-    """Affine subspaces D = origin + span(basis rows) in canonical form (lifting.md#canonical-form).
+    """Affine subspaces D = origin + span(basis), one for each descriptor, in canonical form (lifting.md#canonical-form).
 
-    `origin` is the point of D nearest to zero, `basis` has orthonormal rows; both follow from D and from chance that
-    is independent of the descriptor inside. `releasable` is False for what a seeded study made: such forms cannot be
-    put on the wire. `sent_as` is the precision that numbers went through on the wire: they are made orthonormal again on
-    arrival, so that this cannot be read off them, and attacks have to allow for it.
+    Origin and basis follow from D and from chance that is independent of the descriptor inside (Dusmanu et al. 2021, Sec. 3).
+
+    - `origin`, float32 (N, dim): the point of each D nearest to zero.
+    - `basis`, float32 (N, m, dim): orthonormal rows that span each D.
+    - `space`: the space that the descriptors live in.
+    - `guarantee`: what is promised of the descriptors; `NoProof` for lifting.
+    - `profile`: name of the lifting ("hardened", "paper", ...).
+    - `releasable`: False for what a seeded study made; such forms cannot be put on the wire.
+    - `sent_as`: precision that the numbers had on the wire. They are made orthonormal again on arrival, so that they do not
+      show it themselves, and attacks have to allow for it.
+
+    Raises InputError for wrong shapes, or an m outside 1..dim-1.
     """
 
     origin: Float32[np.ndarray, "_ _"]
@@ -70,20 +85,26 @@ class Subspaces:
 
     @property
     def m(self) -> int:
-        """Dimension of every subspace."""
+        """Dimension m of every subspace."""
         return self.basis.shape[1]
 
     def take(self, rows: np.ndarray) -> Subspaces:
-        """The form restricted to `rows` (indices or a mask)."""
+        """The form of the features `rows` (indices or a mask)."""
         return replace(self, origin=self.origin[rows], basis=self.basis[rows])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subsets:
-    """A random subset of a public dictionary's words in place of each descriptor; its mechanism is its guarantee.
+    """Random subsets of a public dictionary's words, one in place of each descriptor (Pittaluga and Zhuang 2023, Sec. 5).
 
-    `words` holds word ids in ascending order, `dictionary` is the SHA-256 (hex) of the codebook that they number.
-    `releasable` is False for what a seeded study made.
+    - `words`, uint32 (N, m): word ids of each feature, distinct and ascending.
+    - `mechanism`: the law of the subsets (K words, m, epsilon); it is the guarantee.
+    - `space`: the space that the descriptors lived in.
+    - `dictionary`: SHA-256 (hex) of the codebook that the ids number.
+    - `releasable`: False for what a seeded study made; such forms cannot be put on the wire.
+
+    Raises InputError if a word id is outside the dictionary, a row is not strictly ascending (another order would give the true
+    word away), or `dictionary` is no SHA-256.
     """
 
     words: UInt32[np.ndarray, "_ _"]
@@ -109,16 +130,16 @@ class Subsets:
 
     @property
     def m(self) -> int:
-        """Words of every subset."""
+        """Number m of words in every subset."""
         return self.mechanism.m
 
     @property
     def guarantee(self) -> Guarantee:
-        """Epsilon for each feature; none if it is infinite."""
+        """`LocalDP` with the epsilon of each feature, or `NoProof` if epsilon is infinite."""
         return self.mechanism.guarantee
 
     def take(self, rows: np.ndarray) -> Subsets:
-        """The form restricted to `rows` (indices or a mask)."""
+        """The form of the features `rows` (indices or a mask)."""
         return replace(self, words=self.words[rows])
 
 
@@ -131,7 +152,7 @@ Form = Points | Subspaces | Subsets
 def canonical(
     origin: Float64[np.ndarray, "features dim"], basis: Float64[np.ndarray, "features m dim"]
 ) -> tuple[Float64[np.ndarray, "features dim"], Float64[np.ndarray, "features m dim"]]:
-    """Orthonormal basis of the same span and the point of D nearest to zero, in float64.
+    """Canonical form (origin, basis) of affine subspaces: the point nearest to zero and an orthonormal basis, in float64.
 
     The basis is the QR factor of what comes in with a positive diagonal of R, that is Gram-Schmidt of its rows. This factor is
     unique, so that the result depends on no library's signs; it is Haar distributed in the span if the rows are Gaussian in it
@@ -174,7 +195,7 @@ _BY_PROFILE = {
 
 
 def lifted_guarantee(profile: str) -> NoProof:
-    """What is known to break subspaces made with `profile`."""
+    """`NoProof` with what is known to break subspaces of the profile of this name."""
     return NoProof(
         reason=_BY_PROFILE.get(profile, "Lifting to affine subspaces is an obfuscation without proof.")
         + " Descriptors that match a map can be estimated by whoever matches them."
@@ -191,10 +212,16 @@ LINES = NoProof(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lines:
-    """A line through each keypoint in place of its position, in the undistorted normalized image plane.
+    """Lines through the keypoints in place of their positions, in the undistorted normalized image plane (lines.md#release).
 
-    `coefficients` are (n_x, n_y, c) with unit normal: n . x + c = 0. `aligned` marks lines along gravity; `gravity` is the
-    unit vector that points down in the camera frame (x right, y down, z forward), or None if it is not known.
+    - `coefficients`, float32 (N, 3): (n_x, n_y, c) with unit normal n, so that n . x + c = 0.
+    - `aligned`, bool (N,): whether each line follows gravity; such a line shows the horizontal coordinate of its keypoint.
+    - `gravity`, float64 (3,): unit vector that points down in the camera frame (x right, y down, z forward); None if unknown.
+    - `releasable`: False for what a seeded study made; such lines cannot be put on the wire.
+    - `guarantee`: `NoProof`, with what lines do not protect.
+
+    Raises InputError for wrong shapes, numbers that are not finite, normals or gravity not of unit length, or aligned lines
+    without gravity.
     """
 
     coefficients: Float32[np.ndarray, "_ _"]

@@ -1,4 +1,4 @@
-"""The public vocabulary: words to hide among (and, for privacy with an epsilon, to speak in), identified by its hash."""
+"""Codebooks: public words that descriptors hide among or, under an epsilon, are replaced by; identified by their hash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PCA_DIM = 48
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pca:
-    """A public linear compression: x -> axes @ (x - mean), rows of `axes` orthonormal, largest variance first."""
+    """A public linear compression: x -> axes @ (x - mean), with orthonormal rows of `axes`, largest variance first."""
 
     mean: Float32[np.ndarray, "dim"]
     axes: Float32[np.ndarray, "reduced dim"]
@@ -34,7 +34,7 @@ class Pca:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a codebook came from: enough to judge its license and to refuse one's own photographs as decoys."""
+    """The origin of a codebook: enough to judge its license and to refuse one's own photographs as decoys."""
 
     source: str
     license: str
@@ -45,13 +45,19 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Codebook:
-    """K words of one descriptor kind, shuffled, of which S equal runs are the disjoint sub-databases.
+    """A codebook: K words of one descriptor kind, shuffled, with the public PCA of the hardened profile.
 
-    `kind` is "centroids" (spherical k-means; the paper's W) or "descriptors" (real ones: a decoy pool).
-    `stored` holds the words as kept on disk: uint8 or float32, (K, dim). For "descriptors" of SIFT the uint8 values
-    are COLMAP's 512-step quantization; for "centroids" they are multiples of an arbitrary step.
+    - `kind`: "centroids" (spherical k-means; the W of Dusmanu et al. 2021) or "descriptors" (real ones: a pool of decoys).
+    - `descriptor`, `normalization`: what the words are, such as "sift" and "L2".
+    - `stored`, uint8 or float32 (K, dim): the words as kept on disk. For "descriptors" of SIFT the uint8 values are COLMAP's
+      512-step quantization; for "centroids" they are multiples of an arbitrary step. `words` are the unit vectors.
+    - `slices`: number S of disjoint sub-databases, which are equal runs of words (lifting.md#sub-databases-and-collisions).
+    - `pca`: public linear compression, or None.
+    - `dither_steps`: width of the dither that the PCA was fitted with, in steps of 1/512.
+    - `provenance`: photographs that it was made from, their license and digests.
 
-    Theory: lifting.md#sub-databases-and-collisions.
+    Raises InputError for fewer than two words and for words that are zero or not finite, RangeError for an unknown kind or
+    impossible `slices`.
     """
 
     kind: Kind
@@ -77,22 +83,22 @@ class Codebook:
 
     @property
     def dim(self) -> int:
-        """Length of a word."""
+        """Number of dimensions of a word."""
         return self.stored.shape[1]
 
     @property
     def slice_size(self) -> int:
-        """Words in each sub-database; `remainder` words belong to none."""
+        """Number of words in each sub-database; `remainder` words belong to none."""
         return len(self.stored) // self.slices
 
     @property
     def remainder(self) -> int:
-        """Words that no sub-database holds because S does not divide K."""
+        """Number of words that no sub-database holds because S does not divide K."""
         return len(self.stored) - self.slices * self.slice_size
 
     @cached_property
     def words(self) -> Float32[np.ndarray, "words dim"]:
-        """The words as unit vectors."""
+        """The words as unit vectors, float32 (K, dim)."""
         found = np.empty(self.stored.shape, dtype=np.float32)
         for start in range(0, len(found), 1 << 14):  # half a million words in float64 would be half a gigabyte
             values = self.stored[start : start + (1 << 14)].astype(np.float64)
@@ -100,9 +106,9 @@ class Codebook:
         return found
 
     def nearest(self, unit_vectors: Float32[np.ndarray, "vectors dim"], count: int = 1) -> Int64[np.ndarray, "..."]:
-        """The word nearest to each vector, (vectors,), or for `count` > 1 the nearest ones, closest first, (vectors, count).
+        """Indices of the `count` words nearest to each vector, closest first: (vectors,) for one, else (vectors, count).
 
-        Exact search through faiss.
+        The search is exact (faiss). Raises RangeError unless `count` lies between 1 and the number of words.
         """
         import faiss
 
@@ -114,7 +120,7 @@ class Codebook:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of everything that changes results or provenance."""
+        """SHA-256 (hex) of everything that changes results or provenance; releases name their codebook by it."""
         header = {
             "kind": self.kind,
             "descriptor": self.descriptor,
@@ -151,7 +157,7 @@ class Codebook:
         )
 
     def require_pca(self) -> Pca:
-        """The PCA, or an InputError that says how to get one."""
+        """The PCA. Raises InputError, which says how to get one, if the codebook has none."""
         if self.pca is None:
             raise InputError("this codebook has no PCA; build one with `veil codebook build` (without --decoys)")
         return self.pca
@@ -159,8 +165,8 @@ class Codebook:
     def into_space(self, points: Points, space: Space) -> Points:
         """Public descriptors brought into a query's space, so that a public map serves hardened queries.
 
-        The raw side gets no dither of its own but the mean of the query's, half of `dither_steps` in each coordinate,
-        so that both sides sit at the same place on average. Raises SpaceError if this codebook does not lead there.
+        Raw descriptors get no dither of their own but the mean of the query's, half of `dither_steps` in each coordinate,
+        so that both sides sit at the same place on average. Raises SpaceError if this codebook does not lead to `space`.
         """
         if points.space == space:
             return points
@@ -175,7 +181,7 @@ class Codebook:
 
 
 class WordTraining:
-    """Collects a bounded, uniform sample of descriptors from a stream of images (reservoir of whole rows)."""
+    """A bounded, uniform sample of descriptors from a stream of images: a reservoir of `capacity` whole rows."""
 
     def __init__(self, capacity: int, *, seed: int) -> None:
         if capacity < 2:
@@ -201,7 +207,7 @@ class WordTraining:
         self.seen += len(descriptors)
 
     def sample(self) -> np.ndarray:
-        """What was kept, shuffled in place: the end of collecting. Raises InputError if nothing was."""
+        """The sample, (rows, dim), shuffled in place; nothing may be added after it. Raises InputError if it is empty."""
         if self._rows is None or self.seen < 2:
             raise InputError("no descriptors were found in these photographs; check the folder, or lower the threshold")
         kept = self._rows[: min(self.seen, self._capacity)]

@@ -27,7 +27,11 @@ _DAMAGE = (
 
 
 def write_codebook(path: Path, book: Codebook) -> None:
-    """Write `book` with its hash, at once or not at all."""
+    """Write the codebook `book` to the file `path` (.npz) with its hash, at once or not at all.
+
+    A pool of real descriptors (`book.kind` "descriptors") is made readable by its owner only: who has it can tell decoys from
+    descriptors. Raises InputError if the file cannot be written.
+    """
     header = {
         "format": FORMAT,
         "kind": book.kind,
@@ -54,7 +58,10 @@ def write_codebook(path: Path, book: Codebook) -> None:
 
 
 def read_codebook(path: Path) -> Codebook:
-    """Read and verify. Raises FileFormatError if the file is damaged, foreign, or its hash does not match."""
+    """Read the codebook in the file `path` (.npz) and verify its hash.
+
+    Raises FileFormatError if the file is missing, damaged, foreign, or does not match its hash.
+    """
     try:
         require_filled(path)
         with np.load(path, allow_pickle=False) as archive:

@@ -28,10 +28,15 @@ _ATTRIBUTES = ("veil_descriptor", "veil_normalization", "veil_camera_model")
 
 
 def write_features(path: Path, features: Sequence[tuple[str, Features]]) -> None:
-    """One group an image: keypoints (N, 2), descriptors (dim, N), image_size, as hloc writes; veil's facts beside.
+    """Write raw features to an HDF5 file in hloc's layout, at once or not at all, readable by its owner only.
 
-    Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`. Nobody but
-    the owner can read the file: raw features show what was in the picture.
+    - `path`: the file (.h5).
+    - `features`: pairs of an image's name and its features.
+
+    Each image is a group with keypoints (N, 2), descriptors (dim, N) and image_size as hloc writes them, and veil's own facts
+    beside. Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`.
+    Nobody but the owner can read the file, as raw features show what was in the picture. Raises InputError if it cannot be
+    written.
     """
     import h5py
 
@@ -61,10 +66,14 @@ def write_features(path: Path, features: Sequence[tuple[str, Features]]) -> None
 def read_features(
     path: Path, *, space: Space | None = None, cameras: dict[str, Camera] | None = None
 ) -> Iterator[tuple[str, Features]]:
-    """All images of an HDF5 file in hloc's layout, by name.
+    """Iterate over the images of an HDF5 file in hloc's layout, as pairs of a name and its raw features, sorted by name.
 
-    `space` says what the descriptors are where the file does not (files of other tools); `cameras` likewise, by image.
-    Raises FileFormatError for anything else than such a file.
+    - `path`: a file that `write_features`, `veil extract` or hloc wrote.
+    - `space`: what the descriptors are, where the file does not say it (files of other tools).
+    - `cameras`: intrinsics by image name, where the file does not hold them; otherwise they are guessed from the image size.
+
+    Errors are raised while iterating: FileFormatError for a missing or damaged file or another layout, InputError for features
+    that do not fit together, lie outside their image, or are of an unknown kind.
     """
     import h5py
 

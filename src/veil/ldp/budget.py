@@ -28,7 +28,11 @@ class Charge:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """At most `epsilon` at `delta` for everything that is released of one `unit`, an image or all that the ledger holds.
+    """A limit of epsilon for everything that is released in words of one image, or of the whole ledger.
+
+    - `unit`: "image" (each image by itself) or "session" (all that the ledger holds).
+    - `epsilon`: the most that may be spent, as the exact composition of all features at `delta` (words.md#composition).
+    - `delta`: the delta of that composition; 1e-6 is usual.
 
     Raises RangeError unless epsilon is finite and >= 0 and delta lies between 1e-15 and 1.
     """
@@ -48,12 +52,14 @@ class Budget:
         return composed_epsilon(total(charges), self.delta)
 
     def left(self, charges: Iterable[Charge]) -> float:
-        """What is left, never below 0. The next release may take more features than its own epsilon in this suggests:
-        composition is not additive (`affordable` counts them)."""
+        """Epsilon that is left beside `charges`, never below 0.
+
+        Composition is not additive: more features may fit than this number suggests (`affordable` counts them).
+        """
         return max(0.0, math.nextafter(self.epsilon - self.spent(charges), 0.0))
 
     def affordable(self, mechanism: SubsetMechanism, charges: Iterable[Charge], most: int) -> int:
-        """How many features of `mechanism`, at most `most`, fit beside `charges`."""
+        """Number of features of `mechanism` that still fit beside `charges`, at most `most`."""
         before = list(charges)
 
         def fits(features: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a released form promises: an epsilon that holds for a stated unit, or plainly no proof."""
+"""Guarantees of released forms: an epsilon that holds for a stated unit, or no proof, with the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Unit = Literal["feature", "image", "session"]
 
 @dataclass(frozen=True, kw_only=True)
 class LocalDP:
-    """Local differential privacy of one `unit` with the given `epsilon`; it composes over units.
+    """Local differential privacy: any two inputs of one unit give each output with probabilities within a factor e^epsilon.
+
+    - `epsilon`: the privacy loss of one unit, >= 0 (docs/theory/words.md, Eq. 1-7).
+    - `unit`: what one input is: "feature", "image" or "session". Several units compose: their losses add up.
 
     Raises RangeError if epsilon is NaN, negative or infinite.
     """
@@ -28,7 +31,10 @@ class LocalDP:
 
 @dataclass(frozen=True, kw_only=True)
 class NoProof:
-    """No proof of privacy exists; `reason` says in full sentences what is known to break the form."""
+    """The absence of a proof of privacy; `reason` says in full sentences what is known to break the form.
+
+    Raises RangeError for an empty reason.
+    """
 
     reason: str
 

@@ -29,7 +29,19 @@ from veil.scene import Scene
 
 @dataclass(frozen=True, kw_only=True)
 class LocalizeOptions(Acceptance):
-    """What a pose must show, how features are matched, and by how many `workers`; `seed` is RANSAC's."""
+    """Options of queries that are matched by distance: what a pose must show, and how it is searched for.
+
+    - `max_error_px`: inlier threshold of keypoints, in pixels of the query.
+    - `line_error_px`: inlier threshold of lines, in pixels; a distance to a line underestimates that to the hidden keypoint.
+    - `min_inliers`: least number of inliers on different points.
+    - `max_log10_nfa`: largest accepted log10 of the number of chance poses that are as good (docs/theory/localization.md).
+    - `max_turn_deg`: largest accepted standard deviation of the rotation, in degrees.
+    - `matching`: ratio test and backend of the distances; the default keeps mutual nearest neighbors.
+    - `workers`: number of map images that are matched at a time.
+    - `seed`: of RANSAC.
+
+    Raises RangeError for thresholds that would accept chance, or nothing.
+    """
 
     matching: MatchOptions = field(default_factory=MatchOptions)
     workers: int = 2
@@ -38,12 +50,18 @@ class LocalizeOptions(Acceptance):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Localization:
-    """A pose with its evidence. `covariance` is of (rotation in radians, translation in units of the map) in the camera frame,
-    for a noise of one pixel along each axis of the inliers; None where the pose came from lines. `turn_deviation_deg` is the
-    standard deviation of the rotation about its least certain axis, with the noise that the inliers show.
+    """A pose of a query with its evidence.
 
-    `keypoint_rows` and `point_rows` list the inlier correspondences; whoever runs this sees them, and can estimate
-    the descriptors of exactly these features (release.md#matched-features-are-known-to-whoever-matches-them).
+    - `cam_from_world`: takes world coordinates of the map to the camera frame (x right, y down, z forward).
+    - `covariance`, float64 (6, 6): of (rotation in radians, translation in units of the map) in the camera frame, for a noise
+      of one pixel along each axis of the inliers; None where the pose came from lines.
+    - `turn_deviation_deg`: standard deviation of the rotation about its least certain axis in degrees, with the noise that the
+      inliers show.
+    - `keypoint_rows`, `point_rows`, int64 (inliers,): rows of the query's features and of the map's points that correspond.
+      Whoever runs this sees them, and can estimate the descriptors of exactly these features
+      (release.md#matched-features-are-known-to-whoever-matches-them).
+    - `correspondences`: number of pairs of a feature and a point that the pose was searched among.
+    - `log10_nfa`: log10 of the number of chance poses with inliers as good (docs/theory/localization.md).
     """
 
     cam_from_world: Rigid
@@ -56,13 +74,19 @@ class Localization:
 
     @property
     def inliers(self) -> int:
-        """Keypoints that see different points within the threshold."""
+        """Number of keypoints that see different points within the threshold."""
         return len(self.keypoint_rows)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoPose:
-    """No pose is better than chance; `reason` says what was found and what may help, `log10_nfa` weighs the best pose."""
+    """The answer to a query for which no pose is better than chance, or none is unique or exact enough.
+
+    - `reason`: a sentence that says what was found and what may help.
+    - `correspondences`: number of pairs of a feature and a point that a pose was searched among.
+    - `inliers`: inliers of the best pose, 0 if there was none.
+    - `log10_nfa`: log10 of the number of chance poses as good as the best one; infinite if there was none.
+    """
 
     reason: str
     correspondences: int

@@ -35,7 +35,12 @@ IMAGES_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class NoMap:
-    """No map could be built, and why; `left_out` says so of single images, `check` of a map that was refused."""
+    """The answer where no map could be built.
+
+    - `reason`: a sentence that says why, and what may help.
+    - `left_out`: by image name, why single images could not be mapped.
+    - `check`: numbers that speak against a map that was built and refused; None if there was none.
+    """
 
     reason: str
     left_out: Mapping[str, str] = field(default_factory=dict)

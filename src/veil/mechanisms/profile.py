@@ -16,11 +16,21 @@ HARDENED_DITHER_STEPS = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """How a descriptor d becomes D = d + span(decoys - d, random directions).
+    """Parameters of lifting: how a descriptor d becomes the subspace D = d + span(decoys - d, random directions).
 
-    `decoys` says which kind of codebook the decoys are drawn from; `dither_steps` is the width of the uniform dither in steps
-    of 1/512 added to 8-bit descriptors (0: none); `compress` applies the codebook's PCA; `directions` draws random directions
-    from a Gaussian (isotropic) or the paper's cube U([-1,1]^n) (lifting.md#random-directions-gaussian-or-cube).
+    - `name`: the name that releases carry.
+    - `strategy`: "random" (no decoys), "adversarial" (decoys only), "hybrid" (floor(m / 2) decoys, the rest random directions),
+      or "sub-adversarial" and "sub-hybrid", where each image draws its decoys from one sub-database (lifting.md#strategies).
+    - `m`: dimension of every subspace.
+    - `decoys`: kind of the codebook that decoys are drawn from, "centroids" or "descriptors".
+    - `directions`: law of the random directions, "gaussian" (isotropic) or "cube" (the paper's U([-1, 1]^n);
+      lifting.md#random-directions-gaussian-or-cube).
+    - `dither_steps`: width of the uniform dither added to 8-bit descriptors, in steps of 1/512 (0: none).
+    - `compress`: whether the codebook's PCA is applied.
+    - `dtype`: precision of the numbers on the wire.
+
+    `paper` and `hardened` make the two named profiles. Raises RangeError for an unknown strategy, m < 1 (hybrids: m < 2), or a
+    dither outside 0..64. Source: Dusmanu et al. 2021, Sec. 3.2 and 4.2.
     """
 
     name: str
@@ -57,7 +67,7 @@ class Profile:
         return self.strategy.startswith("sub-")
 
     def warnings(self, *, quantized: bool) -> list[str]:
-        """What a user should know before lifting 8-bit (`quantized`) or float descriptors with these parameters."""
+        """Sentences that a user should read before lifting 8-bit (`quantized`) or float descriptors with this profile."""
         found = []
         if self.m == 1:
             found.append("m = 1: a line meets the unit sphere in at most two points, one of which is the descriptor")
@@ -74,12 +84,20 @@ class Profile:
 
 
 def paper(m: int, strategy: Strategy = "sub-hybrid") -> Profile:
-    """What [D21] describes: centroids as decoys, cube directions, single precision, nothing against D14."""
+    """The profile `paper`, as Dusmanu et al. 2021 describe it: centroids as decoys, cube directions, single precision.
+
+    `m` is the dimension of each subspace, `strategy` one of `Profile`'s. Nothing protects 8-bit descriptors such as SIFT:
+    they are recovered exactly from such subspaces (docs/theory/hardened.md). Raises RangeError as `Profile` does.
+    """
     return Profile(name="paper", strategy=strategy, m=m, directions="cube")
 
 
 def hardened(*, quantized: bool) -> Profile:
-    """The default. `quantized` descriptors are dithered and compressed; learned float descriptors need neither."""
+    """The profile `hardened`, veil's default: m = 4, real descriptors as decoys, half precision on the wire.
+
+    With `quantized` (8-bit descriptors such as SIFT) descriptors are also dithered and compressed by the codebook's PCA;
+    learned float descriptors need neither. What it stops, and what it does not: docs/theory/hardened.md.
+    """
     return Profile(
         name="hardened",
         strategy="sub-adversarial",

@@ -30,7 +30,14 @@ PRIVATE_DICTIONARY = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HideInLines:
-    """Send a line through each keypoint in place of its position; `gravity` points down in the camera frame, if known."""
+    """The choice to send a random line through each keypoint in place of its position (lines.md#release).
+
+    - `gravity`, float64 (3,): down in the camera frame (x right, y down, z forward), of any length; None if unknown. It is
+      sent, and a share of the lines follows it.
+    - `options`: which share of the lines follows gravity (half of them by default).
+
+    Sources: Geppert et al. 2020, Sec. 3.1; Speciale et al., ICCV 2019.
+    """
 
     gravity: Float64[np.ndarray, "_"] | None = None
     options: LineOptions = field(default_factory=LineOptions)

@@ -17,9 +17,12 @@ CHECKSUM_BYTES = 16
 
 
 def encode(upload: Message, *, dtype: Dtype = "float16") -> bytes:
-    """The message of `upload`; `dtype` is the precision of subspaces, words are exact.
+    """The bytes of an upload as a message of version 1 (docs/reference/wire.md).
 
-    Raises WireError for a form that a seeded study made, InputError if it does not fit.
+    `upload` is an `Upload` or a `LineUpload` from a release; `dtype` is the precision of a subspace's numbers, "float16" or
+    "float32" (words and positions do not depend on it).
+    Raises WireError for a form or lines that a seeded study made, InputError for no features or more than a message holds, and
+    for numbers that do not fit.
     """
     form = upload.form
     lines = upload.lines if isinstance(upload, LineUpload) else None
@@ -60,9 +63,10 @@ def _encode_sight(upload: Message) -> bytes:
 
 
 def decode(message: bytes) -> Message:
-    """Read a message. Raises WireError for anything that `encode` would not have written.
+    """The `Upload` or `LineUpload` that the bytes of `message` hold (docs/reference/wire.md).
 
-    Memory stays proportional to len(message): sizes are compared with the length before the payload is touched.
+    Raises WireError for anything that `encode` would not have written. Memory stays proportional to the length of `message`:
+    sizes are compared with it before the payload is touched.
     """
     if len(message) < HEAD_BYTES + CHECKSUM_BYTES:
         raise WireError(f"the message is truncated: {len(message)} bytes are less than a header")

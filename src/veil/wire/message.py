@@ -1,4 +1,4 @@
-"""Everything that may leave the device: an upload has no field for anything else."""
+"""Uploads: everything that may leave the device, with no field for anything else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from veil.geometry.intrinsics import checked_camera, require_crossing, require_i
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Upload:
-    """One image as the server sees it: intrinsics, shuffled keypoint positions (pixels), and a released form."""
+    """One image as the server sees it, with keypoint positions.
+
+    - `camera`: intrinsics and size of the image.
+    - `keypoints`, float32 (N, 2): x and y in pixels from the top-left corner, in an order that tells nothing.
+    - `form`: `Subspaces` or `Subsets` in place of the N descriptors, in the same order.
+
+    Raises InputError for another number of positions, positions that are not finite or lie outside the image, and impossible
+    intrinsics (as RangeError).
+    """
 
     camera: Camera
     keypoints: Float32[np.ndarray, "_ _"]
@@ -34,7 +42,14 @@ class Upload:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LineUpload:
-    """One image whose keypoint positions are hidden too: intrinsics, a line for each feature, and a released form."""
+    """One image as the server sees it, with a line through each keypoint in place of its position.
+
+    - `camera`: intrinsics and size of the image.
+    - `lines`: N lines in the undistorted normalized image plane, in an order that tells nothing.
+    - `form`: `Subspaces` or `Subsets` in place of the N descriptors, in the same order.
+
+    Raises InputError for another number of lines, lines that do not cross the image, and impossible intrinsics (as RangeError).
+    """
 
     camera: Camera
     lines: Lines
