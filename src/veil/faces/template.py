@@ -26,12 +26,12 @@ from veil.randomness import Secret, Secure, fresh, gaussian
 from veil.space import Space
 
 # How a probe is sent: lifted along its template's directions, turned only, or lifted afresh.
-WAYS = ("parallel", "p2s", "s2s")
+COMPARISONS = ("parallel", "p2s", "s2s")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup:
-    """How all templates of a store are made and compared: thresholds hold for one setup only (faces.md#one-among-many).
+class TemplateScheme:
+    """How all templates of a store are made and compared: thresholds hold for one scheme only (faces.md#one-among-many).
 
     With `keyed` the descriptor is turned by a rotation that the client's secret and the purpose give: distances within a
     purpose stay, across purposes, and to those who lack the secret, nothing matches. `centered` descriptors are seen from the
@@ -41,7 +41,7 @@ class Setup:
 
     strategy: Strategy
     m: int
-    by: str
+    comparison: str
     space: Space
     decoys: str
     keyed: bool = True
@@ -54,8 +54,8 @@ class Setup:
             raise RangeError("a quota is of the classes of a label; say which with balance")
         if self.balance and self.strategy == "random":
             raise RangeError("random lifting has no decoys to balance; take hybrid or adversarial lifting")
-        if self.by not in WAYS:
-            raise RangeError(f"templates are compared by {', '.join(WAYS)}, got {self.by!r}")
+        if self.comparison not in COMPARISONS:
+            raise RangeError(f"templates are compared by {', '.join(COMPARISONS)}, got {self.comparison!r}")
         if not 1 <= self.m < self.space.dim:
             raise RangeError(f"m must be between 1 and {self.space.dim - 1}, got {self.m!r}")
         self.profile  # noqa: B018  refuses strategies that do not fit
@@ -76,30 +76,30 @@ def decoys_digest(decoys: Faces, balance: str = "") -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Client:
-    """What makes templates and probes: the setup, the pool of other people, and the client's secret."""
+    """What makes templates and probes: the scheme, the pool of other people, and the client's secret."""
 
-    setup: Setup
+    scheme: TemplateScheme
     decoys: Faces
     secret: Secret
 
     def __post_init__(self) -> None:
-        if self.decoys.space != self.setup.space:
+        if self.decoys.space != self.scheme.space:
             raise SpaceError(
-                f"decoys are [{self.decoys.space}], templates [{self.setup.space}]; describe both with one network"
+                f"decoys are [{self.decoys.space}], templates [{self.scheme.space}]; describe both with one network"
             )
-        if decoys_digest(self.decoys, self.setup.balance) != self.setup.decoys:
+        if decoys_digest(self.decoys, self.scheme.balance) != self.scheme.decoys:
             raise InputError("these are not the decoys that the templates were made with; give that file")
-        if len(self.decoys) < 4 * self.setup.m + 4:
+        if len(self.decoys) < 4 * self.scheme.m + 4:
             raise InputError(
-                f"{len(self.decoys)} decoys are too few for m = {self.setup.m}; give {4 * self.setup.m + 4} or more"
+                f"{len(self.decoys)} decoys are too few for m = {self.scheme.m}; give {4 * self.scheme.m + 4} or more"
             )
-        if self.setup.balance:
-            numbers, classes = self.decoys.classes(self.setup.balance)
+        if self.scheme.balance:
+            numbers, classes = self.decoys.classes(self.scheme.balance)
             self._quota(classes)
             sides = [np.bincount(numbers[side::2], minlength=len(classes)) for side in (0, 1)]
             for name, fewest in zip(classes, np.min(sides, axis=0).tolist(), strict=True):
-                if fewest < self.setup.profile.decoy_count:
-                    raise InputError(f"there are too few decoys of {self.setup.balance} {name!r}; give more of them")
+                if fewest < self.scheme.profile.decoy_count:
+                    raise InputError(f"there are too few decoys of {self.scheme.balance} {name!r}; give more of them")
 
     def template(
         self, vector: Float32[np.ndarray, "dim"], *, purpose: str, person: str, version: int, label: str | None = None
@@ -127,9 +127,9 @@ class Client:
         directions unknown, and are as far from it as the descriptor itself (docs/theory/faces.md, Eq. 2).
         Raises InputError if a parallel probe has no template, or several.
         """
-        if self.setup.by == "p2s":
+        if self.scheme.comparison == "p2s":
             return self._turned(self._checked(vector)[None], purpose), None
-        if self.setup.by == "s2s":
+        if self.scheme.comparison == "s2s":
             form = self._lifted(vector, purpose, side=1, chance=fresh(), label=label)
             return form.origin, form.basis
         if template is None or len(template) != 1:
@@ -143,7 +143,7 @@ class Client:
 
         None where lifting draws no decoys (random): such a template shows nothing of its secret.
         """
-        count = self.setup.profile.decoy_count
+        count = self.scheme.profile.decoy_count
         if not count:
             return None
         pool = self._turned(self.decoys.vectors[0::2], purpose), None
@@ -160,27 +160,27 @@ class Client:
             pool = self.decoys.take(rows)
             self._books[purpose, side] = replace(pool, vectors=self._turned(pool.vectors, purpose)).pool("face decoys")
         book = self._books[purpose, side]
-        features = as_features(self._turned(vector[None], purpose), self.setup.space)
-        rule = self._rule(vector, rows, label) if self.setup.balance else uniform_rule
-        return lift(features, profile=self.setup.profile, codebook=book, decoys=book, chance=chance, rule=rule).form
+        features = as_features(self._turned(vector[None], purpose), self.scheme.space)
+        rule = self._rule(vector, rows, label) if self.scheme.balance else uniform_rule
+        return lift(features, profile=self.scheme.profile, codebook=book, decoys=book, chance=chance, rule=rule).form
 
     def _rule(self, vector: Float32[np.ndarray, "dim"], rows: np.ndarray, label: str | None) -> DecoyRule:
         """Balanced decoys for one face; `rows` are the decoys of its side."""
-        numbers, classes = self.decoys.classes(self.setup.balance)
+        numbers, classes = self.decoys.classes(self.scheme.balance)
         if label is None:
-            own = guessed(self._seen(vector[None]), self._crowd, self.setup.balance)
+            own = guessed(self._seen(vector[None]), self._crowd, self.scheme.balance)
         elif label in classes:
             own = np.array([classes.index(label)])
         else:
-            raise InputError(f"the decoys have no {self.setup.balance} {label!r}; they have {', '.join(classes)}")
+            raise InputError(f"the decoys have no {self.scheme.balance} {label!r}; they have {', '.join(classes)}")
         return BalancedRule(own=own, pool=numbers[rows], classes=len(classes), quota=self._quota(classes))
 
     def _quota(self, classes: tuple[str, ...]) -> list[int] | None:
         """Decoys of each class in a round. Raises InputError where the quota is of other classes."""
-        given = dict(self.setup.quota)
-        if given and (set(given) != set(classes) or len(self.setup.quota) != len(classes)):
+        given = dict(self.scheme.quota)
+        if given and (set(given) != set(classes) or len(self.scheme.quota) != len(classes)):
             raise InputError(
-                f"a quota needs a count for each {self.setup.balance}: {', '.join(classes)}; got {', '.join(given)}"
+                f"a quota needs a count for each {self.scheme.balance}: {', '.join(classes)}; got {', '.join(given)}"
             )
         return [given[name] for name in classes] if given else None
 
@@ -199,21 +199,23 @@ class Client:
         return self.decoys.middle
 
     def _seen(self, vectors: Float32[np.ndarray, "faces dim"]) -> Float32[np.ndarray, "faces dim"]:
-        return centered(vectors, self._middle) if self.setup.centered else vectors
+        return centered(vectors, self._middle) if self.scheme.centered else vectors
 
     def _turned(self, vectors: Float32[np.ndarray, "faces dim"], purpose: str) -> Float32[np.ndarray, "faces dim"]:
         seen = self._seen(vectors)
-        if not self.setup.keyed:
+        if not self.scheme.keyed:
             return seen
         return unit_length(seen.astype(np.float64) @ self._rotation(purpose).T).astype(np.float32)
 
     def _rotation(self, purpose: str) -> Float64[np.ndarray, "dim dim"]:
-        return rotation(_key(self.secret, "rotation", purpose), self.setup.space.dim)
+        return rotation(_key(self.secret, "rotation", purpose), self.scheme.space.dim)
 
     def _checked(self, vector: Float32[np.ndarray, "dim"]) -> Float32[np.ndarray, "dim"]:
         length = float(np.linalg.norm(vector.astype(np.float64)))
-        if vector.shape != (self.setup.space.dim,) or not abs(length - 1) < 1e-3:
-            raise InputError(f"a face is {self.setup.space.dim} numbers of length 1, got {vector.shape} of length {length:.3g}")
+        if vector.shape != (self.scheme.space.dim,) or not abs(length - 1) < 1e-3:
+            raise InputError(
+                f"a face is {self.scheme.space.dim} numbers of length 1, got {vector.shape} of length {length:.3g}"
+            )
         return vector
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.faces.identification import OpenSet
 from veil.faces.seal import Line, Sealer
-from veil.faces.template import Setup
+from veil.faces.template import TemplateScheme
 from veil.files.atomic import writing
 from veil.randomness import Secret
 from veil.space import Space
@@ -80,9 +80,9 @@ class Contents:
     seal: bytes = b""
 
     @staticmethod
-    def new(setup_text: str, secret: Secret) -> Contents:
+    def new(scheme_text: str, secret: Secret) -> Contents:
         """Of an empty store with an identity of its own."""
-        facts = {"format": str(FORMAT), "id": secrets.token_hex(16), "secret": secret.fingerprint, "setup": setup_text}
+        facts = {"format": str(FORMAT), "id": secrets.token_hex(16), "secret": secret.fingerprint, "setup": scheme_text}
         return Contents(facts=facts | {"generation": "1"})
 
     @property
@@ -96,9 +96,9 @@ class Contents:
         return int(self.facts["generation"])
 
     @property
-    def setup(self) -> Setup:
+    def scheme(self) -> TemplateScheme:
         """How its templates are made."""
-        return setup_of(self.facts["setup"])
+        return scheme_of(self.facts["setup"])
 
     @property
     def threshold(self) -> Threshold | None:
@@ -129,13 +129,13 @@ class Contents:
         return sorted((line for line in lines if person in (None, line.person)), key=lambda line: line.person.encode())
 
 
-def setup_text(setup: Setup) -> str:
-    """A setup as it is stored; its tags cover these very characters."""
-    space = setup.space
+def scheme_text(scheme: TemplateScheme) -> str:
+    """A scheme as it is stored; its tags cover these very characters."""
+    space = scheme.space
     record = {
-        "strategy": setup.strategy,
-        "m": setup.m,
-        "by": setup.by,
+        "strategy": scheme.strategy,
+        "m": scheme.m,
+        "by": scheme.comparison,
         "space": {
             "descriptor": space.descriptor,
             "normalization": space.normalization,
@@ -143,23 +143,23 @@ def setup_text(setup: Setup) -> str:
             "codebook": space.codebook,
             "dither_steps": space.dither_steps,
         },
-        "decoys": setup.decoys,
-        "keyed": setup.keyed,
-        "centered": setup.centered,
-        "balance": setup.balance,
-        "quota": [[name, count] for name, count in setup.quota],
+        "decoys": scheme.decoys,
+        "keyed": scheme.keyed,
+        "centered": scheme.centered,
+        "balance": scheme.balance,
+        "quota": [[name, count] for name, count in scheme.quota],
     }
     return json.dumps(record)
 
 
-def setup_of(text: str) -> Setup:
-    """The inverse of `setup_text`. Raises LookupError, TypeError or ValueError for another text."""
+def scheme_of(text: str) -> TemplateScheme:
+    """The inverse of `scheme_text`. Raises LookupError, TypeError or ValueError for another text."""
     record = json.loads(text)
     space = record["space"]
-    setup = Setup(
+    scheme = TemplateScheme(
         strategy=record["strategy"],
         m=record["m"],
-        by=record["by"],
+        comparison=record["by"],
         space=Space(
             descriptor=space["descriptor"],
             normalization=space["normalization"],
@@ -173,10 +173,10 @@ def setup_of(text: str) -> Setup:
         balance=record.get("balance", ""),
         quota=tuple((str(name), int(count)) for name, count in record.get("quota", ())),
     )
-    known = json.loads(setup_text(setup))
+    known = json.loads(scheme_text(scheme))
     if unknown := (record.keys() - known.keys()) | (space.keys() - known["space"].keys()):
         raise ValueError(f"a setup has no {', '.join(sorted(unknown))}")
-    return setup
+    return scheme
 
 
 def read_contents(connection: sqlite3.Connection, path: Path) -> Contents:

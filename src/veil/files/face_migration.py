@@ -12,7 +12,7 @@ import numpy as np
 from veil.errors import FileFormatError
 from veil.faces.naming import checked_name
 from veil.faces.seal import Line, Sealer, require_equal
-from veil.faces.template import Setup
+from veil.faces.template import TemplateScheme
 from veil.files.atomic import writing
 from veil.files.face_facts import (
     SCHEMA,
@@ -44,7 +44,7 @@ Lines = dict[Key, tuple[Line, bytes, bytes]]
 class Resealed:
     """What was sealed: the valid templates by purpose, person and version, and what was not taken over."""
 
-    setup: Setup
+    scheme: TemplateScheme
     templates: dict[Key, Subspaces]
     format_before: int
     threshold_dropped: bool
@@ -89,8 +89,8 @@ def _read(
     if contents is not None:
         fresh.set_thresholds(contents.threshold, contents.open_set)
     found = Resealed(
-        setup=fresh.setup,
-        templates={key: _form(fresh.setup, path, *numbers) for key, (line, *numbers) in lines.items() if line.valid},
+        scheme=fresh.scheme,
+        templates={key: _form(fresh.scheme, path, *numbers) for key, (line, *numbers) in lines.items() if line.valid},
         format_before=UNSEALED if old else int(facts["format"]),
         threshold_dropped=old and "threshold" in facts,
     )
@@ -134,16 +134,16 @@ def _lines(rows: Sequence[Sequence]) -> Lines:
     return found
 
 
-def _form(setup: Setup, path: Path, origin: bytes, basis: bytes) -> Subspaces:
-    dim = setup.space.dim
-    if (len(origin), len(basis)) != (4 * dim, 4 * dim * setup.m):
+def _form(scheme: TemplateScheme, path: Path, origin: bytes, basis: bytes) -> Subspaces:
+    dim = scheme.space.dim
+    if (len(origin), len(basis)) != (4 * dim, 4 * dim * scheme.m):
         raise FileFormatError(f"{path}: a template has the wrong size; restore it from a backup")
     return Subspaces(
         origin=np.frombuffer(origin, dtype="<f4").reshape(1, dim).astype(np.float32),
-        basis=np.frombuffer(basis, dtype="<f4").reshape(1, setup.m, dim).astype(np.float32),
-        space=setup.space,
-        guarantee=lifted_guarantee(setup.profile.name),
-        profile=setup.profile.name,
+        basis=np.frombuffer(basis, dtype="<f4").reshape(1, scheme.m, dim).astype(np.float32),
+        space=scheme.space,
+        guarantee=lifted_guarantee(scheme.profile.name),
+        profile=scheme.profile.name,
         releasable=True,
     )
 

@@ -19,7 +19,7 @@ from veil.errors import FileFormatError, InputError
 from veil.faces.identification import OpenSet
 from veil.faces.naming import checked_name
 from veil.faces.seal import Line, Sealer, require_equal
-from veil.faces.template import Setup
+from veil.faces.template import TemplateScheme
 from veil.files.atomic import replacing
 from veil.files.face_facts import (
     SCHEMA,
@@ -27,7 +27,7 @@ from veil.files.face_facts import (
     Threshold,
     opened,
     read_contents,
-    setup_text,
+    scheme_text,
     understood,
     write_facts,
     write_line,
@@ -51,18 +51,18 @@ class FaceStore:
         if not path.is_file():
             raise InputError(f"there is no store {path}; make one with: veil faces create")
         self.path, self._home, self._sealer = path, home, Sealer.of(home.secret)
-        self.setup: Setup
+        self.scheme: TemplateScheme
         self.threshold: Threshold | None = None
         self.open_set: OpenSet | None = None
         with self._reading():
             pass  # sets these
 
     @staticmethod
-    def create(path: Path, setup: Setup, home: FaceHome) -> FaceStore:
+    def create(path: Path, scheme: TemplateScheme, home: FaceHome) -> FaceStore:
         """A new, empty store, readable by its owner only. Raises InputError if something is there already."""
         if path.exists():
             raise InputError(f"{path} exists; enroll into it, or choose another name")
-        contents = Contents.new(setup_text(setup), home.secret)
+        contents = Contents.new(scheme_text(scheme), home.secret)
         with replacing(path, private=True) as temporary:
             connection = sqlite3.connect(temporary)
             connection.executescript(SCHEMA)
@@ -135,7 +135,7 @@ class FaceStore:
 
     def _read(self, rows: sqlite3.Cursor, contents: Contents, lines: list[Line]) -> tuple[np.ndarray, np.ndarray]:
         """Origins (lines, dim) and bases (lines, m, dim); a few at a time, so that none is held twice."""
-        dim, m, done = self.setup.space.dim, self.setup.m, 0
+        dim, m, done = self.scheme.space.dim, self.scheme.m, 0
         origin, basis = np.empty((len(lines), dim), dtype=np.float32), np.empty((len(lines), m, dim), dtype=np.float32)
         while some := rows.fetchmany(ROWS):
             expected = lines[done : done + len(some)]
@@ -155,10 +155,10 @@ class FaceStore:
 
     def _require_own(self, contents: Contents, line: Line, origin: object, basis: object) -> None:
         """Refuse numbers of a wrong size, and those that the client did not store in this place."""
-        size = 4 * self.setup.space.dim
+        size = 4 * self.scheme.space.dim
         if not (isinstance(origin, bytes) and isinstance(basis, bytes)) or (len(origin), len(basis)) != (
             size,
-            size * self.setup.m,
+            size * self.scheme.m,
         ):
             raise FileFormatError(f"{self.path}: a template has the wrong size; restore it from a backup")
         tag = self._sealer.tag(contents.identity, contents.facts["setup"], line, origin, basis)
@@ -170,19 +170,19 @@ class FaceStore:
             return [contents.lines[key] for key in sorted(contents.lines)]
 
     def _form(self, origin: np.ndarray, basis: np.ndarray) -> Subspaces:
-        profile = self.setup.profile.name
+        profile = self.scheme.profile.name
         return Subspaces(
             origin=origin,
             basis=basis,
-            space=self.setup.space,
+            space=self.scheme.space,
             guarantee=lifted_guarantee(profile),
             profile=profile,
             releasable=True,
         )
 
     def _require_fitting(self, template: Subspaces) -> None:
-        if (len(template), template.m, template.space) != (1, self.setup.m, self.setup.space):
-            raise InputError(f"this store holds templates of m = {self.setup.m} in [{self.setup.space}], one at a time")
+        if (len(template), template.m, template.space) != (1, self.scheme.m, self.scheme.space):
+            raise InputError(f"this store holds templates of m = {self.scheme.m} in [{self.scheme.space}], one at a time")
 
     def _erase(self, connection: sqlite3.Connection, contents: Contents, lines: list[Line], now: float) -> None:
         for line in lines:
@@ -217,7 +217,7 @@ class FaceStore:
             self._home.require_own_secret(self.path, contents.facts["secret"])
             seal = self._sealer.seal(contents.facts, contents.lines.values())
             require_equal(contents.seal, seal, f"{self.path}: its seal does not fit what it holds")
-            self.setup, self.threshold, self.open_set = contents.setup, contents.threshold, contents.open_set
+            self.scheme, self.threshold, self.open_set = contents.scheme, contents.threshold, contents.open_set
         self._home.require_not_older(self.path, contents)
         return contents
 

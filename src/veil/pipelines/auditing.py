@@ -147,15 +147,14 @@ def run_audit(
     pictures: list[Reconstruction] = []
     with steps("pictures") as tell:
         for item in examined[:pictured]:
-            has_original = originals is not None and item.truth is not None
-            name = item.truth.image if item.truth is not None else ""
+            original = None if originals is None or item.truth is None else item.truth.image
             pictures += reconstructions(
                 item,
                 knowledge,
                 networks or {},
                 effort=effort,
-                features=originals.get(name) if has_original and originals is not None else None,
-                photograph=read_photograph(name) if has_original else None,
+                features=None if originals is None or original is None else originals.get(original),
+                photograph=None if original is None else read_photograph(original),
                 time=rest,
                 progress=tell,
             )

@@ -85,6 +85,21 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--images", type=Path, nargs="+", default=[], metavar="PATH", help="originals: features.h5, photographs"
     )
+    _add_attacker(parser)
+    _add_effort(parser)
+    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE", help="exit with code 4 if a rule is broken")
+    parser.add_argument("--policy", type=Path, metavar="FILE", help="rules, one a line")
+    parser.add_argument(
+        "--ledger", type=Path, metavar="FOLDER", help="the client's ledger (default: $VEIL_HOME or its usual place)"
+    )
+    parser.add_argument("-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="default audit.html")
+    add_strict(parser)
+    add_json(parser)
+    parser.set_defaults(run=_audit)
+
+
+def _add_attacker(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what the attacker has, which `_attacker` reads."""
     parser.add_argument(
         "--against", type=Path, nargs="+", default=[], metavar="PATH", help="other releases the server has seen"
     )
@@ -94,6 +109,10 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's own descriptors (a codebook)")
     parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
+
+
+def _add_effort(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how much is attacked, and for how long."""
     parser.add_argument(
         "--features", type=at_least(1), help="attacked at most, over all (default 400, or as many as the rules need)"
     )
@@ -116,15 +135,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         metavar="FILE",
         help="networks of `veil inversion train` beside the bundled one, which knows raw SIFT",
     )
-    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE", help="exit with code 4 if a rule is broken")
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="rules, one a line")
-    parser.add_argument(
-        "--ledger", type=Path, metavar="FOLDER", help="the client's ledger (default: $VEIL_HOME or its usual place)"
-    )
-    parser.add_argument("-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="default audit.html")
-    add_strict(parser)
-    add_json(parser)
-    parser.set_defaults(run=_audit)
 
 
 def _audit(arguments: argparse.Namespace) -> int:

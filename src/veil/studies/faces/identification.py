@@ -18,7 +18,7 @@ from veil.faces.collection import IDENTITY, Faces
 from veil.faces.comparisons import compared, first_and_last
 from veil.faces.galleries import Impostors, bounded_mean, calibrate_open_set, first_alone
 from veil.faces.identification import OpenSet, gallery_sizes
-from veil.faces.template import Client, Setup, decoys_digest
+from veil.faces.template import Client, TemplateScheme, decoys_digest
 from veil.mechanisms.profile import Strategy
 from veil.randomness import Secret
 from veil.studies.faces.verification import require_others
@@ -105,7 +105,7 @@ def identification_study(
 ) -> list[IdentificationRow]:
     """A row for each size of a gallery, probes compared by p2s. `sizes` are those of interest, by default 1, 2, 3, 5, ...
 
-    Raises InputError for too few people, a face among the decoys, or an impossible setup.
+    Raises InputError for too few people, a face among the decoys, or an impossible scheme.
     """
     require_others(faces, decoys)
     everybody = _everybody(faces, decoys, lifting, m, centered, seed)
@@ -126,9 +126,11 @@ def identification_study(
 
 
 def _everybody(faces: Faces, decoys: Faces, lifting: Strategy, m: int, centered: bool, seed: int) -> _Half:
-    setup = Setup(strategy=lifting, m=m, by="p2s", space=faces.space, decoys=decoys_digest(decoys), centered=centered)
+    scheme = TemplateScheme(
+        strategy=lifting, m=m, comparison="p2s", space=faces.space, decoys=decoys_digest(decoys), centered=centered
+    )
     secret = Secret(hashlib.sha256(b"veil identification study %d" % seed).digest())
-    client = Client(setup=setup, decoys=decoys, secret=secret)
+    client = Client(scheme=scheme, decoys=decoys, secret=secret)
     people, _ = faces.classes(IDENTITY)
     first, last = first_and_last(people)
     distance = compared(client, faces, last, first, PURPOSE)
