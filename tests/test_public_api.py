@@ -54,7 +54,7 @@ def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
     first = text.split("\n\n")[0]
     assert re.match(r"[A-Z].*[.]", first, re.S), f"{name}: {first!r}"
     if dataclasses.is_dataclass(value) or inspect.isfunction(value) or value is veil.Device:
-        arguments = [argument for argument in inspect.signature(value).parameters if not argument.startswith("_")]
+        arguments = [argument for argument in inspect.signature(getattr(veil, name)).parameters if not argument.startswith("_")]
         assert [argument for argument in arguments if f"`{argument}`" not in text] == []
 
 

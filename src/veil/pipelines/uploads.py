@@ -13,7 +13,7 @@ import numpy as np
 from veil.errors import InputError, VeilError, WireError
 from veil.features import Features
 from veil.files.atomic import read_bytes
-from veil.files.features import read_features
+from veil.files.features import holds_features, read_features
 from veil.forms import Form, Lines, Subsets
 from veil.geometry.camera import Camera
 from veil.mechanisms.public import publish
@@ -117,7 +117,7 @@ def load_uploads(path: Path, *, strict: bool = False) -> Uploads:
 
     Raises VeilError for a message that cannot be used if `strict` or if it is the only one, and if nothing is left.
     """
-    if path.suffix in (".h5", ".hdf5") and not path.is_dir():
+    if holds_features(path) and not path.is_dir():
         images = {name: loaded(raw) for name, raw in read_features(path)}
         return Uploads(images=images)
     messages, skipped = decoded(path, strict=strict)

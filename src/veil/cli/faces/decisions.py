@@ -1,4 +1,4 @@
-"""`veil faces verify | identify`: a face against templates; every kind of no has one exit code."""
+"""`veil faces verify | identify`: a face is compared with templates; every kind of no has the same exit code."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from veil.faces.naming import checked_name
 from veil.faces.template import Client, TemplateScheme, scores
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
-from veil.files.faces import read_faces
+from veil.files.faces import holds_faces, read_faces
 from veil.files.pictures import read_rgb
 
 # Faces narrower than this are not enrolled or verified.
 LEAST_PX = 60
-# What `verify` and `identify` return where nobody is accepted, whatever the reason.
+# Exit code of `verify` and `identify` where nobody is accepted, whatever the reason.
 EXIT_NO = 3
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Run `veil faces verify`: 0 accepted, 3 any kind of no."""
+    """Run `veil faces verify`. Returns the exit code: 0 accepted, 3 any kind of no."""
     person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
     store, client = opened_store(arguments)
     if store.threshold is None:
@@ -47,7 +47,7 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def identify(arguments: argparse.Namespace) -> int:
-    """Run `veil faces identify`: 0 somebody is accepted, 3 any kind of no."""
+    """Run `veil faces identify`. Returns the exit code: 0 somebody is accepted, 3 any kind of no."""
     from veil import distances
 
     purpose = checked_name(arguments.purpose, "purpose")
@@ -86,21 +86,25 @@ def identify(arguments: argparse.Namespace) -> int:
 
 
 def _no(arguments: argparse.Namespace, record: dict[str, object], reason: str, told: str) -> int:
+    """Write and print that nobody was accepted, and why; returns the exit code."""
     write_json(arguments.json, {**record, "reason": reason})
     say(arguments, f"rejected: {told}")
     return EXIT_NO
 
 
 def opened_store(arguments: argparse.Namespace) -> tuple[FaceStore, Client]:
-    """The store, sealed by this client's own secret, and the client with the store's decoys."""
+    """The store that the arguments name, sealed by this client's secret, and the client with the store's decoys."""
     store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
     return store, client_of(store, arguments.decoys)
 
 
 def face_vector(arguments: argparse.Namespace, scheme: TemplateScheme) -> np.ndarray:
-    """The one face of a photograph, or of a file of descriptors. Raises NoFace where the photograph shows none to be used."""
+    """The unit-length descriptor of the one face of a photograph or of a file of descriptors, float32 (dim,).
+
+    Raises NoFace where the photograph shows no usable face, or several.
+    """
     path, name = arguments.face, arguments.name
-    if path.suffix.lower() not in (".npz", ".h5", ".hdf5"):
+    if not holds_faces(path):
         from veil.extraction.face_finder import SECOND_TRY, FoundFace
         from veil.extraction.faces import describe_face
 
