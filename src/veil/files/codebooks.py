@@ -19,7 +19,7 @@ from veil.files.atomic import replacing
 from veil.files.containers import require_filled
 
 FORMAT = 1
-# What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
+# Errors that zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
 _DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
     *(ValueError, LookupError, TypeError, AttributeError, OverflowError, tokenize.TokenError),
@@ -109,12 +109,12 @@ def _pca(mean: np.ndarray, axes: np.ndarray, dim: int) -> Pca:
 
 
 def bundled_codebook() -> Codebook:
-    """The public SIFT (L2) centroids with the PCA of the hardened profile."""
+    """The bundled codebook: public centroids of SIFT (L2) with the PCA of the hardened profile."""
     return _bundled("codebook-sift-l2.npz")
 
 
 def bundled_decoys() -> Codebook:
-    """The public pool of real SIFT (L2) descriptors; being public, it lets anyone identify the decoys."""
+    """The bundled pool of decoys: real SIFT (L2) descriptors. As it is public, anyone can identify decoys from it."""
     return _bundled("decoys-sift-l2.npz")
 
 

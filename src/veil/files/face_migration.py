@@ -1,4 +1,4 @@
-"""Sealing what is there, on explicit command: stores of format 1, and older copies that their owner put back."""
+"""Resealing face stores, on explicit command only: stores of format 1, and older copies that their owner put back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ Lines = dict[Key, tuple[Line, bytes, bytes]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resealed:
-    """What was sealed: the valid templates by purpose, person and version, and what was not taken over."""
+    """The result of resealing: the scheme, the valid templates by (purpose, person, version), the format that the store had,
+    and whether its threshold was dropped."""
 
     scheme: TemplateScheme
     templates: dict[Key, Subspaces]
@@ -53,9 +54,12 @@ class Resealed:
 def reseal_store(
     path: Path, home: FaceHome, *, restored: bool, without: Sequence[str], examine: Callable[[Resealed], None]
 ) -> Resealed:
-    """Seal the store at `path` as it is now, under a new identity, so that no other copy of it passes for it any longer.
+    """Seal the store at `path` as it is now, under a new identity, so that no other copy of it is accepted any longer.
 
-    People named in `without`, as the file spells them, are left out. `examine` sees what would be sealed and raises to stop it.
+    - `restored`: accepts an older copy, or another store, in the place of one that this client saw.
+    - `without`: people whose templates are left out, as the file spells them.
+    - `examine`: called with what would be sealed; it raises to stop it.
+
     Raises FileFormatError where a sealed store was changed, where there is nothing to do, or where a store that this client saw
     was replaced and `restored` does not accept that.
     """
@@ -74,7 +78,7 @@ def reseal_store(
 def _read(
     connection: sqlite3.Connection, path: Path, home: FaceHome, *, restored: bool, without: Sequence[str]
 ) -> tuple[Resealed, Contents, Lines]:
-    """What would be sealed, the new store without its templates, and these."""
+    """The result to examine, the contents of the new store without its lines, and the lines with their numbers."""
     facts = read_facts(connection)
     old = facts.get("format") == str(UNSEALED)
     contents = None if old else _sealed(connection, path, home)
@@ -98,7 +102,8 @@ def _read(
 
 
 def _sealed(connection: sqlite3.Connection, path: Path, home: FaceHome) -> Contents:
-    """A store of today's format, whose seal and tags must be right: what somebody changed is not sealed anew."""
+    """Contents of a store of the present format. Raises FileFormatError if seal or tags are wrong: a changed store is not
+    sealed anew."""
     contents, sealer = read_contents(connection, path), Sealer.of(home.secret)
     home.require_own_secret(path, contents.facts["secret"])
     seal = sealer.seal(contents.facts, contents.lines.values())
@@ -112,7 +117,10 @@ def _sealed(connection: sqlite3.Connection, path: Path, home: FaceHome) -> Conte
 
 
 def _lines(rows: Sequence[Sequence]) -> Lines:
-    """Lines with their numbers. Names are brought into one spelling: InputError where two of them become one."""
+    """Lines with their numbers, by (purpose, person, version), with names in one spelling.
+
+    Raises FileFormatError where two names become the same, InputError for a name that is not allowed.
+    """
     found: Lines = {}
     valid: set[tuple[str, str]] = set()
     for person, purpose, version, enrolled, revoked, origin, basis in rows:
@@ -149,7 +157,7 @@ def _form(scheme: TemplateScheme, path: Path, origin: bytes, basis: bytes) -> Su
 
 
 def _write(connection: sqlite3.Connection, contents: Contents, lines: Lines, sealer: Sealer) -> None:
-    """The whole store anew, in the transaction that read it."""
+    """Write the whole store anew, in the transaction that read it."""
     for table in ("templates", "numbers", "facts"):
         connection.execute(f"DROP TABLE IF EXISTS {table}")
     for statement in SCHEMA.split(";"):

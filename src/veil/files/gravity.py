@@ -69,7 +69,7 @@ def read_gravity_readings(path: Path) -> dict[str, Gravity]:
 def require_names(names: Iterable[str]) -> None:
     """Raise InputError for names that the table cannot hold: it is read line by line, and without the spaces around a name.
 
-    Ask before long work, not after.
+    Callers check before long work, not after.
     """
     for name in names:
         if name != name.strip() or name.splitlines() != [name]:

@@ -16,7 +16,7 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", "
 
 MAX_PIXELS = 1 << 26  # 67 megapixels: a few kilobytes of a picture can stand for gigabytes of pixels
 
-# What Pillow raises when a file or its metadata are not what they should be.
+# Errors that Pillow raises when a file or its metadata are not what they should be.
 DAMAGE = (OSError, ValueError, SyntaxError, struct.error, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
@@ -90,6 +90,7 @@ def upright_size(path: Path) -> tuple[int, int]:
 
 
 def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
+    """Upright RGB pixels and the Exif IFD of a photograph, on white where it is transparent."""
     from PIL import ExifTags, Image, ImageOps
 
     try:
