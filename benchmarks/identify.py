@@ -36,7 +36,7 @@ from veil import distances
 from veil.distances import few_queries
 from veil.distances.pairs import exact
 from veil.faces.seal import Line, Sealer
-from veil.faces.template import Setup
+from veil.faces.template import TemplateScheme
 from veil.files.face_facts import opened, read_contents, write_facts, write_line
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
@@ -92,7 +92,9 @@ def _filled(path: Path, arguments: argparse.Namespace, random: np.random.Generat
     """Probe of the person in the middle of a store, whose templates are written to `path`."""
     space = Space(descriptor="synthetic-face", normalization="L2", dim=arguments.dim)
     home = _home(path)
-    FaceStore.create(path, Setup(strategy="random", m=arguments.m, by="p2s", space=space, decoys="0" * 64), home)
+    FaceStore.create(
+        path, TemplateScheme(strategy="random", m=arguments.m, comparison="p2s", space=space, decoys="0" * 64), home
+    )
     inside = _unit(random.standard_normal((arguments.people, arguments.dim), dtype=np.float32))
     with opened(path) as connection:
         contents, sealer = read_contents(connection, path), Sealer.of(home.secret)

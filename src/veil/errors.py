@@ -4,15 +4,15 @@ from __future__ import annotations
 
 
 class VeilError(Exception):
-    """Any failure that veil foresees; the command line prints it without a traceback."""
+    """Root of all errors that veil raises on purpose; the command line prints them without a traceback."""
 
 
 class InputError(VeilError, ValueError):
-    """What came in cannot be used: empty, NaN, of the wrong size, or without something that is needed."""
+    """An argument or input cannot be used: it is empty, NaN, of the wrong size, or lacks something that is needed."""
 
 
 class NoFace(InputError):
-    """A photograph shows no face that can be used, or several where there may be one: no fault, and an answer of its own."""
+    """A photograph shows no usable face, or several where only one is allowed; callers treat this as an answer, not a fault."""
 
 
 class RangeError(InputError):
@@ -20,7 +20,7 @@ class RangeError(InputError):
 
 
 class SpaceError(InputError):
-    """Two things were to be compared whose descriptors do not live in the same space."""
+    """Descriptors were to be compared that do not live in the same space (kind, normalization, projection, dither)."""
 
 
 class WireError(VeilError):
@@ -28,12 +28,12 @@ class WireError(VeilError):
 
 
 class FileFormatError(VeilError):
-    """A file is not what its name or place promises."""
+    """A file is missing, damaged, or not of the format that its name or place promises."""
 
 
 class ReleaseRefused(VeilError):
-    """Releasing would break a promise made to the user, for example a second draw for one image."""
+    """A release would break a promise made to the user, for example by a second draw for one image; nothing was released."""
 
 
 class VeilWarning(VeilError, UserWarning):
-    """The answer is right, and something about how it came about should be known; the command line prints it as a note."""
+    """A warning about how a correct answer was computed; the command line prints it as a note."""

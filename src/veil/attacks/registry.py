@@ -40,6 +40,7 @@ ATTRIBUTE_ATTACK = Attack(
 )
 
 ATTACKS: tuple[Attack, ...] = (*SUBSPACE_ATTACKS, *WORD_ATTACKS, *LINE_ATTACKS, ORDER_ATTACK, ATTRIBUTE_ATTACK)
+"""Every attack that veil knows, in the order in which an audit runs them: on subspaces, words, lines, order, and faces."""
 # Each attack's part of the time of one release (`TimeBudget`): what searches has more than what looks up.
 TIME_SHARES = {attack.name: attack.time_share for attack in ATTACKS if attack.time_share}
 # A value of `Effort.auxiliary` that no number of other subspaces reaches: attacks compare with all of them.

@@ -1,4 +1,4 @@
-"""Codebooks: public words of one descriptor kind, in disjoint sub-databases, identified by their hash."""
+"""Codebooks: public words that descriptors hide among or, under an epsilon, are replaced by; identified by their hash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kind = Literal["centroids", "descriptors"]
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a codebook came from: enough to judge its license and to refuse one's own photographs as decoys."""
+    """The origin of a codebook: enough to judge its license and to refuse one's own photographs as decoys."""
 
     source: str
     license: str
@@ -31,13 +31,20 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Codebook:
-    """K words of one descriptor kind, shuffled, of which S equal runs are the disjoint sub-databases.
+    """A codebook: K words of one descriptor kind, shuffled, with the public PCA of the hardened profile.
 
-    A codebook is a `Dictionary` of centroids or a `DecoyPool` of real descriptors; `kind` says which, as files do.
-    `stored` holds the words as kept on disk: uint8 or float32, (K, dim). For "descriptors" of SIFT the uint8 values
-    are COLMAP's 512-step quantization; for "centroids" they are multiples of an arbitrary step.
+    It is a `Dictionary` or a `DecoyPool`, and `kind` says which, as files do.
 
-    Theory: lifting.md#sub-databases-and-collisions.
+    - `descriptor`, `normalization`: what the words are, such as "sift" and "L2".
+    - `stored`, uint8 or float32 (K, dim): the words as kept on disk. In a pool of SIFT the uint8 values are COLMAP's 512-step
+      quantization; in a dictionary they are multiples of an arbitrary step. `vectors` are the unit vectors.
+    - `slices`: number S of disjoint sub-databases, which are equal runs of words (lifting.md#sub-databases-and-collisions).
+    - `pca`: public linear compression, or None.
+    - `dither_steps`: width of the dither that the PCA was fitted with, in steps of 1/512.
+    - `provenance`: photographs that it was made from, their license and digests.
+
+    Raises InputError for fewer than two words and for words that are zero or not finite, RangeError for
+    impossible `slices`.
     """
 
     kind: ClassVar[Kind]
@@ -62,22 +69,22 @@ class Codebook:
 
     @property
     def dim(self) -> int:
-        """Length of a word."""
+        """Number of dimensions of a word."""
         return self.stored.shape[1]
 
     @property
     def slice_size(self) -> int:
-        """Words in each sub-database; `remainder` words belong to none."""
+        """Number of words in each sub-database; `remainder` words belong to none."""
         return len(self.stored) // self.slices
 
     @property
     def remainder(self) -> int:
-        """Words that no sub-database holds because S does not divide K."""
+        """Number of words that no sub-database holds because S does not divide K."""
         return len(self.stored) - self.slices * self.slice_size
 
     @cached_property
     def vectors(self) -> Float32[np.ndarray, "words dim"]:
-        """The words as unit vectors."""
+        """The words as unit vectors, float32 (K, dim)."""
         found = np.empty(self.stored.shape, dtype=np.float32)
         for start in range(0, len(found), 1 << 14):  # half a million words in float64 would be half a gigabyte
             values = self.stored[start : start + (1 << 14)].astype(np.float64)
@@ -85,9 +92,9 @@ class Codebook:
         return found
 
     def nearest(self, unit_vectors: Float32[np.ndarray, "vectors dim"], count: int = 1) -> Int64[np.ndarray, "..."]:
-        """The word nearest to each vector, (vectors,), or for `count` > 1 the nearest ones, closest first, (vectors, count).
+        """Indices of the `count` words nearest to each vector, closest first: (vectors,) for one, else (vectors, count).
 
-        Exact search through faiss.
+        The search is exact (faiss). Raises RangeError unless `count` lies between 1 and the number of words.
         """
         import faiss
 
@@ -99,7 +106,7 @@ class Codebook:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of everything that changes results or provenance."""
+        """SHA-256 (hex) of everything that changes results or provenance; releases name their codebook by it."""
         header = {
             "kind": self.kind,
             "descriptor": self.descriptor,

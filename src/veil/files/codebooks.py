@@ -25,6 +25,7 @@ FORMAT = 1
 # What a file says that it holds.
 KINDS: dict[str, type[Codebook]] = {known.kind: known for known in (Dictionary, DecoyPool)}
 # What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
+# Errors that zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
 _DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
     *(ValueError, LookupError, TypeError, AttributeError, OverflowError, tokenize.TokenError),
@@ -32,7 +33,11 @@ _DAMAGE = (
 
 
 def write_codebook(path: Path, book: Codebook) -> None:
-    """Write `book` with its hash, at once or not at all."""
+    """Write the codebook `book` to the file `path` (.npz) with its hash, at once or not at all.
+
+    A pool of real descriptors (`book.kind` "descriptors") is made readable by its owner only: who has it can tell decoys from
+    descriptors. Raises InputError if the file cannot be written.
+    """
     header = {
         "format": FORMAT,
         "kind": book.kind,
@@ -59,7 +64,10 @@ def write_codebook(path: Path, book: Codebook) -> None:
 
 
 def read_codebook(path: Path) -> Codebook:
-    """Read and verify. Raises FileFormatError if the file is damaged, foreign, or its hash does not match."""
+    """Read the codebook in the file `path` (.npz) and verify its hash.
+
+    Raises FileFormatError if the file is missing, damaged, foreign, or does not match its hash.
+    """
     try:
         require_filled(path)
         with np.load(path, allow_pickle=False) as archive:
@@ -106,12 +114,12 @@ def _pca(mean: np.ndarray, axes: np.ndarray, dim: int) -> Pca:
 
 
 def bundled_codebook() -> Codebook:
-    """The public SIFT (L2) centroids with the PCA of the hardened profile."""
+    """The bundled codebook: public centroids of SIFT (L2) with the PCA of the hardened profile."""
     return _bundled("codebook-sift-l2.npz")
 
 
 def bundled_decoys() -> Codebook:
-    """The public pool of real SIFT (L2) descriptors; being public, it lets anyone identify the decoys."""
+    """The bundled pool of decoys: real SIFT (L2) descriptors. As it is public, anyone can identify decoys from it."""
     return _bundled("decoys-sift-l2.npz")
 
 

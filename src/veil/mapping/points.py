@@ -36,7 +36,12 @@ IMAGES_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class NoMap:
-    """Reason why there is no map; `left_out` gives reasons for single images, `check` is that of a map that was refused."""
+    """The answer where no map could be built.
+
+    - `reason`: a sentence that says why, and what may help.
+    - `left_out`: by image name, why single images could not be mapped.
+    - `check`: numbers that speak against a map that was built and refused; None if there was none.
+    """
 
     reason: str
     left_out: Mapping[str, str] = field(default_factory=dict)

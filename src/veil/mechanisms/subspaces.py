@@ -12,12 +12,12 @@ from jaxtyping import Float64, Int64, UInt64
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.compression import Compression
 from veil.errors import InputError, RangeError, SpaceError
-from veil.features import U8_STEP, Features, unit_length
+from veil.features import Features, unit_length
 from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.mechanisms.parameters import Parameters, subspace_parameters
 from veil.mechanisms.profile import Profile
 from veil.randomness import Randomness, below, distinct_below, gaussian, uniform
-from veil.space import Space
+from veil.space import U8_STEP, Space
 
 CHUNK_FEATURES = 256
 

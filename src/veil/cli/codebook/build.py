@@ -85,6 +85,15 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
     build.add_argument("--slices", type=at_least(1), default=16, help="disjoint sub-databases (default %(default)s)")
     build.add_argument("--descriptor", choices=EXTRACTORS, help="default sift, or that of the features")
     build.add_argument("--normalization", choices=("L2", "L1_ROOT"), help="of the SIFT (default L2, or that of the features)")
+    _add_clustering(build)
+    build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
+    build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")
+    add_json(build)
+    build.set_defaults(run=_build)
+
+
+def _add_clustering(build: argparse.ArgumentParser) -> None:
+    """Add the options of k-means: its method, sample, held-out photographs, iterations and seed."""
     build.add_argument(
         "--method",
         choices=("auto", *METHODS),
@@ -106,10 +115,6 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
     )
     build.add_argument("--iterations", type=at_least(1), default=15, help="of k-means (default %(default)s)")
     build.add_argument("--seed", type=at_least(0), default=0, help="of the sample and of k-means (default %(default)s)")
-    build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
-    build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")
-    add_json(build)
-    build.set_defaults(run=_build)
 
 
 def _build(arguments: argparse.Namespace) -> int:

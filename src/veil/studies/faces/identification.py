@@ -20,7 +20,7 @@ from veil.faces.collection import IDENTITY, Faces
 from veil.faces.comparisons import compared, first_and_last
 from veil.faces.galleries import Impostors, bounded_mean, calibrate_open_set, first_alone
 from veil.faces.identification import OpenSet, gallery_sizes
-from veil.faces.template import Client, Setup, decoys_digest
+from veil.faces.template import Client, TemplateScheme, decoys_digest
 from veil.mechanisms.profile import Strategy
 from veil.progress import Progress
 from veil.randomness import Secret
@@ -120,7 +120,7 @@ def identification_study(
     Templates are lifted by `lifting` to dimension `m` with decoys from `decoys`, as seen from the decoys' mean if `centered`.
     `fpir` is the share of strangers that may be accepted, `splits` the number of random splits. `sizes` are those of interest,
     by default 1, 2, 3, 5, ...; sizes that a half of the people cannot fill are left out. `progress` is called with the number
-    of splits done and of all. Raises InputError for too few people, a face among the decoys, or an impossible setup.
+    of splits done and of all. Raises InputError for too few people, a face among the decoys, or an impossible scheme.
     """
     require_others(faces, decoys)
     everybody = _everybody(faces, decoys, lifting, m, centered, seed)
@@ -141,10 +141,11 @@ def identification_study(
 
 
 def _everybody(faces: Faces, decoys: Faces, lifting: Strategy, m: int, centered: bool, seed: int) -> _Half:
-    """Distances between all people: the probe of each one's last face, and the template of each one's first."""
-    setup = Setup(strategy=lifting, m=m, by="p2s", space=faces.space, decoys=decoys_digest(decoys), centered=centered)
+    scheme = TemplateScheme(
+        strategy=lifting, m=m, comparison="p2s", space=faces.space, decoys=decoys_digest(decoys), centered=centered
+    )
     secret = Secret(hashlib.sha256(b"veil identification study %d" % seed).digest())
-    client = Client(setup=setup, decoys=decoys, secret=secret)
+    client = Client(scheme=scheme, decoys=decoys, secret=secret)
     people, _ = faces.classes(IDENTITY)
     first, last = first_and_last(people)
     distance = compared(client, faces, last, first, PURPOSE)
