@@ -198,8 +198,8 @@ class Device:
                 flat = left_part.values.reshape(-1, left_part.values.shape[2])
                 for column in range(0, len(right), self.columns):
                     right_part = right.chunk(column, self.columns)
-                    gram = flat @ right_part.values.reshape(-1, right_part.values.shape[2]).T
-                    yield row, column, gram, left_part, right_part
+                    columns = right_part.values.reshape(-1, right_part.values.shape[2])
+                    yield row, column, flat @ columns.T, left_part, right_part
 
     def _dense(self, a: Prepared, b: Prepared) -> Iterator[tuple[int, int, Any, Any]]:
         """Yield (first row, first column, squared distances, reaches) of each chunk."""
