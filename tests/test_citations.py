@@ -14,7 +14,7 @@ SOURCES = sorted(path for room in ("src", "tests", "benchmarks") for path in (RO
 PAGE = re.compile(r"(?<![\w/.-])((?:docs/)?(?:(?:theory|reference)/)?[a-z_]+\.md)(?:#([a-z0-9-]+))?")
 # "docs/theory/words.md, Eq. 15-16": the page first, as in all of this code.
 EQUATIONS = re.compile(r"((?:docs/theory/)?[a-z_]+\.md)(?:#[a-z0-9-]+)?,? Eq\. (\d+)(?:(?:-| and |, )(\d+))?")
-LABEL = re.compile(r"\btraps\b")
+LABEL = re.compile(r"\b[Tt]raps\b|\b[ADFLS]\d{1,2}: ")
 
 
 @cache
@@ -66,3 +66,4 @@ def test_broken_citations_are_caught() -> None:
     assert wrong("words.md#the-\nmechanics of it") == ["no heading words.md#the-"]
     assert wrong("(words.md, Eq. 1-99)") == ["no Eq. 99 in words.md"]
     assert wrong("(" + "tra" + "ps D4)") == ["the private label traps"]
+    assert wrong("D1" + "5: identical bytes") == ["the private label D15: "]

@@ -35,7 +35,8 @@ def test_a_step_more_would_be_too_much(words: int, m: int, features: int, image_
 
 
 def test_the_published_dictionary_is_found_back() -> None:
-    # words.md#composition and L15: 2000 features at epsilon 10 make 3,710; a word that is sent is the true one with 7.3 %.
+    # words.md#composition, words.md#what-epsilon-means-for-one-feature:
+    # 2000 features at epsilon 10 make 3,710; a word that is sent is the true one with 7.3 %.
     (plan,) = planned(image_epsilon=3710.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[2])
     assert plan.mechanism.epsilon == pytest.approx(10.0, abs=0.01)
     assert plan.mechanism.posterior == pytest.approx(0.073, abs=1e-3)

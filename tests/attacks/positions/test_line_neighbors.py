@@ -78,7 +78,7 @@ def test_true_neighbors_bring_a_line_near_and_more_so_than_strangers() -> None:
 
 
 def test_a_vertical_line_takes_its_height_from_the_other_kind_only() -> None:
-    """S9: of an upright line everything but the height is known; upright neighbors never cross it, random ones do."""
+    """Of an upright line everything but the height is known; upright neighbors never cross it, random ones do."""
     random = generator("upright neighbors")
     keypoints = np.repeat(uniform_keypoints(random, 60), 2, axis=0)
     lines = line_cloud(keypoints, random, aligned=0.5)

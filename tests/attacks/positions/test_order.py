@@ -87,7 +87,7 @@ def test_other_orders() -> None:
 
 
 def test_upright_lines_show_their_x() -> None:
-    """S9: exactly so for a level camera without distortion."""
+    """Exactly so for a level camera without distortion."""
     random = generator("upright order")
     keypoints = uniform_keypoints(random, 100)
     lines = line_cloud(keypoints, random, aligned=0.5)

@@ -1,6 +1,6 @@
 """The intersection attack: subspaces that meet share a decoy, and meet in exactly that decoy; no database is needed.
 
-Traps A7; docs/theory/distribution_attacks.md, Eq. 7-10. Words are drawn again and again, also within one image
+docs/theory/distribution_attacks.md, Eq. 7-10. Words are drawn again and again, also within one image
 (docs/theory/lifting.md, Eq. 8), and every word drawn twice is found. Known decoys then serve as in the database attack.
 """
 
