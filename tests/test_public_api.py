@@ -205,6 +205,14 @@ def test_a_device_cannot_forget_its_ledger(door: dict[str, Features], tmp_path: 
         device.release(list(door.values())[1], words, name="b.jpg")
     assert len(device.ledger.entries()) == 1 and set(device.budgets()) == {"image"}
     device.clear_budget("image")
+    # Words made from a photograph are all but its descriptors: refused for it, and for all others once it is known.
+    book = veil.HideInWords(epsilon=2.0).book
+    made_of = replace(book.provenance, image_digests=(features.image_digest[:8].hex(),))
+    own = veil.Protection(descriptors=veil.HideInWords(epsilon=2.0, dictionary=replace(book, provenance=made_of)))
+    for name, item in (("a.jpg", features), ("b.jpg", list(door.values())[1])):
+        with pytest.raises(veil.ReleaseRefused, match=r"made from 1 of your own photographs \(a\.jpg"):
+            device.release(item, own, name=name, allow_second=True)
+    assert len(device.ledger.entries()) == 1
     assert len(device.release(list(door.values())[1], words, name="b.jpg").upload) > 0
 
 

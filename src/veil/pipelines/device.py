@@ -25,12 +25,14 @@ class DeviceRelease:
 
     - `message`: the bytes that may leave the device (`veil.decode` reads them).
     - `released_as`: name of the release in the ledger, hex digits and dashes; only who has the secret can link it to the image.
-    - `made`: the upload with facts that stay on the device, such as its epsilon and notes for the user.
+    - `made`: the upload with facts that stay on the device, such as its epsilon.
+    - `notes`: sentences that the user should read.
     """
 
     message: bytes
     released_as: str
     made: Made
+    notes: tuple[str, ...] = ()
 
     @property
     def upload(self) -> Message:
@@ -55,6 +57,7 @@ class Device:
         made: list[str] = []
         self._secret = load_secret(place, on_new=made.append, replace_lost=replace_lost)
         self.ledger = Ledger(place)
+        self._public: str | None = None  # digest of the dictionary that was compared with all images of the ledger
         if not made and self.ledger.is_new:
             path = self.ledger.path
             made.append(
@@ -87,6 +90,8 @@ class Device:
         FileFormatError if the ledger is damaged.
         """
         protection = protection or Protection(descriptors=HideInSubspaces())
+        if isinstance(protection.descriptors, HideInWords) and protection.descriptors.book.digest != self._public:
+            self.require_public(protection.descriptors, [(name or "this image", features.image_digest)])
         source = randomness.fresh() if fresh else randomness.memoized(self._secret)
         lines = protection.lines
         made = protection.descriptors.make(features, source, lines)
@@ -106,7 +111,9 @@ class Device:
             mechanism=made.mechanism,
         )
         self.ledger.record(entry, allow_second=allow_second)
-        return DeviceRelease(message=message, released_as=alias, made=made)
+        # The image that was entered just now was compared with no other dictionary.
+        self._public = protection.descriptors.book.digest if isinstance(protection.descriptors, HideInWords) else None
+        return DeviceRelease(message=message, released_as=alias, made=made, notes=_notes(entry.name, made))
 
     def require_public(self, words: HideInWords, images: Iterable[tuple[str, bytes]]) -> None:
         """Raise ReleaseRefused if the dictionary of `words` was made from any of `images`, or from an image of the ledger.
@@ -150,3 +157,14 @@ class Device:
         if known is not None:
             return known
         return f"{name}-{message_digest[:8]}" if fresh or any(entry.released_as == name for entry in others) else name
+
+
+def _notes(name: str, made: Made) -> tuple[str, ...]:
+    """What the user should read of one release."""
+    if not made.missing:
+        return made.notes
+    few = (
+        f"note: {name} has {len(made.upload)} features, {made.missing} fewer than were asked for; all are sent, and their "
+        "number tells how textured it is"
+    )
+    return (*made.notes, few)

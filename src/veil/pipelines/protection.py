@@ -37,6 +37,7 @@ class Made:
     - `mechanism`: law of the words, which a ledger of epsilon charges; None for subspaces.
     - `image_epsilon`: of words, epsilon of the whole image at the protection's delta.
     - `median_error`: of words, median distance of the descriptors to their words (unit vectors).
+    - `missing`: of words, number of features that were asked for and that the image does not have.
     - `notes`: sentences that the user should read.
     """
 
@@ -46,6 +47,7 @@ class Made:
     mechanism: SubsetMechanism | None = None
     image_epsilon: float | None = None
     median_error: float | None = None
+    missing: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -143,12 +145,6 @@ class HideInWords:
             features_sent=self.features_sent,
             allow_private_dictionary=self.allow_private_dictionary,
         )
-        notes = []
-        if found.missing:
-            notes.append(
-                f"has {len(found.upload)} features, {found.missing} fewer than --features asks for; all are sent, and "
-                "their number tells how textured it is"
-            )
         return Made(
             upload=found.upload,
             dtype="float32",
@@ -156,7 +152,7 @@ class HideInWords:
             mechanism=self.mechanism,
             image_epsilon=self.image_epsilon(len(found.upload)),
             median_error=found.median_error,
-            notes=tuple(notes),
+            missing=found.missing,
         )
 
     def notes(self) -> list[str]:

@@ -118,7 +118,7 @@ def test_a_fixed_number_of_features_and_lines(work: Path, capsys: pytest.Capture
     assert privatize(work, "--features", 70, "--lines") == 0
     said = capsys.readouterr().out
     assert sorted(len(form) for form in forms(work / "up")) == [60, 70]
-    assert "one.jpg has 60 features, 10 fewer than --features asks for" in said and "two.jpg has" not in said
+    assert "one.jpg has 60 features, 10 fewer than were asked for" in said and "two.jpg has" not in said
     assert "localized upright only, and no gravity is sent" in said
     assert all(isinstance(decode(path.read_bytes()), LineUpload) for path in (work / "up").iterdir())
     assert sorted(entry.features for entry in Ledger(home()).entries()) == [60, 70]

@@ -119,7 +119,7 @@ def _privatize(arguments: argparse.Namespace) -> int:
             )
             write_bytes(arguments.output / f"{made.released_as}.veil", made.message)
             rows.append(_row(name, made, descriptors))
-            notes |= dict.fromkeys(f"note: {name} {note}" if in_words else note for note in made.made.notes)
+            notes |= dict.fromkeys(made.notes)
             if gravity and name not in gravity:
                 notes[f"note: {arguments.gravity} has no gravity for {name}; sent without"] = None
     except VeilError:
