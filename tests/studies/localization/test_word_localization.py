@@ -24,7 +24,7 @@ from worlds.edges import door_photographs
 from worlds.schemas import validate
 from worlds.word_worlds import scene_of
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 WORDS = Setting(form="words", matching="vocabulary", words=100, epsilon=10.0, m=2, dictionary="reference", iterations=10)
 
 
