@@ -10,10 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(path for room in ("src", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py"))
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))])
 # A page of docs/, alone or with a folder, and a heading of it.
 PAGE = re.compile(r"(?<![\w/.-])((?:docs/)?(?:(?:theory|reference)/)?[a-z_]+\.md)(?:#([a-z0-9-]+))?")
 # "docs/theory/words.md, Eq. 15-16": the page first, as in all of this code.
 EQUATIONS = re.compile(r"((?:docs/theory/)?[a-z_]+\.md)(?:#[a-z0-9-]+)?,? Eq\. (\d+)(?:(?:-| and |, )(\d+))?")
+# A module of the package, or a name in one, between backticks.
+NAME = re.compile(r"`(veil(?:\.\w+)+)")
 LABEL = re.compile(r"\b[Tt]raps\b|\b[ADFLS]\d{1,2}: ")
 
 
@@ -37,10 +40,23 @@ def equations(path: Path) -> frozenset[int]:
     return frozenset(int(number) for number in re.findall(r"\\tag\{(\d+)\}", path.read_text()))
 
 
+@cache
+def exists(name: str) -> bool:
+    """Whether a module, or a module that mentions the rest of the name, is there."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        place = ROOT.joinpath("src", *parts[:count])
+        module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        if module.is_file():
+            return count == len(parts) or re.search(rf"\b{parts[count]}\b", module.read_text()) is not None
+    return False
+
+
 def wrong(text: str) -> list[str]:
     """What the citations of a text say that is not there."""
     flat = re.sub(r"\s*\n\s*(?:# ?)?", " ", text)
     found = [f"the private label {match.group()}" for match in LABEL.finditer(text)]
+    found += [f"no {name}" for name in NAME.findall(flat) if not exists(name)]
     for name, anchor in PAGE.findall(flat):
         path = page(name)
         if path is None:
@@ -59,9 +75,19 @@ def test_citations_lead_somewhere(path: Path) -> None:
         assert wrong(path.read_text()) == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_in_the_documentation_are_there(path: Path) -> None:
+    assert [name for name in NAME.findall(path.read_text()) if not exists(name)] == []
+
+
 def test_broken_citations_are_caught() -> None:
     """Broken twins: one of each kind, and a whole one."""
     assert wrong("(docs/theory/words.md, Eq. 1-2; words.md#the-mechanism)") == []
+    assert wrong("`veil.localize` and `veil.distances.search.nearest`") == []
+    assert wrong("`veil.kernels.sweep`, `veil.distances.search.farthest`") == [
+        "no veil.kernels.sweep",
+        "no veil.distances.search.farthest",
+    ]
     assert wrong("see theory/nothing.md") == ["no page theory/nothing.md"]
     assert wrong("words.md#the-\nmechanics of it") == ["no heading words.md#the-"]
     assert wrong("(words.md, Eq. 1-99)") == ["no Eq. 99 in words.md"]

@@ -14,7 +14,7 @@ import veil.attacks
 from veil.attacks.attack import FAMILIES, Attempt, CannotRun, Skipped, attempted
 from veil.attacks.claims import Estimates
 from veil.attacks.distribution.nearest import nearest_neighbor
-from veil.attacks.registry import ATTACKS, TIME_SHARES, inapplicable, named, unbounded
+from veil.attacks.registry import ATTACKS, TIME_SHARES, estimated, inapplicable, named, unbounded
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.audit.ground_truth import find_truth
 from veil.audit.run import examine, findings, not_looked_at
@@ -105,6 +105,11 @@ def test_an_attack_is_the_function_that_it_names(door: dict[str, Features]) -> N
     assert isinstance(message.form, Subspaces) and attempt.estimates is not None
     by_hand = nearest_neighbor(message.form, KNOWLEDGE.database_in(message.form.space))
     np.testing.assert_array_equal(attempt.estimates.points, by_hand.points)
+    estimates, decoys = estimated("nearest, projected", seen)
+    np.testing.assert_array_equal(estimates.points, by_hand.points)
+    assert decoys is None
+    with pytest.raises(TypeError, match="'oracle' does not estimate descriptors"):
+        estimated("oracle", seen)
 
 
 def test_what_an_attack_lacks_is_said(door: dict[str, Features]) -> None:

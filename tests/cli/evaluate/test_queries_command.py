@@ -93,7 +93,7 @@ def test_forgeries_are_refused_and_their_true_counterparts_found(
     import veil.cli.evaluate.forged as module
 
     asked = {"poster of the place 0.5", "square 60 px", "true"}
-    for name in ("forged", "true_ones"):
+    for name in ("forged_queries", "true_counterparts"):
         every = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, of=every: [item for item in of(*given) if item.kind in asked])
     monkeypatch.setattr(module, "ForgedOptions", partial(module.ForgedOptions, iterations=2000, hold_out=4))
