@@ -1,18 +1,18 @@
-"""Every error that veil raises on purpose; each message says what was wrong and what to do about it."""
+"""Errors that veil raises on purpose; each message says what was wrong and what to do about it."""
 
 from __future__ import annotations
 
 
 class VeilError(Exception):
-    """Any failure that veil foresees; the command line prints it without a traceback."""
+    """Base of all failures that veil foresees; the command line prints them without a traceback."""
 
 
 class InputError(VeilError, ValueError):
-    """What came in cannot be used: empty, NaN, of the wrong size, or without something that is needed."""
+    """An input cannot be used: it is empty, NaN, of the wrong size, or lacks something that is needed."""
 
 
 class NoFace(InputError):
-    """A photograph shows no face that can be used, or several where there may be one: no fault, and an answer of its own."""
+    """A photograph shows no usable face, or several where one is asked for; this is an answer by itself, not a fault."""
 
 
 class RangeError(InputError):
@@ -20,7 +20,7 @@ class RangeError(InputError):
 
 
 class SpaceError(InputError):
-    """Two things were to be compared whose descriptors do not live in the same space."""
+    """Descriptors of different spaces, or words of different dictionaries, were to be compared."""
 
 
 class WireError(VeilError):
@@ -36,4 +36,4 @@ class ReleaseRefused(VeilError):
 
 
 class VeilWarning(VeilError, UserWarning):
-    """The answer is right, and something about how it came about should be known; the command line prints it as a note."""
+    """A warning beside a right answer, about how it came about; the command line prints it as a note."""

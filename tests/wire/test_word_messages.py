@@ -287,7 +287,7 @@ def test_every_bit_behind_the_checksum(make) -> None:
 
 
 def test_memory_is_bounded_by_the_message() -> None:
-    """Memory for headers that ask for gigabytes with few bytes behind them, and for honest messages, from sparse words to dense."""
+    """Memory for headers that ask for gigabytes with few bytes behind them, and for honest messages of any density."""
     message = encode(word_upload())
     for count, m, words in ((1 << 17, 65535, 2**32 - 1), (1 << 17, 2, 1000), (5, 65535, 65536), (5, 2, 2**32 - 1)):
         hostile = changed(message, 14, struct.pack("<I", count))
