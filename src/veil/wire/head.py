@@ -113,7 +113,7 @@ def head_of(
 
 
 def read_head(message: bytes) -> Head:
-    """Header of `message`, which must be at least as long. Raises WireError for fields that no message may have."""
+    """Header of `message`, which must be at least as long as one. Raises WireError for fields that no message may have."""
     head = Head(*_HEAD.unpack_from(message))
     if head.magic != MAGIC:
         raise WireError("this is not a veil message; give a file that `veil privatize` wrote")
