@@ -1,4 +1,4 @@
-"""Randomness: uniform, reproducible where it must be, never where it must not."""
+"""Randomness is uniform, reproducible where it must be, and never where it must not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_same_secret_and_context_repeat() -> None:
 
 
 def test_other_secrets_and_fresh_draws_differ() -> None:
-    """Broken twin: a chance that ignored its key would repeat here."""
+    """Broken twin: randomness that ignored its key would repeat here."""
     draws = [
         randomness.memoized(randomness.Secret.generate()),
         randomness.memoized(randomness.Secret.generate()),
@@ -68,7 +68,7 @@ def test_below_reaches_every_integer_equally() -> None:
 
 
 def test_distinct_below_draws_every_set_equally() -> None:
-    """Oracle: enumeration of all C(6, 3) = 20 sets; chi-square. Broken twin: with repetition sets would be smaller."""
+    """Oracle: chi-square over all C(6, 3) = 20 sets. Broken twin: draws with repetition would give smaller sets."""
     picks = randomness.distinct_below(randomness.seeded("sets").bits64(contexts(100), 4500).reshape(-1, 3), 6)
     counts = Counter(tuple(sorted(row)) for row in picks.tolist())
     assert set(counts) == set(combinations(range(6), 3))

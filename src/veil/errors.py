@@ -1,4 +1,4 @@
-"""Every error that veil raises on purpose; each message says what was wrong and what to do about it."""
+"""Errors that veil raises on purpose; each message says what was wrong and what to do about it."""
 
 from __future__ import annotations
 

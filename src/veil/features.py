@@ -1,4 +1,4 @@
-"""Raw features of one image: what must not leave the device."""
+"""Raw features of one image, which must not leave the device."""
 
 from __future__ import annotations
 
@@ -54,11 +54,13 @@ class Features:
             self._require_unit()
 
     def _require_nonzero(self) -> None:
+        """Raise InputError for 8-bit descriptors that are all zero."""
         empty = np.flatnonzero(~self.descriptors.any(axis=1))
         if empty.size:
             raise InputError(f"{empty.size} descriptors are all zero (first: row {empty[0]}); drop them before import")
 
     def _require_unit(self) -> None:
+        """Raise InputError for float descriptors that are not finite and of unit length."""
         lengths = np.linalg.norm(self.descriptors.astype(np.float64), axis=1)
         wrong = np.flatnonzero(~(np.abs(lengths - 1) < 1e-3))  # also catches NaN
         if wrong.size:
@@ -91,5 +93,5 @@ class Features:
 
 
 def unit_length(vectors: Float[np.ndarray, "*batch dim"]) -> Float[np.ndarray, "*batch dim"]:
-    """Scale each row to unit Euclidean length; rows must not be zero."""
+    """Vectors scaled to unit Euclidean length along the last axis; none may be zero."""
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)

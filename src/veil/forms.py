@@ -143,7 +143,7 @@ class Subsets:
         return replace(self, ids=self.ids[rows])
 
 
-# What a distance compares, what a message may carry, and both.
+# Forms that a distance compares, forms that a message may carry, and all forms.
 Flat = Points | Subspaces
 Released = Subspaces | Subsets
 Form = Points | Subspaces | Subsets
@@ -154,10 +154,10 @@ def canonical(
 ) -> tuple[Float64[np.ndarray, "features dim"], Float64[np.ndarray, "features m dim"]]:
     """Canonical form (origin, basis) of affine subspaces: the point nearest to zero and an orthonormal basis, in float64.
 
-    The basis is the QR factor of what comes in with a positive diagonal of R, that is Gram-Schmidt of its rows. This factor is
+    The basis is the QR factor of the given one with a positive diagonal of R, that is Gram-Schmidt of its rows. This factor is
     unique, so that the result depends on no library's signs; it is Haar distributed in the span if the rows are Gaussian in it
     (Mezzadri 2007, Sec. 4), and the rows themselves, up to rounding, if they are orthonormal already.
-    Raises InputError if a basis is rank deficient.
+    Raises InputError if a number is not finite or a basis is rank deficient.
 
     Theory: distances.md#notation, lifting.md#canonical-form.
     """
@@ -177,6 +177,7 @@ def canonical(
 
 
 def _require_shape(array: np.ndarray, shape: tuple[int, ...], name: str) -> None:
+    """Raise InputError unless `array`, which the message calls `name`, has this shape."""
     if array.shape != shape:
         raise InputError(f"{name} must have shape {shape}, got {array.shape}")
 

@@ -1,7 +1,7 @@
-"""Randomness is an argument: `Secure` may make releases, `Seeded` may only make studies; two types, never confused.
+"""Randomness as an argument of two types, never confused: `Secure` may make releases, `Seeded` may only make studies.
 
-Both are keyed pseudorandom functions (keyed BLAKE2b to a seed, SHAKE-256 to a stream): a draw depends on the key and on the
-context that asks for it, never on what was drawn before. With a key kept by the client this *is* the memoized release of
+Both are keyed pseudorandom functions (keyed BLAKE2b to a seed, SHAKE-256 to a stream): a draw depends on the key and on its
+context, never on what was drawn before. With a key kept by the client this *is* the memoized release of
 release.md#memoized-draws: the same descriptor under the same secret, parameters and sub-database is lifted the same way,
 whenever and however often.
 """
@@ -24,7 +24,10 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class Secret:
-    """A client's secret of 256 bits; whoever holds it can undo the memoized choices, so it stays on the device."""
+    """Secret of a client, 32 bytes; whoever holds it can undo the memoized choices, so it stays on the device.
+
+    Raises InputError for a key of another length.
+    """
 
     key: bytes = field(repr=False)
 
@@ -34,18 +37,18 @@ class Secret:
 
     @staticmethod
     def generate() -> Secret:
-        """A new secret from the operating system's CSPRNG."""
+        """A new secret from the operating system's generator. Raises ReleaseRefused if the system has no randomness."""
         return Secret(_entropy())
 
     @property
     def fingerprint(self) -> str:
-        """Eight hex digits that tell secrets apart in the ledger and say nothing about the key."""
+        """Fingerprint of eight hex digits, which tells secrets apart in the ledger and says nothing about the key."""
         return hashlib.blake2b(b"fingerprint", key=self.key, digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True)
 class Secure:
-    """Draws that may make a release: keyed by a client's secret, or by a fresh key of the operating system."""
+    """Randomness that may make a release, keyed by a client's secret or by a fresh key of the operating system."""
 
     key: bytes = field(repr=False)
     releasable = True
@@ -57,7 +60,7 @@ class Secure:
 
 @dataclass(frozen=True)
 class Seeded:
-    """Draws for studies, reproducible from a case name; what they make is marked as not releasable."""
+    """Randomness for studies, reproducible from a case's name; whatever is drawn from it is marked as not releasable."""
 
     name: str
     releasable = False
@@ -71,17 +74,23 @@ Randomness = Secure | Seeded
 
 
 def memoized(secret: Secret) -> Secure:
-    """The chance of a release that is the same each time (release.md#memoized-draws)."""
+    """Randomness for a release that is the same each time, keyed by the client's secret (release.md#memoized-draws)."""
     return Secure(secret.key)
 
 
 def fresh() -> Secure:
-    """A chance that never repeats; two fresh releases of one image give it away, so the ledger asks first."""
+    """Randomness with a new key, which never repeats. Two fresh releases of one image give it away, so the ledger asks first.
+
+    Raises ReleaseRefused if the operating system has no randomness.
+    """
     return Secure(_entropy())
 
 
 def _entropy() -> bytes:
-    """A key from the operating system. Raises ReleaseRefused if it has none: nothing is drawn from anything weaker."""
+    """A key of 32 bytes from the operating system.
+
+    Raises ReleaseRefused if the system has no randomness: nothing is drawn from anything weaker.
+    """
     try:
         key = os.urandom(KEY_BYTES)
     except (OSError, NotImplementedError) as error:
@@ -92,11 +101,12 @@ def _entropy() -> bytes:
 
 
 def seeded(name: str) -> Seeded:
-    """A reproducible chance for the study called `name`."""
+    """Reproducible randomness for the study called `name`."""
     return Seeded(name)
 
 
 def _bits64(key: bytes, contexts: Sequence[bytes], count: int) -> UInt64[np.ndarray, "contexts count"]:
+    """`count` uniform 64-bit integers for each context, by keyed BLAKE2b and SHAKE-256 (docs/theory/release.md, Eq. 3)."""
     out = np.empty((len(contexts), count), dtype="<u8")
     for row, context in enumerate(contexts):
         seed = hashlib.blake2b(context, key=key, digest_size=64).digest()
@@ -105,12 +115,12 @@ def _bits64(key: bytes, contexts: Sequence[bytes], count: int) -> UInt64[np.ndar
 
 
 def uniform(bits: UInt64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
-    """Uniform in the open interval (0, 1): 52 random bits, centered in their cell so that 0 and 1 never occur."""
+    """Uniform numbers in the open interval (0, 1) from 52 of the bits, centered in their cells so that 0 and 1 never occur."""
     return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def gaussian(bits: UInt64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
-    """Standard normal by inversion of `uniform`."""
+    """Standard normal numbers, by inversion of `uniform`."""
     from scipy.special import ndtri
 
     return ndtri(uniform(bits))
@@ -122,10 +132,9 @@ def below(bits: UInt64[np.ndarray, "*shape"], bound: int) -> Int64[np.ndarray, "
 
 
 def distinct_below(bits: UInt64[np.ndarray, "rows picks"], bound: int) -> Int64[np.ndarray, "rows picks"]:
-    """For each row, `picks` distinct integers in 0..bound-1, every set equally likely (Floyd's sampling).
+    """Rows of distinct integers in 0..bound-1, as many as `bits` has columns, every set equally likely (Floyd's sampling).
 
-    The order within a row is not uniform: use the row as a set.
-    Raises InputError if fewer than `picks` integers exist.
+    The order within a row is not uniform: use the row as a set. Raises InputError if there are fewer integers than columns.
     """
     rows, picks = bits.shape
     if picks > bound:
@@ -134,17 +143,18 @@ def distinct_below(bits: UInt64[np.ndarray, "rows picks"], bound: int) -> Int64[
     for column in range(picks):
         top = bound - picks + column
         candidate = below(bits[:, column], top + 1)
-        seen = (chosen[:, :column] == candidate[:, None]).any(axis=1)
-        chosen[:, column] = np.where(seen, top, candidate)
+        taken = (chosen[:, :column] == candidate[:, None]).any(axis=1)
+        chosen[:, column] = np.where(taken, top, candidate)
     return chosen
 
 
 def integers_below(
     randomness: Randomness, contexts: Sequence[bytes], bounds: Sequence[int]
 ) -> Int64[np.ndarray, "rows bounds"]:
-    """For each context, integers that are exactly uniform in 0..bound-1, one for each of `bounds` (at most 2^63).
+    """One integer for each context (row) and each of `bounds` (column), exactly uniform in 0..bound-1.
 
-    Remainders of 64-bit words; a word above the largest multiple of its bound is drawn again.
+    The integers are remainders of 64-bit words; a word from the largest multiple of its bound on is drawn again. Raises
+    RangeError for bounds outside 1..2^63.
     """
     if not all(1 <= bound <= 1 << 63 for bound in bounds):
         raise RangeError(f"bounds must lie between 1 and 2^63, got {min(bounds)} to {max(bounds)}")
@@ -161,30 +171,31 @@ def integers_below(
 
 
 def bernoulli(randomness: Randomness, contexts: Sequence[bytes], probability: Fraction) -> Bool[np.ndarray, "rows"]:
-    """For each context, True with exactly `probability`, a rational number.
+    """One boolean for each context, True with exactly `probability`, a rational number.
 
-    A uniform real is drawn 64 binary digits at a time and compared with `probability` until they differ, mostly at once.
+    A uniform real is drawn 64 binary digits at a time and compared with `probability` until they differ, mostly at once. Raises
+    RangeError for a probability outside [0, 1].
     """
     if not 0 <= probability <= 1:
         raise RangeError(f"probability must lie in [0, 1], got {probability!r}")
     if probability == 1:
         return np.ones(len(contexts), dtype=bool)
-    found = np.zeros(len(contexts), dtype=bool)
+    below_it = np.zeros(len(contexts), dtype=bool)
     undecided = np.arange(len(contexts))
     rest, round_index = probability, 0
     while undecided.size:
         digit, rest = divmod(rest * (1 << 64), 1)
         bits = randomness.bits64([b"digit %d|" % round_index + contexts[row] for row in undecided.tolist()], 1)[:, 0]
-        found[undecided] = bits < np.uint64(digit)
+        below_it[undecided] = bits < np.uint64(digit)
         undecided = undecided[bits == np.uint64(digit)]
         round_index += 1
         if rest == 0:
-            break  # its digits end here: an equal uniform is not below it
-    return found
+            break  # its digits end here: an equal real is not below it
+    return below_it
 
 
 def subsets_below(randomness: Randomness, contexts: Sequence[bytes], bound: int, size: int) -> Int64[np.ndarray, "rows size"]:
-    """For each context, `size` distinct integers in 0..bound-1, every set exactly equally likely (Floyd's sampling).
+    """Rows of `size` distinct integers in 0..bound-1, one for each context, all sets exactly equally likely (Floyd's sampling).
 
     The order within a row is not uniform: use the row as a set. Raises RangeError if fewer than `size` integers exist.
     """
@@ -196,6 +207,6 @@ def subsets_below(randomness: Randomness, contexts: Sequence[bytes], bound: int,
     )
     chosen = np.full((len(contexts), size), -1, dtype=np.int64)
     for column, top in enumerate(tops):
-        seen = (chosen[:, :column] == candidates[:, column, None]).any(axis=1)
-        chosen[:, column] = np.where(seen, top, candidates[:, column])
+        taken = (chosen[:, :column] == candidates[:, column, None]).any(axis=1)
+        chosen[:, column] = np.where(taken, top, candidates[:, column])
     return chosen

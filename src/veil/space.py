@@ -1,4 +1,4 @@
-"""The space that descriptors live in: two descriptors are compared only if their spaces are equal."""
+"""Spaces of descriptors: two descriptors are compared only if their spaces are equal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ NORMALIZATIONS: tuple[Normalization, ...] = ("L2", "L1_ROOT")
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """A descriptor's kind, its normalization (lifting.md#strategies), and the public projection applied to it, if any.
+    """Space of descriptors: their kind, their normalization, and the public projection that was applied, if any.
 
-    `codebook` is the SHA-256 (hex) of the codebook whose PCA was applied, or "" for the descriptor's own space.
-    `dither_steps` is the width, in steps of 1/512, of the uniform dither added before normalization; it is part
-    of the space because it moves the mean of every descriptor.
+    - `descriptor`: name of the kind, such as "sift"; 1 to 32 printable ASCII characters.
+    - `normalization`: "L2" or "L1_ROOT" (lifting.md#strategies).
+    - `dim`: dimension, after the projection.
+    - `codebook`: SHA-256 (hex) of the codebook whose PCA was applied; "" where none was.
+    - `dither_steps`: width, in steps of 1/512, of the uniform dither that was added before normalization; 0 for none. It is
+      part of the space because it moves the mean of every descriptor.
+
+    Raises RangeError for values outside these ranges.
     """
 
     descriptor: str

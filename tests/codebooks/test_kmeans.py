@@ -1,4 +1,4 @@
-"""Words by k-means: as many as asked for, of unit length, no two equal, and almost as near in two levels as in one."""
+"""Words by k-means are as many as asked for, of unit length and distinct, and two levels are almost as near as one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mean_distance(words: np.ndarray, descriptors: np.ndarray) -> float:
 
 
 def directions(words: np.ndarray) -> int:
-    """How many words there are as unit vectors in full precision."""
+    """Number of different directions among words."""
     return len(np.unique(np.round(unit(words), 9), axis=0))
 
 
@@ -56,7 +56,7 @@ def test_kmeans_lowers_its_objective() -> None:
 
 @pytest.mark.parametrize(("words", "factor"), [(64, 1.12), (256, 1.08), (600, 1.02)])
 def test_two_levels_are_almost_as_near_as_one(words: int, factor: float) -> None:
-    """Slow twin: flat k-means. Descriptors it was and was not trained with; words drawn among descriptors are no match.
+    """Slow reference: flat k-means, for descriptors in and out of the training sample; random descriptors as words are worse.
 
     There are 150 prototypes: with fewer words than these it matters most that a cell keeps the words it was given.
     """
@@ -108,7 +108,7 @@ def test_only_one_cell_is_float32_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_all_distinct_descriptors_become_words() -> None:
-    """Planted truth: 60 descriptors, most of them many times; 60 words are these, and there are no 61."""
+    """Planted truth: of 60 distinct descriptors, most of them repeated, 60 words are these, and 61 are refused."""
     random = generator("copies")
     few = sift_like(random, 60)
     sample = few[np.concatenate([np.arange(60), random.integers(0, 20, 900)])][random.permutation(960)]
@@ -121,7 +121,7 @@ def test_all_distinct_descriptors_become_words() -> None:
 
 
 def test_words_that_become_equal_in_8_bits_are_replaced() -> None:
-    """Planted truth, in the order of first appearance; and half of 80 descriptors being the others at twice the length."""
+    """Planted truth in the order of first appearance, and 80 descriptors of which half are the others at twice the length."""
     a, b, c, d, e, f = sift_like(generator("letters"), 6)
     parts = [np.stack(part) for part in ([a, b, a, c, b], [c, a], [d, c, d, e], [f])]
     np.testing.assert_array_equal(clustering._distinct(parts[0], 5, iter(parts)), [a, b, c, d, e])

@@ -1,4 +1,4 @@
-"""Budgets: arithmetic against `veil.ldp.composition`, refusals with the numbers that were promised, rounding for people."""
+"""Budgets: sums against `veil.ldp.composition`, refusals with correct numbers, and rounding for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_is_spent_is_the_composition_of_all_draws() -> None:
 
 
 def test_an_object_is_some_features_of_every_release() -> None:
-    """Planted: of releases of 40, 7 and 60 features an object of 50 has 40, 7 and 50; a feature one of each."""
+    """Planted: of releases of 40, 7 and 60 features, an object of 50 features has 40, 7 and 50, a feature one of each."""
     charges = [charge(ONE, 40), charge(TWO, 7), charge(ONE, 60)]
     assert total(charges, of_each=50) == {ONE: 90, TWO: 7}
     assert total(charges, of_each=1) == {ONE: 2, TWO: 1}
@@ -51,7 +51,7 @@ def test_an_object_is_some_features_of_every_release() -> None:
 def test_affordable_is_the_largest_number_that_fits(
     epsilon: float, before: int, most: int, limit: float, exponent: float
 ) -> None:
-    """Against the definition: it fits, and one more does not. `require` lets through exactly what is affordable."""
+    """The affordable number of features fits, and one more does not; `require` lets through exactly this number."""
     mechanism = SubsetMechanism(dictionary_size=8000, epsilon=epsilon, m=2)
     budget = Budget(unit="image", epsilon=limit, delta=10**exponent)
     charges = [charge(ONE, before)] if before else []
@@ -69,7 +69,7 @@ def test_affordable_is_the_largest_number_that_fits(
 
 
 def test_a_refusal_names_spent_total_left_and_remedy() -> None:
-    """Every number in it is one of `veil.ldp.composition`, rounded up; with the advised number of features it goes through."""
+    """Every number of a refusal is one of `veil.ldp.composition`, rounded up; the advised number of features is let through."""
     budget = Budget(unit="image", epsilon=40.0, delta=1e-6)
     before, more = [charge(ONE, 50)], charge(ONE, 500)
     with pytest.raises(ReleaseRefused) as caught:

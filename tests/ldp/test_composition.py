@@ -17,7 +17,7 @@ from veil.ldp.mechanism import SubsetMechanism
 
 
 def exact_delta(mechanism: SubsetMechanism, features: int, excess: Fraction) -> Fraction:
-    """The least delta at e^epsilon = `excess`, in rationals: the positive part of P - e^epsilon Q over the walk's positions."""
+    """Least delta at e^epsilon = `excess`, in rationals: the positive part of P - e^epsilon Q over the walk's positions."""
     ahead, behind = mechanism.loss
     zero = 1 - ahead - behind
     law = {0: Fraction(1)}
@@ -27,7 +27,7 @@ def exact_delta(mechanism: SubsetMechanism, features: int, excess: Fraction) -> 
             for step, p in ((1, ahead), (0, zero), (-1, behind)):
                 grown[place + step] = grown.get(place + step, Fraction(0)) + mass * p
         law = grown
-    # Q is the walk seen from the other input, P's mirror image.
+    # Q is the distribution of the walk under the other input: P's mirror image.
     return sum((max(Fraction(0), mass - excess * law[-place]) for place, mass in law.items()), Fraction(0))
 
 

@@ -36,7 +36,7 @@ def law(mechanism: SubsetMechanism, true_word: int) -> list[Fraction]:
 
 
 def worst_log_ratio(laws: list[list[Fraction]]) -> float:
-    """The largest log of P(Z | v) / P(Z | w) over all outputs Z and inputs v, w: the definition of epsilon (Eq. 3)."""
+    """Largest log of P(Z | v) / P(Z | w) over all outputs Z and inputs v, w: the definition of epsilon."""
     ratios = [a / b for v, w in itertools.permutations(laws, 2) for a, b in zip(v, w, strict=True)]
     largest = max(ratios)
     return math.log(largest.numerator) - math.log(largest.denominator)
@@ -87,7 +87,7 @@ def chi_square(rows: np.ndarray, mechanism: SubsetMechanism, true_word: int) -> 
 
 
 def fits(rows: np.ndarray, mechanism: SubsetMechanism, true_word: int) -> bool:
-    """Neither too far from the law nor too close to it."""
+    """Whether a chi-square statistic is neither too far from the law nor too close to it."""
     statistic, freedom = chi_square(rows, mechanism, true_word)
     return chi2.ppf(1e-5, freedom) < statistic < chi2.ppf(1 - 1e-5, freedom)
 
@@ -106,7 +106,7 @@ def test_a_million_draws_fit_the_law() -> None:
     [(2, 1, 0.5, 0, 0.6), (9, 4, 2.0, 8, 2.2), (5, 1, 0.0, 2, 0.2), (6, 5, 3.0, 0, 3.5)],
 )
 def test_draws_fit_the_law_elsewhere(words: int, m: int, epsilon: float, true_word: int, other: float) -> None:
-    """And not that of an `other` epsilon, the effect that 60,000 draws see."""
+    """60,000 draws fit the law, and do not fit that of another epsilon, which so many draws can tell."""
     mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
     rows = drawn(mechanism, true_word, 60_000, f"fit {words} {m}")
     assert fits(rows, mechanism, true_word)
@@ -114,7 +114,7 @@ def test_draws_fit_the_law_elsewhere(words: int, m: int, epsilon: float, true_wo
 
 
 def test_draws_of_a_large_dictionary_hold_the_true_word_as_often_as_they_should() -> None:
-    """A probability that is 0.03 off would be seen, and parts of the dictionary that are 5 % too rare or too frequent."""
+    """Draws hold the true word as often as the law says: 0.03 off would be seen, as would parts of the dictionary 5 % off."""
     mechanism = SubsetMechanism(dictionary_size=256_000, epsilon=12.0, m=2)
     rows = drawn(mechanism, 131_071, 40_000, "large")
     assert (np.diff(rows, axis=1) > 0).all() and rows.min() >= 0 and rows.max() < mechanism.dictionary_size
@@ -187,7 +187,7 @@ def test_a_domain_that_underflows_keeps_its_law_in_logarithms() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-70, 1e-59, 1e-30, 2.0**-63])
 def test_the_least_epsilons_hold_in_both_directions(epsilon: float) -> None:
-    """1 <= r <= e^epsilon: below 1 it is the inverse ratio that exceeds e^epsilon, which 1 + epsilon bounds from below."""
+    """Rounded odds r satisfy 1 <= r <= e^epsilon (at least 1 + epsilon): below 1, the inverse ratio would exceed e^epsilon."""
     assert 1 <= SubsetMechanism(dictionary_size=9, epsilon=epsilon, m=2).odds <= 1 + Fraction(epsilon)
 
 

@@ -1,4 +1,4 @@
-"""Plans: the definition of the largest epsilon that fits, the published dictionary, and what localization asks for."""
+"""Plans: the largest epsilon that fits, the published dictionary, and the inliers that localization asks for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from veil.localization.by_distance import LocalizeOptions, chance_poses
     exponent=st.floats(-9, -3),
 )
 def test_a_step_more_would_be_too_much(words: int, m: int, features: int, image_epsilon: float, exponent: float) -> None:
-    """The definition, for the number that is printed: typed in again, it is the epsilon that was accounted."""
+    """The printed epsilon fits and the next larger one does not; typed in again, it is the epsilon that was accounted."""
     delta = 10**exponent
     found = most_telling(words, m, features, image_epsilon, delta)
     assert found.epsilon == float(f"{found.epsilon:.3f}")
@@ -35,8 +35,7 @@ def test_a_step_more_would_be_too_much(words: int, m: int, features: int, image_
 
 
 def test_the_published_dictionary_is_found_back() -> None:
-    # words.md#composition, words.md#what-epsilon-means-for-one-feature:
-    # 2000 features at epsilon 10 make 3,710; a word that is sent is the true one with 7.3 %.
+    # words.md#composition: 2000 features at epsilon 10 make 3,710; a word that is sent is the true one with 7.3 %.
     (plan,) = planned(image_epsilon=3710.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[2])
     assert plan.mechanism.epsilon == pytest.approx(10.0, abs=0.01)
     assert plan.mechanism.posterior == pytest.approx(0.073, abs=1e-3)
@@ -45,7 +44,7 @@ def test_the_published_dictionary_is_found_back() -> None:
 
 
 def test_possible_plans_come_first_and_the_best_of_them_leads() -> None:
-    """Every combination that exists is there once; the score is what it says."""
+    """Every possible combination of K, m and features has one plan; margins are expected true words less needed inliers."""
     plans = planned(image_epsilon=1000.0, delta=1e-6, features=[100, 1000], words=[8, 1000, 16384], subset_sizes=[1, 4, 16])
     assert len({(p.features, p.mechanism.dictionary_size, p.mechanism.m) for p in plans}) == len(plans) == 2 * (3 * 3 - 1)
     possible = [p.possible for p in plans]
@@ -75,7 +74,7 @@ def test_k_over_m_alone_decides_how_often_the_true_word_is_sent() -> None:
 @pytest.mark.parametrize("m", [1, 4, 16])
 @pytest.mark.parametrize("features", [20, 200, 2000])
 def test_needed_is_what_localization_accepts(features: int, m: int, epsilon: float) -> None:
-    """Accepted with that many inliers and not with one less, by `veil.localization` with every candidate counted."""
+    """A pose is accepted with the needed number of inliers and not with one less, by the formula that localization uses."""
     mechanism, place, options = SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=m), Place(), LocalizeOptions()
     candidates = candidates_by_chance(mechanism, place)
     found = needed_inliers(features, mechanism, candidates, place)

@@ -1,4 +1,4 @@
-"""What a message carries and refuses to carry, field by field; the fuzz of decoding is in test_wire_fuzz.py."""
+"""Messages carry or refuse each field; random and hostile bytes are decoded in test_wire_fuzz.py."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def resealed(body: bytes) -> bytes:
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("model", MODELS)
 def test_every_camera_survives_exactly(model: str, known: bool) -> None:
-    """Inverse pair, to the last bit: parameters travel in double precision."""
+    """Inverse pair, to the last bit: camera parameters are sent in double precision."""
     sent = replace(lens(model), focal_is_known=known)
     assert decode(encode(replace(upload(), camera=sent), dtype="float16")).camera == sent
 
@@ -65,7 +65,7 @@ def test_every_part_of_the_space_survives_exactly(space: Space) -> None:
 
 
 def test_what_decode_would_refuse_is_not_encoded() -> None:
-    """No features, a name that the header would cut off, numbers that are none: refused on the device."""
+    """The device refuses no features, a name that the header would cut off, and numbers that are not finite."""
     good = form_of(upload())
     nothing = good.take(np.arange(0))
     far = replace(good, origin=good.origin * np.float32(1e5))
@@ -85,7 +85,7 @@ def test_what_decode_would_refuse_is_not_encoded() -> None:
 
 
 def test_the_number_of_features_is_limited() -> None:
-    """One more than the limit is refused before anything is written."""
+    """One feature more than the limit is refused before anything is written."""
     count = MAX_FEATURES + 1
     form = Subspaces(
         origin=np.zeros((count, 2), dtype=np.float32),
@@ -147,7 +147,7 @@ def _gap(form: Subspaces, i: int, j: int) -> float:
 
 @pytest.mark.parametrize(("dim", "m", "count"), [(64, 32, 60), (256, 200, 6), (1024, 1000, 1), (2, 1, 20000)])
 def test_memory_of_extreme_shapes_stays_a_small_multiple(dim: int, m: int, count: int) -> None:
-    """Few wide bases or many narrow ones: QR in float64 needs copies, but never of the whole message at once."""
+    """Memory for few wide bases or many narrow ones: QR in float64 needs copies, but never of the whole message at once."""
     random = generator("extreme")
     space = replace(SMALL, dim=dim)
     basis = random.normal(size=(count, m, dim)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Messages whose camera no photograph has, or whose positions lie elsewhere: refused when they are decoded, in no time."""
+"""Messages with a camera that no photograph has, or positions outside it, are refused quickly when they are decoded."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from worlds.word_uploads import subsets, word_line_upload, word_upload
 
 
 def upload() -> Upload:
-    """Subspaces with positions."""
+    """Upload of subspaces with positions."""
     random = generator("hostile intrinsics")
     form = subspaces(random, unit(sift_like(random, 5, 8)), 2, Space(descriptor="sift", normalization="L2", dim=8))
     return Upload(camera=camera(), keypoints=random.uniform(0, 400, (5, 2)).astype(np.float32), form=form)
 
 
 def line_upload() -> LineUpload:
-    """Subspaces with lines."""
+    """Upload of subspaces with lines."""
     return LineUpload(camera=camera(), lines=word_line_upload(subsets(5)).lines, form=upload().form)
 
 
@@ -42,7 +42,7 @@ _MODEL, _SIZE, _PARAMETERS = 7, 10, HEAD_BYTES  # docs/reference/wire.md: offset
 
 
 def forged(sent: Message, model: str, params: tuple[float, ...], size: tuple[int, int] = (640, 480)) -> bytes:
-    """The message of `sent` with another camera behind a checksum that fits, as no honest sender can make it."""
+    """Message of `sent` with another camera and a checksum that fits, as no honest sender can make it."""
     body = bytearray(encode(sent)[:-CHECKSUM_BYTES])
     body[_MODEL] = list(MODELS).index(model)
     body[_SIZE : _SIZE + 4] = struct.pack("<HH", *size)
@@ -53,7 +53,7 @@ def forged(sent: Message, model: str, params: tuple[float, ...], size: tuple[int
 @pytest.mark.parametrize("kind", SENT)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_intrinsics_are_refused(name: str, kind: str) -> None:
-    """What made mappers hang and poses lie; decoding takes milliseconds."""
+    """Intrinsics that made mappers hang and poses wrong are refused within milliseconds."""
     model, params = HOSTILE[name]
     message = forged(SENT[kind], model, params)
     begun = time.process_time()
@@ -64,7 +64,7 @@ def test_hostile_intrinsics_are_refused(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", SENT)
 def test_the_upload_that_collapsed_a_map_is_refused(kind: str) -> None:
-    """f = 1e-3 px on an image of 65535 x 65535 px, whose focal length is said to be known."""
+    """A focal length of 1e-3 px, said to be known, on an image of 65535 x 65535 px is refused."""
     for focal in (1e-3, 50_000.0):  # the size alone suffices
         with pytest.raises(WireError, match="65535x65535 px"):
             decode(forged(SENT[kind], "PINHOLE", (focal, focal, 32767.0, 32767.0), size=(65535, 65535)))
@@ -72,12 +72,12 @@ def test_the_upload_that_collapsed_a_map_is_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", SENT)
 def test_an_honest_camera_is_still_read(kind: str) -> None:
-    """The broken twin of the tests above: the same forgery with parameters of a real camera passes."""
+    """Counterexample to the tests above: the same forgery with parameters of a real camera is read."""
     assert decode(forged(SENT[kind], "PINHOLE", (480.0, 482.0, 318.0, 243.0))).camera.params[0] == 480.0
 
 
 def test_positions_outside_the_image_are_refused() -> None:
-    """Each coordinate of each keypoint in turn, up to the largest float; the margin is 2 px."""
+    """Positions more than 2 px outside the image are refused, for each coordinate of each keypoint, up to the largest float."""
     sent = upload()
     body = encode(sent)[:-CHECKSUM_BYTES]
     for index in range(2 * len(sent)):
@@ -100,7 +100,7 @@ def test_lines_that_pass_the_image_are_refused() -> None:
 
 
 def test_the_device_does_not_send_what_the_server_would_refuse() -> None:
-    """An upload cannot even be made with such a camera or such positions."""
+    """An upload with such a camera or such positions cannot be made at all."""
     good = upload()
     with pytest.raises(InputError, match="outside the image"):
         type(good)(camera=good.camera, keypoints=good.keypoints + np.float32(1000), form=good.form)

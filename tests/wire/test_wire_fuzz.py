@@ -1,4 +1,4 @@
-"""Messages: the inverse pair, the layout, and ten thousand hostile cases."""
+"""Messages: decoding inverts encoding, the layout is as documented, and ten thousand hostile messages are refused."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def line_upload(count: int = 5, dim: int = 8, m: int = 2, *, gravity: bool = Tru
 
 
 def sealed(body: bytes) -> bytes:
-    """The body with a checksum that fits, as a hostile sender would make it."""
+    """Message body with a checksum that fits, as a hostile sender would make it."""
     return body + hashlib.blake2b(body, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest()
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("float16", 4e-3)])
 def test_what_is_encoded_is_decoded(dtype, tolerance: float) -> None:
-    """Inverse pair: everything but the last digits; distances survive the rounding."""
+    """Inverse pair: everything but the last digits comes back, and distances survive the rounding."""
     sent = upload(40, 64, 4)
     got = decode(encode(sent, dtype=dtype))
     assert isinstance(got, Upload) and isinstance(got.form, Subspaces) and isinstance(sent.form, Subspaces)
@@ -96,7 +96,7 @@ def test_layout_of_version_one() -> None:
 
 
 def test_an_upload_has_no_place_for_anything_else() -> None:
-    """No raw descriptor, scale, orientation, response, EXIF or file name: the fields are these."""
+    """Uploads have these fields, and none for raw descriptors, scales, orientations, responses, EXIF or file names."""
     assert [f.name for f in fields(Upload)] == ["camera", "keypoints", "form"]
     assert [f.name for f in fields(LineUpload)] == ["camera", "lines", "form"]
     assert {f.name for f in fields(Lines)} == {"coefficients", "aligned", "gravity", "releasable", "guarantee"}
@@ -118,7 +118,7 @@ def test_uploads_refuse_what_they_cannot_mean() -> None:
 
 
 def survives(message: bytes) -> bool:
-    """Decodes to finite numbers (True) or raises WireError (False); anything else fails the test."""
+    """Whether a message decodes to finite numbers (True) or raises WireError (False); anything else fails the test."""
     try:
         got = decode(message)
     except WireError as error:
@@ -133,7 +133,7 @@ def survives(message: bytes) -> bool:
 
 @pytest.mark.usefixtures("unchecked")
 def test_ten_thousand_hostile_messages() -> None:
-    """Truncated, flipped, grown, resealed and random: WireError or a valid upload, never another exception."""
+    """Truncated, flipped, grown, resealed and random messages give WireError or a valid upload, never another exception."""
     random = generator("fuzz")
     good = [encode(upload(), dtype="float16"), encode(upload(3, 6, 1), dtype="float32")]
     good += [encode(line_upload(), dtype="float16"), encode(line_upload(3, 6, 1, gravity=False), dtype="float32")]
@@ -165,7 +165,7 @@ def test_ten_thousand_hostile_messages() -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 6e4])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_impossible_numbers_behind_a_good_checksum(value: float, dtype) -> None:
-    """Every payload number in turn; zeros in the basis make it rank deficient."""
+    """Impossible values in every number of the payload in turn are refused; zeros make the basis rank deficient."""
     message = encode(upload(), dtype=dtype)
     start = HEAD.size + 4 * 8
     item = np.dtype(dtype)
@@ -187,7 +187,7 @@ def test_impossible_numbers_behind_a_good_checksum(value: float, dtype) -> None:
 
 
 def test_memory_is_bounded_by_the_message() -> None:
-    """Headers that ask for gigabytes, with few bytes behind them; and a long honest message."""
+    """Memory for headers that ask for gigabytes with few bytes behind them, and for a long honest message."""
     body = encode(upload(), dtype="float16")[:-CHECKSUM_BYTES]
     for count, dim, m in ((1 << 17, 4096, 4095), ((1 << 32) - 1, 4096, 4095), (5, 4096, 2), (1 << 17, 8, 2)):
         fields_ = list(HEAD.unpack_from(body))
@@ -218,7 +218,7 @@ def _peak(message: bytes) -> int:
 
 @pytest.mark.parametrize("bits", [0x7F800001, 0x7FA00000, 0x7FC00000, 0x7F800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x60000000])
 def test_lines_of_no_length(bits: int) -> None:
-    """NaNs that signal, infinities and the largest floats are refused, and no arithmetic is done with them."""
+    """Signaling NaNs, infinities and the largest floats in lines are refused before any arithmetic is done with them."""
     message = encode(line_upload(), dtype="float16")
     start = HEAD.size + 4 * 8 + 24
     for index in range(2):

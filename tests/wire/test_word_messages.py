@@ -1,4 +1,4 @@
-"""Messages of words: the inverse pair, a golden message, every field, and thousands of hostile cases."""
+"""Messages of words: decoding inverts encoding, a golden message, every field, and thousands of hostile messages."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ FUZZ_CASES = 10_000
 
 
 def sealed(body: bytes) -> bytes:
-    """The body with a checksum that fits, as a hostile sender would make it."""
+    """Message body with a checksum that fits, as a hostile sender would make it."""
     return body + hashlib.blake2b(body, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest()
 
 
 def changed(message: bytes, offset: int, value: bytes) -> bytes:
-    """The message with other bytes at `offset`, and a checksum that fits."""
+    """Message with other bytes at `offset`, and a checksum that fits."""
     body = message[:-CHECKSUM_BYTES]
     return sealed(body[:offset] + value + body[offset + len(value) :])
 
@@ -81,7 +81,7 @@ SPACES = st.fixed_dictionaries(
 def test_all_words_come_back_exactly(
     rows: tuple[int, list[list[int]]], epsilon: float, space: dict, dictionary: bytes, with_lines: bool, gravity: bool
 ) -> None:
-    """Inverse pair both ways: the same fields, and the same bytes again."""
+    """Inverse pair both ways: decoding gives the same fields, and encoding them the same bytes."""
     form = Subsets(
         ids=np.array(rows[1], dtype=np.uint32),
         mechanism=SubsetMechanism(dictionary_size=rows[0], epsilon=epsilon, m=len(rows[1][0])),
@@ -135,7 +135,10 @@ def test_a_message_put_together_by_hand() -> None:
 
 
 def test_two_thousand_features_are_small() -> None:
-    """K = 256,000 and m = 2: words alone below 12 kB, and below 1.2 times the entropy; the rest is what it was before."""
+    """2,000 features in words (K = 256,000, m = 2) take less than 12 kB, and less than 1.2 times their entropy.
+
+    Positions and lines take what they take beside subspaces.
+    """
     form = subsets(2000, 2, words=256_000)
     fixed = HEAD_BYTES + 4 * 8 + 32 + CHECKSUM_BYTES
     positions, lines = len(encode(word_upload(form))), len(encode(word_line_upload(form)))
@@ -198,7 +201,7 @@ def test_what_does_not_fit_is_refused_on_the_device() -> None:
     ],
 )
 def test_each_impossible_field_is_refused(offset: int, value: bytes, text: str) -> None:
-    """Behind a good checksum, and with its reason; but a codebook is any hash."""
+    """Each impossible field behind a good checksum is refused with its reason; any hash is possible as a codebook."""
     message = encode(word_upload())
     if not text:
         decode(changed(message, offset, value))
@@ -213,7 +216,7 @@ def test_infinite_epsilon_travels_and_promises_nothing() -> None:
 
 
 def test_zero_has_one_sign() -> None:
-    """Broken twin of the inverse pair: minus zero equals zero, and would make a second message of the same form."""
+    """An epsilon of minus zero is refused: it equals zero, and would give a second message of the same form."""
     assert encode(word_upload(subsets(epsilon=-0.0))) == encode(word_upload(subsets(epsilon=0.0)))
 
 
@@ -225,7 +228,7 @@ def test_gravity_that_is_not_known_is_zero_to_the_bit() -> None:
 
 
 def test_kinds_are_not_taken_for_each_other() -> None:
-    """Words read as subspaces, or lines as positions: the lengths do not fit, whatever the precision."""
+    """Words declared as subspaces, or lines as positions, are refused: the lengths do not fit, whatever the precision."""
     for sent in (word_upload(), word_line_upload()):
         message = encode(sent)
         for kind in {1, 2, 3, 4} - {message[5]}:
@@ -235,7 +238,7 @@ def test_kinds_are_not_taken_for_each_other() -> None:
 
 
 def survives(message: bytes) -> bool:
-    """Decodes to a message that is written again as it was (True), or raises WireError (False); else the test fails."""
+    """Whether a message decodes and encodes to the same bytes (True) or raises WireError (False); else the test fails."""
     try:
         got = decode(message)
     except WireError as error:
@@ -248,7 +251,7 @@ def survives(message: bytes) -> bool:
 
 @pytest.mark.usefixtures("unchecked")
 def test_ten_thousand_hostile_messages() -> None:
-    """Truncated, flipped, grown, resealed and random: WireError, or a message that `encode` would have written."""
+    """Truncated, flipped, grown, resealed and random messages give WireError, or are as `encode` would have written them."""
     random = generator("fuzz words")
     good = [encode(word_upload()), encode(word_upload(subsets(3, 1, words=7)))]
     good += [encode(word_line_upload(subsets(9, 3, words=300))), encode(word_line_upload(gravity=False))]
@@ -274,7 +277,7 @@ def test_ten_thousand_hostile_messages() -> None:
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("make", [word_upload, word_line_upload])
 def test_every_bit_behind_the_checksum(make) -> None:
-    """Each single bit of the header, the dictionary and the ids, resealed: refused or written again as it was."""
+    """A message with any single bit flipped, and resealed, is refused, or decodes and encodes to the same bytes."""
     message = encode(make(subsets(7, 3, words=1000)))
     outcomes = [
         survives(changed(message, bit // 8, bytes([message[bit // 8] ^ 1 << bit % 8])))
@@ -284,7 +287,7 @@ def test_every_bit_behind_the_checksum(make) -> None:
 
 
 def test_memory_is_bounded_by_the_message() -> None:
-    """Headers that ask for gigabytes with few bytes behind them; then honest messages, from sparse words to dense ones."""
+    """Memory for headers that ask for gigabytes with few bytes behind them, and for honest messages of any density."""
     message = encode(word_upload())
     for count, m, words in ((1 << 17, 65535, 2**32 - 1), (1 << 17, 2, 1000), (5, 65535, 65536), (5, 2, 2**32 - 1)):
         hostile = changed(message, 14, struct.pack("<I", count))
@@ -316,7 +319,7 @@ def test_more_ids_than_any_release_has_are_refused() -> None:
 
 
 def words_payload(message: bytes) -> bytes:
-    """The dictionary and the ids of a message with positions of five features and a camera of four parameters."""
+    """Bytes of the dictionary and the ids in a message with five positions and a camera of four parameters."""
     return message[HEAD_BYTES + 32 + 40 : -CHECKSUM_BYTES]
 
 
@@ -333,7 +336,7 @@ def _peak(message: bytes) -> int:
 
 
 def test_a_camera_of_any_model_carries_words() -> None:
-    """Inverse pair: words begin behind the parameters, of which models have 3 to 12."""
+    """Inverse pair for every camera model: words begin after the parameters, of which models have 3 to 12."""
     for model in ("SIMPLE_PINHOLE", "FULL_OPENCV"):
         sent = replace(lens(model), focal_is_known=False)
         got = decode(encode(replace(word_upload(), camera=sent)))

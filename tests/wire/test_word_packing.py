@@ -1,4 +1,4 @@
-"""Packed word ids: against a slow twin that writes bit by bit, against their entropy, and against bytes that nobody packed."""
+"""Packed word ids against a slow reference that writes bit by bit, against their entropy, and with bytes that nobody packed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from worlds.word_uploads import random_ids
 
 
 def slowly_packed(rows: list[list[int]], words: int) -> bytes:
-    """docs/reference/wire.md, "Word ids", to the letter: strings of bits, plain integers, no arrays."""
+    """Slow reference for docs/reference/wire.md, "Word ids": strings of bits and plain integers, without arrays."""
     m = len(rows[0])
     ratio = 4812 * (2 * words - m + 1) // (20000 * (m + 1))
     width = len(bin(ratio)) - 2 if ratio else 0
@@ -60,7 +60,7 @@ def test_the_slow_twin_writes_the_same_bytes_and_they_are_read_back(problem: tup
 
 @pytest.mark.parametrize(("count", "m"), [(16384, 1), (16385, 1), (16383, 1), (5462, 3), (40000, 2), (9, 20000), (1, 40000)])
 def test_blocks_join_without_a_seam(count: int, m: int) -> None:
-    """The slow twin and the inverse pair, for counts about the size of the blocks that are spread into bits."""
+    """Slow reference and inverse pair, for counts about the size of the blocks that are spread into bits."""
     words = max(1000, 2 * m + 1)
     ids = random_ids(generator("blocks"), count, m, words)
     data = packed(ids, words)
@@ -71,7 +71,7 @@ def test_blocks_join_without_a_seam(count: int, m: int) -> None:
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 8, 13, 16, 24, 32, 48, 64])
 @pytest.mark.parametrize("words", [100, 128, 150, 200, 255, 500, 1000, 4096, 65536, 256_000, 1_000_000])
 def test_random_subsets_take_little_more_than_their_entropy(words: int, m: int) -> None:
-    """At most 1.2 times log2 C(K, m) bits a feature, and not less than it: below, something would be lost."""
+    """Packed ids take at most 1.2 times log2 C(K, m) bits a feature, and not less than that: then something would be lost."""
     count = max(400, 4000 // m)
     ids = random_ids(generator(f"entropy {words} {m}"), count, m, words)
     entropy = count * math.log2(math.comb(words, m))
@@ -83,7 +83,7 @@ def test_random_subsets_take_little_more_than_their_entropy(words: int, m: int) 
     ("words", "m"), [(100, 1), (100, 64), (256_000, 2), (256_000, 64), (10**6, 5), (2**32 - 1, 3), (64, 63)]
 )
 def test_no_ids_take_more_than_the_bound(words: int, m: int) -> None:
-    """All at the end, all at the start, one far gap: read back, and never over the bound of wire.md; it is reached."""
+    """Ids at the end, at the start, or with one far gap come back, and never exceed the bound of wire.md, which is reached."""
     width, count = rice_width(words, m), 50
     low, high = np.arange(m), np.arange(words - m, words)
     rows = [low, high, np.append(low[:-1], words - 1), np.append(0, high[1:])]
@@ -118,7 +118,7 @@ def test_the_width_is_the_best_one(words: int, m: int) -> None:
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("words", "m", "count"), [(5, 2, 1), (5, 2, 3), (9, 3, 1), (30, 1, 2), (4, 3, 2)])
 def test_each_string_of_bytes_is_refused_or_the_only_one_of_its_ids(words: int, m: int, count: int) -> None:
-    """Enumeration of all bytes of all lengths: as many are read as there are ids, and each is written again as it was."""
+    """Enumeration of all strings of bytes: as many are read as there are sets of ids, and each is packed to the same bytes."""
     read = 0
     for length in range(packed_sizes(count, m, words)[-1] + 1):
         if length > 2:

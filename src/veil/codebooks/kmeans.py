@@ -1,4 +1,4 @@
-"""Words out of descriptors: spherical k-means, flat for thousands of words and in two levels for hundreds of thousands."""
+"""Words from descriptors by spherical k-means: flat for thousands of words, in two levels for hundreds of thousands."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from veil.progress import Progress, ignore_progress
 
 Method = Literal["flat", "hierarchical"]
 METHODS: tuple[Method, ...] = ("flat", "hierarchical")
-FLAT_WORDS = 16384  # up to here flat k-means takes minutes; its time grows with words times descriptors
-# Descriptors a coarse cell is found from: beyond this many its center hardly moves.
+FLAT_WORDS = 16384  # up to so many words flat k-means takes minutes; its time grows with words times descriptors
+# Number of descriptors for each coarse cell that the cells are trained on: with more of them the centers hardly move.
 COARSE_SAMPLE = 256
-BLOCK = 1 << 14  # rows that are float32 at a time
+BLOCK = 1 << 14  # rows that are converted to float32 at a time
 
 Descriptors = UInt8[np.ndarray, "samples dim"] | Float32[np.ndarray, "samples dim"]
 Words = UInt8[np.ndarray, "words dim"] | Float32[np.ndarray, "words dim"]
 
 
 def chosen_method(method: str, words: int) -> Method:
-    """What "auto" stands for at this many words: flat as long as that is a matter of minutes."""
+    """Method that `method` stands for: "auto" is flat k-means as long as that takes minutes for so many words.
+
+    Raises RangeError for an unknown method.
+    """
     if method == "auto":
         return "flat" if words <= FLAT_WORDS else "hierarchical"
     if method not in METHODS:
@@ -42,21 +45,29 @@ def train_words(
     on_cells: Progress = ignore_progress,
     on_words: Progress = ignore_progress,
 ) -> Words:
-    """`words` centroids of `sample` in the form that a codebook stores: 8 bits for 8-bit descriptors, else float32.
+    """Train a codebook's words: centroids of descriptors, as a codebook stores them, no two of them equal.
 
-    `sample` is in random order; no two words are equal. The same arguments give the same words. `on_cells` and `on_words`
-    are told how far either level is. Raises RangeError if there are fewer distinct descriptors than words.
+    Words of 8-bit descriptors have 8 bits, others are float32. The same arguments give the same words.
+
+    - `sample`: descriptors in random order.
+    - `words`: number of words.
+    - `method`: flat k-means, or k-means in two levels.
+    - `iterations`, `seed`: of k-means.
+    - `on_cells`, `on_words`: called with the progress of the first and of the second level, as numbers of iterations or words
+      that are done and of all; flat k-means has `on_words` only.
+
+    Raises RangeError if there are fewer distinct descriptors than words.
     """
     if method == "flat":
-        found = _last(spherical_kmeans(unit_rows(sample), words, iterations=iterations, seed=seed), iterations, on_words)
-        scale = float(255.0 / found.max())
-        return _distinct(sample, words, (_as_stored(part, sample.dtype, scale) for part in chain([found], _blocks(sample))))
-    found = hierarchical_kmeans(sample, words, iterations=iterations, seed=seed, on_cells=on_cells, on_words=on_words)
-    return _distinct(sample, words, (_as_stored(part, sample.dtype, None) for part in chain([found], _blocks(sample))))
+        centroids = _last(spherical_kmeans(unit_rows(sample), words, iterations=iterations, seed=seed), iterations, on_words)
+        scale = float(255.0 / centroids.max())
+        return _distinct(sample, words, (_as_stored(part, sample.dtype, scale) for part in chain([centroids], _blocks(sample))))
+    centroids = hierarchical_kmeans(sample, words, iterations=iterations, seed=seed, on_cells=on_cells, on_words=on_words)
+    return _distinct(sample, words, (_as_stored(part, sample.dtype, None) for part in chain([centroids], _blocks(sample))))
 
 
 def unit_rows(descriptors: Descriptors) -> Float32[np.ndarray, "samples dim"]:
-    """Descriptors as stored -> unit vectors."""
+    """Descriptors, as they are stored, scaled to float32 unit vectors."""
     unit = descriptors.astype(np.float32)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     return unit
@@ -67,7 +78,8 @@ def spherical_kmeans(
 ) -> Iterator[Float32[np.ndarray, "words dim"]]:
     """Centroids of unit length after each iteration of spherical k-means (faiss; Dusmanu et al. 2021, Sec. 4.2).
 
-    A generator so that the caller can show progress; the last value is the result. Empty clusters are split by faiss.
+    The last value is the result; the others let the caller show progress. faiss fills empty clusters by splitting others.
+    Raises RangeError for fewer than 2 words, or more words than vectors.
     """
     if not 2 <= words <= len(unit_vectors):
         raise RangeError(f"{words} words need at least as many descriptors, got {len(unit_vectors)}; add photographs")
@@ -81,12 +93,13 @@ def spherical_kmeans(
 def _last(
     steps: Iterator[Float32[np.ndarray, "words dim"]], iterations: int, progress: Progress
 ) -> Float32[np.ndarray, "words dim"]:
+    """Last centroids of k-means, with progress reported after each iteration."""
     for done in range(1, iterations):
         next(steps)
         progress(done, iterations)
-    found = next(steps)
+    centroids = next(steps)
     progress(iterations, iterations)
-    return found
+    return centroids
 
 
 def _lloyd(
@@ -97,6 +110,7 @@ def _lloyd(
     seed: int,
     start: Float32[np.ndarray, "words dim"] | None = None,
 ) -> Float32[np.ndarray, "words dim"]:
+    """Centroids of unit length after so many iterations of spherical k-means from `start`."""
     import faiss
 
     step = faiss.Kmeans(
@@ -109,8 +123,8 @@ def _lloyd(
         max_points_per_centroid=2**31 - 1,
     )
     step.train(vectors, init_centroids=start)
-    found = np.asarray(step.centroids, dtype=np.float32)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    centroids = np.asarray(step.centroids, dtype=np.float32)
+    return centroids / np.linalg.norm(centroids, axis=1, keepdims=True)
 
 
 def hierarchical_kmeans(
@@ -122,20 +136,20 @@ def hierarchical_kmeans(
     on_cells: Progress = ignore_progress,
     on_words: Progress = ignore_progress,
 ) -> Float32[np.ndarray, "words dim"]:
-    """`words` unit centroids in two levels: about sqrt(words) cells, and spherical k-means inside each.
+    """Unit centroids from k-means in two levels: about sqrt(words) cells, and spherical k-means inside each.
 
-    A cell gets words in proportion to its descriptors. Its cost is that of sqrt(words) words, and `sample`, in random
-    order, stays as it is stored: one cell at a time is float32. Raises RangeError if `sample` has fewer distinct
-    descriptors than `words`.
+    A cell gets words in proportion to its descriptors. The cost is that of flat k-means with sqrt(words) words. `sample`, in
+    random order, stays as it is stored: one cell at a time is float32. `on_cells` and `on_words` are called with the iterations
+    of the cells, and the words inside them, that are done and with all of them. Raises RangeError if `sample` has fewer
+    distinct descriptors than `words`.
     """
     count = max(2, round(words**0.5))
     if not 2 <= words <= len(sample):
         raise RangeError(f"{words} words need at least as many descriptors, got {len(sample)}; add photographs")
     steps = spherical_kmeans(unit_rows(sample[: COARSE_SAMPLE * count]), count, iterations=iterations, seed=seed)
     centers = _last(steps, iterations, on_cells)
-    labels = np.empty(
-        len(sample), dtype=np.int32
-    )  # made at once: results kept apart would hold the blocks' memory between them
+    # One array from the start: separate results would keep the memory of the blocks between them in use.
+    labels = np.empty(len(sample), dtype=np.int32)
     for start, part in zip(range(0, len(sample), BLOCK), _blocks(sample), strict=True):
         labels[start : start + len(part)] = _nearest(part, centers)[1]
     order, sizes = np.argsort(labels, kind="stable"), np.bincount(labels, minlength=count)
@@ -146,22 +160,23 @@ def hierarchical_kmeans(
             f"{words} words need as many distinct descriptors, got {limits.sum()}; add photographs or ask for fewer words"
         )
     shares = allot(sizes, limits, words)
-    # Fixed before any cell is clustered, so that a cell's words do not hang on how many there were before it.
+    # Fixed before any cell is clustered, so that a cell's words do not depend on the number of cells before it.
     seeds = np.random.default_rng(seed).integers(2**31 - 1, size=count)
-    found = np.empty((words, sample.shape[1]), dtype=np.float32)
+    centroids = np.empty((words, sample.shape[1]), dtype=np.float32)
     end = 0
     for cell in np.flatnonzero(shares).tolist():
         start, end = end, end + int(shares[cell])
-        found[start:end] = _cell_words(sample[cells[cell]], end - start, iterations=iterations, seed=int(seeds[cell]))
+        centroids[start:end] = _cell_words(sample[cells[cell]], end - start, iterations=iterations, seed=int(seeds[cell]))
         on_words(end, words)
-    return found
+    return centroids
 
 
 def allot(counts: Int64[np.ndarray, "cells"], limits: Int64[np.ndarray, "cells"], words: int) -> Int64[np.ndarray, "cells"]:
-    """Words for each cell: in proportion to `counts`, at least 1 where there are any, at most `limits`; `words` in total.
+    """Number of words for each cell, `words` in total: in proportion to the cell's descriptors, within bounds.
 
-    The quotas are clip(rate * counts, 1, limits) with the rate at which they add up to `words`; they are rounded by largest
-    remainders, ties to the first. Needs (cells in use) <= words <= the sum of the limits.
+    A cell with descriptors (`counts` > 0) gets at least one word, and none gets more than its `limits`. The quotas are
+    clip(rate * counts, 1, limits) with the rate at which they add up to `words`; they are rounded by largest remainders, ties
+    to the first. `words` must lie between the number of cells in use and the sum of the limits.
     """
     used = counts > 0
     low = high = 1.0 / counts[used].max()  # every quota is 1
@@ -180,53 +195,56 @@ def allot(counts: Int64[np.ndarray, "cells"], limits: Int64[np.ndarray, "cells"]
 def _quotas(
     counts: Int64[np.ndarray, "cells"], limits: Int64[np.ndarray, "cells"], rate: float
 ) -> Float64[np.ndarray, "cells"]:
+    """Quotas of the cells at a rate of words for each descriptor."""
     return np.where(counts > 0, np.clip(rate * counts, 1.0, np.maximum(limits, 1)), 0.0)
 
 
 def _cell_words(descriptors: Descriptors, words: int, *, iterations: int, seed: int) -> Float32[np.ndarray, "words dim"]:
-    """`words` distinct unit centroids of one cell. A word that no descriptor uses gives way to the one served worst.
+    """Distinct unit centroids of one cell, `words` of them.
 
-    faiss splits empty clusters into twins that differ by a thousandth; those of the last iteration would be lost words.
+    A centroid that is nearest to no descriptor is replaced by the descriptor that is farthest from its nearest centroid. faiss
+    fills empty clusters with twins that differ by a thousandth; those of the last iteration would be wasted words.
     """
     first = _first_of_each(descriptors)
     if len(first) == words:
         return unit_rows(descriptors[first])
     unit = unit_rows(descriptors)
-    found = _lloyd(unit, words, iterations=iterations, seed=seed)
-    product, nearest = _nearest(unit, found)
+    centroids = _lloyd(unit, words, iterations=iterations, seed=seed)
+    product, nearest = _nearest(unit, centroids)
     idle = np.flatnonzero(np.bincount(nearest, minlength=words) == 0)
     if idle.size:
         worst = first[np.argsort(product[first], kind="stable")[: idle.size]]
-        found[idle] = unit[worst]
-    return found
+        centroids[idle] = unit[worst]
+    return centroids
 
 
 def _nearest(
     unit: Float32[np.ndarray, "samples dim"], words: Float32[np.ndarray, "words dim"]
 ) -> tuple[Float32[np.ndarray, "samples"], Int64[np.ndarray, "samples"]]:
-    """Largest product with a word, and which word."""
+    """Largest inner product of each vector with a word, and the row of that word."""
     import faiss
 
-    product, found = faiss.knn(unit, words, 1, metric=faiss.METRIC_INNER_PRODUCT)
-    return product[:, 0], found[:, 0]
+    product, row = faiss.knn(unit, words, 1, metric=faiss.METRIC_INNER_PRODUCT)
+    return product[:, 0], row[:, 0]
 
 
 def _blocks(sample: Descriptors) -> Iterator[Float32[np.ndarray, "block dim"]]:
+    """Unit vectors of the sample, a block of rows at a time."""
     for start in range(0, len(sample), BLOCK):
         yield unit_rows(sample[start : start + BLOCK])
 
 
 def _first_of_each(rows: np.ndarray) -> Int64[np.ndarray, "distinct"]:
-    """Where each distinct row stands first, in order."""
+    """Row of the first occurrence of each distinct row, ascending."""
     rows = np.ascontiguousarray(rows)
     whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
     return np.sort(np.unique(whole, return_index=True)[1])
 
 
 def _as_stored(unit: Float32[np.ndarray, "rows dim"], dtype: np.dtype, scale: float | None) -> Words:
-    """Words of 8-bit descriptors in 8 bits (they are not negative), others in full precision.
+    """Words as a codebook stores them: in 8 bits for 8-bit descriptors (which are not negative), else in full precision.
 
-    `scale` is that of all words, or None for each to fill the 8 bits: words count by their direction alone.
+    `scale` applies to all words; with None every word fills the 8 bits. Only the direction of a word counts.
     """
     if dtype != np.uint8:
         return unit.astype(np.float32)
@@ -239,16 +257,19 @@ def _as_stored(unit: Float32[np.ndarray, "rows dim"], dtype: np.dtype, scale: fl
 
 
 def _distinct(sample: Descriptors, words: int, parts: Iterator[Words]) -> Words:
-    """The first of `parts` (the words), with words that became equal in 8 bits replaced by descriptors out of the others."""
-    found = next(parts)
-    found = found[_first_of_each(found)]
-    while len(found) < words:
+    """Distinct words: the first of `parts` holds them, and descriptors of the other parts replace those equal in 8 bits.
+
+    Raises RangeError if there are too few distinct descriptors.
+    """
+    distinct = next(parts)
+    distinct = distinct[_first_of_each(distinct)]
+    while len(distinct) < words:
         more = next(parts, None)
         if more is None:
             raise RangeError(
-                f"{words} words need as many descriptors that differ, got {len(found)} out of {len(sample)}; "
+                f"{words} words need as many descriptors that differ, got {len(distinct)} out of {len(sample)}; "
                 "add photographs or ask for fewer words"
             )
-        both = np.concatenate([found, more])
-        found = both[_first_of_each(both)[:words]]
-    return found
+        both = np.concatenate([distinct, more])
+        distinct = both[_first_of_each(both)[:words]]
+    return distinct

@@ -1,1 +1,1 @@
-"""Local differential privacy: mechanism, composition, budget, planning, and the guarantee that a form carries."""
+"""Local differential privacy: the mechanism, composition, budgets, plans, and the guarantee that a form carries."""

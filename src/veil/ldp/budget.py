@@ -1,4 +1,4 @@
-"""Hard budgets of epsilon: what was spent, what one more release would make of it, and a refusal with numbers."""
+"""Hard budgets of epsilon: sums of what was spent, and refusals, with numbers, of releases that would exceed a budget."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from veil.ldp.mechanism import SubsetMechanism
 
 Unit = Literal["image", "session"]
 UNITS: tuple[Unit, ...] = ("image", "session")
-# The composition cuts its tails at 1e-30 a step; a delta far above that is resolved for any number of features.
+# Composition cuts its tails at 1e-30 a step; a delta far above that is resolved for any number of features.
 MIN_DELTA = 1e-15
 
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """One release of words: `features` draws of `mechanism`."""
+    """A release of words, as a budget counts it: `features` draws of `mechanism`."""
 
     mechanism: SubsetMechanism
     features: int
@@ -48,7 +48,7 @@ class Budget:
             raise RangeError(f"a budget's delta must lie between {MIN_DELTA:g} and 1, got {self.delta!r}; 1e-6 is usual")
 
     def spent(self, charges: Iterable[Charge]) -> float:
-        """Epsilon at this budget's delta of all `charges` together; never below the exact one."""
+        """Epsilon of all `charges` together at this budget's delta; never below the exact one."""
         return composed_epsilon(total(charges), self.delta)
 
     def left(self, charges: Iterable[Charge]) -> float:
@@ -74,7 +74,7 @@ class Budget:
         return low
 
     def require(self, charges: Iterable[Charge], more: Charge, name: str) -> None:
-        """Raise ReleaseRefused if `more` of the image called `name` would exceed this budget beside `charges`."""
+        """Raise ReleaseRefused if the release `more` of the image called `name` would exceed this budget beside `charges`."""
         before = list(charges)
         then = self.spent([*before, more])
         if then <= self.epsilon:
@@ -98,7 +98,10 @@ class Budget:
 
 
 def total(charges: Iterable[Charge], *, of_each: int | None = None) -> Mapping[SubsetMechanism, int]:
-    """Draws of each mechanism, at most `of_each` of every release: an object of g features is g features of each."""
+    """Number of draws of each mechanism in all releases together, counting at most `of_each` draws of every release.
+
+    An object of g features is g features of each release.
+    """
     sums: dict[SubsetMechanism, int] = {}
     for charge in charges:
         part = charge.features if of_each is None else min(charge.features, of_each)
@@ -107,16 +110,17 @@ def total(charges: Iterable[Charge], *, of_each: int | None = None) -> Mapping[S
 
 
 def outward(value: float, digits: int = 4) -> str:
-    """A privacy loss for people, rounded up: what is printed is never less than what was lost."""
+    """Privacy loss as text for people, rounded up to so many digits: never less than what was lost."""
     return _rounded(value, Context(prec=digits, rounding=ROUND_CEILING))
 
 
 def inward(value: float, digits: int = 4) -> str:
-    """What is left of a budget for people, rounded down."""
+    """Rest of a budget as text for people, rounded down to so many digits."""
     return _rounded(value, Context(prec=digits, rounding=ROUND_FLOOR))
 
 
 def _rounded(value: float, context: Context) -> str:
+    """Value as text, rounded to the context's digits and in its direction; "infinite" if it is."""
     if math.isinf(value):
         return "infinite"
     # Digits before the point are all kept: 12346 is not 1.235E+4.

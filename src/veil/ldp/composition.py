@@ -1,6 +1,6 @@
 """Exact composition of the subset mechanism's privacy loss, rounded outward.
 
-The loss of one feature is +epsilon, 0 or -epsilon, so that of n features is epsilon times a walk on the integers. Its
+The loss of one feature is +epsilon, 0 or -epsilon, so that the loss of n features is epsilon times a walk on the integers. Its
 distribution is convolved from positive terms only, which costs no accuracy, and what is cut off or rounded is added to delta.
 
 Theory: words.md#composition; docs/theory/words.md, Eq. 7-8.
@@ -19,16 +19,19 @@ from jaxtyping import Float64
 from veil.errors import RangeError
 from veil.ldp.mechanism import SubsetMechanism
 
-# Mass cut off each side of the walk at each convolution; all of it is counted in delta.
+# Mass that is cut off at each side of the walk at each convolution; delta counts all of it.
 TAIL = 1e-30
 _UNIT_ROUNDOFF = 2.0**-53
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrivacyLoss:
-    """Distribution of the loss of some features under the true input: `mass[i]` at (`low` + i) * `step`.
+    """Distribution of the privacy loss of some features under the true input.
 
-    `lost` is probability that was cut off above and counts as unlimited loss; `rounding` bounds the relative error of masses.
+    - `step`: epsilon of one feature; losses are multiples of it.
+    - `low`, `mass`: the loss is (`low` + i) * `step` with probability `mass[i]`.
+    - `lost`: probability that was cut off above; it counts as unlimited loss.
+    - `rounding`: bound of the relative error of each mass.
     """
 
     step: float
@@ -38,16 +41,22 @@ class PrivacyLoss:
     rounding: float
 
     def delta(self, epsilon: float) -> float:
-        """Upper bound of the least delta with which `epsilon` holds: P(loss) (1 - e^(epsilon - loss)), over larger losses."""
+        """Upper bound of the least delta with which `epsilon` holds (docs/theory/words.md, Eq. 8).
+
+        It is the sum of P(loss) (1 - e^(epsilon - loss)) over all losses above epsilon.
+        """
         loss = self.step * (self.low + np.arange(len(self.mass)))
         above = loss > epsilon
         excess = self.mass[above] * -np.expm1(epsilon - loss[above])
-        # One more rounding for each operation on a term, and one a term for the sum.
+        # One more rounding for each operation on a term, and one for each term of the sum.
         slack = self.rounding + (len(excess) + 8) * _UNIT_ROUNDOFF
         return min(1.0, float(excess.sum()) * (1 + slack) + self.lost)
 
     def epsilon(self, delta: float) -> float:
-        """The least epsilon with which `delta` suffices, never below the exact one and at most 1e-9 (relative) above it."""
+        """Least epsilon with which `delta` suffices, never below the exact one and at most 1e-9 (relative) above it.
+
+        Raises RangeError for a delta outside (0, 1), or one that is too small for this computation to resolve.
+        """
         _require_delta(delta)
         if self.lost >= delta:
             raise RangeError(f"delta={delta:g} is below what this computation resolves ({self.lost:.1g}); use a larger delta")
@@ -57,12 +66,15 @@ class PrivacyLoss:
         while high - low > 1e-10 * high:
             middle = (low + high) / 2
             low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
-        # What losses were rounded by moves the epsilon that satisfies delta by as much.
+        # Rounded losses move the epsilon that satisfies delta by as much as they were rounded.
         return high * (1 + 1e-12) + 4 * math.ulp(self.step * max(abs(self.low), self.low + len(self.mass)))
 
 
 def privacy_loss(mechanism: SubsetMechanism, features: int) -> PrivacyLoss:
-    """The loss of `features` features at once. Raises RangeError for an infinite epsilon, which promises nothing."""
+    """Privacy loss of `features` draws of the mechanism together (docs/theory/words.md, Eq. 7).
+
+    Raises RangeError for an infinite epsilon, which promises nothing, and for less than one feature.
+    """
     if math.isinf(mechanism.epsilon):
         raise RangeError("an infinite epsilon composes to nothing; choose a finite one to have an account")
     if features < 1:
@@ -80,7 +92,10 @@ def privacy_loss(mechanism: SubsetMechanism, features: int) -> PrivacyLoss:
 
 
 def _added(a: PrivacyLoss, b: PrivacyLoss) -> PrivacyLoss:
-    """The loss of both together, for independent draws. What is cut off below is moved up, above it is lost: both outward."""
+    """Privacy loss of both together, for independent draws.
+
+    Mass that is cut off below moves up to the least loss, and mass that is cut off above counts as lost: both err outward.
+    """
     mass = np.convolve(a.mass, b.mass)
     low = a.low + b.low
     upper = len(mass) - int(np.searchsorted(np.cumsum(mass[::-1]), TAIL))
@@ -95,10 +110,11 @@ def _added(a: PrivacyLoss, b: PrivacyLoss) -> PrivacyLoss:
 
 
 def composed_epsilon(spent: Mapping[SubsetMechanism, int], delta: float) -> float:
-    """Epsilon at `delta` of all features in `spent` (features of each mechanism) together; never below the exact one.
+    """Epsilon at `delta` of all features together, of which `spent` counts those of each mechanism; never below the exact one.
 
     One mechanism is composed exactly. Several share delta equally and their epsilons add, which is an upper bound. The basic
-    composition, the sum of all epsilons, is taken where it is less; it needs no delta.
+    composition, the sum of all epsilons, is taken where it is less; it needs no delta. Infinite epsilons give infinity. Raises
+    RangeError for a delta outside (0, 1), or one that is too small to be resolved.
     """
     _require_delta(delta)
     if any(math.isinf(mechanism.epsilon) for mechanism in spent):
@@ -112,7 +128,7 @@ def composed_epsilon(spent: Mapping[SubsetMechanism, int], delta: float) -> floa
 
 
 def basic_epsilon(spent: Mapping[SubsetMechanism, int]) -> float:
-    """The sum of all features' epsilons, which holds with delta = 0; rounded up, and exact where a float can hold it."""
+    """Sum of the epsilons of all features, which holds with delta = 0; rounded up, and exact where a float can hold it."""
     if any(math.isinf(mechanism.epsilon) and count for mechanism, count in spent.items()):
         return math.inf
     total = sum((Fraction(mechanism.epsilon) * count for mechanism, count in spent.items() if count), Fraction(0))
@@ -122,7 +138,14 @@ def basic_epsilon(spent: Mapping[SubsetMechanism, int]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """What a release promises for one feature, for an object of `object_features`, and for everything in it, at `delta`."""
+    """Promises of a release of words: epsilons for one feature, for an object, and for everything in it.
+
+    - `features`: number of features of the release.
+    - `object_features`: number of features of an object, which change together; at most `features`.
+    - `delta`: the delta at which `object_epsilon` and `total_epsilon` hold.
+    - `feature_epsilon`, `object_epsilon`, `total_epsilon`: epsilon of one feature, of an object, and of all features.
+    - `basic_epsilon`: sum of the epsilons of all features, which holds with delta = 0.
+    """
 
     features: int
     object_features: int
@@ -134,9 +157,10 @@ class Account:
 
 
 def account(mechanism: SubsetMechanism, features: int, *, delta: float, object_features: int = 50) -> Account:
-    """The account of `features` features under `mechanism`: an object is some features that change together.
+    """Account of a release of `features` features: its epsilons at `delta` (words.md#composition).
 
-    Theory: words.md#composition.
+    `object_features` is the number of features of an object, which change together. Raises RangeError for a delta outside
+    (0, 1), or one that is too small to be resolved.
     """
     _require_delta(delta)
     part = min(features, object_features)

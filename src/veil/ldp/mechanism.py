@@ -1,7 +1,7 @@
-"""The omega-subset mechanism: its law in exact numbers, and its promise (docs/theory/words.md, Eq. 1-7).
+"""The omega-subset mechanism: its law in exact numbers, and its guarantee (docs/theory/words.md, Eq. 1-7).
 
-Pittaluga and Zhuang 2023, Sec. 5. One object is the mechanism's parameters and its guarantee. Drawing from it is the raw
-side's (`veil.mechanisms.words`); a server needs the law alone, to weigh what it receives.
+One object holds the mechanism's parameters and gives its guarantee. Only the device draws from it (`veil.mechanisms.words`); a
+server needs the law alone, to weigh the words that it receives. Source: Pittaluga and Zhuang 2023, Sec. 5.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ QUANTIZED = NoProof(
 
 @dataclass(frozen=True, kw_only=True)
 class SubsetMechanism:
-    """Subsets of `m` out of `dictionary_size` (K) words, under `epsilon`-local differential privacy of each feature.
+    """Law of random subsets of words in place of a feature's true word, with local differential privacy of each feature.
 
-    Epsilon 0 sends m words at random, infinity the true word for certain among m - 1 at random (no privacy at all).
+    - `dictionary_size`: number K of words in the dictionary, at least 2.
+    - `epsilon`: privacy loss of one feature, >= 0. Epsilon 0 sends m words at random; an infinite one sends the true word for
+      certain among m - 1 random ones, which is no privacy at all.
+    - `m`: number of words in each subset, 1 to K - 1.
+
     Raises RangeError for parameters outside their range, and for an epsilon at which the probability of sending the true word
     rounds to 1 (words.md#the-sampler-in-integers).
     """
@@ -53,7 +57,10 @@ class SubsetMechanism:
 
     @cached_property
     def odds(self) -> Fraction:
-        """e^epsilon rounded down (never up) to a multiple of 2^-64: what the sampler really does. Epsilon must be finite."""
+        """e^epsilon rounded down (never up) to a multiple of 2^-64, as the sampler uses it; epsilon must be finite.
+
+        Theory: docs/theory/words.md, Eq. 5.
+        """
         with localcontext() as context:
             context.prec = 60 + int(self.epsilon / 2.3)
             # At least 1: below 1 the other direction's ratio, its inverse, would exceed e^epsilon.
@@ -61,14 +68,17 @@ class SubsetMechanism:
 
     @cached_property
     def truth(self) -> Fraction:
-        """Probability that the true word is sent, Pr(u = 1) of Pittaluga and Zhuang 2023, Eq. 5."""
+        """Probability p that the true word is sent: Pr(u = 1) of Pittaluga and Zhuang 2023, Eq. 5; words.md, Eq. 2."""
         if math.isinf(self.epsilon):
             return Fraction(1)
         return self.m * self.odds / (self.m * self.odds + self.dictionary_size - self.m)
 
     def pmf(self, *, contains: bool) -> Fraction:
-        """Probability of one subset that holds the true word, or of one that does not (Eq. 4 with K in place of omega in its
-        numerators: as printed it sums to m / K, words.md#the-mechanism)."""
+        """Probability of one given subset that contains the true word, or of one that does not.
+
+        It is Eq. 4 of Pittaluga and Zhuang 2023 with K in place of omega in its numerators: as printed it sums to m / K
+        (words.md#the-mechanism).
+        """
         if contains:
             return self.truth / math.comb(self.dictionary_size - 1, self.m - 1)
         return (1 - self.truth) / math.comb(self.dictionary_size - 1, self.m)
@@ -84,7 +94,7 @@ class SubsetMechanism:
 
     @property
     def posterior(self) -> float:
-        """Probability that a given word of those sent is the true one, if all were equally likely before.
+        """Probability that a given word of a sent subset is the true one, if all words were equally likely before.
 
         Theory: words.md#what-epsilon-means-for-one-feature.
         """
@@ -92,7 +102,7 @@ class SubsetMechanism:
 
     @property
     def other(self) -> Fraction:
-        """Probability that a given word other than the true one is sent."""
+        """Probability q that a given word other than the true one is sent (docs/theory/words.md, Eq. 3)."""
         return (self.m - self.truth) / (self.dictionary_size - 1)
 
     @property
@@ -102,9 +112,10 @@ class SubsetMechanism:
 
     @property
     def loss(self) -> tuple[Fraction, Fraction]:
-        """Probabilities that the privacy loss is +epsilon and -epsilon; else it is 0 (words.md#composition).
+        """Probabilities that the privacy loss is +epsilon, and that it is -epsilon; else it is 0 (docs/theory/words.md, Eq. 7).
 
-        For two words v and v', and v the true one: the subset holds v but not v', v' but not v, or both or neither.
+        Let v be the true word and v' another one. The loss is +epsilon if the subset holds v but not v', -epsilon if it holds
+        v' but not v, and 0 if it holds both or neither.
         """
         ahead = self.truth * (1 - Fraction(self.m - 1, self.dictionary_size - 1))
         behind = (1 - self.truth) * Fraction(self.m, self.dictionary_size - 1)
@@ -112,11 +123,11 @@ class SubsetMechanism:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What it promises, for each feature alone; over features it composes (`veil.ldp.composition`)."""
+        """Guarantee for each feature by itself; over features it composes (`veil.ldp.composition`)."""
         return QUANTIZED if math.isinf(self.epsilon) else LocalDP(epsilon=self.epsilon, unit="feature")
 
 
 def _log_comb(n: int, k: int) -> float:
-    """log C(n, k) for n as large as any integer and k of a sensible size."""
+    """log C(n, k) for an n of any size; its cost grows with the smaller one of k and n - k."""
     k = min(k, n - k)
     return math.fsum(math.log(n - i) for i in range(k)) - math.lgamma(k + 1)

@@ -1,7 +1,9 @@
-"""Which dictionary size, subset size and number of features are best for an epsilon of the image (docs/theory/release.md).
+"""Plans of releases in words: dictionary size, subset size and number of features for an epsilon of the image.
 
-The plan is arithmetic on the mechanism's law alone. It does not know how often two views of one point fall on one word, nor
-what the map shows: only a trial with the dictionary in question tells (`veil evaluate`).
+A plan is arithmetic on the mechanism's law alone. It does not know how often two views of one point fall on one word, nor what
+the map shows: only a trial with the dictionary in question tells (`veil evaluate`).
+
+Theory: release.md#what-an-epsilon-of-the-image-can-buy.
 """
 
 from __future__ import annotations
@@ -17,18 +19,24 @@ from veil.geometry.robust.significance import chance_poses
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 
-# Epsilons of features are planned on this grid, so that the one that is printed is the one that was accounted.
+# Epsilons of features are planned on this grid, so that the printed epsilon is the one that was accounted.
 STEP = 1e-3
-# Samples of three that localization by words is given (Pittaluga and Zhuang 2023 draw ten million,
+# Samples of three candidates that localization by words may take (Pittaluga and Zhuang 2023 draw ten million,
 # words.md#search-among-groups).
 MAX_SAMPLES = 1e7
-# Beyond it the true word is sent but once in 10^9 times not: more epsilon would buy nothing.
+# Log-odds of the true word beyond which it is missing but once in 10^9 times: more epsilon would buy nothing.
 _CERTAIN = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """What a release is matched with: `map_features` descriptors, spread evenly over the words, and the picture's size."""
+    """Map and picture that a release is matched with.
+
+    - `map_features`: number of descriptors in the map, taken as spread evenly over the words.
+    - `width_px`, `height_px`: size of the query's picture in pixels.
+
+    Raises RangeError if one of them is less than 1.
+    """
 
     map_features: int = 10_000
     width_px: int = 1024
@@ -41,7 +49,14 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """`features` features of an image under `mechanism`: what that costs at `delta`, and what it can be worth."""
+    """Plan of a release in words: its cost in epsilon, and what it can be worth for localization.
+
+    - `mechanism`: the law of the subsets.
+    - `features`: number of features of the image that are sent.
+    - `delta`, `image_epsilon`: the promise for the whole image.
+    - `candidates`: map features that a sent feature's words call up by chance.
+    - `needed`: least number of inliers of an accepted pose.
+    """
 
     mechanism: SubsetMechanism
     features: int
@@ -57,22 +72,22 @@ class Plan:
 
     @property
     def true_words(self) -> float:
-        """Expected features of the image whose true word is sent: N p, the most inliers that one can hope for."""
+        """Expected number of features whose true word is sent, N p: the most inliers to hope for (release.md, Eq. 8)."""
         return self.features * self.truth
 
     @property
     def margin(self) -> float:
-        """The score: expected true words less the inliers that a pose needs to be better than chance."""
+        """Score of the plan: expected true words less the least number of inliers of an accepted pose (release.md, Eq. 9)."""
         return self.true_words - self.needed
 
     @property
     def samples(self) -> float:
-        """Samples of three candidates until one holds true words only, on average."""
+        """Mean number of samples of three candidates until one holds true words only."""
         return (1 + self.features * self.candidates / self.true_words) ** 3
 
     @property
     def possible(self) -> bool:
-        """Whether a pose can be expected at all, if every true word were confirmed by the map."""
+        """Whether a pose can be expected at all, supposing that the map confirms every true word."""
         return self.margin > 0 and self.samples <= MAX_SAMPLES
 
 
@@ -85,7 +100,13 @@ def planned(
     subset_sizes: Sequence[int],
     place: Place | None = None,
 ) -> list[Plan]:
-    """One plan for each number of features, K and m that go together: possible ones first, the best margin first.
+    """Plans for all combinations of a number of features, K and m, with possible plans first and the best margins first.
+
+    - `image_epsilon`, `delta`: the promise for the whole image; each plan spends at most this.
+    - `features`: numbers of features to try.
+    - `words`: dictionary sizes K to try.
+    - `subset_sizes`: numbers m of words in a subset to try; combinations with m >= K are left out.
+    - `place`: map and picture; by default those of `Place`.
 
     Raises RangeError for an epsilon that is negative or infinite, and if no m is less than a K.
     """
@@ -95,7 +116,7 @@ def planned(
     if not triples:
         raise RangeError("no subset size is less than a number of words; give larger --words or smaller --m")
     plans = [_plan(n, k, m, image_epsilon, delta, place or Place()) for n, k, m in triples]
-    # Equal margins: rather fewer features, then a smaller dictionary.
+    # Of equal margins, fewer features come first, then a smaller dictionary.
     return sorted(
         plans,
         key=lambda plan: (not plan.possible, -plan.margin, plan.features, plan.mechanism.dictionary_size, plan.mechanism.m),
@@ -103,6 +124,7 @@ def planned(
 
 
 def _plan(features: int, words: int, m: int, image_epsilon: float, delta: float, place: Place) -> Plan:
+    """Plan of one combination, with the largest epsilon of a feature that the image's epsilon allows."""
     mechanism = most_telling(words, m, features, image_epsilon, delta)
     candidates = candidates_by_chance(mechanism, place)
     return Plan(
@@ -116,13 +138,15 @@ def _plan(features: int, words: int, m: int, image_epsilon: float, delta: float,
 
 
 def most_telling(words: int, m: int, features: int, image_epsilon: float, delta: float) -> SubsetMechanism:
-    """The mechanism with the largest epsilon a feature, a multiple of 0.001, of which `features` compose to at most
-    `image_epsilon`."""
+    """Mechanism with the largest epsilon of a feature with which `features` features compose to at most `image_epsilon`.
+
+    Its epsilon is a multiple of 0.001. `words` is the dictionary size K.
+    """
 
     def at(steps: int) -> SubsetMechanism:
         return SubsetMechanism(dictionary_size=words, epsilon=round(steps * STEP, 3), m=m)
 
-    # Epsilon 0 costs nothing, and what is certain needs no more.
+    # Epsilon 0 costs nothing, and at the upper end the true word is sent for certain.
     low, high = 0, math.ceil((math.log(words / m) + _CERTAIN) / STEP)
     if composed_epsilon({at(high): features}, delta) <= image_epsilon:
         return at(high)
@@ -134,16 +158,16 @@ def most_telling(words: int, m: int, features: int, image_epsilon: float, delta:
 
 
 def candidates_by_chance(mechanism: SubsetMechanism, place: Place) -> float:
-    """Map features that a sent feature's words call up by chance: m words, each of map_features / K features."""
+    """Mean number of map features that a feature's words call up by chance: m words of map_features / K features each."""
     return mechanism.m * place.map_features / mechanism.dictionary_size
 
 
 def needed_inliers(features: int, mechanism: SubsetMechanism, candidates: float, place: Place) -> int:
-    """The fewest inliers with which a pose is accepted (docs/theory/localization.md, Eq. 3, with c^3 ways to choose candidates
-    for a sample), or more than there are matches.
+    """Least number of inliers with which a pose is accepted; one more than there are matches if none suffices.
 
-    A feature is matched if its words call up something, by chance or because its true word was sent; it agrees with a wrong
-    pose if one of its candidates does.
+    It follows docs/theory/localization.md, Eq. 3, with c^3 ways to choose the candidates of a sample, c being the `candidates`
+    of a feature. A feature is matched if its words call up anything, by chance or because its true word was sent. It agrees
+    with a wrong pose if one of its candidates does.
     """
     options = Acceptance()
     called = 1 - math.exp(-candidates) * (1 - float(mechanism.truth))
@@ -158,7 +182,10 @@ def needed_inliers(features: int, mechanism: SubsetMechanism, candidates: float,
 
 
 def curve(words: int, m: int, features: int, delta: float, epsilons: Iterable[float]) -> list[tuple[float, float]]:
-    """Epsilon of the image and expected true words, for each epsilon of a feature: the trade that a figure shows."""
+    """Pairs (epsilon of the image, expected true words) for each of the `epsilons` of a feature, for a figure of the trade-off.
+
+    `words` is the dictionary size K, and `delta` that of the image's epsilon.
+    """
     points = []
     for epsilon in epsilons:
         mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)

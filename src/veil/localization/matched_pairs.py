@@ -1,4 +1,4 @@
-"""What matched keypoints and matched lines share: pairs of features and points, an estimated pose, and numbers of samples."""
+"""Pairs of a query's features and a map's points, the base of matched keypoints and matched lines."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class MatchedPairs:
 
 
 def samples_for(share: float, size: int, most: int) -> int:
-    """Number of samples of `size` pairs, at most `most`, after which a sample of inliers only was drawn, if there are enough.
+    """Number of samples of `size` pairs, at most `most`, that are enough to draw one of inliers only.
 
-    It was drawn with probability 1 - `RIVAL_MISSED` if `share` of the pairs are inliers.
+    If `share` of the pairs are inliers, one is drawn with probability 1 - `RIVAL_MISSED`, unless `most` is too few.
     """
     clean = min(share, 1.0) ** size
     if clean >= 1:

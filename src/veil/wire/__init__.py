@@ -1,4 +1,4 @@
-"""Messages and their bytes."""
+"""Messages of uploads, and their encoding as bytes."""
 
 from veil.wire.codec import decode, encode
 from veil.wire.message import LineUpload, Message, Upload

@@ -1,4 +1,4 @@
-"""Messages as bytes, version 1 (docs/reference/wire.md): every length is checked before anything is allocated."""
+"""Encoding of messages as bytes, version 1 (docs/reference/wire.md): lengths are checked before anything is allocated."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def encode(upload: Message, *, dtype: Dtype = "float16") -> bytes:
         own=own,
     )
     parameters = np.asarray(upload.camera.params, dtype="<f8").tobytes()
-    body = b"".join([head.pack(), parameters, _encode_sight(upload), payload])
+    body = b"".join([head.pack(), parameters, _encode_observations(upload), payload])
     return body + _checksum(body)
 
 
-def _encode_sight(upload: Message) -> bytes:
-    """Positions, or gravity (zeros if unknown), lines, and one bit a line for those along gravity."""
+def _encode_observations(upload: Message) -> bytes:
+    """Bytes of the positions, or of gravity (zeros if unknown), lines, and one bit for each line that says if it is aligned."""
     if isinstance(upload, Upload):
         return np.ascontiguousarray(upload.keypoints, dtype="<f4").tobytes()
     lines = upload.lines
@@ -82,14 +82,15 @@ def decode(message: bytes) -> Message:
         form = codec.read_payload(message, head, space)
         if head.has_lines:
             return LineUpload(camera=camera, lines=_decode_lines(message, head), form=form)
-        keypoints = np.frombuffer(message, "<f4", 2 * head.features, head.sight_offset).reshape(head.features, 2)
+        keypoints = np.frombuffer(message, "<f4", 2 * head.features, head.observations_offset).reshape(head.features, 2)
         return Upload(camera=camera, keypoints=keypoints.astype(np.float32), form=form)
     except InputError as error:
         raise WireError(f"the message holds impossible values: {error}") from None
 
 
 def _decode_lines(message: bytes, head: Head) -> Lines:
-    start = head.sight_offset
+    """Lines of a message whose length was checked. Raises WireError for bytes that `encode` would not have written."""
+    start = head.observations_offset
     gravity = np.frombuffer(message, "<f8", 3, start).astype(np.float64)
     if not head.gravity_is_known and any(message[start : start + 24]):  # bytes: -0.0 is not what encode writes either
         raise WireError("gravity is given although the header says that it is not known")

@@ -1,4 +1,4 @@
-"""Subspaces in a message: origins and bases as floats of two or four bytes (docs/reference/wire.md)."""
+"""Encoding of subspaces in a message: origins and bases as floats of two or four bytes (docs/reference/wire.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.space import Space
 from veil.wire.head import OWN_BYTES, Head, text
 
-MAX_NUMBERS = 1 << 20  # of a basis: m n; orthonormal bases of more take seconds and hundreds of megabytes each
+MAX_NUMBERS = 1 << 20  # m n numbers of a basis; larger ones take seconds and hundreds of megabytes each to make orthonormal
 MAX_ORIGIN = 1e3  # descriptors have unit length; float16 ends at 65504
 Dtype = Literal["float16", "float32"]
 ITEM_BYTES: dict[Dtype, int] = {"float16": 2, "float32": 4}
@@ -20,7 +20,10 @@ _CHUNK_FLOATS = 1 << 16  # float64 numbers of bases at a time: half a megabyte
 
 
 def own_and_payload(form: Subspaces, dtype: Dtype) -> tuple[bytes, bytes]:
-    """The form's part of the header, and its numbers. Raises InputError if they do not fit."""
+    """Bytes of the header that the form defines (the profile's name), and the bytes of its numbers.
+
+    Raises InputError if they do not fit.
+    """
     if not (1 <= len(form.profile) <= OWN_BYTES and form.profile.isascii() and form.profile.isprintable()):
         raise InputError(f"a profile's name must be 1 to {OWN_BYTES} printable ASCII characters, got {form.profile!r}")
     if not ((np.abs(form.origin) < MAX_ORIGIN).all() and (np.abs(form.basis) < MAX_ORIGIN).all()):  # also catches NaN
@@ -32,7 +35,7 @@ def own_and_payload(form: Subspaces, dtype: Dtype) -> tuple[bytes, bytes]:
 
 
 def payload_bytes(head: Head) -> int:
-    """Length of the payload that the header asks for."""
+    """Length in bytes of the payload that the header asks for. Raises WireError for dimensions that no form may have."""
     if not 1 <= head.m < head.dim:
         raise WireError(f"the header asks for {head.features} subspaces of dimension {head.m} in {head.dim}-D")
     if head.m * head.dim > MAX_NUMBERS:
@@ -44,7 +47,7 @@ def payload_bytes(head: Head) -> int:
 
 
 def read_payload(message: bytes, head: Head, space: Space) -> Subspaces:
-    """The form of a message whose length was checked. Raises WireError or InputError for what is no form."""
+    """Form in a message whose length was checked. Raises WireError or InputError for numbers that are no form."""
     item = np.dtype("<f2" if head.item_bytes == 2 else "<f4")
     origin = np.frombuffer(message, item, head.features * head.dim, head.payload_offset).reshape(head.features, head.dim)
     behind = head.payload_offset + origin.nbytes
@@ -63,13 +66,16 @@ def read_payload(message: bytes, head: Head, space: Space) -> Subspaces:
 
 
 def as_sent(form: Subspaces, dtype: Dtype) -> Subspaces:
-    """What a server gets of `form` if it is sent as `dtype`: rounded, then orthonormal again."""
+    """Form as a server gets it if it is sent as `dtype`: rounded, then orthonormal again."""
     origin, basis = _canonical_chunks(form.origin.astype(dtype), form.basis.astype(dtype))
     return replace(form, origin=origin, basis=basis, sent_as=dtype)
 
 
 def _canonical_chunks(origin: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Orthonormal again in float64 after the wire's rounding, a few features at a time."""
+    """Origins and bases in canonical form again after the wire's rounding, in float64 and a few features at a time.
+
+    Raises WireError for numbers that are not finite or far from any descriptor.
+    """
     origins = np.empty(origin.shape, dtype=np.float32)
     bases = np.empty(basis.shape, dtype=np.float32)
     step = max(1, _CHUNK_FLOATS // basis[0].size)

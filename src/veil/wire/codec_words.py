@@ -1,4 +1,4 @@
-"""Words in a message: the dictionary's hash and the packed ids (docs/reference/wire.md)."""
+"""Encoding of words in a message: the dictionary's hash and the packed ids (docs/reference/wire.md)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from veil.space import Space
 from veil.wire.head import MAX_M, Head
 from veil.wire.packing import packed, packed_sizes, unpacked
 
-# words of the dictionary, epsilon, bytes of packed ids
+# Number of words in the dictionary, epsilon, number of bytes of packed ids.
 _OWN = struct.Struct("<IdI")
 _DICTIONARY_BYTES = 32
 _MAX_UINT32 = (1 << 32) - 1
-# Ids of all features together, 32 words of each of the most features: an id of one bit on the wire takes four bytes here.
+# Most ids of all features together: 32 for each of the most features. An id of one bit on the wire takes four bytes here.
 MAX_IDS = 1 << 22
 
 
 def own_and_payload(form: Subsets) -> tuple[bytes, bytes]:
-    """The form's part of the header; the dictionary and the ids. Raises InputError if they do not fit."""
+    """Bytes of the header that the form defines (the mechanism), and the bytes of the dictionary's hash and the ids.
+
+    Raises InputError if they do not fit.
+    """
     mechanism = form.mechanism
     if mechanism.dictionary_size > _MAX_UINT32 or form.m > MAX_M:
         raise InputError(
@@ -39,7 +42,10 @@ def own_and_payload(form: Subsets) -> tuple[bytes, bytes]:
 
 
 def payload_bytes(head: Head) -> int:
-    """Length of the payload that the header asks for; possible for ids of its mechanism."""
+    """Length in bytes of the payload that the header asks for.
+
+    Raises WireError for no mechanism, too many ids, or a length that ids of the mechanism cannot have.
+    """
     mechanism, length = _read_own(head)
     if head.features * head.m > MAX_IDS:
         raise WireError(
@@ -55,7 +61,7 @@ def payload_bytes(head: Head) -> int:
 
 
 def read_payload(message: bytes, head: Head, space: Space) -> Subsets:
-    """The form of a message whose length was checked. Raises WireError or InputError for what is no form."""
+    """Form in a message whose length was checked. Raises WireError or InputError for ids that are no form."""
     mechanism, length = _read_own(head)
     ids_offset = head.payload_offset + _DICTIONARY_BYTES
     ids = memoryview(message)[ids_offset : ids_offset + length]
@@ -69,7 +75,7 @@ def read_payload(message: bytes, head: Head, space: Space) -> Subsets:
 
 
 def _read_own(head: Head) -> tuple[SubsetMechanism, int]:
-    """The mechanism, and the number of bytes of packed ids."""
+    """Mechanism of the header, and its number of bytes of packed ids. Raises WireError for no mechanism."""
     words, epsilon, length = _OWN.unpack(head.own)
     if math.copysign(1.0, epsilon) < 0 and not math.isnan(epsilon):
         raise WireError(f"the header gives a negative epsilon: {epsilon!r}")

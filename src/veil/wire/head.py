@@ -1,4 +1,4 @@
-"""The fixed part of a message, common to all kinds (docs/reference/wire.md)."""
+"""Header of a message: the fixed part, common to all kinds (docs/reference/wire.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MODEL_NAMES = tuple(MODELS)
 
 
 class Head(NamedTuple):
-    """The fixed part, field by field as `_HEAD` packs it; what `own` means depends on the form."""
+    """Fields of a header, in the order in which `_HEAD` packs them; the meaning of `own` depends on the form."""
 
     magic: bytes
     version: int
@@ -47,29 +47,32 @@ class Head(NamedTuple):
 
     @property
     def has_words(self) -> bool:
+        """Whether the form is in words, not subspaces."""
         return self.kind > 2
 
     @property
     def has_lines(self) -> bool:
+        """Whether lines take the place of positions."""
         return self.kind % 2 == 0
 
     @property
     def gravity_is_known(self) -> bool:
+        """Whether the lines come with gravity."""
         return bool(self.flags & _GRAVITY_KNOWN)
 
     @property
-    def sight_offset(self) -> int:
-        """Where positions or lines begin."""
+    def observations_offset(self) -> int:
+        """Offset in bytes of the positions or lines."""
         return HEAD_BYTES + 8 * MODELS[_MODEL_NAMES[self.model]]
 
     @property
     def payload_offset(self) -> int:
-        """Where the form begins."""
+        """Offset in bytes of the form."""
         flags_of_lines = (self.features + 7) // 8
-        return self.sight_offset + (24 + 12 * self.features + flags_of_lines if self.has_lines else 8 * self.features)
+        return self.observations_offset + (24 + 12 * self.features + flags_of_lines if self.has_lines else 8 * self.features)
 
     def pack(self) -> bytes:
-        """The fixed part as bytes."""
+        """Header as bytes."""
         return _HEAD.pack(*self)
 
 
@@ -85,7 +88,10 @@ def head_of(
     item_bytes: int,
     own: bytes,
 ) -> Head:
-    """The fixed part of a message about an image of `camera` whose form lives in `space`."""
+    """Header of a message about an image of `camera` whose form lives in `space`.
+
+    `item_bytes` is the size of a subspace's number (0 for words), `own` what the form defines of the header.
+    """
     return Head(
         magic=MAGIC,
         version=VERSION,
@@ -107,7 +113,7 @@ def head_of(
 
 
 def read_head(message: bytes) -> Head:
-    """The fixed part of `message`, which must be longer. Raises WireError for fields that no form may have."""
+    """Header of `message`, which must be at least as long as one. Raises WireError for fields that no message may have."""
     head = Head(*_HEAD.unpack_from(message))
     if head.magic != MAGIC:
         raise WireError("this is not a veil message; give a file that `veil privatize` wrote")
@@ -125,7 +131,7 @@ def read_head(message: bytes) -> Head:
 
 
 def camera_and_space(message: bytes, head: Head) -> tuple[Camera, Space]:
-    """Raises WireError if there is no such camera or space."""
+    """Camera and space that the header names. Raises WireError for values that no camera or space may have."""
     model = _MODEL_NAMES[head.model]
     try:
         space = Space(
@@ -149,7 +155,7 @@ def camera_and_space(message: bytes, head: Head) -> tuple[Camera, Space]:
 
 
 def text(field: bytes, name: str) -> str:
-    """The name in a field that is padded with zeros."""
+    """Name in a field that is padded with zeros. Raises WireError if it is empty or not printable ASCII."""
     stripped = field.rstrip(b"\0")
     if not stripped.isascii() or not stripped or not stripped.decode("ascii").isprintable():
         raise WireError(f"the {name} name is not printable ASCII")
