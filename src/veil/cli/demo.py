@@ -1,4 +1,4 @@
-"""`veil demo`: the whole path on bundled photographs, and a page that tells what happened."""
+"""`veil demo`: the whole path on bundled photographs, with a report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REPEAT_M, REPEAT_FEATURES, REPEAT_TOLERANCE = 4, 200, 1e-4
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil demo` to the parser's commands."""
     parser = add_command(
         commands,
         "demo",
@@ -63,7 +63,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, kw_only=True)
 class _Material:
-    """The demo's photographs as features, and where each picture lies."""
+    """The demo's photographs: features and gravity by name, features of strangers, and paths of all pictures."""
 
     example: Example
     features: dict[str, Features]
@@ -81,7 +81,7 @@ def _demo(arguments: argparse.Namespace) -> int:
             references=material.example.poses,
             codebook=bundled_codebook(),
             decoys=bundled_decoys(),
-            # A secret of its own: the demo releases photographs under many profiles, which a client must never do.
+            # The demo has a secret of its own: it releases photographs under many profiles, which a client must never do.
             chance=chance.memoized(chance.Secret.generate()),
             workdir=Path(workdir),
             workers=arguments.workers,
@@ -116,7 +116,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _write_releases(folder: Path, outcomes: list[Outcome], material: _Material) -> None:
-    """What was sent of the held-out photographs to the public map, form by form, and their features, which stay."""
+    """Write the messages of the held-out photographs to the public map, a folder a form, and their raw features."""
     for outcome in outcomes:
         variant = outcome.variant
         if outcome.message is None or variant.distance == "s2s":
@@ -128,15 +128,16 @@ def _write_releases(folder: Path, outcomes: list[Outcome], material: _Material) 
 
 @contextmanager
 def _material(arguments: argparse.Namespace) -> Iterator[_Material]:
+    """The photographs with their extracted features; pictures can be read within the block."""
     options = SiftOptions(max_features=arguments.max_features)
     with lund_door() as example, other_place() as elsewhere:
-        ours = {path.name: path for path in find_pictures(example.folder)}
-        theirs = {elsewhere.name: elsewhere}
+        bundled = {path.name: path for path in find_pictures(example.folder)}
+        foreign = {elsewhere.name: elsewhere}
         for path in find_pictures(arguments.strangers) if arguments.strangers else []:
-            theirs[str(path) if path.name in ours or path.name in theirs else path.name] = path
+            foreign[str(path) if path.name in bundled or path.name in foreign else path.name] = path
         features, strangers, gravity = {}, {}, {}
-        for name, path in progress([*ours.items(), *theirs.items()], "extracting"):
-            if name in theirs:
+        for name, path in progress([*bundled.items(), *foreign.items()], "extracting"):
+            if name in foreign:
                 strangers[name] = extract_sift(read_picture(path), options)
             else:
                 picture = read_picture(path, camera=example.camera)
@@ -144,10 +145,11 @@ def _material(arguments: argparse.Namespace) -> Iterator[_Material]:
                 vertical = vertical_of(picture, calibrated=True)
                 if isinstance(vertical, Vertical):
                     gravity[name] = vertical.gravity.direction
-        yield _Material(example=example, features=features, strangers=strangers, gravity=gravity, paths=ours | theirs)
+        yield _Material(example=example, features=features, strangers=strangers, gravity=gravity, paths=bundled | foreign)
 
 
 def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Outcome]]:
+    """Outcomes of all variants for the held-out photographs, and for the strangers."""
     queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
     others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
     variants = demo_variants(len(study.codebook))
@@ -160,7 +162,7 @@ def _outcomes(study: Study, material: _Material) -> tuple[list[Outcome], list[Ou
 
 
 def _from_lines(material: _Material, workers: int) -> LineStory:
-    """All photographs mapped from lines, gravity estimated from their own edges."""
+    """The map of all photographs from lines alone, with gravity estimated from their own edges."""
     names = sorted(material.features)
     with Bar("mapping from lines") as bar:
         forms = {name: publish(material.features[name]) for name in names}
@@ -179,13 +181,13 @@ def _from_lines(material: _Material, workers: int) -> LineStory:
 
 
 def _extent(example: Example) -> float:
-    """Diagonal of the box around the reference cameras: the only scale that the reference fixes."""
+    """Diagonal of the box around the reference cameras, in units of the reference, which has no other scale."""
     centers = np.array([pose.center for pose in example.poses.values()])
     return float(np.linalg.norm(centers.max(axis=0) - centers.min(axis=0)))
 
 
 def _repeat(study: Study, features: Features) -> dict:
-    """Release the same features twice, afresh and memoized, and count what the two releases together give away."""
+    """Release the same features twice, afresh and memoized, and count the descriptors that the two releases together reveal."""
     profile = paper(REPEAT_M, "sub-hybrid")
     few = _first(features, REPEAT_FEATURES)
     truth = publish(few).vectors.astype(np.float64)
