@@ -1,4 +1,4 @@
-"""Threads of this process, decided in one place: one pool that is kept, BLAS with one thread below it, waiting that sleeps.
+"""Threads of this process: one pool for all work, one BLAS thread in each of its threads, and waits that sleep.
 
 Threads of OpenBLAS and OpenMP wait for each other in a loop that takes processor time. On a quiet machine they wait for
 microseconds. Where other processes hold the cores, each waits until the other is given one, for milliseconds a product: the
@@ -31,13 +31,16 @@ _ENVIRONMENT = {
 }
 # Threads are made when they are needed, so this only bounds them.
 _MOST_THREADS = 64
-# Finished results that wait for their turn, for each thread: they take memory.
+# Most finished results, for each thread, that wait for their turn: they take memory.
 _AHEAD = 2
 
 
 def settle() -> None:
-    """For programs, before they load NumPy: libraries that are loaded from now on, here and in processes started from here,
-    get one BLAS thread and waits that sleep; libraries that are loaded already get one BLAS thread."""
+    """Give numerical libraries one BLAS thread and waits that sleep. Programs call it before they load NumPy.
+
+    It holds for libraries that are loaded from now on, here and in processes started from here; libraries that are loaded
+    already get one BLAS thread.
+    """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if "numpy" in sys.modules and os.environ["OPENBLAS_NUM_THREADS"] == "1":
@@ -53,7 +56,7 @@ def cores() -> int:
 
 @contextmanager
 def single_blas() -> Iterator[None]:
-    """BLAS with one thread, of which the process has one number: it is put back when the last of all users is done."""
+    """A block in which BLAS has one thread. The process has one such number: the last block that ends restores it."""
     _blas.enter()
     try:
         yield
@@ -62,11 +65,11 @@ def single_blas() -> Iterator[None]:
 
 
 def shared(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """`map(work, items)` by at most `threads` threads at a time, in order, each with one BLAS thread.
+    """Results of `map(work, items)` in order, computed by at most `threads` threads at a time, each with one BLAS thread.
 
-    The caller is one of them, so that calls inside of `work` cannot wait for each other. `items` are drawn by several threads,
-    one at a time, a few ahead of what was taken. An error of `work` is raised in its place, after which no more items begin.
-    Raises RangeError for less than one thread.
+    The caller is one of the threads, so that calls inside of `work` cannot wait for each other. `items` are drawn by several
+    threads, one at a time, a few ahead of the results that were taken. An error of `work` is raised in the place of its result,
+    and no more items begin after it. Raises RangeError for less than one thread.
     """
     if not threads >= 1:
         raise RangeError(f"threads must be at least 1, got {threads!r}")
@@ -74,6 +77,7 @@ def shared(work: Callable[[Item], Result], items: Iterable[Item], threads: int) 
 
 
 def _run(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """The generator behind `shared`, which checks its arguments at once."""
     with single_blas():
         if threads == 1:
             yield from map(work, items)
@@ -90,7 +94,7 @@ def _run(work: Callable[[Item], Result], items: Iterable[Item], threads: int) ->
 
 
 class _Queue(Generic[Item, Result]):
-    """Items of one call, drawn by its threads, and results that wait for their turn."""
+    """The items of one call of `shared`, drawn by its threads, and the results that wait for their turn."""
 
     def __init__(self, work: Callable[[Item], Result], items: Iterable[Item], ahead: int) -> None:
         self._work, self._items, self._ahead = work, iter(items), ahead
@@ -104,7 +108,7 @@ class _Queue(Generic[Item, Result]):
             pass
 
     def results(self) -> Iterator[Result]:
-        """Results in order; while one is missing its caller works too."""
+        """Results in order; while the next one is missing, the calling thread works too."""
         while True:
             with self._changed:
                 if self._ended and self._taken == self._drawn:
@@ -120,13 +124,13 @@ class _Queue(Generic[Item, Result]):
                     self._changed.wait_for(lambda: self._taken in self._done or (self._ended and self._taken == self._drawn))
 
     def stop(self) -> None:
-        """No item begins after this."""
+        """Let no more items begin."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     def _one(self, wait: bool) -> bool:
-        """Work on the next item; False if there is none, or none yet and the caller does not want to wait."""
+        """Work on the next item; returns False if there is none, or none yet and the caller does not `wait`."""
         with self._changed:
             if wait:
                 self._changed.wait_for(lambda: self._ended or self._drawn - self._taken < self._ahead)
@@ -152,7 +156,7 @@ class _Queue(Generic[Item, Result]):
 
 
 class _Blas:
-    """The process's number of BLAS threads, which two users at a time could not both put back."""
+    """The process's number of BLAS threads, with a count of its users: two of them at a time could not both restore it."""
 
     def __init__(self) -> None:
         self._lock, self._users = Lock(), 0
@@ -173,7 +177,7 @@ class _Blas:
                 self._limit.restore_original_limits()
 
     def _found(self) -> Any:
-        """The libraries, looked for anew (which takes a millisecond) if a module was loaded since."""
+        """The loaded libraries, searched again (which takes a millisecond) if a module was loaded since."""
         # The number alone would miss a module that was loaded after another was removed.
         loaded = len(sys.modules), next(reversed(sys.modules), "")
         if self._loaded != loaded:
@@ -188,7 +192,7 @@ _pool = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="veil")
 
 
 def _renewed() -> None:
-    """A forked process has the pool, and the count of users, but none of the threads."""
+    """Make a new pool and count of users in a forked process, which inherits both but none of the threads."""
     global _pool, _blas
     _pool, _blas = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="veil"), _Blas()
 

@@ -50,7 +50,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def at_home(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """As the same client that made `work`."""
+    """Run as the client that made `work`, with its secret and ledger."""
     monkeypatch.setenv("VEIL_HOME", str(work / "home"))
     return work
 
@@ -60,7 +60,7 @@ def query(work: Path) -> Path:
 
 
 def leaves(parser: argparse.ArgumentParser, name: str = "veil") -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Every command that does something, by its name."""
+    """Names and parsers of all commands that have no further subcommands."""
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not below:
         yield name, parser

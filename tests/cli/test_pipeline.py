@@ -121,7 +121,7 @@ def test_another_place_gets_no_pose_and_exit_code_3(work: Path, tmp_path: Path, 
 
 
 def test_repeating_repeats_and_second_choices_are_refused(work: Path, tmp_path: Path, monkeypatch, capsys) -> None:
-    """A second release: identical bytes; a fresh draw or another profile is refused, and nothing is written."""
+    """The repeated release has identical bytes; a fresh draw or another profile is refused, and nothing is written."""
     monkeypatch.setenv("VEIL_HOME", str(work / "home"))
     name = query(work).name
     assert run("privatize", work / "query.h5", "-o", tmp_path / "again") == 0

@@ -1,4 +1,4 @@
-"""The door to dlib's face descriptor: what is missing is named, and faces are found or nothing is claimed."""
+"""dlib's face descriptor: missing packages are named, and a photograph without a usable face is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door to kornia's HardNet: its refusals, and the published architecture where torch is there."""
+"""HardNet through kornia: its refusals, and the published architecture if torch is installed."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def network() -> HardTFeat:
 
 
 def tensors(network: HardTFeat) -> dict[str, np.ndarray]:
-    """The network's state dict again."""
+    """The state dict of a network, from which it was made."""
     layers = zip(LAYERS, (network.first, network.second, network.last), strict=True)
     return {f"{name}.{part}": getattr(layer, part) for name, layer in layers for part in ("weight", "bias")}
 

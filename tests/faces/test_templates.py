@@ -46,7 +46,7 @@ def test_a_rotation_is_orthogonal_and_its_keys_own() -> None:
 
 
 def test_an_enrollment_is_memoized_and_a_renewal_is_another() -> None:
-    """The same enrollment gives the same template; versions, purposes and secrets give others."""
+    """The same enrollment gives the same template; other versions, purposes and secrets give other templates."""
     first = enrolled(client(), 0)
     np.testing.assert_array_equal(enrolled(client(), 0).origin, first.origin)
     others = [enrolled(client(), 0, version=2), enrolled(client(), 0, "vault"), enrolled(client(secret=b"t" * 32), 0)]

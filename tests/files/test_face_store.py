@@ -136,7 +136,7 @@ def test_many_are_read_in_parts(store: FaceStore, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_number_in_the_place_of_a_tag_makes_no_such_many_zeros() -> None:
-    """`bytes` of an integer is so many zeros, and SQLite keeps whatever it is given; without the type checks of a test run."""
+    """`bytes(n)` is n zeros, and SQLite stores values of any type: the reader must check. Type checks of test runs are off."""
     read = inspect.unwrap(face_facts._line)
     assert read("alice", "door", 1, 1, 0.0, None, b"tag").tag == b"tag"
     with pytest.raises(TypeError, match="not bytes"):
@@ -195,7 +195,7 @@ def test_four_processes_lose_nothing(store: FaceStore) -> None:
 
 
 def renew_forever(path: str, first: int) -> None:
-    """Templates named by number, each in the place of the one before, said once it is stored."""
+    """Renew a template without end, each named by its number, and print the number once it is stored."""
     store = FaceStore(Path(path), home_of(Path(path)))
     for k in range(first, first + 10_000):
         store.enroll("alice", "door", store.next_version("alice", "door"), template(str(k)), renew=k > 0)

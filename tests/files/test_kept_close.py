@@ -54,7 +54,7 @@ def lost(folder: Path) -> Secret:
 
 
 def test_a_new_secret_is_said(tmp_path: Path) -> None:
-    """Who lost the old one must learn it before anything is released under the new one; who had it all along hears nothing."""
+    """A new secret is announced before anything is released under it; nothing is said where the secret is the old one."""
     said: list[str] = []
     secret = load_secret(tmp_path / "home", on_new=said.append)
     assert len(said) == 1 and "a new client secret was made" in said[0]
@@ -164,7 +164,7 @@ def test_a_file_of_zeros_is_no_secret(tmp_path: Path) -> None:
 @posix
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
 def test_the_ledger_is_for_its_owner_whatever_the_umask_and_the_folder(tmp_path: Path, mask: int) -> None:
-    """In a VEIL_HOME that others may enter, too: which photograph is which pseudonym is nobody's business."""
+    """The ledger links photographs to pseudonyms, so it is private even in a VEIL_HOME that others may enter."""
     tmp_path.chmod(0o755)
     before, seen = os.umask(mask), []
     try:

@@ -53,7 +53,7 @@ def test_measured_gravity_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 def test_colmaps_sign_and_axes_are_ours() -> None:
-    """Second method: the quarter turns by which COLMAP makes a picture upright take its gravity to our down, (0, 1).
+    """Second method: the quarter turns by which COLMAP makes a picture upright take its gravity to veil's down, (0, 1).
 
     A counterclockwise quarter turn of a picture (x right, y down) takes (x, y) to (y, -x).
     """

@@ -1,4 +1,4 @@
-"""argv -> calls; prints; exit codes. No mathematics."""
+"""The command line: parses arguments, calls the library, prints, and returns exit codes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no 
 4 an audit broke a rule
 """
 
-# What `veil --help` says of each command.
+# The summary of each command in `veil --help`.
 COMMANDS = {
     "extract": "photographs -> raw features (stay on the device)",
     "privatize": "raw features -> uploads that may leave the device",
@@ -75,7 +75,7 @@ MODULES = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line `argv` (by default that of the process) and return the exit code."""
     settle()
     words = sys.argv[1:] if argv is None else argv
     parser = _parser(words)
@@ -100,9 +100,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The parser of a command line: of all commands, or in full only of the one that `words` name.
+    """The parser of a command line. It knows all commands if `words` is None, else in full only the one that `words` name.
 
-    What a command imports takes a second or more, so the others are known by name and summary alone.
+    The imports of a command take a second or more, so the others have a name and a summary only.
     """
     parser = argparse.ArgumentParser(
         prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter

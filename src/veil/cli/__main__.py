@@ -1,4 +1,4 @@
-"""`python -m veil.cli`."""
+"""The entry point of `python -m veil.cli`."""
 
 import sys
 

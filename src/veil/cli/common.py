@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, parsers, progress bars, JSON for machines."""
+"""Functions that all commands share: exit codes, parsers, progress bars, JSON for machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Commands = Any  # argparse keeps the type of its subparsers private
 
 
 def add_command(commands: Commands, name: str, summary: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """A subcommand with its examples in --help."""
+    """Add a subcommand, with its examples at the end of --help, and return its parser."""
     return commands.add_parser(
         name,
         help=summary,
@@ -35,19 +35,19 @@ def add_command(commands: Commands, name: str, summary: str, description: str, e
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """--json FILE."""
+    """Add the option --json FILE."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON ('-': standard output)")
 
 
 def add_strict(parser: argparse.ArgumentParser, what: str = "upload") -> None:
-    """--strict."""
+    """Add the option --strict, of which `what` names the things that are read."""
     parser.add_argument(
         "--strict", action="store_true", help=f"refuse all if one {what} cannot be used (default: skip and name it)"
     )
 
 
 def write_json(path: Path | None, value: object) -> None:
-    """Write `value` where --json asks; numbers that JSON lacks become null."""
+    """Write `value` as JSON to the file of --json ("-": standard output); numbers that JSON lacks become null."""
     if path is None:
         return
     text = json.dumps(_finite(value), indent=2) + "\n"
@@ -58,6 +58,7 @@ def write_json(path: Path | None, value: object) -> None:
 
 
 def _finite(value: Any) -> Any:
+    """A value in which NaN and infinity are None, and tuples are lists."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -68,7 +69,7 @@ def _finite(value: Any) -> Any:
 
 
 def progress(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
-    """The items, with progress on standard error."""
+    """Iterate over items while their number is shown as progress on standard error."""
     if total is None and isinstance(items, Sized):
         total = len(items)
     with tracker(what, total) as shown:
@@ -78,7 +79,7 @@ def progress(items: Iterable[Item], what: str, total: int | None = None) -> Iter
 
 
 class Bar:
-    """A progress callback `bar(done, total)` for algorithms that must not print."""
+    """A progress bar as a callback `bar(done, total)`, for algorithms that must not print; a context manager closes it."""
 
     def __init__(self, what: str) -> None:
         self._shown = tracker(what)
@@ -95,7 +96,7 @@ class Bar:
 
 
 def quiet_colmap() -> None:
-    """Keep COLMAP's own log out of the terminal; its failures reach the user as veil's errors."""
+    """Silence the logs of COLMAP and Pillow; COLMAP's failures reach the user as veil's errors."""
     import pycolmap
 
     pycolmap.logging.minloglevel = 3
@@ -104,7 +105,7 @@ def quiet_colmap() -> None:
 
 @contextmanager
 def notes() -> Iterator[None]:
-    """Print veil's own warnings as one line each on standard error, without the place in the code."""
+    """A block in which veil's own warnings are printed as one line each on standard error, without the place in the code."""
     with warnings.catch_warnings():
         other = warnings.showwarning
 
@@ -119,33 +120,33 @@ def notes() -> Iterator[None]:
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that a terminal would obey, or could not show: names come from others."""
+    """The text with control characters and unprintable ones escaped, as names in it come from others."""
     return "".join(char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text)
 
 
 def tell(text: str) -> None:
-    """Print for people on standard error: notes, and what was left out."""
+    """Print a text for people on standard error: notes, and what was left out."""
     print(printable(text), file=sys.stderr)
 
 
 def tell_skipped(skipped: Mapping[str, str]) -> None:
-    """Name on standard error what was left out, and why."""
+    """Print on standard error the names of what was left out, each with its reason."""
     for name, reason in skipped.items():
         tell(f"veil: skipped {name}: {reason}")
 
 
 def say(arguments: argparse.Namespace, text: str) -> None:
-    """Print for people: on standard output, or on standard error where `--json -` claims that for machines."""
+    """Print a text for people: on standard output, or on standard error if `--json -` writes JSON to standard output."""
     print(printable(text), file=sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout)
 
 
 def report(arguments: argparse.Namespace, path: Path, what: str) -> None:
-    """Say where something went."""
+    """Print that `what` was written to `path`."""
     say(arguments, f"wrote {what} to {path}")
 
 
 def picture(text: str) -> Path:
-    """An argparse type: where to draw a figure, in a format that its name says."""
+    """Parse the path of a figure, whose suffix gives the format (an argparse type)."""
     path = Path(text)
     if path.suffix.lower() not in (".png", ".svg"):
         raise argparse.ArgumentTypeError(f"must end in .png or .svg, got {text!r}")
@@ -153,7 +154,7 @@ def picture(text: str) -> Path:
 
 
 def at_least(low: int) -> Callable[[str], int]:
-    """An argparse type: an integer of at least `low`."""
+    """An argparse type that parses integers of at least `low`."""
 
     def parse(text: str) -> int:
         if not (text.isdecimal() and int(text) >= low):

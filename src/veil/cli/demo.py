@@ -1,4 +1,4 @@
-"""`veil demo`: the whole path on bundled photographs, and a page that tells what happened."""
+"""`veil demo`: the whole path on bundled photographs, with a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil demo` to the parser's commands."""
     parser = add_command(
         commands,
         "demo",

@@ -1,4 +1,4 @@
-"""Progress for people: a bar on a terminal, and in a log a plain line now and then, so that long work is never silent."""
+"""Progress for people: a bar on a terminal, and plain lines in a log now and then, so that long work is never silent."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import IO, Any
 
-# Short work says nothing in a log.
+# Seconds before the first line in a log, so that short work prints nothing, and between lines.
 FIRST_S, EVERY_S = 10.0, 30.0
 
 
 def tracker(what: str, total: int | None = None) -> Any:
-    """tqdm's bar where standard error is a terminal, else `LogLines`; both as context managers."""
+    """A context manager that shows progress: tqdm's bar if standard error is a terminal, else `LogLines`."""
     if not sys.stderr.isatty():
         return LogLines(what, total)
     from tqdm import tqdm
@@ -23,9 +23,10 @@ def tracker(what: str, total: int | None = None) -> Any:
 
 
 class LogLines:
-    """What tqdm's bar can do that veil uses, as lines: `what: 12 of 50, 40 s`, the first after 10 s and one each 30 s.
+    """Progress as lines, `what: 12 of 50, 40 s`: the first after `first_s` seconds, then one every `every_s`.
 
-    A thread writes them, so that a step that takes minutes by itself is not silent either.
+    It has the methods of tqdm's bar that veil uses. A thread writes the lines, so that a step that takes minutes by itself is
+    not silent either.
     """
 
     def __init__(
@@ -45,15 +46,15 @@ class LogLines:
         self._thread.start()
 
     def set_description(self, text: str) -> None:
-        """What is being done now."""
+        """Change the name of the work."""
         self._what = text
 
     def update(self, steps: int = 1) -> None:
-        """So many more are done."""
+        """Count `steps` more as done."""
         self.n += steps
 
     def close(self) -> None:
-        """No more lines."""
+        """Stop writing lines."""
         self._closed.set()
         self._thread.join()
 

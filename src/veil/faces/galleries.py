@@ -113,7 +113,7 @@ class Impostors:
 
     @cached_property
     def _weights(self) -> Int64[np.ndarray, "people resamples"]:
-        """How often each person is drawn in every resample; rows are persons by number."""
+        """Number of times that each person is drawn in every resample; rows are persons by number."""
         people = int(max(self.others.max(), self.strangers.max())) + 1
         known = np.union1d(self.strangers, np.unique(self.others))
         random = np.random.default_rng(0)

@@ -51,7 +51,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` to `path` at once or not at all. Raises InputError if it cannot be written."""
-    # A kill leaves the temporary file: named like the others, a half message would be taken for a message.
+    # A kill leaves the temporary file behind; with the suffix of `path`, half a message would be taken for a message.
     with replacing(path, suffix=".part") as temporary:
         temporary.write_bytes(data)
 

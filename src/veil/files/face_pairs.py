@@ -10,7 +10,7 @@ import numpy as np
 from veil.errors import FileFormatError
 from veil.faces.collection import FacePairs, Faces
 
-# Two names of pictures, whether they show one person, and the fold.
+# A row of a list: two names of pictures, whether they show one person, and the fold.
 Row = tuple[str, str, bool, int]
 _CFP_LISTS = {"F": "Pair_list_F.txt", "P": "Pair_list_P.txt"}
 

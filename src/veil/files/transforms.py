@@ -59,7 +59,7 @@ def _pose(matrix: Any) -> Rigid:
     world_from_cam = np.asarray(matrix, dtype=np.float64)
     if world_from_cam.shape not in ((4, 4), (3, 4)) or not np.isfinite(world_from_cam).all():
         raise ValueError("transform_matrix must hold 4x4 finite numbers")
-    # Written with few digits or scaled: the nearest rotation, if it is one at all.
+    # The matrix may have few digits or be scaled: the nearest rotation is taken, if it is nearly a rotation.
     left, singular, right = np.linalg.svd(world_from_cam[:3, :3])
     if not np.allclose(singular, 1, atol=1e-2) or np.linalg.det(left @ right) < 0:
         raise ValueError("transform_matrix holds no rotation")

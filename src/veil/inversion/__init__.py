@@ -1,4 +1,4 @@
-"""Image inversion: a network that turns what a server receives of an image back into its picture (docs/theory/inversion.md).
+"""Image inversion: networks that turn a server's view of an image back into its picture (docs/theory/inversion.md).
 
 `maps`, `quality` and `weights` need NumPy alone; `network`, `training` and `inference` need torch, the extra `veil[inversion]`.
 """

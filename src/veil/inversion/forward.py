@@ -1,4 +1,4 @@
-"""Pictures from maps with trained weights and NumPy alone: the network of `network.py` written out, for audits without torch.
+"""Inversion with NumPy alone: the network of `network.py` written out, for audits without torch.
 
 It is the slow reference of that network: both give the same pictures up to rounding.
 """
@@ -16,12 +16,15 @@ from veil.inversion.weights import Weights
 from veil.progress import Progress
 
 SLOPE, BATCH_NORM_EPSILON = 0.2, 1e-5
-# (height, width, channels), as matrix products like it.
+# Planes are (height, width, channels), the order that suits matrix products.
 Planes = Float32[np.ndarray, "_ _ _"]
 
 
 class PlainInverter:
-    """A network with its weights, about a second a picture. Raises InputError if they are those of another network."""
+    """An inversion network in NumPy with its weights; it takes about a second a picture.
+
+    Raises InputError if the weights are those of another network.
+    """
 
     def __init__(self, weights: Weights) -> None:
         self.kind: Kind = weights.kind
@@ -32,7 +35,7 @@ class PlainInverter:
             raise InputError(f"these are no weights of this network ({error}); train again with this veil") from None
 
     def invert(self, maps: Sequence[SparseMap], *, progress: Progress | None = None) -> UInt8[np.ndarray, "images 256 256 3"]:
-        """A picture for each map, as `veil.inversion.inference.Inverter` does. Raises InputError for maps of another kind."""
+        """Pictures of the maps, 8-bit RGB, one for each; arguments and errors as in `veil.inversion.inference.Inverter`."""
         wrong = [item.kind for item in maps if item.kind != self.kind]
         if wrong:
             raise InputError(f"these weights invert {self.kind}, not {wrong[0]}; give the weights for {wrong[0]}")
@@ -44,7 +47,7 @@ class PlainInverter:
         return pictures
 
     def _picture(self, seen: SparseMap) -> Planes:
-        """Eq. 6 of docs/theory/inversion.md."""
+        """The picture of one map, RGB in [0, 1] (docs/theory/inversion.md, Eq. 6)."""
         rows = self._embedded(seen.values)
         maps = self._block("first", self._halved(seen.cells, rows))
         skips = [maps]
@@ -60,7 +63,10 @@ class PlainInverter:
         return 1 / (1 + np.exp(-np.clip(logits, -80, 80)))
 
     def _embedded(self, values: Float32[np.ndarray, "rows vectors 128"]) -> Float32[np.ndarray, "rows channels"]:
-        """Eq. 5: words by their mean, subspaces by the origin and the lengths of what projections keep of learned vectors."""
+        """Channels of each keypoint (docs/theory/inversion.md, Eq. 5).
+
+        Words enter by their mean, subspaces by the origin and the lengths of learned vectors projected on them.
+        """
         scaled = values * np.float32(DIM**0.5)
         if self.kind != "subspaces":
             hidden = _rectified(self._linear("embedding.first", scaled)).mean(axis=1)
@@ -72,7 +78,7 @@ class PlainInverter:
         return _rectified(self._linear("embedding.second", hidden))
 
     def _halved(self, cells: Int64[np.ndarray, "rows"], rows: Float32[np.ndarray, "rows channels"]) -> Planes:
-        """The first convolution, of stride 2, at the features alone."""
+        """Planes of half the resolution: the first convolution, of stride 2, computed at the features only."""
         y, x = np.divmod(cells, SIDE)
         every = self._linear("coarse", rows).reshape(len(rows), 4, len(self._arrays["coarse.bias"]) // 4)
         chosen = every[np.arange(len(rows)), 2 * (y % 2) + x % 2]
@@ -82,7 +88,7 @@ class PlainInverter:
         return rows @ self._arrays[f"{name}.weight"].T + self._arrays[f"{name}.bias"]
 
     def _block(self, name: str, planes: Planes, stride: int = 1) -> Planes:
-        """Convolution, batch normalization with the means of training, leaky rectifier."""
+        """Planes after a 3x3 convolution, batch normalization with the means of training, and a leaky rectifier."""
         gain, bias, mean, variance = (
             self._arrays[f"{name}.1.{part}"] for part in ("weight", "bias", "running_mean", "running_var")
         )
@@ -91,11 +97,12 @@ class PlainInverter:
         return _rectified(_convolved(planes, kernel, stride) + (bias - mean * factor))
 
     def _levels(self, part: str) -> int:
+        """Number of levels of the network's part, "down" or "up"."""
         return len({name.split(".")[1] for name in self._arrays if name.startswith(f"{part}.")})
 
 
 def _convolved(planes: Planes, kernel: Float32[np.ndarray, "outputs channels 3 3"], stride: int = 1) -> Planes:
-    """A 3x3 convolution with a margin of zeros: one matrix product over all windows."""
+    """Planes after a 3x3 convolution with a margin of zeros, by one matrix product over all windows."""
     padded = np.pad(planes, ((1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(0, 1))[::stride, ::stride]
     return np.tensordot(windows, kernel, axes=([2, 3, 4], [1, 2, 3])).astype(np.float32, copy=False)
@@ -106,14 +113,14 @@ def _rectified(values: np.ndarray) -> np.ndarray:
 
 
 def _shuffled(planes: Planes) -> Planes:
-    """Four channels of a pixel to four pixels of a channel."""
+    """Planes of twice the resolution, in which every four channels of a pixel become four pixels of one channel."""
     height, width, channels = planes.shape
     apart = planes.reshape(height, width, channels // 4, 2, 2)
     return np.ascontiguousarray(apart.transpose(0, 3, 1, 4, 2)).reshape(2 * height, 2 * width, channels // 4)
 
 
 def _scattered(cells: Int64[np.ndarray, "rows"], rows: Float32[np.ndarray, "rows channels"], side: int) -> Planes:
-    """Rows and a count of them, summed at their cells."""
+    """Planes with the sums of the rows at their cells, and the number of rows as the last channel."""
     flat = np.zeros((side * side, rows.shape[1] + 1), dtype=np.float32)
     np.add.at(flat, cells, np.concatenate([rows, np.ones((len(rows), 1), dtype=np.float32)], axis=1))
     return flat.reshape(side, side, -1)

@@ -1,4 +1,4 @@
-"""Pictures from maps with trained weights, in batches on the CPU or a GPU. Needs torch."""
+"""Inversion with torch: pictures from sparse maps with trained weights, in batches on the CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ BATCH = 4
 
 
 class Inverter:
-    """A network with its weights. Raises InputError if they are those of another network."""
+    """An inversion network in torch with its weights.
+
+    Raises InputError if the weights are those of another network, or `device` "cuda" is asked for and there is no GPU.
+    """
 
     def __init__(self, weights: Weights, *, device: Literal["cpu", "cuda"] = "cpu") -> None:
         if device == "cuda" and not torch.cuda.is_available():
@@ -36,12 +39,15 @@ class Inverter:
 
     @property
     def kind(self) -> Kind:
-        """What it inverts."""
+        """The kind of maps that the network inverts: "raw", "subspaces" or "words"."""
         return self._network.kind
 
     def invert(self, maps: Sequence[SparseMap], *, progress: Progress | None = None) -> UInt8[np.ndarray, "images 256 256 3"]:
-        """A picture for each map. Maps of different m may be mixed; a map without features gives what the network expects
-        of nothing. Raises InputError for maps of another kind."""
+        """Pictures of the maps, 8-bit RGB, one for each.
+
+        Maps of different m may be mixed; a map without features gives the network's answer to an empty map. `progress` is
+        called with the number of pictures done and of all. Raises InputError for maps of another kind.
+        """
         wrong = [item.kind for item in maps if item.kind != self.kind]
         if wrong:
             raise InputError(f"these weights invert {self.kind}, not {wrong[0]}; give the weights for {wrong[0]}")

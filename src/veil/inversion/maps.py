@@ -1,4 +1,4 @@
-"""What is known at keypoints, as sparse 256x256 maps: the input of inversion (docs/theory/inversion.md, Eq. 1-4)."""
+"""Sparse 256x256 maps of what is known at keypoints, the input of inversion (docs/theory/inversion.md, Eq. 1-4)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """The central square of a photograph of `width` x `height` px, resized to 256x256."""
+    """The central square of a photograph of `width` x `height` px, resized to 256x256. Raises InputError for an empty one."""
 
     width: int
     height: int
@@ -34,7 +34,7 @@ class Frame:
 
     @property
     def side_px(self) -> int:
-        """Side of the square in the photograph: its shorter side."""
+        """Side of the square in pixels of the photograph: its shorter side."""
         return min(self.width, self.height)
 
     @property
@@ -43,11 +43,14 @@ class Frame:
         return np.array([self.width - self.side_px, self.height - self.side_px]) / 2
 
     def moved(self, keypoints: Float[np.ndarray, "n 2"]) -> Float64[np.ndarray, "n 2"]:
-        """Positions in pixels of the square (0..256 is inside); pixel (i, j) covers [i, i + 1) x [j, j + 1), Eq. 1."""
+        """Keypoints in pixels of the square (0..256 is inside), from pixels of the photograph.
+
+        Pixel (i, j) covers [i, i + 1) x [j, j + 1) (docs/theory/inversion.md, Eq. 1).
+        """
         return (keypoints.astype(np.float64) - self.corner) * (SIDE / self.side_px)
 
     def crop(self, rgb: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "256 256 3"]:
-        """The picture that an inversion of the photograph is compared with."""
+        """The central square of the photograph, with which an inversion is compared. Raises InputError for another size."""
         if rgb.shape != (self.height, self.width, 3):
             raise InputError(f"the frame is for {self.width}x{self.height} px, the photograph has shape {rgb.shape}")
         from PIL import Image
@@ -59,10 +62,14 @@ class Frame:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SparseMap:
-    """Vectors at some pixels of a 256x256 map, `values` (pixels, vectors, 128): the others are zero.
+    """A 256x256 map with vectors at some of its pixels; the others are zero.
 
-    `cells` are row-major pixel numbers, 256 y + x, strictly ascending. Raw or recovered descriptors have one vector a pixel,
-    words m in ascending order of their ids, subspaces m + 1: the origin, then the basis.
+    - `kind`: "raw" (raw or recovered descriptors, one vector a pixel), "words" (m vectors, in ascending order of their ids) or
+      "subspaces" (m + 1 vectors: the origin, then the basis).
+    - `cells`, int64 (pixels,): row-major pixel numbers, 256 y + x, strictly ascending.
+    - `values`, float32 (pixels, vectors, 128).
+
+    Raises InputError for wrong shapes, numbers that are not finite, or cells that are not ascending.
     """
 
     kind: Kind
@@ -85,13 +92,13 @@ class SparseMap:
 
     @property
     def mask(self) -> Bool[np.ndarray, "256 256"]:
-        """Where there are features."""
+        """True at pixels that have a feature."""
         mask = np.zeros(SIDE * SIDE, dtype=bool)
         mask[self.cells] = True
         return mask.reshape(SIDE, SIDE)
 
     def dense(self) -> Float32[np.ndarray, "channels 256 256"]:
-        """F of [P23] Sec. 6.1 and 6.3, channels first: the vectors of a pixel one behind the other."""
+        """The map as a dense array, channels first: F of [P23] Sec. 6.1 and 6.3, the vectors of a pixel one after another."""
         flat = np.zeros((self.values.shape[1] * DIM, SIDE * SIDE), dtype=np.float32)
         flat[:, self.cells] = self.values.reshape(len(self), -1).T
         return flat.reshape(-1, SIDE, SIDE)
@@ -99,7 +106,7 @@ class SparseMap:
 
 @runtime_checkable
 class Inverts(Protocol):
-    """A network with its weights: `veil.inversion.inference.Inverter` in PyTorch, `veil.inversion.forward.PlainInverter`."""
+    """Interface of inversion networks, of `veil.inversion.inference.Inverter` and `veil.inversion.forward.PlainInverter`."""
 
     @property
     def kind(self) -> Kind: ...
@@ -108,20 +115,23 @@ class Inverts(Protocol):
 
 
 def points_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], points: Float[np.ndarray, "n 128"]) -> SparseMap:
-    """Raw or recovered descriptors; rows with NaN (undecided, `Estimates.points`) are left out."""
+    """The map of raw or recovered descriptors `points`; rows with NaN (undecided, `Estimates.points`) are left out."""
     decided = np.isfinite(points).all(axis=1)
     return _scattered("raw", frame, keypoints[decided], points[decided][:, None])
 
 
 def subspaces_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], form: Subspaces) -> SparseMap:
-    """Origin and canonical basis of each subspace, for direct inversion. Raises SpaceError unless they are of 128-D SIFT."""
+    """The map of the subspaces' origins and canonical bases, for direct inversion.
+
+    Raises SpaceError unless the subspaces are of uncompressed 128-D descriptors.
+    """
     _require_plain(form.space)
     basis = canonical_basis(form.basis.astype(np.float64))
     return _scattered("subspaces", frame, keypoints, np.concatenate([form.origin[:, None], basis], axis=1))
 
 
 def words_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], form: Subsets, dictionary: Codebook) -> SparseMap:
-    """The m words of each feature in ascending order of their ids ([P23] Sec. 6.3, words.md#the-sampler-in-integers).
+    """The map of the features' m words, in ascending order of their ids ([P23] Sec. 6.3, words.md#the-sampler-in-integers).
 
     Raises SpaceError if they are words of another dictionary, or not of 128-D descriptors.
     """
@@ -132,7 +142,10 @@ def words_map(frame: Frame, keypoints: Float[np.ndarray, "n 2"], form: Subsets, 
 
 
 def canonical_basis(basis: Float64[np.ndarray, "n m dim"]) -> Float64[np.ndarray, "n m dim"]:
-    """The orthonormal basis that begins with a triangle of positive diagonal: a function of the span (Eq. 3)."""
+    """Orthonormal bases that begin with a triangle of positive diagonal, and so depend on the span alone.
+
+    docs/theory/inversion.md, Eq. 3.
+    """
     m = basis.shape[1]
     q, r = np.linalg.qr(basis[:, :, :m])
     signs = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
@@ -142,10 +155,10 @@ def canonical_basis(basis: Float64[np.ndarray, "n m dim"]) -> Float64[np.ndarray
 def back_projected(
     points: Float64[np.ndarray, "n dim"], space: Space, codebook: Codebook | None
 ) -> Float64[np.ndarray, "n 128"]:
-    """Estimates in the space of a form as SIFT descriptors; NaN rows stay NaN (Eq. 4).
+    """SIFT descriptors from estimates `points` in the space of a form; NaN rows stay NaN (docs/theory/inversion.md, Eq. 4).
 
-    A PCA is undone up to the axes that it dropped, a dither by its mean. Raises SpaceError if `space` is not 128-D SIFT's or
-    that of the PCA of `codebook`.
+    A PCA is undone up to the axes that it dropped, a dither by its mean. Raises SpaceError unless `space` is that of plain
+    128-D descriptors, or that of the PCA of `codebook`.
     """
     if not space.codebook:
         _require_plain(space)
@@ -162,13 +175,16 @@ def back_projected(
 
 
 def _grown(unit: Float64[np.ndarray, "n 128"], step: float) -> Float64[np.ndarray, "n 1"]:
-    """The factor t for which t `unit` - `step` has unit length: t^2 - 2 t step sum(unit) + 128 step^2 = 1, larger root."""
+    """Factors t for which t `unit` - `step` has unit length: the larger root of t^2 - 2 t step sum(unit) + 128 step^2 = 1."""
     half = step * unit.sum(axis=1, keepdims=True)
     return half + np.sqrt(np.maximum(half**2 + 1 - unit.shape[1] * step**2, 0))
 
 
 def _scattered(kind: Kind, frame: Frame, keypoints: np.ndarray, values: np.ndarray) -> SparseMap:
-    """One feature a pixel: of several the one nearest to the pixel's center stays, since a release has no other order."""
+    """The map of features with vectors `values`; of several in one pixel the one nearest to the pixel's center stays.
+
+    A release has no other order by which one could be chosen.
+    """
     if keypoints.shape != (len(values), 2) or not np.isfinite(keypoints).all():
         raise InputError(f"{len(values)} features need as many finite keypoints (x, y), got {keypoints.shape}")
     if values.shape[2] != DIM:
@@ -184,6 +200,7 @@ def _scattered(kind: Kind, frame: Frame, keypoints: np.ndarray, values: np.ndarr
 
 
 def _require_plain(space: Space) -> None:
+    """Raise SpaceError unless descriptors have 128 dimensions and are not compressed."""
     if space.codebook or space.dim != DIM:
         raise SpaceError(
             f"inversion reads descriptors of {DIM} dimensions as they were extracted, got [{space}]; attack the release first, "

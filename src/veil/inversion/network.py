@@ -1,4 +1,4 @@
-"""The inversion network: what is known at keypoints to RGB, by a U-Net (docs/theory/inversion.md, Eq. 5-6). Needs torch."""
+"""The inversion network in torch, a U-Net from sparse maps to RGB (docs/theory/inversion.md, Eq. 5-6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ try:
 except ImportError as error:
     raise InputError(f"image inversion needs torch ({error}); install veil[inversion]") from None
 
-EMBEDDED, FINE = 128, 12  # channels of a keypoint, and of those that are kept at full resolution
+EMBEDDED, FINE = 128, 12  # channels of a keypoint, and those kept at full resolution
 CHANNELS = (64, 96, 128, 192, 256)  # at 128, 64, 32, 16 and 8 px
 DETAIL = 24
 PROBES = 256
@@ -27,7 +27,7 @@ PROBES = 256
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """Maps of one kind and number of vectors, one behind the other; `image` says whose each row is."""
+    """Maps of one kind and number of vectors, concatenated; `image` is the number of each row's map, `count` that of maps."""
 
     count: int
     image: Int64[Tensor, "_"]
@@ -36,7 +36,7 @@ class Batch:
 
 
 def batched(maps: list[SparseMap], device: Any = None) -> Batch:
-    """Maps as a batch on `device`. Raises InputError if they are not all alike."""
+    """A batch of maps on `device`. Raises InputError if they differ in kind or number of vectors."""
     if len({(item.kind, item.values.shape[1]) for item in maps}) != 1:
         raise InputError("a batch needs maps of one kind and one m; invert others by themselves")
     image = np.repeat(np.arange(len(maps)), [len(item) for item in maps])
@@ -49,7 +49,10 @@ def batched(maps: list[SparseMap], device: Any = None) -> Batch:
 
 
 class Embedding(nn.Module):
-    """Each keypoint's vectors -> `EMBEDDED` channels, the same for each order of words and each basis of a subspace (Eq. 5)."""
+    """Layers from a keypoint's vectors to `EMBEDDED` channels (docs/theory/inversion.md, Eq. 5).
+
+    The result is the same for each order of words and each basis of a subspace.
+    """
 
     def __init__(self, kind: Kind) -> None:
         super().__init__()
@@ -74,7 +77,10 @@ class Embedding(nn.Module):
 
 
 class Network(nn.Module):
-    """Sparse map -> RGB in [0, 1]: a U-Net from half the resolution down, refined at the full one (Eq. 6)."""
+    """The network from sparse maps to RGB in [0, 1] (docs/theory/inversion.md, Eq. 6).
+
+    It is a U-Net from half the resolution down, with a refinement at the full resolution.
+    """
 
     def __init__(self, kind: Kind) -> None:
         super().__init__()
@@ -104,7 +110,7 @@ class Network(nn.Module):
         return torch.sigmoid(self.rgb(self.detail(full)).float())
 
     def _halved(self, batch: Batch, rows: Float[Tensor, "rows channels"]) -> Tensor:
-        """A 2x2 convolution of stride 2 over the sparse map, at its features alone: elsewhere it is zero."""
+        """Planes of half the resolution: a 2x2 convolution of stride 2, computed at the features only, as all else is zero."""
         y, x = batch.cells // SIDE, batch.cells % SIDE
         quarter = 2 * (y % 2) + x % 2
         every = self.coarse(rows).reshape(len(rows), 4, CHANNELS[0] - 1)
@@ -113,7 +119,7 @@ class Network(nn.Module):
 
     @staticmethod
     def _scattered(batch: Batch, rows: Tensor, cells: Tensor, side: int) -> Float[Tensor, "images channels side side"]:
-        """Rows and a count of them, summed at their cells."""
+        """Planes with the sums of the rows at their cells, and the number of rows as the last channel."""
         counted = torch.cat([rows.float(), rows.new_ones((len(rows), 1), dtype=torch.float32)], dim=1)
         flat = counted.new_zeros((batch.count * side * side, counted.shape[1]))
         flat = flat.index_add(0, batch.image * (side * side) + cells, counted)
@@ -121,6 +127,7 @@ class Network(nn.Module):
 
 
 def _block(inputs: int, outputs: int, stride: int = 1) -> Any:
+    """A 3x3 convolution with batch normalization and a leaky rectifier."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False),
         nn.BatchNorm2d(outputs),

@@ -1,4 +1,4 @@
-"""What inversion is trained on: photographs varied and extracted anew, and what a server would see of them. Raw side."""
+"""Training data of inversion: photographs varied and extracted anew, and a server's view of them. It stays on the device."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from veil.mechanisms.subspaces import lift
 from veil.mechanisms.words import to_words
 from veil.randomness import seeded
 
-# Of a variation: the shorter side that the window of 256 px is cut from, and how many times larger the picture is in which
-# features are looked for. A photograph of 400 px a side that is inverted whole has 1.6.
+# Range of a variation's shorter side, from which the window of 256 px is cut, and range of the factor by which the picture is
+# larger in which features are looked for. A photograph of 400 px a side that is inverted whole has a factor of 1.6.
 SHORT_SIDE_PX = (256, 340)
 FINER = (1.0, 1.6)
 MOST_ENLARGED = 1.3
@@ -35,7 +35,7 @@ BRIGHTNESS, GAMMA = (0.75, 1.25), (0.8, 1.25)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Example:
-    """A variation of a photograph, its shorter side at least 256 px, with features whose keypoints are in its pixels."""
+    """A variation of a photograph, with a shorter side of at least 256 px, and features whose keypoints are in its pixels."""
 
     rgb: UInt8[np.ndarray, "_ _ 3"]
     features: Features
@@ -43,7 +43,15 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sight:
-    """What a server sees: descriptors, subspaces of the `paper` profile, or words of `codebook`; m is one of `dims`."""
+    """The view of a server on which a network is trained.
+
+    - `kind`: "raw" descriptors, "subspaces" of the `paper` profile, or "words" of `codebook`.
+    - `dims`: the m that are trained on, each between 1 and 64; empty for raw descriptors.
+    - `codebook`: decoys of the subspaces, or dictionary of the words.
+    - `epsilon`: of each feature, for words.
+
+    Raises InputError for an unknown kind or a missing codebook or m, RangeError for an m outside its range.
+    """
 
     kind: Kind
     dims: tuple[int, ...] = ()
@@ -59,7 +67,7 @@ class Sight:
             raise RangeError(f"m must lie between 1 and 64, got {self.dims}")
 
     def of(self, features: Features, frame: Frame, *, m: int, case: str) -> SparseMap:
-        """The map of one image; `case` seeds the lifting or the words. `m` is ignored for descriptors."""
+        """The map of one image as the server sees it. `case` seeds the lifting or the words; raw descriptors ignore `m`."""
         if self.kind == "raw":
             return points_map(frame, features.keypoints, publish(features).vectors)
         assert self.codebook is not None
@@ -74,7 +82,7 @@ class Sight:
 
 
 def varied(rgb: UInt8[np.ndarray, "height width 3"], random: np.random.Generator) -> Example:
-    """Another picture of the same: mirrored or not, in other light, of another size; its features, few or many, are new.
+    """A random variation of a photograph: mirrored or not, in other light, of another size, with features extracted anew.
 
     Raises InputError if it has no features.
     """
@@ -98,7 +106,7 @@ def varied(rgb: UInt8[np.ndarray, "height width 3"], random: np.random.Generator
 
 
 def _resized(source, short: float):  # type: ignore[no-untyped-def]
-    """A Pillow image with this shorter side (px)."""
+    """A Pillow image resized to the shorter side `short` in pixels, with no side below 256."""
     from PIL import Image
 
     factor = short / min(source.size)
@@ -107,7 +115,7 @@ def _resized(source, short: float):  # type: ignore[no-untyped-def]
 
 
 def assembled(rgb: np.ndarray, keypoints: np.ndarray, descriptors: np.ndarray, digest: bytes) -> Example:
-    """An example from its parts, as they were stored."""
+    """The example of its stored parts."""
     features = Features(
         keypoints=keypoints,
         descriptors=descriptors,
@@ -119,7 +127,7 @@ def assembled(rgb: np.ndarray, keypoints: np.ndarray, descriptors: np.ndarray, d
 
 
 def windowed(example: Example, random: np.random.Generator) -> Example | None:
-    """A random window of 256x256 px with the features in it, or None if there are none."""
+    """A random window of 256x256 px of an example with the features in it; None if there are none."""
     height, width = example.rgb.shape[:2]
     left, top = random.integers(width - SIDE + 1), random.integers(height - SIDE + 1)
     keypoints = example.features.keypoints - np.array([left, top], dtype=np.float32)
@@ -137,9 +145,10 @@ def windowed(example: Example, random: np.random.Generator) -> Example | None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Supply:
-    """Batches of training by their number alone, so that a resumed run sees what an unbroken one would.
+    """The batches of a training, which depend on their number alone, so that a resumed run sees what an unbroken one would.
 
-    `load(i)` returns example i of `count`; each epoch takes every example once.
+    `load(i)` returns example i of `count`; each epoch takes every example once. Raises RangeError for a batch of more pictures
+    than there are examples.
     """
 
     load: Callable[[int], Example]
@@ -155,7 +164,7 @@ class Supply:
             )
 
     def __call__(self, step: int) -> tuple[list[SparseMap], UInt8[np.ndarray, "batch 256 256 3"]]:
-        """Batch number `step` (from 0): maps, all of one m, and the pictures they came from."""
+        """Batch number `step` (from 0): maps, all of the same m, and their pictures."""
         random = np.random.default_rng([self.seed, 1, step])
         m = int(random.choice(self.sight.dims)) if self.sight.dims else 0
         maps, pictures = [], []
@@ -163,14 +172,14 @@ class Supply:
             window = None
             while window is None:
                 window = windowed(self.load(index), random)
-                index = int(random.integers(self.count))  # of a window without features another photograph is taken
+                index = int(random.integers(self.count))  # another photograph in place of a window without features
             case = f"inversion {self.seed} {step} {place}"
             maps.append(self.sight.of(window.features, Frame(width=SIDE, height=SIDE), m=m, case=case))
             pictures.append(window.rgb)
         return maps, np.stack(pictures)
 
     def _examples(self, step: int) -> Sequence[int]:
-        """Of shuffled epochs; what does not fill a batch at the end of one is left out."""
+        """Numbers of the examples of a batch, from shuffled epochs; an incomplete batch at an epoch's end is left out."""
         epoch, place = divmod(step, self.count // self.batch)
         order = np.random.default_rng([self.seed, 2, epoch]).permutation(self.count)
         return order[place * self.batch : (place + 1) * self.batch].tolist()

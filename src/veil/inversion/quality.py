@@ -1,4 +1,4 @@
-"""How like a picture its reconstruction is: MAE, PSNR and SSIM of [P23] Table 1 (docs/theory/inversion.md, Eq. 8-10)."""
+"""Similarity of a picture and its reconstruction: MAE, PSNR and SSIM of [P23] Table 1 (docs/theory/inversion.md, Eq. 8-10)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ SIGMA_PX, RADIUS_PX, C1, C2 = 1.5, 5, 0.01**2, 0.03**2
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
-    """Mean absolute error in [0, 1], structural similarity in [-1, 1] and peak signal-to-noise ratio in dB (inf if equal)."""
+    """Measures of a reconstruction's quality.
+
+    `mae` is the mean absolute error in [0, 1], `ssim` the structural similarity in [-1, 1], and `psnr` the peak signal-to-noise
+    ratio in dB (infinite for equal pictures).
+    """
 
     mae: float
     ssim: float
     psnr: float
 
     def as_json(self) -> dict[str, object]:
-        """The stable record of docs/reference/json.md."""
+        """The record of docs/reference/json.md."""
         return {
             "mae": self.mae,
             "ssim": self.ssim,
@@ -32,7 +36,10 @@ class Quality:
 
 
 def quality(original: UInt8[np.ndarray, "height width 3"], other: UInt8[np.ndarray, "_ _ 3"]) -> Quality:
-    """Compare two RGB pictures of one size, at least 11 px a side; intensities are scaled to [0, 1]."""
+    """The quality of a picture beside the original, both 8-bit RGB; intensities are scaled to [0, 1].
+
+    Raises InputError for pictures of different sizes, or smaller than 11 px a side.
+    """
     if original.shape != other.shape:
         raise InputError(f"pictures of {original.shape} and {other.shape} cannot be compared; crop both alike")
     if min(original.shape[:2]) <= 2 * RADIUS_PX:
@@ -46,12 +53,12 @@ def quality(original: UInt8[np.ndarray, "height width 3"], other: UInt8[np.ndarr
 
 
 def _psnr(mean_squared_error: float) -> float:
-    """Eq. 9 with a peak of 1."""
+    """Peak signal-to-noise ratio in dB with a peak of 1 (docs/theory/inversion.md, Eq. 9)."""
     return -10 * math.log10(mean_squared_error) if mean_squared_error > 0 else math.inf
 
 
 def _ssim(x: Float64[np.ndarray, "height width"], y: Float64[np.ndarray, "height width"]) -> float:
-    """Mean of Eq. 10 over all windows that lie inside."""
+    """Structural similarity of one channel: mean of docs/theory/inversion.md, Eq. 10, over all windows that lie inside."""
     mean_x, mean_y = _windowed(x), _windowed(y)
     spread_x, spread_y = _windowed(x * x) - mean_x**2, _windowed(y * y) - mean_y**2
     shared = _windowed(x * y) - mean_x * mean_y
@@ -60,6 +67,7 @@ def _ssim(x: Float64[np.ndarray, "height width"], y: Float64[np.ndarray, "height
 
 
 def _windowed(values: Float64[np.ndarray, "height width"]) -> Float64[np.ndarray, "inner_height inner_width"]:
+    """Weighted means over the Gaussian windows that lie inside."""
     from scipy import ndimage
 
     smooth = ndimage.gaussian_filter(values, SIGMA_PX, radius=RADIUS_PX)

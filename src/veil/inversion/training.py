@@ -1,4 +1,4 @@
-"""Training of the inversion network: seeded, resumable, in half precision where that is faster. Needs torch."""
+"""Training of the inversion network with torch: seeded, resumable, in half precision where that is faster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from veil.errors import InputError, RangeError
 from veil.inversion.maps import Kind, SparseMap
 from veil.inversion.network import Network, Tensor, batched, functional, torch
 
-# Batch number -> maps and their pictures (batch, 256, 256, 3).
+# Type of a function from the number of a batch to its maps and pictures (batch, 256, 256, 3).
 Source = Callable[[int], tuple[list[SparseMap], UInt8[np.ndarray, "batch 256 256 3"]]]
 Precision = Literal["auto", "float32", "bfloat16"]
 WARM_UP_STEPS, LAST_RATE = 100, 0.01
@@ -27,10 +27,12 @@ SSIM_WEIGHT, SSIM_WINDOW_PX, SSIM_STRIDE_PX, SSIM_SCALES = 0.3, 8, 4, 3
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """Training ends after `steps`, or `minutes` of work if they are over first; the learning rate falls to its end by then.
+    """Options of training.
 
-    A limit of minutes makes the result depend on the machine's speed; without one, equal options give equal weights on one
-    machine, resumed or not. `precision` auto takes bfloat16 on a GPU and on processors with matrix units for it.
+    Training ends after `steps`, or after `minutes` of work if that is earlier; the learning rate falls to its end by then. A
+    limit of minutes makes the result depend on the machine's speed; without one, equal options give equal weights on one
+    machine, resumed or not. `precision` "auto" takes bfloat16 on a GPU and on processors with matrix units for it. A checkpoint
+    is saved every `checkpoint_minutes`. Raises RangeError for values outside their range, InputError for "cuda" without a GPU.
     """
 
     steps: int
@@ -55,19 +57,22 @@ class TrainingOptions:
             raise InputError("torch sees no GPU; train with device cpu")
 
     def done(self, step: int, seconds: float) -> float:
-        """Share of the training that is over, 1 at its end."""
+        """Share of the training that is over after `step` steps and `seconds` of work; 1 at its end."""
         by_time = 0.0 if self.minutes is None else seconds / (60 * self.minutes)
         return min(1.0, max(step / self.steps, by_time))
 
     def rate(self, step: int, seconds: float) -> float:
-        """Linear warm-up, then half a cosine."""
+        """The learning rate after `step` steps and `seconds` of work: a linear warm-up, then half a cosine."""
         fall = LAST_RATE + (1 - LAST_RATE) * (1 + math.cos(math.pi * self.done(step, seconds))) / 2
         return self.learning_rate * min(1.0, (step + 1) / WARM_UP_STEPS) * fall
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class State:
-    """Where training stands: `arrays` are the network's tensors and the moments of the optimizer, in full precision."""
+    """A state of training after `step` steps and `seconds` of work.
+
+    `arrays` are the network's tensors and the moments of the optimizer, in full precision.
+    """
 
     kind: Kind
     step: int
@@ -75,7 +80,7 @@ class State:
     arrays: Mapping[str, np.ndarray]
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The network's tensors in half precision."""
+        """The network's tensors by name, in half precision."""
         prefix = "network/"
         return {
             name[len(prefix) :]: array.astype(np.float16)
@@ -93,10 +98,11 @@ def train(
     progress: Callable[[int, float, float], None] | None = None,
     checkpoint: Callable[[State], None] | None = None,
 ) -> State:
-    """Train from the start, or on from `state`.
+    """Train a network of a kind from the start, or on from `state`, and return its last state.
 
-    `progress` is called with the step, the share that is over and the loss after each step, `checkpoint` with the state from
-    time to time. Batches are made in a thread of their own while the network computes.
+    `source` makes the batches, in a thread of their own while the network computes. `progress` is called after each step with
+    its number, the share that is over and the loss, `checkpoint` with the state from time to time. Raises InputError if `state`
+    is of another training.
     """
     trainer = _Trainer(kind, options, state)
     saved = time.monotonic()
@@ -119,7 +125,10 @@ def train(
 def reconstruction_loss(
     found: Float[Tensor, "images 3 height width"], wanted: Float[Tensor, "images 3 height width"]
 ) -> Float[Tensor, ""]:
-    """L1 of pixels, and 1 - SSIM at three scales in place of VGG's perceptual loss (docs/theory/inversion.md, Eq. 7)."""
+    """The loss of pictures: L1 of pixels, and 1 - SSIM at three scales in place of VGG's perceptual loss.
+
+    docs/theory/inversion.md, Eq. 7.
+    """
     loss = (found - wanted).abs().mean()
     for scale in range(SSIM_SCALES):
         if scale:
@@ -129,7 +138,7 @@ def reconstruction_loss(
 
 
 def _similarity(x: Tensor, y: Tensor) -> Tensor:
-    """SSIM with uniform windows that overlap by half, which cost little beside the network."""
+    """SSIM of pictures with uniform windows that overlap by half, which cost little beside the network."""
 
     def windowed(values: Tensor) -> Tensor:
         return functional.avg_pool2d(values, SSIM_WINDOW_PX, SSIM_STRIDE_PX)
@@ -143,7 +152,7 @@ def _similarity(x: Tensor, y: Tensor) -> Tensor:
 
 
 def uses_bfloat16(options: TrainingOptions) -> bool:
-    """What `precision` comes to on this machine."""
+    """Whether `options.precision` means bfloat16 on this machine."""
     if options.precision != "auto":
         return options.precision == "bfloat16"
     if options.device == "cuda":
@@ -153,7 +162,7 @@ def uses_bfloat16(options: TrainingOptions) -> bool:
 
 
 class _Trainer:
-    """Network and optimizer, and how long they have been at work."""
+    """The network and the optimizer of a training, with the number of steps and the seconds of work."""
 
     def __init__(self, kind: Kind, options: TrainingOptions, state: State | None) -> None:
         if state is not None and state.kind != kind:
@@ -171,7 +180,7 @@ class _Trainer:
             self._load(state.arrays)
 
     def advance(self, maps: list[SparseMap], pictures: np.ndarray) -> float:
-        """One step; returns its loss."""
+        """Take one step on a batch and return its loss."""
         wanted = torch.from_numpy(pictures).to(self._options.device).permute(0, 3, 1, 2).float() / 255
         for group in self._optimizer.param_groups:
             group["lr"] = self._options.rate(self.step, self.seconds)

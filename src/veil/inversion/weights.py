@@ -1,4 +1,4 @@
-"""Trained weights as arrays, with what they were trained on and a hash over all of it."""
+"""Trained weights of inversion networks as arrays, with the record of their training and a hash over all of it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ from veil.inversion.maps import KINDS, Kind
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How weights came to be: photographs and their number, command, steps and seed; `dims` are the m that were seen.
+    """The record of a training.
 
-    `codebook` is the SHA-256 (hex) of the decoys or the dictionary that subspaces or words were drawn from, "" for raw.
+    - `photographs`, `source`, `license`: number of the photographs, where they come from, and their license.
+    - `command`: the command line, without paths.
+    - `steps`, `seconds`, `seed`: steps that were taken, seconds of work, and the seed.
+    - `dims`: the m that were trained on; empty for raw descriptors.
+    - `codebook`: SHA-256 (hex) of the decoys or the dictionary that subspaces or words were drawn from, "" for raw descriptors.
     """
 
     photographs: int
@@ -33,7 +37,7 @@ class Training:
     codebook: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """As the header of the weights keeps it; their hash covers these very keys."""
+        """The record in the header of the weights; their hash covers these very keys."""
         return {
             "photographs": self.photographs,
             "source": self.source,
@@ -48,7 +52,7 @@ class Training:
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> Training:
-        """The inverse of `as_json`. Raises LookupError for a record that lacks a key."""
+        """The training of a record that `as_json` made. Raises LookupError for a record that lacks a key."""
         return Training(
             photographs=record["photographs"],
             source=record["source"],
@@ -64,7 +68,10 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Weights:
-    """A network's state by name, half precision; `kind` is the map that it reads."""
+    """Weights of a network: its arrays by name, in half precision, and the `kind` of map that it reads.
+
+    Raises InputError for an unknown kind, or arrays that are not finite or of another precision.
+    """
 
     kind: Kind
     arrays: Mapping[str, np.ndarray]
@@ -81,7 +88,7 @@ class Weights:
 
     @property
     def header(self) -> dict:
-        """Everything but the arrays, as JSON keeps it."""
+        """Everything but the arrays, as a record for JSON."""
         return {"kind": self.kind, "training": self.training.as_json()}
 
     @cached_property

@@ -73,7 +73,7 @@ class Attacker:
         elif self.database is not None:
             database = self.database
         else:
-            # Of the two bundled books the one that the decoys did not come from.
+            # The attacker has the bundled book that the decoys did not come from.
             decoys = self._pool(form)
             is_pool = decoys is not None and decoys.kind == "descriptors"
             database = bundled_codebook() if is_pool else bundled_decoys()

@@ -140,7 +140,7 @@ def run_audit(
     allowed = TimeBudget(options.seconds * (1 - PICTURES_SHARE), turns=len(releases), shares=TIME_SHARES)
     with steps("attacking") as tell:
         examined = examine(releases, truths, knowledge, effort=effort, attacks=options.attacks, time=allowed, progress=tell)
-    found = findings(examined, knowledge.codebook)
+    measured_findings = findings(examined, knowledge.codebook)
     spent = epsilons(releases.values(), DELTA) | _session(ledger)
     left = max(options.seconds - allowed.used_seconds, PICTURES_SHARE * options.seconds)
     rest = TimeBudget(left, turns=max(1, pictured), shares=TIME_SHARES)
@@ -161,15 +161,15 @@ def run_audit(
     outcome = Outcome(
         messages=list(releases),
         facts=facts or {},
-        findings=found,
+        findings=measured_findings,
         not_looked_at=not_looked_at(releases.values()),
         pictures=pictures,
         epsilons=spent,
         delta=DELTA,
         measured=_measured_epsilon(releases),
-        verdict=judge(found, spent, DELTA),
+        verdict=judge(measured_findings, spent, DELTA),
         rules=options.rules,
-        breaches=breaches(options.rules, found, spent),
+        breaches=breaches(options.rules, measured_findings, spent),
         have_originals=bool(truths),
         time=allowed,
         picture_time=rest,
@@ -180,12 +180,13 @@ def run_audit(
 def _truths(
     releases: Mapping[str, Message], originals: Mapping[str, Features], knowledge: Knowledge, steps: Steps
 ) -> dict[str, Truth]:
-    found = {}
+    """The originals behind each release, by its name. Raises InputError if a release is of another photograph."""
+    truths = {}
     with steps("recognizing") as tell:
         for name, message in releases.items():
-            found[name] = find_truth(message, originals, knowledge.codebook)
+            truths[name] = find_truth(message, originals, knowledge.codebook)
             tell(name)
-    return found
+    return truths
 
 
 def _session(folder: Path | None) -> dict[str, float]:

@@ -55,9 +55,9 @@ def localize(
     index = where.index_for(image.form, dictionary=dictionary, progress=progress)
     word_options = word_options or WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS))
     begun = time.process_time()
-    found = localize_words(image.camera, image.seen, image.form, where.scene, index, options=word_options, progress=progress)
+    answer = localize_words(image.camera, image.seen, image.form, where.scene, index, options=word_options, progress=progress)
     used, allowed = time.process_time() - begun, word_options.search.max_seconds
-    if isinstance(found, NoPose) and allowed is not None and used > allowed:
-        told = f"it took {used:.0f} s of the processor, and a search has {allowed:g} (--max-seconds)"
-        return replace(found, reason=f"{found.reason}; {told}")
-    return found
+    if isinstance(answer, NoPose) and allowed is not None and used > allowed:
+        limit = f"it took {used:.0f} s of the processor, and a search has {allowed:g} (--max-seconds)"
+        return replace(answer, reason=f"{answer.reason}; {limit}")
+    return answer

@@ -107,10 +107,10 @@ def map_images(
     Raises InputError for fewer than two images or for images of both kinds, VeilError if COLMAP fails.
     """
     options = options or MappingOptions()
-    found = {name: loaded(image) for name, image in images.items()}
-    if found and all(isinstance(image.seen, Lines) for image in found.values()):
-        return map_lines(found, options=options, steps=steps)
-    return map_positions(found, options=options, gravity=gravity, steps=steps)
+    prepared = {name: loaded(image) for name, image in images.items()}
+    if prepared and all(isinstance(image.seen, Lines) for image in prepared.values()):
+        return map_lines(prepared, options=options, steps=steps)
+    return map_positions(prepared, options=options, gravity=gravity, steps=steps)
 
 
 def map_positions(
@@ -201,24 +201,24 @@ class _LineJob:
         matches = self._matched()
         graph = match_graph(
             {name: len(image.form) for name, image in images.items()},
-            {pair: found.indices for pair, found in matches.items()},
-            ratios={pair: found.ratios for pair, found in matches.items()},
+            {pair: item.indices for pair, item in matches.items()},
+            ratios={pair: item.ratios for pair, item in matches.items()},
             max_ratio=self._max_ratio(),
         )
-        found = self._mapped(graph)
-        if isinstance(found, NoLineMap):
-            return NoMap(found.reason)
-        scenes = [scene_of(found, images)]
+        first = self._mapped(graph)
+        if isinstance(first, NoLineMap):
+            return NoMap(first.reason)
+        scenes = [scene_of(first, images)]
         if self.base is None:
             views = {name: image.view for name, image in images.items()}
             with self.steps("mapping the rest") as bar:
-                rest = further_maps(views, graph, found, options=self.settings, progress=bar)
+                rest = further_maps(views, graph, first, options=self.settings, progress=bar)
                 scenes += [scene_of(item, images) for item in rest]
         down = {name: image.view.lines.gravity for name, image in images.items() if image.view.lines.gravity is not None}
         return BuiltMap(
             map=Map(scene=scenes[0]),
-            check=found.check,
-            left_out=dict(found.refused),
+            check=first.check,
+            left_out=dict(first.refused),
             readings=readings_of(scenes[0], down),
             further=tuple(Map(scene=scene) for scene in scenes[1:]),
         )
@@ -236,12 +236,12 @@ class _LineJob:
     def _matched(self) -> dict[tuple[str, str], Matches]:
         """Matches of all pairs by their names, those of an earlier run included."""
         forms = {name: image.form for name, image in self.images.items()}
-        found = {} if self.unfinished is None else self.unfinished.matches()
-        todo = [pair for pair in self.pairs() if pair not in found]
-        total = len(todo) + len(found)
+        matches = {} if self.unfinished is None else self.unfinished.matches()
+        todo = [pair for pair in self.pairs() if pair not in matches]
+        total = len(todo) + len(matches)
         with self.steps("matching") as bar:
             for start in range(0, len(todo), BATCH):
-                done, batch = len(found), todo[start : start + BATCH]
+                done, batch = len(matches), todo[start : start + BATCH]
 
                 def tell(count: int, _: int, done: int = done) -> None:
                     bar(done + count, total)
@@ -249,10 +249,11 @@ class _LineJob:
                 part = match_pairs(forms, batch, workers=self.options.workers, progress=tell)
                 if self.unfinished is not None:
                     self.unfinished.save_matches(part)
-                found |= part
-        return found
+                matches |= part
+        return matches
 
     def _mapped(self, graph: MatchGraph) -> LineMap | NoLineMap:
+        """The first map: the extended base, or a new map, resumed from its checkpoint."""
         views = {name: image.view for name, image in self.images.items()}
         with self.steps("mapping") as bar:
             if self.base is not None:

@@ -77,13 +77,14 @@ class Map:
         number of steps done and of all. Raises InputError where none of these is of the query's dictionary, or the map holds
         subspaces.
         """
-        # Not what the query names: a map of words has one index, and queries that name others must not each leave one behind.
+        # A map of words has one index, whatever dictionary a query names: queries must not each leave an index behind.
         key = self.form.dictionary if isinstance(self.form, Subsets) else query.dictionary
         if key not in self._indexes:
             self._indexes[key] = self._index(query, dictionary, progress)
         return self._indexes[key]
 
     def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
+        """The index of `index_for`, read from the folder or made."""
         if isinstance(self.form, Subsets):
             return index_map(self.scene, None)
         if not isinstance(self.form, Points):

@@ -22,7 +22,7 @@ from veil.wire.message import Message
 SUBSET_SIZE, DELTA = 2, 1e-6
 # Expected number of features of one image that share a decoy, above which the user is told.
 MAX_DECOY_REUSE = 0.1
-# Probability above which a sent word, as the true one, is no longer hidden among others
+# Probability of being the true word above which a sent word is no longer hidden among others
 # (words.md#what-epsilon-means-for-one-feature).
 MAX_POSTERIOR = 0.25
 
@@ -71,7 +71,7 @@ class HideInSubspaces:
         """The upload of one image, drawn from `source`. Raises what `veil.mechanisms.release.privatize` raises."""
         profile = self.profile or hardened(quantized=features.is_quantized)
         codebook, decoys = self._books(profile)
-        found = privatize(
+        release = privatize(
             features, profile=profile, compression=codebook.compression, decoys=decoys, randomness=source, lines=lines
         )
         notes = [f"warning: {warning}" for warning in profile.warnings(quantized=features.is_quantized)]
@@ -80,13 +80,13 @@ class HideInSubspaces:
                 "note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors; build your "
                 "own with `veil codebook build --decoys` and give it with --decoys"
             )
-        if found.decoy_reuse > MAX_DECOY_REUSE:
+        if release.decoy_reuse > MAX_DECOY_REUSE:
             notes.append(
                 "note: the features of one image share decoys (with this pool each serves more than "
                 f"{MAX_DECOY_REUSE} of them), and subspaces that share decoys give these away even if the pool is secret "
                 "(docs/theory/lifting.md, Eq. 8); use a larger pool or fewer features"
             )
-        return Made(upload=found.upload, dtype=profile.dtype, parameters=found.parameters, notes=tuple(notes))
+        return Made(upload=release.upload, dtype=profile.dtype, parameters=release.parameters, notes=tuple(notes))
 
     def _books(self, profile: Profile) -> tuple[Codebook, Codebook]:
         """The codebook and the decoys; where neither PCA nor centroids are used, the pool is both."""
@@ -136,7 +136,7 @@ class HideInWords:
 
     def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
         """The upload of one image, drawn from `source`. Raises what `veil.mechanisms.release.privatize_words` raises."""
-        found = privatize_words(
+        release = privatize_words(
             features,
             mechanism=self.mechanism,
             dictionary=self.book,
@@ -146,13 +146,13 @@ class HideInWords:
             allow_private_dictionary=self.allow_private_dictionary,
         )
         return Made(
-            upload=found.upload,
+            upload=release.upload,
             dtype="float32",
-            parameters=found.parameters,
+            parameters=release.parameters,
             mechanism=self.mechanism,
-            image_epsilon=self.image_epsilon(len(found.upload)),
-            median_error=found.median_error,
-            missing=found.missing,
+            image_epsilon=self.image_epsilon(len(release.upload)),
+            median_error=release.median_error,
+            missing=release.missing,
         )
 
     def notes(self) -> list[str]:

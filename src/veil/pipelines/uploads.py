@@ -60,7 +60,7 @@ def decoded(path: Path, *, strict: bool) -> tuple[dict[str, Message], dict[str, 
     is there a second time is skipped. Raises VeilError instead for a single file or if `strict`, and if nothing is left.
     """
     files = message_files(path)
-    found: dict[str, Message] = {}
+    messages: dict[str, Message] = {}
     skipped: dict[str, str] = {}
     seen: dict[bytes, str] = {}
     for file in files:
@@ -70,15 +70,15 @@ def decoded(path: Path, *, strict: bool) -> tuple[dict[str, Message], dict[str, 
             first = seen.setdefault(hashlib.sha256(data).digest(), file.name)
             if first != file.name:
                 raise InputError(f"it is the same message as {first}; one image is mapped once")
-            found[name] = decode(data)
+            messages[name] = decode(data)
         except VeilError as error:
             if strict or not path.is_dir():
                 raise type(error)(str(error) if str(file) in str(error) else f"{file}: {error}") from None
             skipped[file.name] = str(error)
-    if not found:
+    if not messages:
         name, reason = next(iter(skipped.items()))
         raise WireError(f"none of the {len(files)} messages in {path} can be used; {name}: {reason}")
-    return found, skipped
+    return messages, skipped
 
 
 def read_messages(path: Path | str) -> dict[str, Message]:
@@ -154,7 +154,7 @@ def comparable(uploads: Uploads, *, strict: bool = False) -> Uploads:
 
 
 def _kind(image: Loaded) -> str:
-    """What messages of one map have in common, as a phrase for messages to the user."""
+    """Phrase that names what all messages of one map have in common: form, dictionary, lines or positions, and space."""
     form = image.form
     of = (
         f"words of dictionary {form.dictionary[:12]}, {form.m} each"

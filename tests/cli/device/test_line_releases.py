@@ -65,8 +65,8 @@ def privatize(
 
 
 def recovered(messages: list[bytes], image: Features) -> tuple[int, int]:
-    """What two releases give away: of features whose lines cross once in the picture, how many do so within 1 px of a keypoint;
-    and how many cross there at all.
+    """Number of features whose lines of two releases cross within 1 px of a keypoint, first of those that cross only once in
+    the picture, then of all.
 
     Rows belong together, as the order is a function of the features. A line of one camera is a curve to another, so the pixels
     along the first line are walked, and those kept where the second line is crossed.
@@ -146,7 +146,7 @@ def test_what_changes_no_line_repeats_the_message(released, tmp_path: Path, monk
     ],
 )
 def test_the_intersection_of_two_calibrations_finds_nothing(tmp_path: Path, first, change: str, down) -> None:
-    """The attack finds keypoints in what --allow-second-release lets out, the broken twin; else there is no second message."""
+    """Without --allow-second-release there is no second message; with it (the broken twin) the attack finds keypoints."""
     home().mkdir()
     (home() / "secret").write_bytes(b"line releases".ljust(32, b"."))  # so that the twin's lines are the same each time
     (home() / "secret").chmod(0o600)
@@ -162,7 +162,7 @@ def test_the_intersection_of_two_calibrations_finds_nothing(tmp_path: Path, firs
 
 
 def test_a_line_of_an_earlier_version_is_not_taken_for_the_same(tmp_path: Path, capsys) -> None:
-    """Its ledger did not note the camera: refused, and said why; positions of then go on as they were."""
+    """A ledger that did not note the camera: lines are refused with the reason; positions can be released again as before."""
     assert privatize(tmp_path, IMAGE, DOWN, "lines")[0] == 0
     other = replace(IMAGE, image_digest=b"2" * 32)
     assert privatize(tmp_path, other, None, "positions", lines=False)[0] == 0

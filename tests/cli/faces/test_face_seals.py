@@ -66,13 +66,13 @@ def verify(person: str, number: int, *options: object) -> int:
 
 
 def table_of_numbers(connection: sqlite3.Connection) -> str:
-    """Where the store keeps vectors: with its lines, or apart."""
+    """Name of the table that holds the vectors: `numbers`, or in stores of format 1 that of the lines, `templates`."""
     names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     return "numbers" if "numbers" in names else "templates"
 
 
 def written(*statements: str) -> None:
-    """What somebody with access to the file, and without the secret, does to it."""
+    """Change a store as somebody does who can write the file and lacks the secret."""
     with closing(sqlite3.connect("door.store")) as connection, connection:
         for statement in statements:
             connection.execute(statement.format(numbers=table_of_numbers(connection)))
@@ -155,7 +155,7 @@ def test_one_store_does_not_pass_for_another(door: Path, capsys: pytest.CaptureF
 
 
 def test_another_secret_is_refused_and_none_is_made(door: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A secret moved away: base told `rejected`, and wrote a new secret with which the next people were enrolled."""
+    """The secret is moved away. The defect: people were rejected, and the next ones enrolled with a new secret."""
     secret = door / "home" / "secret"
     secret.rename(door / "kept")
     for ask in (lambda: verify("bob", 3), lambda: enroll("carol", 5)):

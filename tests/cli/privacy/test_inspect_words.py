@@ -51,7 +51,7 @@ def test_few_features_are_no_object_of_fifty() -> None:
 
 @pytest.mark.parametrize("with_lines", [False, True])
 def test_what_no_guarantee_covers_is_said(with_lines: bool) -> None:
-    """What epsilon does not cover: counts, positions, size and intrinsics; the cell; repeats. Nothing of subspaces."""
+    """Counts, positions, size and intrinsics, the cell of a word, and repeats are named; subspaces are not mentioned."""
     found = facts(subsets(), with_lines=with_lines)
     for item in ("number", "line through each" if with_lines else "positions", "image size", "intrinsics", "no guarantee"):
         assert item in found["sent in clear"], item

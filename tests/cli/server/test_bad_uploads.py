@@ -19,7 +19,7 @@ from worlds.word_uploads import word_line_upload, word_upload
 
 
 def honest(name: str, *, dim: int = 128) -> Upload:
-    """Subspaces with positions."""
+    """A valid message of subspaces with positions."""
     random = generator(f"honest {name}")
     space = Space(descriptor="sift", normalization="L2", dim=dim)
     form = subspaces(random, unit(sift_like(random, 30, dim)), 4, space)
@@ -113,7 +113,7 @@ def test_a_limit_that_is_none_is_refused_before_the_work(
 def test_a_message_that_cannot_even_be_read_does_not_stop_a_map_from_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder of that name; what identifies the run, to go on with it later, is made of the others."""
+    """A folder is called like a message; the key of the run, with which it is resumed, is made from the other messages."""
     for index in range(5):
         message = word_line_upload()
         put(

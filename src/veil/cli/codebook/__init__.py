@@ -1,1 +1,1 @@
-"""`veil codebook`."""
+"""The commands of `veil codebook`."""

@@ -1,4 +1,4 @@
-"""`veil codebook build|info|quality`."""
+"""`veil codebook build` and `info`: make a codebook from photographs, and describe one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from veil.studies.matching.quantization import MEASURED, Quantization, measure
 CENTROIDS, DECOYS = FLAT_WORDS, 262144
 SAMPLE, SAMPLE_A_WORD = 400_000, 10
 HOLDOUT = 10
-PCA_SAMPLE = 100_000  # of a sample that is too large to be float64 as a whole
+PCA_SAMPLE = 100_000  # descriptors of a sample that is too large to be float64 as a whole
 
 BUILD_EXAMPLES = """\
   veil codebook build photos/ -o book.npz --words 16384 --source "my photographs" --license CC0-1.0
@@ -35,7 +35,7 @@ BUILD_EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil codebook` with its actions to the parser's commands."""
     parser = add_command(
         commands,
         "codebook",
@@ -140,7 +140,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _holdout(arguments: argparse.Namespace, method: Method | None) -> int:
-    """Each how many-th photograph is kept out. Raises InputError where that cannot be."""
+    """Interval of held-out photographs: one of so many (0: none). Raises InputError for options that do not fit together."""
     if method is None and (arguments.holdout is not None or arguments.method != "auto"):
         raise InputError("--method and --holdout belong to words made by k-means; a decoy pool holds descriptors as they are")
     if arguments.holdout == 1:
@@ -151,12 +151,14 @@ def _holdout(arguments: argparse.Namespace, method: Method | None) -> int:
 
 
 def _capacity(arguments: argparse.Namespace, words: int) -> int:
+    """Number of descriptors to sample for so many words."""
     return max(arguments.sample or max(SAMPLE, SAMPLE_A_WORD * words), words)
 
 
 def _assemble(
     arguments: argparse.Namespace, collection: Collection, sample: np.ndarray, words: int, method: Method | None
 ) -> Codebook:
+    """The codebook of a sample: clustered by `method`, or a pool of decoys if that is None."""
     if method is None:  # a word that is there twice would be drawn twice as often, and twice for one descriptor
         sample = sample[np.sort(np.unique(sample, axis=0, return_index=True)[1])]
         words = min(words, len(sample)) if arguments.words is None else words
@@ -191,7 +193,7 @@ def _assemble(
 
 
 def _dithered(sample: np.ndarray, seed: int) -> np.ndarray:
-    """The sample as the hardened profile will see descriptors: the PCA is fitted where it is used."""
+    """The sample dithered and of unit length, as the hardened profile will compress descriptors: the PCA is fitted to that."""
     values = sample + np.random.default_rng(seed).uniform(0, HARDENED_DITHER_STEPS, sample.shape)
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     return values
@@ -211,7 +213,7 @@ def _clustered(arguments: argparse.Namespace, sample: np.ndarray, words: int, me
 
 
 def _measured(arguments: argparse.Namespace, book: Codebook, collection: Collection, sample: np.ndarray) -> Quantization:
-    """With the photographs that were held out; without such, with those that the book was made from."""
+    """Quantization of the held-out photographs by the book, or of its own photographs if none were held out."""
     held = collection.held
     images = len(held.image_digests) or len(collection.training.image_digests)
     with Bar("measuring") as bar:

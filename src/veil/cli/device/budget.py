@@ -1,4 +1,4 @@
-"""`veil budget show|set`: what was spent of epsilon, and what may be."""
+"""`veil budget show` and `set`: the epsilon that was spent, and its limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SET_EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the commands."""
+    """Add `veil budget` with its actions to the parser's commands."""
     parser = add_command(
         commands,
         "budget",
@@ -92,6 +92,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _image_facts(arguments: argparse.Namespace, entries: list[Entry], budget: Budget | None) -> dict:
+    """The record of one image's releases, with its epsilons and what is left of its budget."""
     charges = _charges(entries)
     return {
         "name": entries[-1].name,
@@ -108,7 +109,7 @@ def _image_facts(arguments: argparse.Namespace, entries: list[Entry], budget: Bu
             for entry in entries
             if entry.mechanism is not None
         ],
-        # Nothing in words: that is no epsilon of 0 but none.
+        # An image without words has no epsilon, which is not an epsilon of 0.
         "feature": _epsilons(charges, arguments.delta, of_each=1) if charges else None,
         "object": _epsilons(charges, arguments.delta, of_each=arguments.object) if charges else None,
         "image": _epsilons(charges, arguments.delta) if charges else None,
@@ -118,11 +119,13 @@ def _image_facts(arguments: argparse.Namespace, entries: list[Entry], budget: Bu
 
 
 def _epsilons(charges: list[Charge], delta: float, of_each: int | None = None) -> dict:
+    """Epsilon of charges at delta, and their plain sum; of at most `of_each` features of every release, if given."""
     spent = total(charges, of_each=of_each)
     return {"epsilon": composed_epsilon(spent, delta), "basic": basic_epsilon(spent)}
 
 
 def _budget_facts(budget: Budget, entries: list[Entry]) -> dict:
+    """The record of a budget, with what was spent and is left of it; of images, those of the one that spent most."""
     groups = [entries] if budget.unit == "session" else _by_image(entries)
     most = max((budget.spent(_charges(group)) for group in groups), default=0.0)
     least = min((budget.left(_charges(group)) for group in groups), default=budget.epsilon)
@@ -140,6 +143,7 @@ def _charges(entries: list[Entry]) -> list[Charge]:
 
 
 def _by_image(entries: list[Entry]) -> list[list[Entry]]:
+    """The releases in one list for each image."""
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         groups.setdefault(entry.image_digest, []).append(entry)
@@ -147,6 +151,7 @@ def _by_image(entries: list[Entry]) -> list[list[Entry]]:
 
 
 def _in_force(changes: list[BudgetChange]) -> dict[Unit, Budget]:
+    """The budgets in force after all changes, by unit."""
     last = {change.unit: change.budget for change in changes}
     return {unit: budget for unit, budget in last.items() if budget is not None}
 
@@ -211,6 +216,7 @@ def _set(arguments: argparse.Namespace) -> int:
 
 
 def _tell_exceeded(arguments: argparse.Namespace, budget: Budget, entries: list[Entry]) -> None:
+    """Print whether earlier releases exceed a new budget, and how many are outside of it."""
     groups = [entries] if budget.unit == "session" else _by_image(entries)
     spent = [(budget.spent(_charges(group)), group[-1].name) for group in groups if group]
     over = [one for one in spent if one[0] > budget.epsilon]

@@ -1,4 +1,4 @@
-"""`veil gravity`: where down is in each photograph, for `veil privatize --lines --gravity`."""
+"""`veil gravity`: the direction of gravity in each photograph, for `veil privatize --lines --gravity`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SOURCES = ("auto", "exif", "readings", "vanishing-point", "colmap")
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil gravity` to the parser's commands."""
     parser = add_command(
         commands,
         "gravity",
@@ -88,6 +88,7 @@ def _gravity(arguments: argparse.Namespace) -> int:
 
 
 def _from_database(arguments: argparse.Namespace) -> Iterator[Answer]:
+    """Answers for all images of a COLMAP database."""
     if len(arguments.input) != 1 or arguments.camera or arguments.figure:
         raise InputError("--from colmap takes one database, and neither --camera nor --figure")
     for name, found in read_colmap_gravity(arguments.input[0]).items():
@@ -95,6 +96,7 @@ def _from_database(arguments: argparse.Namespace) -> Iterator[Answer]:
 
 
 def _from_photographs(arguments: argparse.Namespace) -> Iterator[Answer]:
+    """Answers for all photographs. Raises InputError for options that do not fit together."""
     pictures = named_pictures(arguments.input)
     require_names(name for name, _ in pictures)
     if arguments.figure and len(pictures) != 1:
@@ -116,7 +118,7 @@ def _from_photographs(arguments: argparse.Namespace) -> Iterator[Answer]:
 
 
 def _of_photograph(name: str, path: Path, source: str, camera: str | None) -> Answer:
-    """One photograph; what is wrong with it is its answer, so that the others still get theirs."""
+    """The answer for one photograph; an error becomes its answer, so that the other photographs still get theirs."""
     told = _from_exif(path) if source in ("auto", "exif") else None
     if source == "exif":
         return Answer(name=name, source="exif", found=told or NoGravity(reason=NO_READING))
@@ -124,6 +126,7 @@ def _of_photograph(name: str, path: Path, source: str, camera: str | None) -> An
 
 
 def _from_exif(path: Path) -> Gravity | NoGravity | None:
+    """Gravity from the maker note, None without a note; an error becomes NoGravity."""
     try:
         return gravity_from_exif(path)
     except VeilError as error:

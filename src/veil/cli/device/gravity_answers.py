@@ -1,4 +1,4 @@
-"""What `veil gravity` answers of each photograph: a sensor's reading and its vertical edges, weighed against each other."""
+"""Answers of `veil gravity` for each photograph: a sensor's reading and the vertical edges, weighed against each other."""
 
 from __future__ import annotations
 
@@ -21,13 +21,21 @@ from veil.geometry.gravity_check import USUAL_ROLL_DEG, Checked, cross_checked, 
 from veil.geometry.vanishing_point import Vertical, VerticalOptions
 from veil.geometry.vanishing_point_support import Support, support_of
 
-# Edges that are too open to be an answer still tell a wrong reading, and which way axes point.
+# Largest standard deviation of edges that are not exact enough for an answer, but show wrong readings and the sense of axes.
 CHECK_SIGMA_DEG = 12.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Answer:
-    """What was found of one photograph, by which source; the note says why not by an earlier one, or what to check."""
+    """The answer for one photograph.
+
+    - `name`: the photograph.
+    - `source`: "exif", "readings", "vanishing-point" or "colmap".
+    - `found`: gravity, or the reason why there is none.
+    - `vertical`: the vertical edges, where they gave the answer.
+    - `note`: why an earlier source did not give the answer, or what to check.
+    - `check`: the comparison of sensor and edges, where both were there.
+    """
 
     name: str
     source: str
@@ -39,7 +47,14 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Edges:
-    """Vertical edges of one photograph: as an answer, as a check (less exact ones serve), and the segments they are of."""
+    """Vertical edges of one photograph.
+
+    - `answer`: gravity from the edges, or why there is none.
+    - `check`: edges to compare a sensor with, for which less exact ones are enough; None if there are none.
+    - `segments`: all segments (segments, 2, 2) in the normalized plane.
+    - `pixel`: size of the detector's pixel in the normalized plane.
+    - `portrait`: whether the upright photograph is higher than wide.
+    """
 
     answer: Vertical | NoGravity
     check: Vertical | None
@@ -48,13 +63,13 @@ class Edges:
     portrait: bool = False
 
     def support(self, gravity: Gravity) -> Support:
-        """What the segments that do not follow the edges say of a sensor's reading."""
+        """The support of a sensor's reading by the segments that do not follow the vertical edges."""
         others = self.segments if self.check is None else np.delete(self.segments, self.check.rows, axis=0)
         return support_of(others, self.pixel, gravity)
 
 
 def edges_of(path: Path, camera: str | None) -> Edges:
-    """Vertical edges of a photograph; one that cannot be decoded has none, and says so."""
+    """Vertical edges of a photograph; one that cannot be decoded has none, and the answer gives the reason."""
     from veil.extraction.segments import focal_spread, normalized_segments
     from veil.geometry.vanishing_point import vertical_from_segments
 
@@ -78,7 +93,7 @@ def edges_of(path: Path, camera: str | None) -> Edges:
 
 
 def weighed(name: str, source: str, sensor: Gravity | NoGravity | None, edges: Edges) -> Answer:
-    """The answer of sensor and edges: the more exact one where they agree, else the one that is not wrong."""
+    """The answer from a sensor's reading and edges: the more exact of both if they agree, else the one that is not wrong."""
     seen = edges.answer
     if not isinstance(sensor, Gravity):
         note = sensor.reason if sensor else None
@@ -106,7 +121,10 @@ def weighed(name: str, source: str, sensor: Gravity | NoGravity | None, edges: E
 
 
 def _by_edges(name: str, seen: Vertical, note: str | None) -> Answer:
-    """Bundles of parallel lines that lie on tables and floors pass for vertical; a tilt that people avoid gives them away."""
+    """The answer by vertical edges, with a doubt where the camera would be rolled as people avoid it.
+
+    Bundles of parallel lines on tables and floors pass for vertical; an unusual roll reveals them.
+    """
     roll = roll_deg(seen.gravity)
     doubt = f"rolled by {roll:.0f} degrees: look with --figure whether its edges are vertical in the world"
     notes = [text for text in (note, doubt if roll > USUAL_ROLL_DEG else None) if text]
@@ -114,7 +132,7 @@ def _by_edges(name: str, seen: Vertical, note: str | None) -> Answer:
 
 
 def told_by_table(arguments: argparse.Namespace, pictures: Sequence[tuple[str, Path]]) -> list[Answer]:
-    """Answers of all photographs from `--readings`, in the axes that their edges or `--axes` tell."""
+    """Answers for all photographs from `--readings`, whose axes are given by `--axes` or estimated from vertical edges."""
     edges = {name: edges_of(path, arguments.camera) for name, path in progress(pictures, "gravity")}
     sensors = _gravity_of_table(arguments, edges)
     if not any(isinstance(sensor, Gravity) for sensor in sensors.values()) and not set(sensors) & set(edges):
@@ -130,7 +148,7 @@ def told_by_table(arguments: argparse.Namespace, pictures: Sequence[tuple[str, P
 
 
 def _gravity_of_table(arguments: argparse.Namespace, edges: dict[str, Edges]) -> dict[str, Gravity | NoGravity]:
-    """By the names of the photographs, which a table may give with or without their folders."""
+    """Gravity from the table of `--readings` by name of the photograph; the table may name them with or without folders."""
     if not arguments.axes and holds_gravity(arguments.readings):
         found: dict[str, Gravity | NoGravity] = {**read_gravity_readings(arguments.readings)}
         return {name: found[_key(name, found)] for name in edges if _key(name, found) in found} or found
@@ -159,5 +177,5 @@ def _gravity_of_table(arguments: argparse.Namespace, edges: dict[str, Edges]) ->
 
 
 def _key(name: str, table: dict) -> str:
-    """The table's name of a photograph: its path below the folder that was given, or its file name alone."""
+    """The name of a photograph in a table: its path below the folder that was given, or its file name alone."""
     return name if name in table else Path(name).name

@@ -1,4 +1,4 @@
-"""`veil budget plan`: what an epsilon of the image is good for."""
+"""`veil budget plan`: the best use of an epsilon of the image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = 12
 
 
 def register(actions) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil budget plan` to the group's actions."""
     parser = add_command(
         actions,
         "plan",
@@ -76,7 +76,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _advice(plans: list[Plan]) -> list[str]:
-    """What the table means, and what it does not know."""
+    """Sentences for people: what the table means, and what it does not take into account."""
     best = plans[0]
     said = [
         "true words: expected features whose true word is sent, the most inliers to hope for; needed: inliers of a pose that "

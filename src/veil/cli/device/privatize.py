@@ -1,4 +1,4 @@
-"""`veil privatize`: raw features become what may leave the device, each release entered in the ledger first."""
+"""`veil privatize`: messages that may leave the device, from raw features; each release is entered in the ledger first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil privatize` to the parser's commands."""
     parser = add_command(
         commands,
         "privatize",
@@ -88,7 +88,7 @@ def _add_lines(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_profile(arguments: argparse.Namespace, *, quantized: bool) -> Profile:
-    """The profile that --profile, --m and --lifting ask for."""
+    """The profile that --profile, --m and --lifting ask for. Raises InputError for options that do not fit together."""
     if arguments.profile == "paper":
         return paper(arguments.m if arguments.m is not None else 4, arguments.lifting or "sub-hybrid")
     if arguments.m is not None or arguments.lifting is not None:
@@ -131,7 +131,7 @@ def _privatize(arguments: argparse.Namespace) -> int:
 
 
 def _row(name: str, made: DeviceRelease, descriptors: HideInSubspaces | HideInWords) -> dict:
-    """One release for machines; `said` ends its line for people."""
+    """The record of one release, with `said`, the end of its line for people."""
     row = {
         "name": name,
         "file": f"{made.released_as}.veil",
@@ -147,7 +147,10 @@ def _row(name: str, made: DeviceRelease, descriptors: HideInSubspaces | HideInWo
 
 
 def _in_words(arguments: argparse.Namespace, device: Device) -> HideInWords:
-    """What --words and the options beside it ask for. Raises ReleaseRefused for a dictionary of the user's own photographs."""
+    """The protection that --words and its options ask for.
+
+    Raises InputError without --epsilon, ReleaseRefused for a dictionary made from the user's own photographs.
+    """
     if arguments.epsilon is None:
         raise InputError(
             "--words needs --epsilon; `veil budget plan` shows what an epsilon of the image allows for each feature"
@@ -167,7 +170,7 @@ def _in_words(arguments: argparse.Namespace, device: Device) -> HideInWords:
 
 
 def _books(arguments: argparse.Namespace) -> HideInSubspaces:
-    """The codebook and the decoys that the options name."""
+    """The protection in subspaces with the codebook and decoys that the options name; its profile depends on the image."""
     return HideInSubspaces(
         codebook=arguments.codebook and read_codebook(arguments.codebook),
         decoys=arguments.decoys and read_codebook(arguments.decoys),
@@ -177,14 +180,14 @@ def _books(arguments: argparse.Namespace) -> HideInSubspaces:
 def _fitting(
     arguments: argparse.Namespace, descriptors: HideInSubspaces | HideInWords, features: Features
 ) -> HideInSubspaces | HideInWords:
-    """The protection of one image: a profile depends on whether its descriptors have 8 bits."""
+    """The protection for one image: the profile of subspaces depends on whether its descriptors have 8 bits."""
     if isinstance(descriptors, HideInWords):
         return descriptors
     return replace(descriptors, profile=chosen_profile(arguments, quantized=features.is_quantized))
 
 
 def _require_consistent(arguments: argparse.Namespace) -> None:
-    """Refuse options that do not go together before anything is drawn or entered."""
+    """Raise InputError for options that do not go together, before anything is drawn or entered."""
     if arguments.gravity and not arguments.lines:
         raise InputError("--gravity belongs to --lines: without lines, gravity is not sent")
     subspaces = ("profile", "lifting", "codebook", "decoys")
@@ -197,7 +200,7 @@ def _require_consistent(arguments: argparse.Namespace) -> None:
 
 
 def _outside(device: Device) -> list[str]:
-    """That budgets do not see subspaces, where there are budgets."""
+    """The warning that budgets do not limit subspaces, if there are budgets."""
     budgets = " and ".join(sorted(device.budgets()))
     if not budgets:
         return []
@@ -211,6 +214,7 @@ def _report(
     descriptors: HideInSubspaces | HideInWords,
     device: Device,
 ) -> None:
+    """Write and print the releases that were made, then the notes."""
     in_words = isinstance(descriptors, HideInWords)
     facts = {"profile": "words" if in_words else arguments.profile or "hardened"}
     if isinstance(descriptors, HideInWords):
@@ -226,7 +230,7 @@ def _report(
 
 
 def word_facts(words: HideInWords) -> dict:
-    """A release of words for machines."""
+    """The facts of releases in words, for machines."""
     return {
         "words": words.mechanism.dictionary_size,
         "m": words.mechanism.m,

@@ -1,1 +1,1 @@
-"""`veil faces`."""
+"""The commands of `veil faces`."""

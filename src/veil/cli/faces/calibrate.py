@@ -1,4 +1,4 @@
-"""`veil faces calibrate`: the thresholds of a store, fitted to faces; and the client that all commands make."""
+"""`veil faces calibrate`: fit the thresholds of a store to faces; and the client that all commands of a store need."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PURPOSE = "calibration"
 
 
 def client_of(store: FaceStore, decoys: Path) -> Client:
-    """This device, with a store's scheme and decoys."""
+    """The client of this device for a store, with its scheme, secret and decoys (a file)."""
     return Client(scheme=store.scheme, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
 
 
 def calibrate(arguments: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run `veil faces calibrate` and return the exit code."""
     for name, share in (("--far", arguments.far), ("--fpir", arguments.fpir)):
         if share is not None and not 0 < share < 1:
             raise InputError(f"{name} must lie between 0 and 1, got {share:g}")
@@ -54,7 +54,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
 
 
 def _threshold(client: Client, faces: Faces, pairs: FacePairs, far: float | None) -> Threshold:
-    """Of single comparisons: of the most right decisions, or of the most accepts at `far` false ones."""
+    """The threshold of single comparisons: with the most right decisions, or the most accepts at `far` false ones."""
     from veil.studies.faces.verification import best_threshold, error_rates
 
     distance = np.array([_score(client, faces, a, b) for a, b in zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)])
@@ -75,11 +75,13 @@ def _threshold(client: Client, faces: Faces, pairs: FacePairs, far: float | None
 
 
 def _score(client: Client, faces: Faces, enrolled: int, probe: int) -> float:
+    """The distance of a probe from a template, of two rows of `faces`."""
     template = client.template(faces.vectors[enrolled], purpose=PURPOSE, person=faces.names[enrolled], version=1)
     return float(scores(client.probe(faces.vectors[probe], purpose=PURPOSE, template=template), template)[0])
 
 
 def _open_set(client: Client, faces: Faces, fpir: float, counts: Sequence[int]) -> OpenSet:
+    """Thresholds of identification from all people among the faces, also for galleries of the sizes `counts`."""
     from veil.faces.comparisons import compared, first_and_last
     from veil.faces.galleries import calibrate_open_set
 
@@ -91,7 +93,7 @@ def _open_set(client: Client, faces: Faces, fpir: float, counts: Sequence[int]) 
 
 
 def print_what_is_needed(arguments: argparse.Namespace, scheme: TemplateScheme) -> None:
-    """At creation: how many people a calibration needs, by size of the gallery."""
+    """Print, after a store is created, how many people a calibration needs by size of the gallery."""
     if scheme.comparison == "parallel":
         say(arguments, "it verifies once calibrated (veil faces calibrate), and cannot identify (--by p2s or s2s can)")
         return
@@ -100,7 +102,7 @@ def print_what_is_needed(arguments: argparse.Namespace, scheme: TemplateScheme) 
 
 
 def print_sizes(arguments: argparse.Namespace, found: OpenSet, counts: Sequence[int]) -> None:
-    """Thresholds by size of the gallery: of the store's own sizes, and of some others."""
+    """Print thresholds by size of the gallery: for the store's own sizes, and for some others."""
     head = f"identify: an FPIR of {found.asked:.2%} asked, {found.people:,} people, {found.mated:,} of them twice"
     if not found.sizes:
         need = people_needed(1, found.asked)

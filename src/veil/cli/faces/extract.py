@@ -1,4 +1,4 @@
-"""`veil faces`: descriptors of faces from photographs."""
+"""`veil faces describe`: descriptors of faces from photographs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DESCRIBE_EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the group."""
+    """Add `veil faces` with all its actions to the parser's commands."""
     group = commands.add_parser("faces", help="face templates", description="Descriptors of faces, and templates that verify.")
     actions = group.add_subparsers(title="actions", metavar="ACTION", required=True)
     parser = add_command(
@@ -88,6 +88,7 @@ def _describe(arguments: argparse.Namespace) -> int:
 
 
 def _labels(names: Sequence[str], table: dict[str, dict[str, str]]) -> dict[str, tuple[str, ...]]:
+    """The values of each label for the photographs, in their order. Raises InputError for photographs without labels."""
     if not table:
         return {}
     missing = [name for name in names if name not in table]

@@ -1,4 +1,4 @@
-"""Which network describes a photograph of a face: dlib's, or an ONNX model that the user gives."""
+"""Choice of the network that describes photographs of faces: dlib's, or an ONNX model that the user gives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT = Preparation()
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """--model and what goes with it."""
+    """Add the option --model and those that go with it."""
     group = parser.add_argument_group("a network of your own in place of dlib's")
     group.add_argument("--model", type=Path, metavar="FILE", help="ONNX network of the ArcFace kind (veil ships none)")
     group.add_argument("--bgr", action="store_true", help="it takes blue first (default: red first)")
@@ -31,7 +31,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_network(arguments: argparse.Namespace, *, needed: Space | None = None) -> FaceNetwork:
-    """The network that the options name. Raises SpaceError if its descriptors do not live in the space that is `needed`."""
+    """The network that the options name. Raises SpaceError if its descriptors do not live in the space `needed`."""
     preparation = Preparation(bgr=arguments.bgr, mean=arguments.mean, scale=arguments.scale)
     if arguments.model is None:
         if preparation != DEFAULT:
@@ -48,6 +48,7 @@ def chosen_network(arguments: argparse.Namespace, *, needed: Space | None = None
 
 
 def _require(space: Space, needed: Space | None) -> None:
+    """Raise SpaceError unless the space is the needed one, if any."""
     if needed is not None and space != needed:
         raise SpaceError(
             f"the photograph would become [{space}], the store has [{needed}]; give the --model, --bgr, --mean and --scale "

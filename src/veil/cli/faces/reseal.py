@@ -1,4 +1,4 @@
-"""`veil faces reseal`: bind the templates of a store of an older format, or accept a backup; on command only."""
+"""`veil faces reseal`: seal a store of an older format, or accept a backup; never done without this command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from veil.files.faces import read_faces
 
 
 def reseal(arguments: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run `veil faces reseal` and return the exit code."""
     home = FaceHome.for_store(arguments.store)
     decoys = read_faces(arguments.decoys)
 

@@ -1,4 +1,4 @@
-"""`veil faces create | enroll | verify | identify | revoke | renew | calibrate | list | reseal`: the life of face templates."""
+"""Arguments of `veil faces create | enroll | renew | verify | identify | revoke | calibrate | list | reseal`."""
 
 from __future__ import annotations
 
@@ -190,6 +190,7 @@ def _register_reseal(actions: Any) -> None:
 def _action(
     actions: Any, name: str, summary: str, text: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
+    """Add an action on a store, which `run` carries out, and return its parser."""
     parser: argparse.ArgumentParser = add_command(actions, name, summary, text, EXAMPLES[name])
     parser.add_argument("store", type=Path, help="the store's file")
     add_json(parser)
@@ -214,6 +215,7 @@ def _with_face(parser: argparse.ArgumentParser, *, person: bool = True) -> None:
 
 
 def _class_count(text: str) -> tuple[str, int]:
+    """Parse CLASS=COUNT (an argparse type)."""
     name, found, count = text.rpartition("=")
     if not (found and name and count.isdecimal()):
         raise argparse.ArgumentTypeError(f"a quota is CLASS=COUNT, got {text!r}")

@@ -1,1 +1,1 @@
-"""`veil inversion`."""
+"""The commands of `veil inversion`."""

@@ -1,4 +1,4 @@
-"""`veil inversion`: train networks that turn what a server receives into pictures, and look at these pictures."""
+"""`veil inversion train` and `invert`: train networks that turn a server's view into pictures, and make such pictures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WORD_EPSILON = 12.0
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the commands."""
+    """Add `veil inversion` with its actions to the parser's commands."""
     parser = add_command(
         commands,
         "inversion",
@@ -159,7 +159,7 @@ def _options(arguments: argparse.Namespace) -> TrainingOptions:
 
 
 def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], sight: Sight) -> str:
-    """Whatever changes examples or weights, but for the limits of time: an interrupted run may be given more of it."""
+    """Digest of everything that changes examples or weights, except limits of time: a resumed run may be given more of it."""
     choices = (sight.kind, sight.dims, sight.epsilon, arguments.seed, arguments.batch, arguments.variants)
     digest = "" if sight.codebook is None else sight.codebook.digest
     files = [hashlib.sha256(path.read_bytes()).digest() for _, path in photographs]
@@ -167,7 +167,7 @@ def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], sig
 
 
 def _examples(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], workshop: Workshop) -> list[int]:
-    """Makes the examples that are not there yet; returns the numbers of all, but for those without features."""
+    """Make the examples that are missing, and return the numbers of all that have features."""
     from veil.inversion.photos import varied
 
     kept = []
@@ -189,6 +189,7 @@ def _examples(arguments: argparse.Namespace, photographs: list[tuple[str, Path]]
 
 
 def _stored(workshop: Workshop, index: int) -> Example:
+    """The stored example of this number. Raises InputError if it was lost."""
     example = workshop.example(index)
     if example is None:
         raise InputError("an example of the unfinished training was lost; start again with --resume")
@@ -196,6 +197,7 @@ def _stored(workshop: Workshop, index: int) -> Example:
 
 
 def _state(workshop: Workshop) -> State | None:
+    """The state from which a training is resumed; None at its start."""
     from veil.inversion.training import State
 
     stored = workshop.state()
@@ -206,7 +208,7 @@ def _state(workshop: Workshop) -> State | None:
 
 
 class _Log:
-    """The bar, mean losses for machines, and checkpoints with a line for people."""
+    """The log of a training: a progress bar, mean losses for machines, and checkpoints with a line for people."""
 
     def __init__(self, arguments: argparse.Namespace, workshop: Workshop) -> None:
         self._arguments, self._workshop = arguments, workshop
@@ -238,6 +240,7 @@ class _Log:
 def _provenance(
     arguments: argparse.Namespace, state: State, photographs: int, dims: tuple[int, ...], codebook: Codebook | None
 ) -> Training:
+    """The record of a training, with the command line that repeats it."""
     names = ["input", "m", "epsilon", "steps", "minutes", "seed", "batch", "variants"]
     if arguments.input != "words":
         names.remove("epsilon")

@@ -57,6 +57,7 @@ def write_picture(path: Path, rgb: np.ndarray) -> None:
 
 
 def _inputs(arguments: argparse.Namespace) -> Iterator[tuple[str, SparseMap, np.ndarray | None]]:
+    """Names, maps and, of photographs, the original pictures of all inputs."""
     for root in arguments.input:
         for path in _files(root):
             if path.suffix == ".veil":
@@ -73,6 +74,7 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[tuple[str, SparseMap, np.
 
 
 def _files(root: Path) -> list[Path]:
+    """The photographs, files of features and messages below `root`, or the one file. Raises InputError if there are none."""
     known = {*SUFFIXES, *HDF5_SUFFIXES, ".veil"}
     found = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.suffix.lower() in known)
     if not found:
@@ -81,11 +83,13 @@ def _files(root: Path) -> list[Path]:
 
 
 def _raw(features: Features) -> SparseMap:
+    """The map of raw features."""
     frame = Frame(width=features.camera.width_px, height=features.camera.height_px)
     return points_map(frame, features.keypoints, publish(features).vectors)
 
 
 def _message(path: Path, dictionary: Path | None) -> SparseMap:
+    """The map of a message. Raises InputError if it hides positions."""
     upload = decode(read_bytes(path))
     if isinstance(upload, LineUpload):
         raise InputError(f"{path} hides positions in lines; a picture needs keypoints")

@@ -201,7 +201,7 @@ def _promise(guarantee: Guarantee) -> str:
 def _map_facts(path: Path) -> dict:
     scene = read_map(path)
     forms = [image.form for image in scene.images.values()]
-    # Of words the ones that promise least; other forms promise the same for all images.
+    # The form with the weakest guarantee, as words of images may differ; other forms promise the same for all images.
     form = max(forms, key=lambda form: form.mechanism.epsilon if isinstance(form, Subsets) else 0.0)
     return {
         "what": f"{'public' if scene.is_public else 'private'} map of {len(scene.images)} images, {len(scene.points)} points",

@@ -74,7 +74,7 @@ def _separated(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 
 def _extractor(space: Space, remedy: str) -> Callable[[Picture], Features]:
-    """What extracts the descriptors of `space` from a picture, with default options.
+    """A function that extracts the descriptors of `space` from a picture, with default options.
 
     Raises InputError, with the `remedy`, if veil does not extract them.
     """

@@ -1,4 +1,4 @@
-"""`veil index`: enter a map's points under the words of a dictionary, once, for queries in words."""
+"""`veil index`: list a map's points under the words of a dictionary, once, for queries in words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil index` to the parser's commands."""
     parser = add_command(
         commands,
         "index",
@@ -65,5 +65,5 @@ def _index(arguments: argparse.Namespace) -> int:
 
 @cache
 def read_dictionary(path: str) -> Codebook:
-    """The codebook of a path, or the bundled one."""
+    """The codebook in the file `path`, or the bundled one for the path "bundled"."""
     return bundled_codebook() if path == BUNDLED else read_codebook(Path(path))

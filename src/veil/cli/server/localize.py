@@ -1,4 +1,4 @@
-"""`veil localize`: an upload and a map give a pose, or a reason why there is none."""
+"""`veil localize`: the pose of an upload on a map, or a reason why there is none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil localize` to the parser's commands."""
     parser = add_command(
         commands,
         "localize",
@@ -95,6 +95,7 @@ def _localize(arguments: argparse.Namespace) -> int:
 
 
 def _answer(arguments: argparse.Namespace, query: Loaded, where: Map) -> Localization | NoPose:
+    """The answer to one query, with the options that the arguments give for its form."""
     if isinstance(query.form, Subsets):
         search = GroupedOptions(
             min_iterations=min(GroupedOptions().min_iterations, arguments.iterations),

@@ -1,4 +1,4 @@
-"""`veil match` and `veil map`: from uploads to a map."""
+"""`veil match` and `veil map`: matches of two uploads, and maps from uploads or raw features."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MAP_EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the commands."""
+    """Add `veil match` and `veil map` to the parser's commands."""
     parser = add_command(commands, "match", "match two uploads", "Mutual nearest neighbors of two messages.", MATCH_EXAMPLES)
     parser.add_argument("left", type=Path, help="a .veil message")
     parser.add_argument("right", type=Path, help="another one")
@@ -85,11 +85,13 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def add_matching(parser: argparse.ArgumentParser) -> None:
+    """Add the options --ratio and --workers."""
     parser.add_argument("--ratio", metavar="R", help="ratio test: none, auto, or a number (default none; of maps auto)")
     parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
 
 
 def matching_options(arguments: argparse.Namespace, left, right) -> MatchOptions:  # type: ignore[no-untyped-def]
+    """The ratio test that --ratio asks for, between two forms. Raises InputError for another text."""
     if arguments.ratio in (None, "none"):
         return MatchOptions()
     if arguments.ratio == "auto":
@@ -114,6 +116,7 @@ def _match(arguments: argparse.Namespace) -> int:
 
 
 def _only_image(path: Path) -> Loaded:
+    """The one image of a file. Raises InputError if there are several."""
     images = list(load_images(path).values())
     if len(images) != 1:
         raise InputError(f"{path} holds {len(images)} images; `veil match` takes one on each side, give single messages")
@@ -121,7 +124,7 @@ def _only_image(path: Path) -> Loaded:
 
 
 def found_by(left: Loaded, right: Loaded) -> str:
-    """The distance that compares the two."""
+    """Name of the distance by which two images are compared."""
     return distance_name(left.form, right.form)
 
 
@@ -183,7 +186,7 @@ def _tell_map(
 
 
 def _gravity_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, np.ndarray] | None:
-    """The readings of --gravity. Raises InputError where they are of other images: before the work, not after."""
+    """The readings of --gravity; None without it. Raises InputError, before any long work, if they are of other images."""
     if not arguments.gravity:
         return None
     found = read_gravity(arguments.gravity)
@@ -193,7 +196,7 @@ def _gravity_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, np
 
 
 def _map_ratio(arguments: argparse.Namespace) -> float | None:
-    """The ratio of a map of positions: None lets the mapper learn it from the images."""
+    """The ratio that --ratio asks for in a map of positions; None lets the mapper learn it from the images."""
     if arguments.ratio == "none":
         return 1.0
     if arguments.ratio in (None, "auto"):
@@ -210,5 +213,6 @@ def _no_map_facts(images: int, no_map: NoMap) -> dict:
 
 
 def _say_left_out(arguments: argparse.Namespace, left_out: Mapping[str, str]) -> None:
+    """Print the images that are not in the map, each with its reason."""
     for name, reason in sorted(left_out.items()):
         say(arguments, f"left out {name}: {reason}")

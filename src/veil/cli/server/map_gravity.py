@@ -1,4 +1,4 @@
-"""What `veil map` says of its images' readings of gravity: which are wrong by the map."""
+"""The report of `veil map` on its images' readings of gravity, of which the map shows the wrong ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def gravity_facts(check: ReadingsCheck) -> dict[str, object]:
 
 
 def say_gravity(arguments: argparse.Namespace, check: ReadingsCheck) -> None:
-    """Name the wrong readings, or that nothing tells which are."""
+    """Print the wrong readings, or that the readings do not agree."""
     for name, degrees in sorted(check.wrong_deg.items()):
         say(arguments, f"the gravity of {name} is wrong by {degrees:.0f} degrees, by the map and {check.agreeing} others")
     if check.readings > 1 and check.down is None:
