@@ -7,7 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.attacks.distribution.nearest import at, coordinates, entries, nearby, nearest_lists, nearest_neighbor, residuals
+from veil.attacks.distribution.nearest import (
+    coordinates,
+    entries,
+    nearby,
+    nearest_lists,
+    nearest_neighbor,
+    points_at,
+    residuals,
+)
 from veil.codebooks.codebook import Codebook
 from veil.distances.reference import point_to_subspace
 from veil.errors import InputError, RangeError, SpaceError
@@ -59,7 +67,7 @@ def test_fewer_entries_than_the_slack() -> None:
 
 def test_coordinates_and_points_are_inverse_and_residuals_are_the_rest() -> None:
     points = noise(len(FORM) * 3).vectors.reshape(len(FORM), 3, -1)
-    projected = at(FORM, coordinates(FORM, points))
+    projected = points_at(FORM, coordinates(FORM, points))
     np.testing.assert_allclose(coordinates(FORM, projected), coordinates(FORM, points), atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(points - projected, axis=2), residuals(FORM, points), atol=1e-6)
     np.testing.assert_allclose(residuals(FORM, projected), 0, atol=1e-6)

@@ -106,7 +106,7 @@ def test_meetings_are_the_small_distances_of_the_reference(monkeypatch: pytest.M
     pairs = meetings(form, [other], tol=1e-4, progress=lambda *step: done.append(step))
     np.testing.assert_array_equal(np.stack([pairs.feature, pairs.other]), np.nonzero(exact <= 1e-4))
     assert pairs.distance.max() < 1e-6 and done[-1] == (40, 40)
-    for feature, found in enumerate(pairs.of(40)):
+    for feature, found in enumerate(pairs.members_by_feature(40)):
         np.testing.assert_array_equal(found, np.flatnonzero(exact[feature] <= 1e-4))
 
 

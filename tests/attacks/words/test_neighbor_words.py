@@ -64,7 +64,7 @@ def test_neighbors_of_one_kind_give_each_other_away() -> None:
     assert (alone.best == victim.words).mean() < 0.4
     assert (together.best == victim.words).mean() > 0.9
     # Surer as well as more often right, and no surer than it is right.
-    assert together.of(victim.words).mean() > 0.8
+    assert together.probability_of(victim.words).mean() > 0.8
     assert together.confidence.mean() < (together.best == victim.words).mean() + 0.05
 
 
@@ -146,11 +146,11 @@ def test_without_strength_or_neighbors_it_is_the_posterior() -> None:
     known, victim = model(), planted(generator("weak"))
     form = released(victim.words, mechanism, known.dictionary, "weak")
     plain = posterior(form, prior=known.frequency)
-    assert denoise(form, victim.keypoints, known, options=DenoiseOptions(strength=0.0)).of(victim.words) == pytest.approx(
-        plain.of(victim.words), rel=1e-9
-    )
+    assert denoise(form, victim.keypoints, known, options=DenoiseOptions(strength=0.0)).probability_of(
+        victim.words
+    ) == pytest.approx(plain.probability_of(victim.words), rel=1e-9)
     one = denoise(form.take(np.arange(1)), victim.keypoints[:1], known)
-    assert one.of(victim.words[:1]) == pytest.approx(plain.of(victim.words)[:1], rel=1e-9)
+    assert one.probability_of(victim.words[:1]) == pytest.approx(plain.probability_of(victim.words)[:1], rel=1e-9)
 
 
 def test_memory_is_bounded_and_learning_repeats() -> None:

@@ -68,7 +68,7 @@ def test_several_releases_under_different_mechanisms_are_bayes_rule() -> None:
         drawn = [(form.mechanism, set(form.ids[row].tolist())) for form in forms]
         expected = by_enumeration(drawn, prior)
         for word in range(7):
-            got = beliefs.of(np.full(60, word))[row]
+            got = beliefs.probability_of(np.full(60, word))[row]
             assert got == pytest.approx(expected[word], rel=1e-12) or (got == 0 and word not in beliefs.words[row])
         assert expected[beliefs.best[row]] == pytest.approx(max(expected), rel=1e-12)
 
