@@ -1,4 +1,4 @@
-"""The empirical epsilon: its confidence by enumeration, honest mechanisms that it spares, and broken ones that it convicts."""
+"""The empirical epsilon: its confidence by enumeration, honest mechanisms that it accepts, and broken ones that it refutes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_honest_mechanism_is_spared_and_its_epsilon_nearly_found(words: int, 
 
 
 def test_over_many_games_the_confidence_holds() -> None:
-    """At most a fifth of the games may exceed; half of them would be seen."""
+    """Statistics: the bound may exceed epsilon in at most a fifth of the games; in half of them would be noticed."""
     mechanism, exceeded, lows, games = SubsetMechanism(dictionary_size=9, epsilon=1.0, m=2), 0, [], 150
     for index in range(games):
         found = game(mechanism, f"many {index}", draws=1000, confidence=0.8)

@@ -21,7 +21,7 @@ TRUTH = np.eye(6)[:5]
 
 
 def estimates(errors: list[float], *, certified: list[bool] | None = None) -> Estimates:
-    """Off the truth by so much, along the last axis; NaN: undecided."""
+    """Estimates that are off the truth by these errors along the last axis; NaN: undecided."""
     points = TRUTH.copy()
     points[:, 5] += errors
     points[np.isnan(errors)] = np.nan
@@ -41,7 +41,7 @@ def test_shares_count_the_undecided_as_not_recovered() -> None:
 
 
 def test_identified_is_who_has_no_nearer_original() -> None:
-    """Two originals on a line; what lies nearer to the other one is not identified, equal originals are one answer."""
+    """Originals on a line: an estimate nearer to another original is not identified; equal originals are one answer."""
     truth = np.array([[0.0], [0.0], [1.0]])
     found = Estimates(
         points=np.array([[0.4], [0.6], [np.nan]]), confidence=np.array([0.5, 0.5, 0]), certified=np.zeros(3, bool)

@@ -74,7 +74,7 @@ def test_coordinates_and_points_are_inverse_and_residuals_are_the_rest() -> None
 
 
 def random_form(m: int) -> Subspaces:
-    """Lifted without any decoy: the broken defense of [D21] 3.2."""
+    """Form that was lifted without any decoy: the broken defense of [D21] 3.2."""
     return lifted(IMAGE, Profile(name="paper", strategy="random", m=m), case="random")
 
 
@@ -117,7 +117,7 @@ def test_lists_are_the_nearest_in_order_and_start_with_the_nearest_neighbor() ->
 def test_null_subspaces_of_other_descriptors_give_chance() -> None:
     """Descriptors that no subspace holds are hit as often as by a blind guess among them, and no estimate comes near one.
 
-    A blind guess hits 0.5 %; 9 % would be seen among 200.
+    A blind guess hits 0.5 %; 9 % would be noticed among 200.
     """
     d = truth(photograph(3, 200), FORM)
     database = Points(vectors=d.astype(np.float32), space=FORM.space)

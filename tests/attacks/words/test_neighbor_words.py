@@ -37,7 +37,7 @@ def book() -> Codebook:
 
 
 def planted(random: np.random.Generator, groups: int = 60) -> Photograph:
-    """Groups of five keypoints side by side, whose words are five in a row: who knows one knows its neighbors' run."""
+    """Photograph of groups of five keypoints side by side, whose words are five consecutive ones: one word tells the others."""
     centers = np.stack(np.divmod(np.arange(groups), 8), axis=1) * 40.0
     keypoints = centers[:, None] + random.uniform(-3, 3, (groups, 5, 2))
     words = 5 * random.integers(0, WORDS // 5, groups)[:, None] + random.permuted(np.tile(np.arange(5), (groups, 1)), axis=1)

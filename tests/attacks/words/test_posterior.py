@@ -108,7 +108,7 @@ def test_a_prior_of_ones_own_photographs_helps_and_is_calibrated() -> None:
     plain, informed = posterior(form), posterior(form, prior=word_frequencies(own, dictionary_words=2000))
     hits = (informed.best == truth).mean()
     assert hits > (plain.best == truth).mean() + 0.1
-    # Said and true rates agree, both sides; the prior itself was estimated.
+    # Claimed and true rates agree, on both sides; the prior itself was estimated.
     assert abs(hits - informed.confidence.mean()) < 0.02
 
 

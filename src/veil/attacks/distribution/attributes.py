@@ -81,8 +81,8 @@ def infer(
     The distance of a subspace to a descriptor is that of its nearest point (docs/theory/word_attacks.md, Eq. 12). For a subset
     of words, the neighbors of each word vote, weighed by the word's posterior, and the shares of the classes stand for the
     other words (docs/theory/word_attacks.md, Eq. 13); this needs the `dictionary`. Of classes with as many votes the one with
-    the nearer neighbors is taken. Raises SpaceError if the labelled descriptors are not in the form's space or the dictionary is
-    another one, InputError for words without a dictionary, RangeError for more neighbors than there are.
+    the nearer neighbors is taken. Raises SpaceError if the labelled descriptors are not in the form's space or the dictionary
+    is another one, InputError for words without a dictionary, RangeError for more neighbors than there are.
     """
     if not 1 <= neighbors <= len(known):
         raise RangeError(f"neighbors must be between 1 and the {len(known)} labelled descriptors, got {neighbors!r}")
