@@ -1,4 +1,4 @@
-"""Confidence intervals: of shares exactly, whatever their size, and of means."""
+"""Confidence intervals for shares (Clopper-Pearson, exact for every share) and for means (Student's t)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from veil.errors import InputError, RangeError
 
 
 def clopper_pearson(count: int, total: int, *, confidence: float) -> tuple[float, float]:
-    """The Clopper-Pearson interval of a share: it holds the truth with at least `confidence`, whatever `count` in `total` is.
+    """Clopper-Pearson confidence interval (low, high) of the share that `count` hits among `total` draws estimate.
 
-    Its ends are quantiles of beta distributions (Clopper and Pearson 1934). Raises RangeError for impossible counts.
+    The interval contains the true share with probability at least `confidence`, whatever that share is. Its ends are quantiles
+    of beta distributions (Clopper and Pearson 1934; docs/theory/audit.md, Eq. 2). Raises RangeError for impossible counts, or
+    for a `confidence` outside (0, 1).
     """
     if not 0 <= count <= total or total < 1:
         raise RangeError(f"a share needs a count between 0 and a total of at least 1, got {count!r} of {total!r}")
@@ -26,19 +28,24 @@ def clopper_pearson(count: int, total: int, *, confidence: float) -> tuple[float
 def clopper_pearson_ends(
     counts: Int64[np.ndarray, "counts"], total: int, *, confidence: float
 ) -> tuple[Float64[np.ndarray, "counts"], Float64[np.ndarray, "counts"]]:
-    """The lower and upper ends of the Clopper-Pearson intervals of many counts in one total, which are not checked."""
+    """Lower and upper ends of the Clopper-Pearson intervals of many counts that share one `total`.
+
+    Nothing is checked: the caller must pass 0 <= counts <= total, total >= 1 and 0 < confidence < 1.
+    """
     from scipy.stats import beta
 
-    tail, some, rest = (1 - confidence) / 2, np.maximum(counts, 1), np.maximum(total - counts, 1)
-    low = np.where(counts > 0, beta.ppf(tail, some, total - counts + 1), 0.0)
-    high = np.where(counts < total, beta.ppf(1 - tail, counts + 1, rest), 1.0)
+    tail, hits, misses = (1 - confidence) / 2, np.maximum(counts, 1), np.maximum(total - counts, 1)
+    low = np.where(counts > 0, beta.ppf(tail, hits, total - counts + 1), 0.0)
+    high = np.where(counts < total, beta.ppf(1 - tail, counts + 1, misses), 1.0)
     return low, high
 
 
 def mean_interval(values: Float64[np.ndarray, "values"], *, confidence: float) -> tuple[float, float]:
-    """Student's t interval of a mean: exact for normal values, near enough for means of many others.
+    """Student's t confidence interval (low, high) of the mean of `values`.
 
-    One value, or none, says nothing of its spread: the interval is then everything. Raises InputError for values not finite.
+    It is exact for normal values, and near enough for means of many other values. Fewer than two values say nothing about the
+    spread: the interval is then (-inf, inf). Raises InputError for values that are not finite, RangeError for a `confidence`
+    outside (0, 1).
     """
     from scipy.stats import t
 

@@ -1,4 +1,4 @@
-"""The list of attacks is whole: nothing in the room is forgotten, and the audit runs all of it or says why not."""
+"""Completeness of the list of attacks: it names every module of attacks, and the audit runs every entry or says why not."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from veil.report.audit import TITLES
 from veil.wire.message import Message
 from worlds.releases import planted_map, released, taken
 
-# What attacks are made of: no attack, and why.
+# Modules of veil.attacks that are no attacks, with what they hold.
 PARTS = {
-    "attack": "what an attack is",
-    "claims": "what attacks claim",
-    "target": "what an attack sees",
-    "time_budget": "how long an attack may take",
-    "pieces": "the features that there was time for",
+    "attack": "types of attacks and outcomes",
+    "claims": "types of claims",
+    "target": "types of what an attack sees",
+    "time_budget": "time of the attacks",
+    "pieces": "answers that are joined from pieces",
     "registry": "the list itself",
     "on_subspaces": "entries of the list",
     "on_words": "entries of the list",
@@ -97,7 +97,7 @@ def target(message: Message, **known: object) -> Target:
 
 
 def test_an_attack_is_the_function_that_it_names(door: dict[str, Features]) -> None:
-    """Second method: the list's entry, and the attack called by hand."""
+    """Second method: the attack called by hand claims what the list's entry does."""
     message, _ = released(taken(next(iter(door.values())), np.arange(20)), paper(4))
     seen = target(message)
     (attack,) = named("nearest, projected")

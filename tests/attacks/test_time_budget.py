@@ -1,4 +1,4 @@
-"""Time shared out among attacks, by a clock that is planted: what is cut, what passes on, and what stays honest."""
+"""Time shared out among attacks, with a planted clock: which attacks are cut, and where unspent time goes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class World:
         self.now, self.paces, self.done = 0.0, paces, {name: 0 for name in paces}
 
     def run(self, budget: TimeBudget, attack: str, features: int, seed: int = 1) -> np.ndarray:
-        """The rows that were attacked."""
+        """Rows that were attacked, ascending."""
 
         def work(rows: np.ndarray) -> int:
             self.now += self.paces[attack] * len(rows)
@@ -46,8 +46,10 @@ def test_without_a_limit_everything_is_done_in_one_piece() -> None:
 
 @pytest.mark.parametrize("turns", [1, 15])
 def test_the_whole_time_is_kept(turns: int) -> None:
-    """Planted: attacks that would take 100 times the time end within it, to the first features of each attack. Most
-    of the time is used: of one release only the shares of the attacks that were not run are left."""
+    """Planted: attacks that would take 100 times the time end within it, but for the first features of each attack.
+
+    Most of the time is used: of one release only the shares of the attacks that were not run are left.
+    """
     world = World(lattice=5.0, vertex=2.0, nearest=0.001)
     time = budget(world, 300.0, turns)
     for _ in range(turns):
@@ -89,8 +91,10 @@ def test_a_cut_attack_has_a_random_part_of_the_features() -> None:
 
 
 def test_what_compiling_takes_is_not_taken_from_the_attack() -> None:
-    """Planted: the first feature of a fresh installation takes 20 s, the others a tenth of one. All 40 are attacked, where the
-    attack's share is 13 s; the time is told as it was."""
+    """Planted: the first feature of a fresh installation takes 20 s, the others a tenth of a second each.
+
+    All 40 are attacked, although the attack's share is 13 s; the time that is reported includes the first feature.
+    """
     world, pace = World(), 0.1
     time = budget(world, 60.0, 1)
     time.begin_turn()
@@ -107,8 +111,10 @@ def test_what_compiling_takes_is_not_taken_from_the_attack() -> None:
 
 
 def test_every_attack_has_a_first_feature_and_then_none() -> None:
-    """Planted: where even one feature is too much, two are attacked on the first release, of which the second tells the pace,
-    and later releases get what their time allows: nothing."""
+    """Planted: if even one feature takes too long, two are attacked on the first release, and none on later ones.
+
+    The second feature measures the pace.
+    """
     world = World(lattice=50.0)
     time = budget(world, 10.0, 3)
     counts = []

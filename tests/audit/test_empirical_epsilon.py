@@ -1,4 +1,4 @@
-"""The empirical epsilon: its confidence by enumeration, honest mechanisms that it spares, and broken ones that it convicts."""
+"""The empirical epsilon: its confidence by enumeration, honest mechanisms that it accepts, and broken ones that it refutes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from veil.audit.epsilon import EpsilonBound, bound, distinguish, of_descriptors, of_words, play, word_symbols
+from veil.audit.epsilon import EpsilonBound, bound, distinguish, play, release_of_descriptors, release_of_words, word_symbols
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
@@ -20,7 +20,7 @@ WORDS = (3, 7)
 
 
 def game(mechanism: SubsetMechanism, name: str, draws: int = 20_000, confidence: float = 0.95) -> EpsilonBound:
-    return play(of_words(mechanism, WORDS, seeded(name)), WORDS, draws=draws, confidence=confidence)
+    return play(release_of_words(mechanism, WORDS, seeded(name)), WORDS, draws=draws, confidence=confidence)
 
 
 @pytest.mark.parametrize("epsilon, delta", [(0.0, 0.0), (0.7, 0.0), (2.0, 0.0), (0.5, 0.1)])
@@ -49,7 +49,7 @@ def test_an_honest_mechanism_is_spared_and_its_epsilon_nearly_found(words: int, 
 
 
 def test_over_many_games_the_confidence_holds() -> None:
-    """At most a fifth of the games may exceed; half of them would be seen."""
+    """Statistics: the bound may exceed epsilon in at most a fifth of the games; in half of them would be noticed."""
     mechanism, exceeded, lows, games = SubsetMechanism(dictionary_size=9, epsilon=1.0, m=2), 0, [], 150
     for index in range(games):
         found = game(mechanism, f"many {index}", draws=1000, confidence=0.8)
@@ -64,7 +64,9 @@ def test_null_of_nothing_to_tell_is_near_zero() -> None:
     nothing = game(SubsetMechanism(dictionary_size=9, epsilon=0.0, m=2), "nothing")
     assert 0 <= nothing.low < 0.02
     # The same word on both sides: however large epsilon, there is nothing to tell apart.
-    same = play(of_words(SubsetMechanism(dictionary_size=9, epsilon=3.0, m=2), (3, 3), seeded("same")), (3, 3), draws=20_000)
+    same = play(
+        release_of_words(SubsetMechanism(dictionary_size=9, epsilon=3.0, m=2), (3, 3), seeded("same")), (3, 3), draws=20_000
+    )
     assert 0 <= same.low < 0.02
 
 
@@ -84,7 +86,7 @@ def test_a_mechanism_that_always_sends_the_true_word_is_caught() -> None:
 def test_an_unsorted_output_is_caught() -> None:
     # The broken twin (words.md#the-sampler-in-integers): the right words, and the true one last.
     mechanism, words = SubsetMechanism(dictionary_size=50, epsilon=1.0, m=4), (20, 30)
-    honest = of_words(mechanism, words, seeded("order"))
+    honest = release_of_words(mechanism, words, seeded("order"))
 
     def unsorted(which: int, draws: int) -> np.ndarray:
         rows = honest(which, draws)
@@ -123,7 +125,7 @@ def test_too_few_trials_show_little_and_say_so() -> None:
 def test_a_whole_release_from_descriptor_to_subset_keeps_its_promise(elsewhere: Features) -> None:
     book = bundled_codebook()
     mechanism = SubsetMechanism(dictionary_size=len(book), epsilon=9.0, m=4)
-    release, words = of_descriptors(elsewhere, (0, 5), mechanism, book, seeded("whole"))
+    release, words = release_of_descriptors(elsewhere, (0, 5), mechanism, book, seeded("whole"))
     assert words[0] != words[1]
     found = play(release, words, draws=400)
     assert not found.refutes(9.0)
@@ -150,6 +152,6 @@ def test_bad_input_is_refused() -> None:
         with pytest.raises(RangeError, match="delta"):
             distinguish(symbols, symbols, delta=delta)
     with pytest.raises(InputError, match="four draws"):
-        play(of_words(SubsetMechanism(dictionary_size=9, epsilon=1.0, m=2), WORDS, seeded("none")), WORDS, draws=1)
+        play(release_of_words(SubsetMechanism(dictionary_size=9, epsilon=1.0, m=2), WORDS, seeded("none")), WORDS, draws=1)
     with pytest.raises(InputError, match="rows of word ids"):
         play(lambda which, draws: np.zeros((2, 2), dtype=np.int64), WORDS, draws=10)

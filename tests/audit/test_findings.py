@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from veil.attacks.claims import Estimates, Lists
-from veil.audit.finding import Family, Finding, Score
+from veil.audit.finding import Family, Finding, Score, Within
 from veil.audit.policy import Breach, breaches, parse_policy, parse_rule
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
 from veil.audit.verdict import judge
@@ -21,7 +21,7 @@ TRUTH = np.eye(6)[:5]
 
 
 def estimates(errors: list[float], *, certified: list[bool] | None = None) -> Estimates:
-    """Off the truth by so much, along the last axis; NaN: undecided."""
+    """Estimates that are off the truth by these errors along the last axis; NaN: undecided."""
     points = TRUTH.copy()
     points[:, 5] += errors
     points[np.isnan(errors)] = np.nan
@@ -32,7 +32,8 @@ def estimates(errors: list[float], *, certified: list[bool] | None = None) -> Es
 def test_shares_count_the_undecided_as_not_recovered() -> None:
     score = score_descriptors(estimates([0.0, 0.05, 0.3, 2.0, np.nan]), TRUTH, TRUTH)
     assert score.exact is not None and score.exact.count == 1 and score.exact.total == 5
-    assert {limit: item.count for limit, item in score.within.items()} == {0.02: 1, 0.1: 2, 0.4: 3, 0.6: 3}
+    assert {item.limit: item.share.count for item in score.within} == {0.02: 1, 0.1: 2, 0.4: 3, 0.6: 3}
+    assert score.recovered == score.shares["within_0.1"]
     assert score.mean_distance == pytest.approx((0 + 0.05 + 0.3 + 2) / 4)  # of the decided ones
     assert score.median_distance == pytest.approx(0.175)
     assert (score.exact.low, score.exact.high) == clopper_pearson(1, 5, confidence=0.95)
@@ -40,7 +41,7 @@ def test_shares_count_the_undecided_as_not_recovered() -> None:
 
 
 def test_identified_is_who_has_no_nearer_original() -> None:
-    """Two originals on a line; what lies nearer to the other one is not identified, equal originals are one answer."""
+    """Originals on a line: an estimate nearer to another original is not identified; equal originals are one answer."""
     truth = np.array([[0.0], [0.0], [1.0]])
     found = Estimates(
         points=np.array([[0.4], [0.6], [np.nan]]), confidence=np.array([0.5, 0.5, 0]), certified=np.zeros(3, bool)
@@ -65,13 +66,15 @@ def test_positions_are_scored_in_pixels() -> None:
         certified=np.array([False, True, True, False]),
     )
     score = score_positions(found, truth)
-    assert {limit: item.count for limit, item in score.within.items()} == {1.0: 1, 5.0: 1, 20.0: 3}
+    assert {item.limit: item.share.count for item in score.within} == {1.0: 1, 5.0: 1, 20.0: 3}
+    assert score.recovered == score.shares["within_5px"]
     assert score.median_distance == pytest.approx(5.0) and score.false_certificates == 2
 
 
 def test_words_are_right_or_wrong() -> None:
     score = score_words(estimates([0.2] * 5), np.array([3, 1, 4, -1, 5]), np.array([3, 1, 2, 2, 2]), TRUTH)
     assert score.identified is not None and score.identified.count == 2
+    assert score.recovered == score.identified
 
 
 def test_the_oracle_picks_the_nearest_candidate() -> None:
@@ -87,11 +90,12 @@ def test_the_oracle_picks_the_nearest_candidate() -> None:
 
 def finding(attack: str, family: Family, recovered: int, *, total: int = 100, **other) -> Finding:
     errors = np.where(np.arange(total) < recovered, 0.05, 0.9)
-    within = {limit: share(int((errors < limit).sum()), total) for limit in (0.02, 0.1, 0.4, 0.6)}
+    within = [Within(limit=limit, share=share(int((errors < limit).sum()), total)) for limit in (0.02, 0.1, 0.4, 0.6)]
     score = Score(
         unit="descriptor",
+        recovered=within[1].share,
         exact=share(0, total),
-        within=within,
+        within=tuple(within),
         mean_distance=1.0,
         median_distance=1.0,
         identified=share(recovered, total),

@@ -1,4 +1,4 @@
-"""Which original each released feature came from: the release's own order is the planted truth."""
+"""Recognition of the original behind each released feature: the release's own order is the planted truth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worlds.releases import released, taken
 @pytest.mark.parametrize("lines", [False, True])
 @pytest.mark.parametrize("profile", [paper(4), hardened(quantized=True), None], ids=["paper", "hardened", "words"])
 def test_each_feature_is_recognized(door: dict[str, Features], profile: Profile | None, lines: bool) -> None:
-    """Of features at one place, other than subspaces cannot tell all: their positions are right all the same."""
+    """Planted: all rows are right for subspaces; for words some features at one place are exchanged, with equal positions."""
     name, features = list(door.items())[1]
     message, order = released(features, profile, lines=lines)
     truth = find_truth(message, door, bundled_codebook())
@@ -31,7 +31,7 @@ def test_each_feature_is_recognized(door: dict[str, Features], profile: Profile 
 
 
 def test_twins_at_one_place_are_told_apart_by_their_subspaces(door: dict[str, Features]) -> None:
-    """The broken twin of the assignment: by positions alone, half of these would be exchanged."""
+    """Planted: features at one place are recognized; by positions alone (the broken twin), half of them would be exchanged."""
     features = next(iter(door.values()))
     _, count = np.unique(features.keypoints, axis=0, return_counts=True)
     assert (count > 1).sum() > 20

@@ -1,4 +1,4 @@
-"""Pictures of releases, with a network that only shows what it was given: which pixels, and whose descriptors."""
+"""Pictures of releases, with a network that only records its input: which pixels, and whose descriptors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from worlds.releases import released, taken
 
 
 class Shows:
-    """Keeps the maps that it is given and paints them gray."""
+    """Inverter that keeps the maps that it is given and paints them gray."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind: Kind = kind

@@ -19,8 +19,10 @@ def evidence_of(p_values: list[float], features: int = 500) -> list[OrderEvidenc
 
 
 def test_a_small_p_value_is_not_called_random() -> None:
-    """The defect: "looks random (p = 0.01)". One release at 0.01 is told; the smallest of fifteen at 0.01 is not, which says
-    what was tested and what would have been seen, and never that an order is random."""
+    """The defect: "looks random (p = 0.01)". One release at 0.01 leaks; the smallest of fifteen at 0.01 does not.
+
+    The note then says what was tested and what would have been seen, and never that an order is random.
+    """
     assert "it leaks (p = 0.01)" in order_note(evidence_of([0.01]))
     note = order_note(evidence_of([0.01] + [0.5] * 14))
     assert "p = 0.15 after correction for 15 tests" in note and "leaks" not in note and "looks" not in note
@@ -44,11 +46,13 @@ def test_random_orders_are_called_a_leak_as_seldom_as_promised(releases: int) ->
 
 @pytest.mark.parametrize("kind", ["trend", "serial"])
 def test_the_effect_that_is_promised_is_seen(kind: str) -> None:
-    """Planted: messages with the rank correlation that is said to be seen with 95 %; of 150 at least 132 are told (p < 0.001
-    of fewer at 95 %), and not nearly all of those with half of it: at most 75."""
+    """Planted: of 150 messages with the rank correlation that is reported as seen with 95 %, the test sees at least 132.
+
+    At a rate of 95 %, fewer have a probability below 0.001. Of messages with half that correlation the test sees at most 75.
+    """
     features, random = 150, generator(f"power {kind}")
 
-    def told(correlation: float) -> int:
+    def leaks_seen(correlation: float) -> int:
         rho = 2 * np.sin(np.pi * correlation / 6)  # Gaussian values of this correlation have that rank correlation
         count = 0
         for seed in range(150):
@@ -63,5 +67,5 @@ def test_the_effect_that_is_promised_is_seen(kind: str) -> None:
         return count
 
     seen = detectable_order(features, 2, tests=1)
-    assert told(seen) >= 132
-    assert told(seen / 2) <= 75
+    assert leaks_seen(seen) >= 132
+    assert leaks_seen(seen / 2) <= 75

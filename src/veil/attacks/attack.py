@@ -1,4 +1,4 @@
-"""The records of attacks: what an attack is, and the result of running it on a release (an attempt, or why there is none).
+"""Types of an attack and of its outcome on one release: an `Attempt`, or `Skipped` with the reason why there is none.
 
 `veil.attacks.registry.ATTACKS` lists every attack that veil knows; the audit and the studies iterate it. An attack sees a
 `Target`, which holds what a server sees and what the attacker has beside it, never the truth.
@@ -19,13 +19,13 @@ from veil.errors import VeilError
 
 Family = Literal["structural", "distribution", "intersection", "repeat", "views", "matches", "positions", "order", "words"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
-# What an attack looks at: descriptors in subspaces, positions in lines, words, the order of a message, descriptors of faces.
+# Kind of data that an attack looks at: descriptors in subspaces, positions in lines, words, the order of a message, faces.
 Surface = Literal["subspaces", "lines", "words", "order", "faces"]
-# What an attack estimates: descriptors, positions in pixels, words, whether the order means something, classes of faces.
+# Quantity that an attack estimates: descriptors, positions in pixels, words, whether the order has a meaning, classes of faces.
 Units = Literal["descriptor", "px", "word", "order", "class"]
 
-NOTHING = "nothing but the release"
-OWN = "photographs of its own"
+RELEASE_ALONE = "nothing but the release"
+OWN_PHOTOGRAPHS = "photographs of its own"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,11 +55,12 @@ class Attack:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attempt:
-    """The result of one run of an attack: its claim about the features `rows` of a release.
+    """Outcome of an attack that was run: its claim about the features `rows` of a release.
 
-    `label` is the attack's name, with what this run of it was like. `left_out` features were to be attacked too, but time was
-    short. `seconds` are the processor's. `notes` are sentences for the reader, `details` numbers behind them. `decoys` are the
-    points of each feature that the attack takes for decoys, where it looks for these.
+    `label` is the attack's name for reports, with the size of this run where that matters ("oracle of 100"). `left_out` counts
+    the features that were to be attacked too, but for which time was short. `seconds` is processor time. `assumes`, if not
+    empty, replaces that of the attack. `notes` are sentences for the reader, `details` the numbers behind them. `decoys` lists
+    for each feature the points that the attack takes for decoys; None where it does not look for decoys.
     """
 
     label: str
@@ -74,7 +75,7 @@ class Attempt:
 
     @property
     def estimates(self) -> Estimates | None:
-        """The claimed points, one for each of `rows`; None where the attack claims something else."""
+        """Point estimates of the claim, one for each of `rows`; None if the claim holds no points."""
         if isinstance(self.claim, NamedWords):
             return self.claim.estimates
         return self.claim if isinstance(self.claim, Estimates) else None
@@ -82,7 +83,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """The record of an attack that was not run, with the reason `why`; `left_out` features were to be attacked."""
+    """Outcome of an attack that was not run, and `why`; `left_out` counts the features that time was too short for."""
 
     label: str
     why: str
@@ -90,10 +91,10 @@ class Skipped:
 
 
 def attempted(attack: Attack, target: Target) -> Attempt | Skipped:
-    """Run an attack on one release; the result is its attempt, or why it cannot be run there."""
+    """Outcome of `attack` on one release: its attempt, or the reason why it cannot be run there."""
     try:
         return attack.run(target)
     except CannotRun as error:
         return Skipped(label=attack.name, why=str(error), left_out=error.features)
-    except VeilError as error:  # an attack that cannot work on this form says so, and the others go on
+    except VeilError as error:  # this attack cannot work on this form; the others still run
         return Skipped(label=attack.name, why=str(error))

@@ -1,8 +1,8 @@
-"""What attacks claim: what they believe of each feature, how sure they are, and where they make no claim.
+"""Types of what attacks claim about features: estimates, candidate lists, words, classes, or evidence on the order.
 
 An attack sees what a server sees: released forms, lines, messages, public codebooks and the attacker's own photographs. It
-never sees the truth; `veil.audit` scores it. A guess that is right by luck and one that the attack has proved to itself are
-told apart: `certified` is set only where a wrong guess would pass the attack's own test with negligible probability.
+never sees the truth; `veil.audit` scores it. `certified` separates what an attack has proved to itself from guesses that may be
+right by luck: it is set only where a wrong guess would pass the attack's own test with negligible probability.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from jaxtyping import Bool, Float64, Int64
 from veil.errors import InputError, VeilError
 from veil.forms import Subspaces
 
-# Called with the number of features done and the number of all.
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Estimates:
-    """A point for each feature: a descriptor in the space of the form that was attacked, or a position in pixels.
+    """Point estimates, one for each feature: descriptors in the space of the attacked form, or positions in pixels.
 
     Rows of `points` are NaN where the attack made no decision. `confidence` in [0, 1] ranks the decisions of one attack and is
-    not comparable between attacks; it is 0 where there is none. What is certified is decided.
+    not comparable between attacks; it is 0 where there is no decision. Every certified feature is decided.
     """
 
     points: Float64[np.ndarray, "_ _"]
@@ -44,17 +42,17 @@ class Estimates:
 
     @property
     def decided(self) -> Bool[np.ndarray, "_"]:
-        """Where the attack claims anything."""
+        """Mask of the features that the attack made a decision about."""
         return np.isfinite(self.points).all(axis=1)
 
     def take(self, rows: np.ndarray) -> Estimates:
-        """The estimates of `rows` (indices or a mask)."""
+        """Estimates of the features `rows` (indices or a mask)."""
         return Estimates(points=self.points[rows], confidence=self.confidence[rows], certified=self.certified[rows])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lists:
-    """A list of candidates for each feature, best first: one of them is claimed to be the truth, or near it.
+    """Candidate lists, one for each feature, best first: one candidate is claimed to be the truth, or near it.
 
     `candidates[i]` has shape (entries, dim) and may be empty. `certified` marks lists whose every entry the attack has proved
     to be one of the points that made the subspace.
@@ -71,13 +69,13 @@ class Lists:
         return len(self.candidates)
 
     def take(self, rows: np.ndarray) -> Lists:
-        """The lists of `rows` (indices)."""
+        """Candidate lists of the features `rows` (indices)."""
         return Lists(candidates=tuple(self.candidates[row] for row in rows), certified=self.certified[rows])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NamedWords:
-    """The word of a dictionary that each feature is believed to have (-1: none), and the descriptors that they stand for."""
+    """Dictionary words that the features are believed to have (-1: none), and estimates of the descriptors behind them."""
 
     ids: Int64[np.ndarray, "_"]
     estimates: Estimates
@@ -85,7 +83,10 @@ class NamedWords:
 
 @dataclass(frozen=True, kw_only=True)
 class OrderEvidence:
-    """How special the order of a message is among random ones, and the rank correlation that would have been seen."""
+    """Evidence that the order of a message means something: its p-value among random orders, and the detectable correlation.
+
+    `detectable` is the rank correlation that the test would have seen (`on_lines.detectable_order`).
+    """
 
     p_value: float
     detectable: float
@@ -93,20 +94,20 @@ class OrderEvidence:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Classes:
-    """The class that each feature is believed to be of, an attribute of a face."""
+    """Classes that the features are believed to be of, an attribute of faces: `labels` are indices into `names`."""
 
     labels: Int64[np.ndarray, "_"]
     names: tuple[str, ...]
 
 
-# `Lists` are for an oracle to pick from, which nobody has; the others are claims.
+# Only an oracle, which nobody has, could pick from `Lists`; the other types are claims of their own.
 Claim = Estimates | Lists | NamedWords | OrderEvidence | Classes
 
 
 class CannotRun(VeilError):
-    """An attack needs what this attacker does not have, or cannot work on this release; the message says why.
+    """Error of an attack that needs what this attacker does not have, or cannot work on this release; the message says why.
 
-    `features` were to be attacked, but for them time was too short.
+    `features` counts the features that were to be attacked, but for which time was too short.
     """
 
     def __init__(self, why: str, features: int = 0) -> None:
@@ -115,7 +116,7 @@ class CannotRun(VeilError):
 
 
 def joined(parts: Sequence[Estimates]) -> Estimates:
-    """All estimates of several parts, one after the other."""
+    """Estimates of several parts, concatenated in their order."""
     return Estimates(
         points=np.concatenate([part.points for part in parts]),
         confidence=np.concatenate([part.confidence for part in parts]),
@@ -124,18 +125,18 @@ def joined(parts: Sequence[Estimates]) -> Estimates:
 
 
 def undecided(count: int, dim: int) -> Estimates:
-    """No claim about any of `count` features."""
+    """Estimates without a decision about any of `count` features; `dim` is the dimension of their points."""
     return Estimates(points=np.full((count, dim), np.nan), confidence=np.zeros(count), certified=np.zeros(count, dtype=bool))
 
 
 def project(form: Subspaces, points: Float64[np.ndarray, "features dim"]) -> Float64[np.ndarray, "features dim"]:
-    """p_D of [P23]: for each feature the point of its subspace that is nearest to the feature's row of `points`."""
+    """Orthogonal projections of the rows of `points`, each on the subspace of its feature (p_D of [P23])."""
     origin, basis = form.origin.astype(np.float64), form.basis.astype(np.float64)
     return origin + np.einsum("fm,fmn->fn", np.einsum("fmn,fn->fm", basis, points - origin), basis)
 
 
 def renormalized(form: Subspaces, points: Float64[np.ndarray, "features dim"]) -> Float64[np.ndarray, "features dim"]:
-    """`points` scaled to unit length where the form's descriptors have it: not behind a PCA (lifting.md#strategies)."""
+    """Points scaled to unit length if the form's descriptors have it; unchanged behind a PCA (lifting.md#strategies)."""
     if form.space.codebook:
         return points
     return points / np.maximum(np.linalg.norm(points, axis=-1, keepdims=True), 1e-12)

@@ -1,4 +1,4 @@
-"""The attacks on hidden positions, and on what the order of a message tells, as the list of attacks has them."""
+"""Entries of the list of attacks for attacks on hidden positions, and on the order in which features were sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from veil.attacks.attack import NOTHING, Attack, Attempt
+from veil.attacks.attack import RELEASE_ALONE, Attack, Attempt
 from veil.attacks.claims import CannotRun, Estimates, OrderEvidence
 from veil.attacks.intersection.repeat import pair_releases, repeat_positions
 from veil.attacks.intersection.several_releases import REPEATS
@@ -17,42 +17,45 @@ from veil.attacks.positions.order import order_test
 from veil.attacks.target import Target, pca_of
 from veil.forms import Lines, Subspaces
 
+# Random orders of the first permutation test; more are drawn where none of these is as special as the message's order.
 ORDERS = 2000
-# The chance that orders without meaning are called a leak in an audit, all of its releases together.
+# Probability that an audit calls orders without meaning a leak, over all of its releases together.
 ORDER_FALSE_ALARMS = 0.01
-# The chance that a correlation of the size that is said to be seen is seen.
+# Probability that the test sees a correlation of the size that is reported as detectable.
 ORDER_POWER = 0.95
 
 
 def _order(target: Target) -> Attempt:
-    """Whether positions (or lines) have to do with the order in which features were sent (release.md#order).
+    """Permutation test of whether the order in which features were sent depends on their positions or lines (release.md#order).
 
-    `target.effort.releases` orders are tested by one audit: p-values are multiplied by it (Bonferroni).
+    An audit tests `target.effort.releases` orders and multiplies p-values by that number (Bonferroni). Where none of the drawn
+    orders is as special as the message's, enough of them are drawn for the multiplied p-value to fall below the limit.
     """
     image, tests = target.image, target.effort.releases
     values = image.keypoints if image.lines is None else image.lines.coefficients
     if values is None:
         raise CannotRun("the release has neither positions nor lines")
     with target.timer() as clock:
-        found = order_test(values, draws=ORDERS, seed=target.effort.seed)
+        test = order_test(values, draws=ORDERS, seed=target.effort.seed)
         needed = math.ceil(2 * tests / ORDER_FALSE_ALARMS)
-        if not found.exact and found.p_value * found.orders < 1.5 and needed > ORDERS:  # no drawn order was as special
-            found = order_test(values, draws=needed, seed=target.effort.seed)
-    seen = detectable_order(*values.shape, tests=tests)
+        if not test.exact and test.p_value * test.orders < 1.5 and needed > ORDERS:  # no drawn order was as special
+            test = order_test(values, draws=needed, seed=target.effort.seed)
+    detectable = detectable_order(*values.shape, tests=tests)
     return Attempt(
         label="order",
         rows=np.arange(len(values)),
-        claim=OrderEvidence(p_value=found.p_value, detectable=seen),
+        claim=OrderEvidence(p_value=test.p_value, detectable=detectable),
         seconds=clock.seconds,
-        details={"p_value": found.p_value, "detectable": seen},
+        details={"p_value": test.p_value, "detectable": detectable},
     )
 
 
 def detectable_order(features: int, columns: int, *, tests: int) -> float:
-    """The rank correlation, with the row number or of neighboring rows, that the test sees with 95 %; at most 1.
+    """Rank correlation that the order test sees with probability 95 %, at most 1 (docs/theory/audit.md, Eq. 4).
 
-    Both have a standard deviation of about 1 / sqrt(features - 1) in a random order; the larger of them over all columns is
-    compared (docs/theory/audit.md, Eq. 4).
+    It is a correlation of one of `columns` values with the row number, or of neighboring rows, in one of `tests` releases of
+    `features` features. Both kinds have a standard deviation of about 1 / sqrt(features - 1) in a random order, and the test
+    compares the larger one over all columns.
     """
     from scipy.stats import norm
 
@@ -63,8 +66,8 @@ def detectable_order(features: int, columns: int, *, tests: int) -> float:
 def _density(target: Target) -> Attempt:
     lines, camera = target.lines
     with target.timer() as clock:
-        found = density_positions(lines, camera=camera)
-    return Attempt(label="line density", rows=np.arange(len(lines)), claim=found, seconds=clock.seconds)
+        positions = density_positions(lines, camera=camera)
+    return Attempt(label="line density", rows=np.arange(len(lines)), claim=positions, seconds=clock.seconds)
 
 
 def _neighbors(target: Target) -> Attempt:
@@ -73,18 +76,18 @@ def _neighbors(target: Target) -> Attempt:
     if descriptors is None or target.image.form.space.descriptor != "sift":
         raise CannotRun("no attack estimated the descriptors, which tell who is a neighbor")
     with target.timer() as clock:
-        found = neighbor_positions(lines, twins(_histograms(descriptors.points, target)), camera=camera)
+        positions = neighbor_positions(lines, twins(_histograms(descriptors.points, target)), camera=camera)
     return Attempt(
         label="line neighbors",
         rows=np.arange(len(lines)),
-        claim=found,
+        claim=positions,
         seconds=clock.seconds,
         notes=("neighbors are features at one place, told by their descriptors; others would be near misses",),
     )
 
 
 def _histograms(points: np.ndarray, target: Target) -> np.ndarray:
-    """Descriptors as the histograms they were: before the PCA, and before the root of RootSIFT."""
+    """SIFT histograms behind estimated descriptors: PCA and the square root of RootSIFT are undone."""
     form, pca = target.image.form, pca_of(target.image.form, target.knowledge)
     undone = points if pca is None else pca.mean + points @ pca.axes.astype(np.float64)
     return np.square(undone) if form.space.normalization == "L1_ROOT" else undone
@@ -92,29 +95,31 @@ def _histograms(points: np.ndarray, target: Target) -> np.ndarray:
 
 def _repeat(target: Target) -> Attempt:
     lines, camera = target.lines
-    same = _same_kind(target)
-    if not same:
+    others = _releases_of_this_kind(target)
+    if not others:
         raise CannotRun("no other release of this kind was given (--against)")
     points = np.full((len(lines), 2), np.nan)
     confidence = np.zeros(len(lines))
     with target.timer() as clock:
-        for their_lines, their_form in same:
-            pairs = pair_releases(target.form, their_form)
+        for other_lines, other_form in others:
+            pairs = pair_releases(target.form, other_form)
             if not len(pairs):
                 continue
-            found = repeat_positions([lines.take(pairs[:, 0]), their_lines.take(pairs[:, 1])], camera=camera)
-            surer = found.confidence > confidence[pairs[:, 0]]
-            points[pairs[surer, 0]], confidence[pairs[surer, 0]] = found.points[surer], found.confidence[surer]
+            positions = repeat_positions([lines.take(pairs[:, 0]), other_lines.take(pairs[:, 1])], camera=camera)
+            surer = positions.confidence > confidence[pairs[:, 0]]
+            points[pairs[surer, 0]], confidence[pairs[surer, 0]] = positions.points[surer], positions.confidence[surer]
     claim = Estimates(points=points, confidence=confidence, certified=np.zeros(len(points), dtype=bool))
     return Attempt(label="repeat of lines", rows=np.arange(len(lines)), claim=claim, seconds=clock.seconds)
 
 
-def _same_kind(target: Target) -> list[tuple[Lines, Subspaces]]:
-    """Lines and subspaces of other releases by the same camera; subspaces tell which feature is which."""
+def _releases_of_this_kind(target: Target) -> list[tuple[Lines, Subspaces]]:
+    """Lines and subspaces of other releases by the same camera; the subspaces tell which features belong together."""
     if not isinstance(target.image.form, Subspaces):
         return []
     return [
-        (other.lines, form) for other, form in target.kin if other.lines is not None and other.camera == target.image.camera
+        (other.lines, form)
+        for other, form in target.comparable_releases
+        if other.lines is not None and other.camera == target.image.camera
     ]
 
 
@@ -123,7 +128,7 @@ LINE_ATTACKS = (
         name="line density",
         surface="lines",
         family="positions",
-        assumes=NOTHING,
+        assumes=RELEASE_ALONE,
         units="px",
         modules=("positions.line_density", "positions.segments"),
         run=_density,
@@ -148,5 +153,11 @@ LINE_ATTACKS = (
     ),
 )
 ORDER_ATTACK = Attack(
-    name="order", surface="order", family="order", assumes=NOTHING, units="order", modules=("positions.order",), run=_order
+    name="order",
+    surface="order",
+    family="order",
+    assumes=RELEASE_ALONE,
+    units="order",
+    modules=("positions.order",),
+    run=_order,
 )

@@ -1,4 +1,4 @@
-"""The attacks on subspaces, as the list of attacks has them: what each assumes, and how it is run on one release."""
+"""Entries of the list of attacks for attacks on subspaces: what each assumes, and how it is run on one release."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from veil.attacks.attack import NOTHING, OWN, Attack, Attempt
+from veil.attacks.attack import OWN_PHOTOGRAPHS, RELEASE_ALONE, Attack, Attempt
 from veil.attacks.claims import CannotRun, Lists
 from veil.attacks.distribution.clustering import ClusterOptions, clustering_attack
 from veil.attacks.distribution.database import Decoys, database_attack
@@ -26,7 +26,10 @@ SCENE = "a map of the place, whose points the release's features match"
 
 
 def _lattice(target: Target) -> Attempt:
-    """Applies to whatever was once stored in 8 bits; its failure says less than the noise against its bound."""
+    """Lattice attack on descriptors that were once stored in 8 bits, with a note that compares the noise with its bound.
+
+    The comparison says more than a failure: a stronger lattice reduction may succeed where this one fails.
+    """
     form, pca = target.form, target.pca
     m_eff, dim = effective_dimension(form, pca), len(pca.mean) if pca else form.space.dim
     noise = release_noise(form) + form.space.dither_steps / np.sqrt(12)
@@ -34,7 +37,7 @@ def _lattice(target: Target) -> Attempt:
     work = partial(
         lattice_attack, options=target.tuning.lattice, pca=pca, words=target.raw_decoys, threads=target.effort.threads
     )
-    done, parts = target.timely("lattice", target.few, work)
+    done, parts = target.run_in_time("lattice", target.structural_rows, work)
     side = "below" if noise < bound else "above"
     return Attempt(
         label="lattice",
@@ -44,7 +47,7 @@ def _lattice(target: Target) -> Attempt:
             + ("" if side == "above" else "; where it failed, a stronger lattice reduction should be expected to succeed"),
         ),
         details={"noise_steps": float(noise), "identifiable_steps": float(bound), "m_eff": float(m_eff)},
-        **done.common,
+        **done.attempt_fields,
     )
 
 
@@ -54,32 +57,32 @@ def _vertex(target: Target) -> Attempt:
         raise CannotRun(reach.reason)
     options = target.tuning.vertex or VertexOptions(threads=target.effort.threads)
     work = partial(vertex_attack, seed=target.effort.seed, pca=target.pca, decoys=target.raw_decoys, options=options)
-    done, parts = target.timely("vertex", target.few, work)
+    done, parts = target.run_in_time("vertex", target.structural_rows, work)
     return Attempt(
         label="vertex",
         claim=done.estimates(parts),
         notes=(reach.reason,),
         details={"reach": reach.share},
-        **done.common,
+        **done.attempt_fields,
     )
 
 
 def _nearest(target: Target, *, name: str, projected: bool) -> Attempt:
     work = partial(nearest_neighbor, database=target.database, projected=projected, threads=target.effort.threads)
-    done, parts = target.timely(name, target.rows, work)
-    return Attempt(label=name, claim=done.estimates(parts), **done.common)
+    done, parts = target.run_in_time(name, target.rows, work)
+    return Attempt(label=name, claim=done.estimates(parts), **done.attempt_fields)
 
 
 def _oracle(target: Target) -> Attempt:
     count = min(target.effort.oracle, len(target.database))
     projected, threads = target.tuning.projected_oracle, target.effort.threads
     work = partial(nearest_lists, database=target.database, count=count, projected=projected, threads=threads)
-    done, parts = target.timely("oracle", target.rows, work)
+    done, parts = target.run_in_time("oracle", target.rows, work)
     return Attempt(
         label=f"oracle of {count}",
-        assumes=f"{OWN}, and a way to choose the best of {count} candidates, which nobody is known to have",
+        assumes=f"{OWN_PHOTOGRAPHS}, and a way to choose the best of {count} candidates, which nobody is known to have",
         claim=done.lists(parts),
-        **done.common,
+        **done.attempt_fields,
     )
 
 
@@ -89,49 +92,56 @@ def _database(target: Target) -> Attempt:
         raise CannotRun("the pool is secret (--secret-decoys)")
     tuning, threads = target.tuning, target.effort.threads
     work = partial(database_attack, database=pool, gap=tuning.gap, away=tuning.away, threads=threads)
-    done, parts = target.timely("database", target.rows, work)
+    done, parts = target.run_in_time("database", target.rows, work)
     seen = sum(int((decoys.count > 0).sum()) for _, decoys in parts)
     return Attempt(
         label="database",
-        claim=done.estimates(found for found, _ in parts),
+        claim=done.estimates(estimates for estimates, _ in parts),
         notes=(f"decoys were told from the descriptor for {seen} of {len(done.rows)} features",),
         details={"decoys_seen": seen / max(len(done.rows), 1)},
         decoys=done.lists(_listed(decoys, pool) for _, decoys in parts),
-        **done.common,
+        **done.attempt_fields,
     )
 
 
 def _listed(decoys: Decoys, pool: Points) -> Lists:
-    """The words that were taken for decoys, by feature."""
+    """Lists of the pool's words that were taken for decoys, one for each feature."""
     rows = [row[row >= 0] for row in decoys.rows]
     return Lists(candidates=tuple(pool.vectors[row].astype(np.float64) for row in rows), certified=decoys.certified)
 
 
 def _clustering(target: Target) -> Attempt:
-    if not target.rest and len(target.rows) < 2:
+    if not target.other_subspaces and len(target.rows) < 2:
         raise CannotRun("there are no other subspaces")
-    options = target.tuning.clusters or ClusterOptions(tol=target.meet, decoys=target.decoy_count)
+    options = target.tuning.clusters or ClusterOptions(tol=target.meeting_distance, decoys=target.decoy_count)
     with target.timer() as clock:
-        found = clustering_attack(target.part, target.database, target.rest, seed=target.effort.seed, options=options)
-    return Attempt(label="clustering", rows=target.rows, claim=found, seconds=clock.seconds)
+        estimates = clustering_attack(
+            target.attacked_subspaces, target.database, target.other_subspaces, seed=target.effort.seed, options=options
+        )
+    return Attempt(label="clustering", rows=target.rows, claim=estimates, seconds=clock.seconds)
 
 
 def _intersection(target: Target) -> Attempt:
     tuning = target.tuning
-    options = tuning.meeting or MeetingOptions(tol=target.meet)
+    options = tuning.meeting or MeetingOptions(tol=target.meeting_distance)
     with target.timer() as clock:
-        found, lists = intersection_attack(
-            target.part, target.database, target.rest, least=tuning.least_shared, options=options, away=tuning.away
+        estimates, decoys = intersection_attack(
+            target.attacked_subspaces,
+            target.database,
+            target.other_subspaces,
+            least=tuning.least_shared,
+            options=options,
+            away=tuning.away,
         )
-    seen = sum(len(candidates) > 0 for candidates in lists.candidates)
+    seen = sum(len(candidates) > 0 for candidates in decoys.candidates)
     return Attempt(
         label="intersection",
         rows=target.rows,
-        claim=found,
+        claim=estimates,
         seconds=clock.seconds,
         notes=(f"{seen} of {len(target.rows)} features share a decoy with another one that the attacker has seen",),
         details={"share_a_decoy": seen / max(len(target.rows), 1)},
-        decoys=lists,
+        decoys=decoys,
     )
 
 
@@ -140,7 +150,7 @@ SUBSPACE_ATTACKS = (
         name="lattice",
         surface="subspaces",
         family="structural",
-        assumes=NOTHING,
+        assumes=RELEASE_ALONE,
         units="descriptor",
         modules=(
             "structural.lattice",
@@ -155,7 +165,7 @@ SUBSPACE_ATTACKS = (
         name="vertex",
         surface="subspaces",
         family="structural",
-        assumes=NOTHING,
+        assumes=RELEASE_ALONE,
         units="descriptor",
         modules=("structural.vertex", "structural.vertex_search", "structural.simplex"),
         run=_vertex,
@@ -165,7 +175,7 @@ SUBSPACE_ATTACKS = (
         name="nearest",
         surface="subspaces",
         family="distribution",
-        assumes=OWN,
+        assumes=OWN_PHOTOGRAPHS,
         units="descriptor",
         modules=("distribution.nearest",),
         run=partial(_nearest, name="nearest", projected=False),
@@ -175,7 +185,7 @@ SUBSPACE_ATTACKS = (
         name="nearest, projected",
         surface="subspaces",
         family="distribution",
-        assumes=OWN,
+        assumes=OWN_PHOTOGRAPHS,
         units="descriptor",
         modules=("distribution.nearest",),
         run=partial(_nearest, name="nearest, projected", projected=True),
@@ -185,7 +195,7 @@ SUBSPACE_ATTACKS = (
         name="oracle",
         surface="subspaces",
         family="distribution",
-        assumes=f"{OWN}, and a way to choose the best candidate, which nobody is known to have",
+        assumes=f"{OWN_PHOTOGRAPHS}, and a way to choose the best candidate, which nobody is known to have",
         units="descriptor",
         modules=("distribution.nearest",),
         run=_oracle,
@@ -205,7 +215,7 @@ SUBSPACE_ATTACKS = (
         name="clustering",
         surface="subspaces",
         family="distribution",
-        assumes=f"{OWN} and {OTHERS}",
+        assumes=f"{OWN_PHOTOGRAPHS} and {OTHERS}",
         units="descriptor",
         modules=("distribution.clustering",),
         run=_clustering,
@@ -214,7 +224,7 @@ SUBSPACE_ATTACKS = (
         name="intersection",
         surface="subspaces",
         family="intersection",
-        assumes=f"{OWN} and {OTHERS}",
+        assumes=f"{OWN_PHOTOGRAPHS} and {OTHERS}",
         units="descriptor",
         modules=("intersection.shared_decoys",),
         run=_intersection,

@@ -1,4 +1,4 @@
-"""The attacks on words, as the list of attacks has them."""
+"""Entries of the list of attacks for attacks on words: what each assumes, and how it is run on one release."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 from jaxtyping import Int64
 
-from veil.attacks.attack import NOTHING, Attack, Attempt
+from veil.attacks.attack import RELEASE_ALONE, Attack, Attempt
 from veil.attacks.claims import CannotRun, NamedWords
 from veil.attacks.intersection.several_releases import REPEATS
 from veil.attacks.target import ReleasedImage, Target
@@ -42,21 +42,22 @@ def _neighbors(target: Target) -> Attempt:
 
 
 def _repeat(target: Target) -> Attempt:
-    """Releases of one photograph have their positions in common, which pairs their features."""
+    """Posterior attack on several releases of one photograph, whose features are paired by their equal positions."""
     form, dictionary = target.words
-    found = [
-        (rows, other.form.take(theirs))
+    paired_releases = [
+        (rows, other.form.take(other_rows))
         for other in target.knowledge.others.values()
         if isinstance(other.form, Subsets) and other.form.dictionary == form.dictionary
-        for rows, theirs in [_same_places(target.image, other)]
+        for rows, other_rows in [_same_places(target.image, other)]
         if len(rows)
     ]
-    if not found:
+    if not paired_releases:
         raise CannotRun("no other release of this photograph in words was given (--against)")
-    rows = reduce(np.intersect1d, [ours for ours, _ in found])
+    common = reduce(np.intersect1d, [rows for rows, _ in paired_releases])
     with target.timer() as clock:
-        beliefs = repeated([form.take(rows), *(theirs.take(np.searchsorted(ours, rows)) for ours, theirs in found)])
-    return _attempt("repeat", beliefs, dictionary, clock.seconds, rows=rows)
+        others = [words.take(np.searchsorted(rows, common)) for rows, words in paired_releases]
+        beliefs = repeated([form.take(common), *others])
+    return _attempt("repeat", beliefs, dictionary, clock.seconds, rows=common)
 
 
 def _attempt(
@@ -80,15 +81,18 @@ def _attempt(
 
 
 def _same_places(image: ReleasedImage, other: ReleasedImage) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-    """Rows of both images that share a position with nothing else, in ascending order of ours; none where lines hide them."""
+    """Paired rows of both images at equal positions, ascending in `image`; none where lines hide positions or cameras differ.
+
+    Positions that hold several features of one image are left out.
+    """
     from scipy.spatial import cKDTree
 
     if image.keypoints is None or other.keypoints is None or image.camera != other.camera:
         return np.arange(0), np.arange(0)
-    ours, theirs = cKDTree(image.keypoints), cKDTree(other.keypoints)
-    alone = np.array([len(rows) == 1 for rows in ours.query_ball_point(image.keypoints, SAME_PLACE_PX)])
-    near = theirs.query_ball_point(image.keypoints, SAME_PLACE_PX)
-    rows = np.array([row for row, found in enumerate(near) if alone[row] and len(found) == 1], dtype=np.int64)
+    tree, other_tree = cKDTree(image.keypoints), cKDTree(other.keypoints)
+    alone = np.array([len(rows) == 1 for rows in tree.query_ball_point(image.keypoints, SAME_PLACE_PX)])
+    near = other_tree.query_ball_point(image.keypoints, SAME_PLACE_PX)
+    rows = np.array([row for row, partners in enumerate(near) if alone[row] and len(partners) == 1], dtype=np.int64)
     return rows, np.array([near[row][0] for row in rows], dtype=np.int64)
 
 
@@ -97,7 +101,7 @@ WORD_ATTACKS = (
         name="posterior",
         surface="words",
         family="words",
-        assumes=NOTHING,
+        assumes=RELEASE_ALONE,
         units="word",
         modules=("words.posterior",),
         run=_posterior,

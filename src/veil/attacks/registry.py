@@ -1,4 +1,4 @@
-"""Every attack that veil knows, in one list.
+"""List of every attack that veil knows.
 
 The audit tries all of them on a release, or says why it cannot; studies pick from them by name.
 """
@@ -24,8 +24,8 @@ def _attributes(target: Target) -> Attempt:
         raise CannotRun("no descriptors with known labels were given")
     form = target.image.form.take(target.rows)
     with target.timer() as clock:
-        found = infer(form, labelled, dictionary=target.knowledge.codebook)
-    claim = Classes(labels=found.labels, names=labelled.classes)
+        inferred = infer(form, labelled, dictionary=target.knowledge.codebook)
+    claim = Classes(labels=inferred.labels, names=labelled.classes)
     return Attempt(label="attributes", rows=target.rows, claim=claim, seconds=clock.seconds)
 
 
@@ -41,14 +41,14 @@ ATTRIBUTE_ATTACK = Attack(
 
 ATTACKS: tuple[Attack, ...] = (*SUBSPACE_ATTACKS, *WORD_ATTACKS, *LINE_ATTACKS, ORDER_ATTACK, ATTRIBUTE_ATTACK)
 """Every attack that veil knows, in the order in which an audit runs them: on subspaces, words, lines, order, and faces."""
-# Each attack's part of the time of one release (`TimeBudget`): what searches has more than what looks up.
+# Weight of each attack in the time of one release (`TimeBudget`): attacks that search have more than those that look up.
 TIME_SHARES = {attack.name: attack.time_share for attack in ATTACKS if attack.time_share}
 # A value of `Effort.auxiliary` that no number of other subspaces reaches: attacks compare with all of them.
 ALL_AUXILIARY = 1 << 40
 
 
 def named(*names: str) -> tuple[Attack, ...]:
-    """The attacks on subspaces of these names, in this order. Raises KeyError for a name that none has."""
+    """Attacks on subspaces with the given names, in their order. Raises KeyError for a name that no such attack has."""
     known = {attack.name: attack for attack in SUBSPACE_ATTACKS}
     return tuple(known[name] for name in names)
 
@@ -66,12 +66,12 @@ def estimated(name: str, target: Target) -> tuple[Estimates, Lists | None]:
 
 
 def unbounded() -> TimeBudget:
-    """Time that cuts no attack."""
+    """Time budget that cuts no attack."""
     return TimeBudget(math.inf, turns=1, shares=TIME_SHARES)
 
 
 def inapplicable(attack: Attack, image: ReleasedImage) -> str:
-    """Why an attack has nothing to look at in a release; empty if it has."""
+    """Reason why an attack has nothing to look at in a release; empty if it has something."""
     lacks = {
         "subspaces": "" if isinstance(image.form, Subspaces) else "the release holds no subspaces",
         "words": "" if isinstance(image.form, Subsets) else "the release holds no words",

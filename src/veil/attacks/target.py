@@ -1,4 +1,4 @@
-"""What an attack sees: one release, what the attacker has beside it, and how hard it tries."""
+"""Types of what an attack is given: one release, the attacker's knowledge beside it, and how much effort it spends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from veil.attacks.distribution.clustering import ClusterOptions
 from veil.attacks.distribution.database import AwayOptions, GapOptions
 from veil.attacks.distribution.nearest import entries
 from veil.attacks.intersection.shared_decoys import MeetingOptions
-from veil.attacks.pieces import Done
+from veil.attacks.pieces import AttackedRows
 from veil.attacks.structural.lattice import LatticeOptions
 from veil.attacks.structural.vertex import VertexOptions
 from veil.attacks.time_budget import TimeBudget
@@ -33,7 +33,7 @@ from veil.scene import Scene
 from veil.space import Space, require_same
 from veil.wire.message import LineUpload, Message
 
-# Two dithered copies of one decoy differ by sqrt(n / 6) a / 512 (docs/theory/hardened.md); some room for the tail.
+# Two dithered copies of one decoy differ by sqrt(n / 6) a / 512 (docs/theory/hardened.md); the factor leaves room for the tail.
 DITHER_ROOM = 1.5
 
 Result = TypeVar("Result")
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleasedImage:
-    """What a server holds of one image: a form, and its camera with positions or lines where these are known, too."""
+    """Data that a server holds of one image: its form, and its camera with keypoint positions (pixels) or lines where known."""
 
     form: Released
     camera: Camera | None = None
@@ -50,7 +50,7 @@ class ReleasedImage:
 
     @staticmethod
     def of(message: Message) -> ReleasedImage:
-        """All that a message holds."""
+        """Image data of one message: everything that the message holds."""
         if isinstance(message, LineUpload):
             return ReleasedImage(form=message.form, camera=message.camera, lines=message.lines)
         return ReleasedImage(form=message.form, camera=message.camera, keypoints=message.keypoints)
@@ -58,13 +58,13 @@ class ReleasedImage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Knowledge:
-    """What the attacker has beside the release: always what is public, never the originals or the client's secret.
+    """Knowledge of the attacker beside the release: what is public and what is its own, never originals or the client's secret.
 
-    `codebook` is the one whose PCA or words the release names, if it is at hand. `decoys` is the pool that decoys were drawn
-    from, None if it is secret. `database` holds descriptors of the attacker's own photographs. `others` are other releases by
-    name. `neighbors` is what its photographs taught of neighboring words. `scene` is a map of the place that the releases show.
-    `labelled` are descriptors with known classes. `descriptors` are estimates of all descriptors of the release under attack,
-    where another attack made some.
+    `codebook` is the one whose PCA or words the release names, None if it is not at hand. `decoys` is the pool that decoys were
+    drawn from, None if it is secret. `database` holds descriptors of the attacker's own photographs. `others` are other
+    releases by name. `neighbors` is the model of neighboring words that was learned from its photographs. `scene` is a map of
+    the place that the releases show. `labelled` holds descriptors with known classes. `descriptors` are estimates of all
+    descriptors of the release under attack, where another attack made some.
     """
 
     codebook: Codebook | None
@@ -75,19 +75,22 @@ class Knowledge:
     scene: Scene | None = None
     labelled: Labelled | None = None
     descriptors: Estimates | None = None
-    # Shared by all that `dataclasses.replace` makes of one: what differs between them is not in it.
+    # All copies that `dataclasses.replace` makes share this dictionary; its keys name all that its values depend on.
     _mapped: dict[tuple[int, Space, str], Points] = field(default_factory=dict, repr=False)
 
     def database_in(self, space: Space) -> Points:
-        """The attacker's own descriptors in `space`. Raises SpaceError if they cannot be brought there."""
-        return self._in(space, self.database)
+        """Descriptors of the attacker's own photographs in `space`. Raises SpaceError if they cannot be brought there."""
+        return self._brought_into(space, self.database)
 
     def decoys_in(self, space: Space) -> Points | None:
-        """The decoys' pool in `space`, None if it is secret. Raises SpaceError if it cannot be brought there."""
-        return None if self.decoys is None else self._in(space, self.decoys)
+        """Pool of the decoys in `space`, None if it is secret. Raises SpaceError if it cannot be brought there."""
+        return None if self.decoys is None else self._brought_into(space, self.decoys)
 
-    def _in(self, space: Space, words: Codebook | Points) -> Points:
-        """Made once: a pool of 262,144 takes over a second, and an upload has one space for all its releases."""
+    def _brought_into(self, space: Space, words: Codebook | Points) -> Points:
+        """Points of `words` in `space`, computed once for each space.
+
+        A pool of 262,144 words takes over a second, and all releases of an upload share one space.
+        """
         if isinstance(words, Points):
             require_same(words.space, space)
             return words
@@ -99,10 +102,14 @@ class Knowledge:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much of a release is attacked: at most `features`, drawn by `seed`; `structural` of them where the structural attacks
+    """Limits on how much of a release is attacked.
+
+    At most `features` features are attacked, drawn by `seed`; of these at most `structural` by structural attacks where they
     have to search behind a compression, which takes them hundreds of times as long. `oracle` is the length of the oracle's
-    lists, `auxiliary` the number of other subspaces that the clustering attack compares with, `pictured` that of features of a
-    picture: as many as networks were trained on, and as lattice attacks manage in a minute. `releases` are attacked in all."""
+    lists. `auxiliary` is the number of other subspaces that the clustering and intersection attacks compare with. `pictured` is
+    the number of features of a picture: as many as networks were trained on, and as lattice attacks manage in a minute.
+    `releases` is the number of releases that the audit attacks in all.
+    """
 
     features: int = 400
     structural: int = 60
@@ -119,7 +126,7 @@ class Effort:
                 raise RangeError(f"{name} must be at least 1, got {getattr(self, name)!r}")
 
     def rows(self, total: int, name: str) -> Int64[np.ndarray, "drawn"]:
-        """The features of one release that are attacked, in ascending order."""
+        """Rows of the attacked features of the release called `name`, which has `total` features, in ascending order."""
         if total <= self.features:
             return np.arange(total)
         drawn = np.random.default_rng([self.seed, *name.encode()]).permutation(total)[: self.features]
@@ -128,8 +135,11 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """Options of single attacks where a study wants others than an audit's (None); `least_shared` of the intersection attack,
-    `projected_oracle` whether the oracle's lists are of points of the subspace."""
+    """Options of single attacks, for studies; None stands for the options that an audit uses.
+
+    `least_shared` is `least` of `intersection_attack`: the fewest known decoys of a decided feature. `projected_oracle` says
+    whether the oracle's candidates are projected on the subspace.
+    """
 
     lattice: LatticeOptions | None = None
     vertex: VertexOptions | None = None
@@ -142,14 +152,14 @@ class Tuning:
 
 
 class Clock:
-    """Processor seconds that a block took."""
+    """Stopwatch of one block; `seconds` of processor time are set when the block ends."""
 
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
-    """One release under attack: the features `rows` of it, and all that the attacker knows, may do and has time for."""
+    """Release under attack: the features `rows` of one image, with all that the attacker knows, may do and has time for."""
 
     image: ReleasedImage
     rows: Int64[np.ndarray, "_"]
@@ -157,13 +167,13 @@ class Target:
     effort: Effort = field(default_factory=Effort)
     tuning: Tuning = field(default_factory=Tuning)
     time: TimeBudget = field(default_factory=lambda: TimeBudget(math.inf, turns=1, shares={}))
-    shared: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # what several attacks compute alike
+    cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # results that several attacks use
 
     @cached_property
     def form(self) -> Subspaces:
-        """What was released in place of descriptors.
+        """Subspaces that were released in place of descriptors.
 
-        Raises CannotRun if that is no subspace, or behind a codebook that the attacker lacks.
+        Raises CannotRun if the form holds no subspaces, or lies behind a codebook that the attacker lacks.
         """
         form, book = self.image.form, self.knowledge.codebook
         if not isinstance(form, Subspaces):
@@ -175,7 +185,10 @@ class Target:
 
     @cached_property
     def words(self) -> tuple[Subsets, Codebook]:
-        """What was released in words, and their dictionary. Raises CannotRun without either."""
+        """Subsets of words that were released in place of descriptors, and their dictionary.
+
+        Raises CannotRun if the form holds no words, or the attacker lacks their dictionary.
+        """
         form, book = self.image.form, self.knowledge.codebook
         if not isinstance(form, Subsets):
             raise CannotRun("the release holds no words")
@@ -185,25 +198,25 @@ class Target:
 
     @property
     def lines(self) -> tuple[Lines, Camera]:
-        """The lines that hide positions, and their camera. Raises CannotRun where positions are sent as they are."""
+        """Lines that hide the positions, and their camera. Raises CannotRun where positions are sent as they are."""
         if self.image.lines is None or self.image.camera is None:
             raise CannotRun("positions are not hidden in lines: they are sent as they are")
         return self.image.lines, self.image.camera
 
     @cached_property
-    def part(self) -> Subspaces:
-        """The features that are attacked."""
+    def attacked_subspaces(self) -> Subspaces:
+        """Subspaces of the features `rows`."""
         return self.form.take(self.rows)
 
     @cached_property
-    def few(self) -> Int64[np.ndarray, "_"]:
-        """The features that structural attacks are tried on: fewer of them behind a compression."""
+    def structural_rows(self) -> Int64[np.ndarray, "_"]:
+        """Rows that structural attacks are tried on: all of `rows`, or at most `effort.structural` behind a compression."""
         most = self.effort.structural if self.form.space.codebook else len(self.rows)
         return self.rows[np.sort(np.random.default_rng(self.effort.seed).permutation(len(self.rows))[:most])]
 
     @cached_property
-    def kin(self) -> list[tuple[ReleasedImage, Subspaces]]:
-        """Other releases in the same space and of the same dimension, with their forms."""
+    def comparable_releases(self) -> list[tuple[ReleasedImage, Subspaces]]:
+        """Other releases whose subspaces have the space and the dimension of this one's, with their forms."""
         return [
             (other, other.form)
             for other in self.knowledge.others.values()
@@ -211,68 +224,77 @@ class Target:
         ]
 
     @cached_property
-    def rest(self) -> list[Subspaces]:
-        """All other subspaces at hand that can be compared, of this release and of others, an equal share of each, at most
-        `effort.auxiliary` in all."""
+    def other_subspaces(self) -> list[Subspaces]:
+        """Subspaces that the attacked ones can be compared with: features of this release not in `rows`, and other releases.
+
+        Each release gives at most an equal share of `effort.auxiliary`.
+        """
         left = np.setdiff1d(np.arange(len(self.form)), self.rows)
-        forms = [*([self.form.take(left)] if len(left) else []), *(form for _, form in self.kin)]
-        each = max(1, self.effort.auxiliary // max(1, len(forms)))
-        return [form.take(np.arange(min(len(form), each))) for form in forms]
+        forms = [*([self.form.take(left)] if len(left) else []), *(form for _, form in self.comparable_releases)]
+        count = max(1, self.effort.auxiliary // max(1, len(forms)))
+        return [form.take(np.arange(min(len(form), count))) for form in forms]
 
     @cached_property
     def pca(self) -> Pca | None:
-        """The public compression, if the form is behind one and it is known."""
+        """PCA that compressed the form's descriptors; None if there was none, or the attacker does not know it."""
         return pca_of(self.image.form, self.knowledge)
 
     @property
     def database(self) -> Points:
-        """The attacker's own descriptors in the form's space."""
+        """Descriptors of the attacker's own photographs in the form's space."""
         return self.knowledge.database_in(self.form.space)
 
     @property
     def pool(self) -> Points | None:
-        """The decoys' pool in the form's space, if it is known."""
+        """Pool of the decoys in the form's space; None if it is secret."""
         return self.knowledge.decoys_in(self.form.space)
 
     @property
     def raw_decoys(self) -> np.ndarray | None:
-        """Public decoys, which structural attacks strike off: real ones are integers, as are centroids of a single one."""
+        """Vectors of the decoy pool as given, before any PCA; None if the pool is secret.
+
+        Structural attacks strike them off their candidates: decoys that are real descriptors are integers, as the descriptor in
+        demand is, and so are centroids of a single descriptor.
+        """
         decoys = self.knowledge.decoys
         return decoys.vectors if isinstance(decoys, Codebook) else None if decoys is None else decoys.vectors
 
     @property
     def decoy_count(self) -> int:
-        """Decoys in each subspace, which the profile's name tells: all m, or half of them."""
+        """Number of decoys in each subspace, which the profile's name tells: m if "hardened", else m // 2 and at least 1."""
         return self.form.m if self.form.profile == "hardened" else max(1, self.form.m // 2)
 
     @property
-    def meet(self) -> float:
-        """Within this, two subspaces count as meeting in a decoy: rounding, or two draws of a dither."""
+    def meeting_distance(self) -> float:
+        """Largest distance at which two subspaces count as meeting in a decoy: wire rounding, or two draws of a dither."""
         dither = self.form.space.dither_steps
         return max(2e-3, DITHER_ROOM * np.sqrt(self.form.space.dim / 6) * dither / 512)
 
     @contextmanager
     def timer(self) -> Iterator[Clock]:
-        """`with target.timer() as clock: ...`, then `clock.seconds`."""
+        """Context manager that measures processor time: `with target.timer() as clock: ...`, then `clock.seconds`."""
         clock, start = Clock(), time.process_time()
         yield clock
         clock.seconds = time.process_time() - start
 
-    def timely(
+    def run_in_time(
         self, attack: str, rows: Int64[np.ndarray, "wanted"], work: Callable[[Subspaces], Result]
-    ) -> tuple[Done, list[Result]]:
-        """`work` on the subspaces of as many of `rows` as there is time for. Raises CannotRun if there is none for any."""
+    ) -> tuple[AttackedRows, list[Result]]:
+        """Rows of `rows` that there is time to attack, and the results of `work` on the subspaces of each piece of them.
+
+        `attack` is the name under which the time is accounted. Raises CannotRun if there is no time for any row.
+        """
         with self.timer() as clock:
-            found = self.time.run(attack, rows, lambda piece: work(self.form.take(piece)), self.effort.seed)
-        if not found:
+            results = self.time.run(attack, rows, lambda piece: work(self.form.take(piece)), self.effort.seed)
+        if not results:
             raise CannotRun("there was no time left for it (--seconds)", len(rows))
-        drawn = np.concatenate([piece for piece, _ in found])
-        place = np.argsort(drawn, kind="stable")
-        done = Done(rows=drawn[place], place=place, left_out=len(rows) - len(drawn), seconds=clock.seconds)
-        return done, [result for _, result in found]
+        drawn = np.concatenate([piece for piece, _ in results])
+        order = np.argsort(drawn, kind="stable")
+        done = AttackedRows(rows=drawn[order], order=order, left_out=len(rows) - len(drawn), seconds=clock.seconds)
+        return done, [result for _, result in results]
 
 
 def pca_of(form: Form, knowledge: Knowledge) -> Pca | None:
-    """The PCA that a form's descriptors went through, if any and if it is known."""
+    """PCA that a form's descriptors went through; None if there was none, or the attacker does not know it."""
     book = knowledge.codebook
     return book.compression.pca if form.space.codebook and book is not None else None

@@ -1,7 +1,7 @@
-"""Processor time for an audit's attacks: each has a share, and what one does not spend passes on to those after it.
+"""Budget of processor time for an audit's attacks: each attack has a share, and unspent time passes on to those after it.
 
-An attack that has not time for all features is run on fewer of them, drawn at random. Its shares are then of these, with the
-wider intervals of so few (docs/theory/audit.md, "Time").
+An attack without time for all features runs on fewer of them, drawn at random. What it recovers is then counted among these,
+with the wider confidence intervals of fewer features (docs/theory/audit.md#time).
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from veil.errors import RangeError
 
 Result = TypeVar("Result")
 
-# The first feature is not timed, nor taken from its attack's share: it may compile code for longer than that. The next few tell
-# how long one takes, or the next one where the first took so long that it may be the attack that is slow.
+# Sizes of an attack's first two pieces. The first feature is neither timed nor charged to the attack's share: it may compile
+# code for longer than that. The second piece measures the pace. It is a single feature where the first one took longer than the
+# allowance, since then the attack itself may be slow.
 FIRST, NEXT = 1, 7
-# A piece is at most so many times as large as all that its time is judged by.
+# A piece has at most this many times the features that the pace was measured on.
 GROWTH = 4
-# Processor seconds: with the pictures, fifteen photographs end within three minutes on two cores.
+# Default budget of an audit in processor seconds: with the pictures, fifteen photographs end within three minutes on two cores.
 AUDIT_SECONDS = 150
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """Of one attack over all releases: its share of the time, what it took (processor seconds), and features."""
+    """Processor time that one attack was given and took over all releases, and the features wanted and attacked."""
 
     share_seconds: float
     seconds: float
@@ -44,10 +45,13 @@ class Spending:
 
 
 class TimeBudget:
-    """`seconds` of processor time over `turns` releases; `begin_turn` starts each. Infinite seconds cut nothing.
+    """Budget of `seconds` of processor time for the attacks on `turns` releases; infinite seconds cut nothing.
 
-    `shares` holds each attack's part of one release's time, by name: what searches has more than what looks up. Attacks that it
-    does not name compare all features with each other and are not cut; what they take is taken from the others.
+    `begin_turn` is called before each release. `shares` maps an attack's name to its weight in the time of one release: attacks
+    that search have more than those that look up. Attacks without a weight compare all features with each other and are not
+    cut; the time that they take (`charge`) is taken from the others. `clock` returns processor seconds.
+
+    Theory: docs/theory/audit.md, Eq. 5.
     """
 
     def __init__(
@@ -59,11 +63,11 @@ class TimeBudget:
         self._left, self._turns_left = seconds, turns
         self._shares_left = self._charged = 0.0
         self._spent: dict[str, Spending] = {}
-        self._timed: dict[str, tuple[float, int]] = {}  # seconds and features that an attack's pace is judged by
+        self._timed: dict[str, tuple[float, int]] = {}  # seconds and features that an attack's pace was measured on
 
     @property
     def spent(self) -> Mapping[str, Spending]:
-        """What was spent, by attack."""
+        """Time and features of each attack so far, by its name."""
         return self._spent
 
     @property
@@ -72,12 +76,12 @@ class TimeBudget:
         return self._charged + sum(item.seconds for item in self._spent.values())
 
     def begin_turn(self) -> None:
-        """The next release: whatever attacks were not run on the last one leave their time to this one."""
+        """Start the next release; time of attacks that were not run on the last release stays available."""
         self._shares_left = sum(self.shares.values())
         self._turns_left = max(self._turns_left - 1, 0)
 
     def allowance(self, attack: str) -> float:
-        """Processor seconds that the attack may take on this release: its share of all that is left."""
+        """Processor seconds that the attack may take on this release (docs/theory/audit.md, Eq. 5)."""
         if math.isinf(self.seconds):
             return math.inf
         share = self.shares[attack]
@@ -86,46 +90,46 @@ class TimeBudget:
     def run(
         self, attack: str, rows: Int64[np.ndarray, "wanted"], work: Callable[[Int64[np.ndarray, "piece"]], Result], seed: int
     ) -> list[tuple[Int64[np.ndarray, "piece"], Result]]:
-        """`work` on pieces of `rows`, until all are done or the allowance is spent; the rows of each piece with its result.
+        """Rows and results of `work` on pieces of `rows`, until all rows are done or the attack's allowance is spent.
 
-        All in one piece if the pace is known and the time is enough. Which rows are done is drawn by `seed`.
+        There is one piece if the pace is known and the time is enough. Which rows are done first is drawn by `seed`.
         """
         allowed, begun = self.allowance(attack), self.clock()
         order = np.random.default_rng([seed, *attack.encode()]).permutation(rows)
-        done, found, first = 0, [], 0.0
+        done, results, first_seconds = 0, [], 0.0
         while done < len(rows):
-            left = allowed - (self.clock() - begun - first)
-            size = self._next(attack, left, len(rows) - done, NEXT if first <= allowed else 1)
+            left = allowed - (self.clock() - begun - first_seconds)
+            size = self._piece_size(attack, left, len(rows) - done, NEXT if first_seconds <= allowed else 1)
             if not size:
                 break
             piece = np.sort(order[done : done + size])
             start = self.clock()
-            found.append((piece, work(piece)))
-            first += 0.0 if attack in self._timed else self.clock() - start
-            self._learn(attack, self.clock() - start, size)
+            results.append((piece, work(piece)))
+            first_seconds += 0.0 if attack in self._timed else self.clock() - start
+            self._add_to_pace(attack, self.clock() - start, size)
             done += size
         self._account(attack, self.clock() - begun, len(rows), done)
         self._shares_left -= self.shares.get(attack, 0.0)
-        return found
+        return results
 
     def charge(self, seconds: float) -> None:
-        """Seconds that an attack took which is not cut."""
+        """Subtract the processor seconds of an attack that is not cut from the time that is left."""
         self._left = max(0.0, self._left - seconds)
         self._charged += seconds
 
-    def _next(self, attack: str, left: float, remaining: int, unknown: int) -> int:
-        """How many features there is time for, at the attack's pace so far; `unknown` of them where that is not known."""
+    def _piece_size(self, attack: str, left: float, remaining: int, trial: int) -> int:
+        """Number of features of the next piece: as many as fit into `left` seconds at the pace, or `trial` to measure it."""
         if math.isinf(self.seconds):
             return remaining
-        if attack not in self._timed:  # every attack has a first feature, or its pace would never be known
+        if attack not in self._timed:  # every attack runs on a first feature, or its pace would never be known
             return min(FIRST, remaining)
         seconds, features = self._timed[attack]
         if not features:
-            return min(unknown, remaining) if left > 0 else 0
+            return min(trial, remaining) if left > 0 else 0
         pace = seconds / features
         return max(0, min(remaining, GROWTH * features, math.floor(left / pace) if pace > 0 else remaining))
 
-    def _learn(self, attack: str, seconds: float, features: int) -> None:
+    def _add_to_pace(self, attack: str, seconds: float, features: int) -> None:
         before = self._timed.get(attack)
         self._timed[attack] = (0.0, 0) if before is None else (before[0] + seconds, before[1] + features)
 

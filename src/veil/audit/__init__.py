@@ -1,1 +1,1 @@
-"""Ground truth is known only here: attacks on releases, scored against the originals."""
+"""Audits of releases: attacks are run and scored against the originals, which only this part of veil knows."""

@@ -1,4 +1,4 @@
-"""What an audit comes to: the record that its page, its JSON and its printed lines tell."""
+"""Record of an audit's result, which its page, its JSON and its printed lines show."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from veil.audit.verdict import NOT_TESTED, Verdict
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """`facts` tell of the release, `not_looked_at` why attacks on other kinds of release had nothing to look at.
+    """Result of an audit: findings, pictures, epsilons, verdict and broken rules of the releases in `messages`.
 
-    `epsilons` (by unit, at `delta`) are what words carry, `measured` what runs of them show; `time` and `picture_time` what the
-    attacks, and those behind the pictures, were allowed and took.
+    `facts` describe the releases. `not_looked_at` gives, by attack, why attacks on other kinds of release had nothing to look
+    at. `epsilons` (by unit, at `delta`) are those that words carry, and that of the ledger's session; `measured` is the lower
+    bound that runs of their mechanism show. `time` and `picture_time` hold what the attacks, and those behind the pictures,
+    were allowed and took.
     """
 
     messages: Sequence[str]
@@ -39,38 +41,38 @@ class Outcome:
 
     @property
     def told_time(self) -> tuple[str, ...]:
-        """What was allowed, what was used, and what was cut short, in sentences."""
+        """Sentences on the time that was allowed and used, and on the attacks that were cut short."""
         if math.isinf(self.time.seconds):
             return (f"No time was set; the attacks took {self.time.used_seconds:.0f} s of the processor.",)
-        said = [
+        sentences = [
             f"{self.time.seconds:.0f} s of the processor were allowed for the attacks on subspaces, and "
             f"{self.time.used_seconds:.0f} s were used. Each attack has a share; what one leaves passes on to the next."
         ]
         for name, item in self.picture_time.spent.items():
             if item.cut_short:
-                said.append(f"Pictures by {name} show {item.attacked:,} of {item.wanted:,} features, for want of time.")
+                sentences.append(f"Pictures by {name} show {item.attacked:,} of {item.wanted:,} features, for want of time.")
         for name, item in self.time.spent.items():
             if item.cut_short:
-                said.append(
+                sentences.append(
                     f"Cut short: {name} attacked {item.attacked:,} of {item.wanted:,} features in {item.seconds:.0f} s (its "
                     f"share is {item.share_seconds:.0f} s); its intervals are those of so few. Allow more with --seconds."
                 )
-        return tuple(said)
+        return tuple(sentences)
 
     @property
     def told_not_looked_at(self) -> list[tuple[str, str]]:
-        """The names of attacks that had nothing to look at, those of one reason together, and the reason."""
+        """Names of attacks that had nothing to look at, joined for each reason, beside the reason."""
         reasons: dict[str, list[str]] = {}
         for name, why in self.not_looked_at.items():
             reasons.setdefault(why, []).append(name)
         return [("; ".join(names), why) for why, names in reasons.items()]
 
     def why(self, rule: Rule) -> str | None:
-        """Why a rule is broken, None if it is kept."""
-        return next((breach.why for breach in self.breaches if breach.rule == rule.text), None)
+        """Reason why a rule is broken, None if it is kept."""
+        return next((breach.why for breach in self.breaches if breach.rule == rule), None)
 
     def as_json(self) -> dict:
-        """The stable record of docs/reference/json.md."""
+        """Stable JSON record, as docs/reference/json.md describes it."""
         measured = None if self.measured is None else self.measured.as_json()
         return {
             "release": {"messages": list(self.messages), **self.facts},

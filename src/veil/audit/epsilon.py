@@ -1,8 +1,8 @@
-"""An empirical lower bound on epsilon, with its confidence (docs/theory/word_attacks.md, Eq. 14-16).
+"""Empirical lower bound on epsilon, with its confidence (docs/theory/word_attacks.md, Eq. 14-16).
 
 The distinguishing game: a release mechanism is run many times on each of two inputs, and whoever sees an output guesses which
-it was. A mechanism with epsilon bounds how well any rule can do, so a rule that does better refutes the promise. The bound can
-convict and never acquit: a mechanism that this game does not break may be broken by another.
+input it came from. Epsilon bounds how well any rule can guess, so a rule that does better refutes the promise. The bound can
+refute a claim and never confirm it: a mechanism that this game does not break may be broken by another game.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from veil.mechanisms.words import randomized, to_words
 from veil.randomness import Randomness, seeded
 from veil.statistics import clopper_pearson, clopper_pearson_ends
 
-# Word ids as they would be sent, in their order: so many independent releases of the input 0 or 1.
+# Release mechanism in the game: called with an input (0 or 1) and a number of draws, it returns the word ids of so many
+# independent releases of that input, each as it would be sent and in that order.
 Release = Callable[[int, int], Int64[np.ndarray, "draws m"]]
 
-# Of each input in an audit: two seconds, and enough to show an epsilon of about 9.
+# Draws of each input in an audit: they take two seconds, and are enough to show an epsilon of about 9.
 AUDIT_DRAWS = 60_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonBound:
-    """With at least `confidence` the mechanism has no epsilon below `low` (at `delta`).
+    """Lower bound `low` on the epsilon of a mechanism (at `delta`), which holds with at least `confidence`.
 
-    Of `trials` held-out outputs of one input `hits` fell into the rejection region, of as many of the other input `misses`.
-    `ceiling` is the largest bound that so many trials can show: a `low` near it says only that there were too few of them.
+    `trials` held-out outputs of each of two inputs were tested: `hits` of the one and `misses` of the other fell into the
+    rejection region. `ceiling` is the largest bound that so many trials can show: a `low` near it says only that there were too
+    few of them.
     """
 
     low: float
@@ -47,11 +49,11 @@ class EpsilonBound:
     ceiling: float
 
     def refutes(self, epsilon: float) -> bool:
-        """Whether a claimed epsilon is wrong, at this confidence."""
+        """Whether the bound refutes a claimed epsilon, at this confidence."""
         return self.low > epsilon
 
     def as_json(self) -> dict[str, object]:
-        """The stable record of docs/reference/json.md."""
+        """Stable JSON record, as docs/reference/json.md describes it."""
         return {
             "low": self.low,
             "confidence": self.confidence,
@@ -64,12 +66,13 @@ class EpsilonBound:
 
 
 def distinguish(
-    first: Int64[np.ndarray, "ours"], second: Int64[np.ndarray, "theirs"], *, confidence: float = 0.95, delta: float = 0.0
+    first: Int64[np.ndarray, "first"], second: Int64[np.ndarray, "second"], *, confidence: float = 0.95, delta: float = 0.0
 ) -> EpsilonBound:
-    """The bound from outputs of two inputs, as symbols: any function of an output, equal for equal views (Eq. 14-16).
+    """Lower bound on epsilon from outputs of two inputs (docs/theory/word_attacks.md, Eq. 14-16).
 
-    The rejection region and its direction are chosen on the first half of the draws and tested on the second, so the choice
-    costs no confidence. Raises InputError for fewer than four draws or unequal numbers, RangeError for shares out of range.
+    Outputs are given as symbols: any function of an output, equal for equal views. The rejection region and its direction are
+    chosen on the first half of the draws and tested on the second, so the choice costs no confidence. Raises InputError for
+    fewer than four draws or unequal numbers, RangeError for a `confidence` or `delta` out of range.
     """
     if len(first) != len(second) or len(first) < 4:
         raise InputError(f"the game needs as many outputs of both inputs, at least four, got {len(first)} and {len(second)}")
@@ -79,12 +82,12 @@ def distinguish(
         raise RangeError(f"delta must be at least 0 and below 1, got {delta!r}")
     half = len(first) // 2
     choices = [
-        (_region(ours[:half], theirs[:half], confidence, delta), ours, theirs)
-        for ours, theirs in ((first, second), (second, first))
+        (_region(likely[:half], unlikely[:half], confidence, delta), likely, unlikely)
+        for likely, unlikely in ((first, second), (second, first))
     ]
-    (_, region), ours, theirs = max(choices, key=lambda choice: choice[0][0])
+    (_, region), likely, unlikely = max(choices, key=lambda choice: choice[0][0])
     trials = len(first) - half
-    hits, misses = (int(np.isin(side[half:], region).sum()) for side in (ours, theirs))
+    hits, misses = (int(np.isin(outputs[half:], region).sum()) for outputs in (likely, unlikely))
     return EpsilonBound(
         low=bound(hits, misses, trials, confidence=confidence, delta=delta),
         confidence=confidence,
@@ -97,7 +100,11 @@ def distinguish(
 
 
 def bound(hits: int, misses: int, trials: int, *, confidence: float, delta: float = 0.0) -> float:
-    """max(0, log((p_low - delta) / q_high)) with Clopper-Pearson ends that both hold with at least `confidence` (Eq. 15)."""
+    """Lower bound max(0, log((p_low - delta) / q_high)) on epsilon (docs/theory/word_attacks.md, Eq. 15).
+
+    p_low and q_high are Clopper-Pearson ends of the shares of `hits` and of `misses` in `trials`; both hold together with at
+    least `confidence`. Raises RangeError for impossible counts.
+    """
     # Each end fails with probability (1 - confidence) / 2, so that together they fail with at most 1 - confidence.
     low, _ = clopper_pearson(hits, trials, confidence=confidence)
     _, high = clopper_pearson(misses, trials, confidence=confidence)
@@ -112,9 +119,11 @@ def play(
     confidence: float = 0.95,
     delta: float = 0.0,
 ) -> EpsilonBound:
-    """The game on a release of words: `words` are the true words of the inputs 0 and 1, and what the guess looks at.
+    """Lower bound on epsilon from `draws` rounds of the distinguishing game on each of two inputs.
 
-    It looks at where in the output either word stands, if at all: order counts, so that an output that is not sorted is seen.
+    `words` are the true words of the inputs 0 and 1. The guess looks at where in the output each of them stands, if at all: the
+    place counts, so that an output that is not sorted is noticed. Raises InputError for fewer than four draws, or if `release`
+    returns another number of rows.
     """
     if draws < 4:
         raise InputError(f"the game needs at least four draws of each input, got {draws!r}")
@@ -127,16 +136,16 @@ def play(
 
 
 def word_symbols(rows: Int64[np.ndarray, "draws m"], words: tuple[int, int]) -> Int64[np.ndarray, "draws"]:
-    """Where in each row the two words stand (0: nowhere), as one number."""
+    """Symbol of each row: the places of the two words in it (0: absent), as one number."""
     places = []
     for word in words:
-        held = rows == word
-        places.append(np.where(held.any(axis=1), held.argmax(axis=1) + 1, 0))
+        is_word = rows == word
+        places.append(np.where(is_word.any(axis=1), is_word.argmax(axis=1) + 1, 0))
     return places[0] * (rows.shape[1] + 1) + places[1]
 
 
-def of_words(mechanism: SubsetMechanism, words: tuple[int, int], randomness: Randomness) -> Release:
-    """veil's own mechanism on two given true words."""
+def release_of_words(mechanism: SubsetMechanism, words: tuple[int, int], randomness: Randomness) -> Release:
+    """Release function of veil's own mechanism on two given true words, for `play`."""
 
     def release(which: int, draws: int) -> Int64[np.ndarray, "draws m"]:
         contexts = [b"game %d|%d" % (which, trial) for trial in range(draws)]
@@ -146,20 +155,22 @@ def of_words(mechanism: SubsetMechanism, words: tuple[int, int], randomness: Ran
 
 
 def measured(mechanism: SubsetMechanism, *, draws: int = AUDIT_DRAWS, confidence: float = 0.95) -> EpsilonBound:
-    """The game on this veil's mechanism with the parameters of a release: whoever sent it with another veil is not measured.
+    """Lower bound on the epsilon of this veil's implementation of `mechanism`, from `draws` releases of each of two words.
 
-    By symmetry all pairs of words are alike, so that two of them are enough.
+    A release that another version of veil sent is not measured, only the mechanism with its parameters. By symmetry all pairs
+    of words are alike, so that two of them are enough.
     """
     words = (0, 1)
-    return play(of_words(mechanism, words, seeded(f"audit {mechanism}")), words, draws=draws, confidence=confidence)
+    return play(release_of_words(mechanism, words, seeded(f"audit {mechanism}")), words, draws=draws, confidence=confidence)
 
 
-def of_descriptors(
+def release_of_descriptors(
     features: Features, rows: tuple[int, int], mechanism: SubsetMechanism, dictionary: Codebook, randomness: Randomness
 ) -> tuple[Release, tuple[int, int]]:
-    """All of a release in words, from descriptor to subset, of two features of an image; and their true words for `play`.
+    """Release function of two features of an image, from descriptor to subset, and their true words; both are for `play`.
 
-    Each trial is one more copy of the feature in one image: alike features draw apart.
+    `rows` are the two features, the inputs 0 and 1. All draws of one call are copies of the feature in one image: features with
+    equal descriptors draw independently.
     """
     nearest = dictionary.nearest(publish(features).vectors[list(rows)])
 
@@ -178,17 +189,18 @@ def of_descriptors(
 
 
 def _region(
-    ours: Int64[np.ndarray, "half"], theirs: Int64[np.ndarray, "half"], confidence: float, delta: float
+    likely: Int64[np.ndarray, "half"], unlikely: Int64[np.ndarray, "half"], confidence: float, delta: float
 ) -> tuple[float, Int64[np.ndarray, "symbols"]]:
-    """The symbols that tell `ours` from `theirs` best on these draws, and the bound that they would give (Eq. 16).
+    """Largest bound on these draws over all rejection regions, and the symbols of the region that gives it (Eq. 16).
 
-    By the lemma of Neyman and Pearson the best regions hold the symbols of the largest likelihood ratios.
+    The region is to hold many outputs of `likely` and few of `unlikely`. By the lemma of Neyman and Pearson the best regions
+    hold the symbols of the largest likelihood ratios.
     """
-    symbols, place = np.unique(np.concatenate([ours, theirs]), return_inverse=True)
-    hits = np.bincount(place[: len(ours)], minlength=len(symbols))
-    misses = np.bincount(place[len(ours) :], minlength=len(symbols))
+    symbols, place = np.unique(np.concatenate([likely, unlikely]), return_inverse=True)
+    hits = np.bincount(place[: len(likely)], minlength=len(symbols))
+    misses = np.bincount(place[len(likely) :], minlength=len(symbols))
     order = np.argsort(-(hits + 0.5) / (misses + 0.5), kind="stable")
-    value = _bounds(np.cumsum(hits[order]), np.cumsum(misses[order]), len(ours), confidence, delta)
+    value = _bounds(np.cumsum(hits[order]), np.cumsum(misses[order]), len(likely), confidence, delta)
     best = int(value.argmax())
     return float(value[best]), symbols[order[: best + 1]]
 
@@ -196,7 +208,7 @@ def _region(
 def _bounds(
     hits: Int64[np.ndarray, "regions"], misses: Int64[np.ndarray, "regions"], trials: int, confidence: float, delta: float
 ) -> Float64[np.ndarray, "regions"]:
-    """`bound` of many regions at once."""
+    """Bounds of many regions at once, as `bound` gives them, but -inf in place of 0 where nothing is shown."""
     low, _ = clopper_pearson_ends(hits, trials, confidence=confidence)
     _, high = clopper_pearson_ends(misses, trials, confidence=confidence)
     return np.where(low > delta, np.log(np.maximum(low - delta, 1e-300) / high), -np.inf)

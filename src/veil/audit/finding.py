@@ -1,4 +1,4 @@
-"""What one attack on one release came to: shares of features with intervals, or why nothing was tried."""
+"""Records of what an attack recovered: shares of features with confidence intervals, or the reason why it was not run."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from jaxtyping import Float64
 
 from veil.attacks.attack import Family
 
-# A descriptor within this of the truth is recovered; the others are the distances of the field's tables.
+Unit = Literal["descriptor", "px", "word"]
+# Distance to the truth within which a descriptor is exact, and the distances of the literature's tables.
 EXACT = 1e-3
 WITHIN = (0.02, 0.1, 0.4, 0.6)
 WITHIN_PX = (1.0, 5.0, 20.0)
+# Distances to the truth within which a descriptor, or a position, counts as recovered in verdicts and policies.
+RECOVERED_WITHIN, RECOVERED_WITHIN_PX = 0.1, 5.0
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """`count` of `total` features, with the Clopper-Pearson interval of the share at 95 %."""
+    """Share of features, `count` of `total`, with its Clopper-Pearson interval (`low`, `high`) at 95 %."""
 
     count: int
     total: int
@@ -29,42 +32,60 @@ class Share:
 
     @property
     def value(self) -> float:
-        """The share itself; 0 of nothing is 0."""
+        """Share as a number between 0 and 1; 0 if `total` is 0."""
         return self.count / self.total if self.total else 0.0
 
     def __str__(self) -> str:
         return f"{100 * self.value:.1f} % ({100 * self.low:.1f} to {100 * self.high:.1f})"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Within:
+    """Share of features whose estimate is less than `limit` from the truth, in units of descriptors or in pixels."""
+
+    limit: float
+    share: Share
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Score:
-    """An attack's estimates against the originals. Undecided features count as not recovered in every share.
+    """Comparison of an attack's estimates with the originals. Undecided features count as not recovered in every share.
 
-    Distances are those of descriptors in the space that was lifted, or pixels for positions. `identified`: the estimate's
-    nearest neighbor among all original descriptors of the release is the right one (for words: the true word was named).
-    `within` maps a threshold to its share. `errors` holds every distance, NaN where undecided; `false_certificates` counts
-    features that the attack certified and got wrong.
+    Distances are those of descriptors in the space that was lifted, or pixels for positions (`unit` "px"). `recovered` is the
+    share that counts in verdicts and policies: features within 0.1 (5 px) of the truth, or whose right word was named.
+    `identified` is the share whose estimate has the right one as its nearest neighbor among all original descriptors of the
+    audited releases (for words: whose true word was named). `errors` holds every distance, NaN where undecided;
+    `false_certificates` counts features that the attack certified and got wrong.
     """
 
-    unit: Literal["descriptor", "px", "word"]
+    unit: Unit
+    recovered: Share
     exact: Share | None
-    within: Mapping[float, Share]
+    within: tuple[Within, ...]
     mean_distance: float | None
     median_distance: float | None
     identified: Share | None
     false_certificates: int
     errors: Float64[np.ndarray, "_"]
 
+    @property
+    def shares(self) -> dict[str, Share]:
+        """Measured shares by their names in rules and records: within_0.1 (of positions within_5px), exact and identified."""
+        ending = "px" if self.unit == "px" else ""
+        shares = {f"within_{item.limit:g}{ending}": item.share for item in self.within}
+        optional = (("exact", self.exact), ("identified", self.identified))
+        return shares | {name: share for name, share in optional if share is not None}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Finding:
-    """One attack on one release.
+    """Result of one attack over all audited releases.
 
     `assumes` says what the attacker needs besides the release; `hypothetical` marks an oracle, which nobody has and which
     counts in no verdict. `skipped` says why the attack was not run, or "". Of `wanted` features `features` were attacked: fewer
-    where time was short. `seconds` are the processor's. `undecided` features got no estimate; `certified`
-    ones the attacker *knows* to have recovered, without the originals. `score` is None where the originals were not given.
-    `notes` are facts for the reader (applicability, noise against its bound).
+    where time was short. `seconds` is processor time. `undecided` counts the features without an estimate; `certified` is the
+    share that the attacker *knows* to have recovered, without the originals. `score` is None where the originals were not
+    given. `notes` are facts for the reader (applicability, noise against its bound), `details` the numbers behind them.
     """
 
     attack: str
@@ -88,30 +109,21 @@ class Finding:
 
     @property
     def recovered(self) -> Share | None:
-        """The share that counts in verdicts and policies: within 0.1 (5 px, the right word) of the truth, or certified where
-        the originals are unknown."""
-        if self.score is None:
-            return self.certified
-        return {
-            "descriptor": self.score.within.get(0.1),
-            "px": self.score.within.get(5.0),
-            "word": self.score.identified,
-        }[self.score.unit]
+        """Share that counts in verdicts and policies: that of the score, or what is certified where originals are unknown."""
+        return self.certified if self.score is None else self.score.recovered
 
     def as_json(self) -> dict:
-        """The stable record of docs/reference/json.md."""
+        """Stable JSON record, as docs/reference/json.md describes it."""
         score = self.score
-        descriptors = score is not None and score.unit != "px"
         within: dict[str, float | None] = {f"within_{limit:g}": None for limit in WITHIN}
+        within_px: dict[str, float] | None = None
         intervals: dict[str, list[float]] = {}
-        if score is not None and descriptors:
-            within |= {f"within_{limit:g}": share.value for limit, share in score.within.items()}
         if score is not None:
-            ending = "" if descriptors else "px"
-            named = {f"within_{limit:g}{ending}": share for limit, share in score.within.items()}
-            others = (("exact", score.exact), ("identified", score.identified))
-            named |= {name: share for name, share in others if share is not None}
-            intervals = {name: [share.low, share.high] for name, share in named.items()}
+            intervals = {name: [share.low, share.high] for name, share in score.shares.items()}
+            if score.unit == "px":
+                within_px = {f"{item.limit:g}": item.share.value for item in score.within}
+            else:
+                within |= {f"within_{item.limit:g}": item.share.value for item in score.within}
         if self.certified is not None:
             intervals["certified"] = [self.certified.low, self.certified.high]
         return {
@@ -125,9 +137,7 @@ class Finding:
             "false_certificates": None if score is None else score.false_certificates,
             "exact": _value(None if score is None else score.exact),
             **within,
-            "within_px": {f"{k:g}": s.value for k, s in score.within.items()}
-            if score is not None and not descriptors
-            else None,
+            "within_px": within_px,
             "mean_distance": None if score is None else score.mean_distance,
             "median_distance": None if score is None else score.median_distance,
             "identified": _value(None if score is None else score.identified),

@@ -1,4 +1,4 @@
-"""What was released, known again: which original feature each released one came from. Only the audit knows this."""
+"""Recognition of the original feature that each released one came from. Only the audit knows these."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from veil.space import Space
 from veil.wire.message import LineUpload, Message
 
 POSITION_TOL_PX = 1e-3
-# Lines travel in float32: a keypoint is off its own line by rounding only, others are near it by accident.
+# Lines travel in float32: a keypoint is off its own line by rounding only, other keypoints are so near by accident only.
 LINE_TOL = 2e-6
-# Fewer features than this share recognized, and the photograph is another one (or extracted otherwise).
+# If less than this share of the features is recognized, the photograph is another one, or was extracted with other options.
 RECOGNIZED = 0.9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Truth:
-    """The originals of one release in its own order: `descriptors` in the space of its form, unit length where that has it."""
+    """Originals of one release, in the order of its features.
+
+    `descriptors` are in the space of its form, of unit length where that has it; `keypoints` are in pixels; `rows` are the
+    features of the photograph `image`.
+    """
 
     image: str
     descriptors: Float64[np.ndarray, "_ _"]
@@ -35,16 +39,17 @@ class Truth:
     rows: Int64[np.ndarray, "_"]
 
     def take(self, rows: np.ndarray) -> Truth:
-        """The originals of `rows` of the release."""
+        """Originals of the features `rows` of the release."""
         return Truth(image=self.image, descriptors=self.descriptors[rows], keypoints=self.keypoints[rows], rows=self.rows[rows])
 
 
 def find_truth(message: Message, originals: Mapping[str, Features], codebook: Codebook | None) -> Truth:
-    """The photograph that `message` was made of, and the feature behind each released one.
+    """Originals of `message`: the photograph that it was made of, and the original feature behind each released one.
 
-    Positions, or lines, tell features; of several at one place, what fits the form best. `codebook` leads from the descriptors'
-    own space into that of the form, where the form is compressed; for words it is their dictionary. Raises InputError if no
-    photograph fits, or the codebook does not.
+    Features are recognized by their positions or lines; of several at one place, the one whose descriptor fits the form best is
+    taken (audit.md#which-original-a-feature-came-from). `codebook` leads from the descriptors' own space into that of the form,
+    where the form is compressed; for words it is their dictionary. Raises InputError if no photograph fits, or the codebook
+    does not.
     """
     best, most = None, 0.0
     for name, features in originals.items():
@@ -62,7 +67,7 @@ def find_truth(message: Message, originals: Mapping[str, Features], codebook: Co
         )
     name, features, pairs = best
     descriptors = in_space(features, message.form.space, codebook)
-    rows = _assigned(_fit(message.form, descriptors, pairs, codebook), pairs, len(message), len(descriptors))
+    rows = _assigned(_misfit(message.form, descriptors, pairs, codebook), pairs, len(message), len(descriptors))
     if (rows < 0).any():
         raise InputError(
             f"{int((rows < 0).sum())} of {len(rows)} released features are not among those of {name}; give the features.h5 "
@@ -72,8 +77,10 @@ def find_truth(message: Message, originals: Mapping[str, Features], codebook: Co
 
 
 def in_space(features: Features, space: Space, codebook: Codebook | None) -> Float64[np.ndarray, "features dim"]:
-    """Descriptors, without any dither, in the space of a form. Raises InputError (SpaceError) if `codebook` does not lead
-    there."""
+    """Descriptors of `features` in the space of a form, without any dither.
+
+    Raises InputError if a codebook is needed and missing, SpaceError if it does not lead into `space`.
+    """
     points = publish(features)
     if points.space != space:
         if codebook is None:
@@ -83,16 +90,16 @@ def in_space(features: Features, space: Space, codebook: Codebook | None) -> Flo
 
 
 def _candidates(message: Message, features: Features) -> Int64[np.ndarray, "pairs 2"]:
-    """Pairs (released, original) that can be one feature by what was sent of its position."""
+    """Pairs (released, original) that can be one feature, judged by the position or line (docs/theory/audit.md, Eq. 1)."""
     if isinstance(message, LineUpload):
         xy = np.asarray(as_colmap(message.camera).cam_from_img(features.keypoints.astype(np.float64)), dtype=np.float64)
         rays = np.hstack([xy, np.ones((len(xy), 1))])
-        found = []
+        parts = []
         for start in range(0, len(message), 512):  # an image's lines times its keypoints, a block at a time
             off = np.abs(message.lines.coefficients[start : start + 512].astype(np.float64) @ rays.T)
             pairs = np.argwhere(off < LINE_TOL)
-            found.append(pairs + np.array([start, 0]))
-        return np.concatenate(found)
+            parts.append(pairs + np.array([start, 0]))
+        return np.concatenate(parts)
     from scipy.spatial import cKDTree
 
     near = cKDTree(features.keypoints).query_ball_point(message.keypoints, POSITION_TOL_PX)
@@ -102,10 +109,10 @@ def _candidates(message: Message, features: Features) -> Int64[np.ndarray, "pair
     )
 
 
-def _fit(
+def _misfit(
     form: Released, descriptors: np.ndarray, pairs: Int64[np.ndarray, "pairs 2"], codebook: Codebook | None
 ) -> Float64[np.ndarray, "pairs"]:
-    """How badly each pair's descriptor fits the form: only twins at one place need it."""
+    """Misfit of each pair: how badly the original's descriptor fits the released form. Only features at one place need it."""
     released, original = pairs.T
     if isinstance(form, Subspaces):
         return point_subspace_pairs(descriptors[original], form.origin[released], form.basis[released])
@@ -116,12 +123,12 @@ def _fit(
 
 
 def _assigned(
-    fit: Float64[np.ndarray, "pairs"], pairs: Int64[np.ndarray, "pairs 2"], released_count: int, original_count: int
+    misfit: Float64[np.ndarray, "pairs"], pairs: Int64[np.ndarray, "pairs 2"], released_count: int, original_count: int
 ) -> Int64[np.ndarray, "released"]:
-    """One original for each released feature, none twice: the best fitting pairs first."""
+    """Original of each released feature (-1: none), none of them twice: pairs with the least misfit are assigned first."""
     rows = np.full(released_count, -1, dtype=np.int64)
     taken = np.zeros(original_count, dtype=bool)
-    for pair in np.argsort(fit, kind="stable"):
+    for pair in np.argsort(misfit, kind="stable"):
         released, original = pairs[pair]
         if rows[released] < 0 and not taken[original]:
             rows[released], taken[original] = original, True

@@ -1,4 +1,4 @@
-"""Pictures of releases: what attacks recovered of every feature, inverted, beside what raw features would have shown."""
+"""Pictures of releases: inversions of what attacks recovered, beside the inversion of the raw features."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.wire.message import Upload
 
-# Attacks that are cheap enough to be run on every feature of a photograph; the lattice attack only where nothing is compressed.
+# Attacks that are cheap enough to run on every feature of a picture; the lattice attack is, too, where nothing is compressed.
 CHEAP = ("nearest, projected", "database")
 LINES = ("line neighbors", "line density")
 UNPROTECTED = "raw features, had they been sent"
@@ -30,7 +30,10 @@ UNPROTECTED = "raw features, had they been sent"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reconstruction:
-    """One picture of one release: `features` pixels of the map had any. `quality` needs the photograph."""
+    """Picture of one release, drawn from what `attack` recovered.
+
+    `features` is the number of pixels of the sparse map that hold a feature. `quality` is None without the photograph.
+    """
 
     release: str
     attack: str
@@ -39,7 +42,7 @@ class Reconstruction:
     quality: Quality | None
 
     def as_json(self) -> dict:
-        """The stable record, without the picture."""
+        """Stable JSON record, as docs/reference/json.md describes it, without the picture."""
         measured = self.quality
         return {
             "release": self.release,
@@ -62,23 +65,24 @@ def reconstructions(
     time: TimeBudget | None = None,
     progress: StepProgress = lambda step: None,
 ) -> list[Reconstruction]:
-    """Pictures of one release, best known first: of what attacks recovered ("raw" in `inverters`), and by direct inversion.
+    """Pictures of one release: of the raw features, of what attacks recovered, and by direct inversion of the release.
 
-    Of many features `effort.pictured` are drawn, the same for every picture. `features` and `photograph` are the originals,
-    where they are known. Nothing is found for descriptors other than SIFT.
+    `inverters` holds a network for each kind of map: "raw" for the first two, the kind of the form for the last. At most
+    `effort.pictured` features are drawn, the same for every picture. `features` and `photograph` are the originals, where they
+    are known; the picture of raw features needs the former. The list is empty for descriptors other than SIFT.
     """
     message = item.message
     if message.form.space.descriptor != "sift":
         return []
     frame = Frame(width=message.camera.width_px, height=message.camera.height_px)
     original = None if photograph is None else frame.crop(photograph)
-    found = []
-    for attack, seen in _maps(item, frame, knowledge, inverters, effort or Effort(), features, progress, time):
+    pictures = []
+    for attack, sparse in _maps(item, frame, knowledge, inverters, effort or Effort(), features, progress, time):
         progress(f"{item.name} picture")
-        rgb = inverters[seen.kind].invert([seen])[0]
+        rgb = inverters[sparse.kind].invert([sparse])[0]
         measured = None if original is None else quality(original, rgb)
-        found.append(Reconstruction(release=item.name, attack=attack, features=len(seen), rgb=rgb, quality=measured))
-    return found
+        pictures.append(Reconstruction(release=item.name, attack=attack, features=len(sparse), rgb=rgb, quality=measured))
+    return pictures
 
 
 def _maps(
@@ -91,6 +95,7 @@ def _maps(
     progress: StepProgress,
     time: TimeBudget | None,
 ) -> Iterator[tuple[str, SparseMap]]:
+    """Names and sparse maps of all pictures of one release that `inverters` can draw."""
     message = item.message
     rows = replace(effort, features=effort.pictured).rows(len(message), item.name)
     if "raw" in inverters:
@@ -118,8 +123,11 @@ def _estimates(
     progress: StepProgress,
     time: TimeBudget | None,
 ) -> Iterator[tuple[str, Int64[np.ndarray, "attacked"], Estimates]]:
-    """Descriptors of the features `rows`, or of those that there is time for. Those of words are there already, subspaces were
-    attacked in part only."""
+    """Names of attacks, the rows that they attacked, and their estimates of the descriptors, for the features `rows`.
+
+    Estimates from words are at hand already. Subspaces were attacked in part only, so attacks on them run again, on as many of
+    `rows` as there is time for.
+    """
     form = item.message.form
     if isinstance(form, Subsets):
         for attack, attempt in item.attempts:
@@ -136,7 +144,7 @@ def _estimates(
 
 
 def _places(item: Examined) -> Float64[np.ndarray, "features 2"]:
-    """Keypoints, or where attacks on lines put them, NaN where none says anything."""
+    """Positions (pixels) of the keypoints as sent, or as attacks on lines estimate them; NaN where none of these decides."""
     message = item.message
     if isinstance(message, Upload):
         return message.keypoints.astype(np.float64)
@@ -150,7 +158,10 @@ def _places(item: Examined) -> Float64[np.ndarray, "features 2"]:
 
 
 def _direct(message: Upload, rows: Int64[np.ndarray, "drawn"], frame: Frame, knowledge: Knowledge) -> SparseMap | None:
-    """The release itself as a map, if a network can read it: neither compressed nor of RootSIFT."""
+    """Sparse map of the release itself; None if no network can read it.
+
+    Networks read neither compressed descriptors nor RootSIFT, and words only with their dictionary.
+    """
     form, keypoints = message.form.take(rows), message.keypoints[rows]
     if form.space.codebook or form.space.normalization != "L2":
         return None
@@ -165,7 +176,10 @@ def _direct(message: Upload, rows: Int64[np.ndarray, "drawn"], frame: Frame, kno
 def as_sift(
     points: Float64[np.ndarray, "features dim"], space: Space, knowledge: Knowledge
 ) -> Float64[np.ndarray, "features 128"]:
-    """Estimates as SIFT of unit length, which networks were trained on: compression, dither and Hellinger's root undone."""
+    """SIFT descriptors of unit length behind estimates in `space`: PCA, dither and the square root of RootSIFT are undone.
+
+    The networks were trained on such descriptors.
+    """
     plain = back_projected(points, space, knowledge.codebook)
     if space.normalization == "L1_ROOT":
         plain = np.square(plain)

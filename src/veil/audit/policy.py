@@ -1,8 +1,8 @@
 """Rules that make a build fail: `structural>5%`, `lattice.exact>0`, `words.identified>30%`, `epsilon.image>100`.
 
-A share is known from the features that were attacked. A rule is kept if the share's whole interval keeps it, so that few
-features cannot pass what many would not (docs/theory/audit.md). Of limit 0 no sample shows that it is kept in general: such a
-rule asks for not one among the features attacked.
+A share is measured on the features that were attacked. A rule is kept if the share's whole interval keeps it, so that few
+features cannot pass a rule that many would break (audit.md#policies). No sample shows that a limit of 0 is kept in general:
+such a rule asks that not one of the attacked features is recovered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ HELP = (
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Fail if `metric` of any attack called `name` (or of that family) may be above `limit` (at least it, if `inclusive`)."""
+    """Rule that is broken if `metric` of an attack may exceed `limit`, or reach it if `inclusive`.
+
+    `name` is that of the attack or of its family; for "epsilon", `metric` is the unit, and no attack counts. `text` is the rule
+    as it was written.
+    """
 
     text: str
     name: str
@@ -36,17 +40,23 @@ class Rule:
     limit: float
     inclusive: bool
 
+    def __str__(self) -> str:
+        return self.text
+
     def exceeded(self, value: float) -> bool:
-        """Whether a value breaks the rule."""
+        """Whether a value is above the limit, or equal to it if `inclusive`."""
         return value >= self.limit if self.inclusive else value > self.limit
 
     def breaks(self, share: Share) -> bool:
-        """Whether a share may break the rule: its interval's upper end does; of limit 0, whether it does itself."""
+        """Whether a share may break the rule: the upper end of its interval exceeds the limit; its value, for a limit of 0."""
         return self.exceeded(share.value) or (self.limit > 0 and self.exceeded(share.high))
 
     @property
     def least_features(self) -> int:
-        """Features that must be attacked so that the rule is kept if nothing at all is recovered: Clopper and Pearson 1934."""
+        """Number of features that must be attacked for the rule to be kept if nothing at all is recovered.
+
+        Theory: docs/theory/audit.md, Eq. 3 (Clopper and Pearson 1934).
+        """
         if self.name == "epsilon" or not 0 < self.limit < 1:
             return 1
         # 0 of n have the upper end 1 - ((1 - confidence) / 2)^(1 / n).
@@ -55,18 +65,21 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Breach:
-    """A broken rule, or one that could not be judged: that counts as broken, or a policy could pass by running nothing."""
+    """Breach of a rule, with the reason `why`.
 
-    rule: str
+    A rule that could not be judged counts as broken, too, or a policy could pass by running nothing.
+    """
+
+    rule: Rule
     why: str
 
 
 def parse_rule(text: str) -> Rule:
-    """Raises InputError with the grammar."""
-    found = _RULE.match(text)
-    if not found:
+    """Rule that `text` states. Raises InputError, with the grammar, for any other text."""
+    parsed = _RULE.match(text)
+    if not parsed:
         raise InputError(f"{text!r} is not a rule: {HELP}")
-    name, metric, sign, number, percent = found.groups()
+    name, metric, sign, number, percent = parsed.groups()
     try:
         limit = float(number) / (100 if percent else 1)
     except ValueError:
@@ -81,42 +94,45 @@ def parse_rule(text: str) -> Rule:
 
 
 def least_features(rules: Sequence[Rule], names: Collection[str]) -> int:
-    """How many features attacks of these names or families need for all of `rules` on them to be kept; 1 if there are none."""
+    """Number of features that attacks of these names or families need for all of `rules` on them to be kept.
+
+    It is 1 if there is no such rule.
+    """
     return max((rule.least_features for rule in rules if rule.name in names), default=1)
 
 
 def parse_policy(text: str) -> list[Rule]:
-    """One rule a line; `#` begins a comment."""
+    """Rules of a policy with one rule on each line; `#` begins a comment. Raises InputError for a line that is no rule."""
     lines = (line.split("#", 1)[0].strip() for line in text.splitlines())
     return [parse_rule(line) for line in lines if line]
 
 
 def breaches(rules: Sequence[Rule], findings: Sequence[Finding], epsilons: Mapping[str, float]) -> list[Breach]:
-    """What `findings` and the ledger's `epsilons` (by unit) break."""
+    """Breaches of `rules` by the findings and by the `epsilons` (by unit: feature, object, image, and the ledger's session)."""
     return [breach for rule in rules if (breach := _breach(rule, findings, epsilons)) is not None]
 
 
 def _breach(rule: Rule, findings: Sequence[Finding], epsilons: Mapping[str, float]) -> Breach | None:
     if rule.name == "epsilon":
         if rule.metric not in epsilons:
-            return Breach(rule=rule.text, why="the release has no epsilon at all")
+            return Breach(rule=rule, why="the release has no epsilon at all")
         value = epsilons[rule.metric]
-        return Breach(rule=rule.text, why=f"epsilon is {value:g}") if rule.exceeded(value) else None
+        return Breach(rule=rule, why=f"epsilon is {value:g}") if rule.exceeded(value) else None
     named = [finding for finding in findings if rule.name in (finding.attack, finding.family)]
     judged = [(finding, share) for finding in named if (share := _share(finding, rule.metric)) is not None]
     if not judged:
         known = sorted({finding.attack for finding in findings} | {finding.family for finding in findings})
         reasons = "; ".join(f"{f.attack}: {f.skipped or 'needs the originals (--images)'}" for f in named)
-        return Breach(rule=rule.text, why=f"not judged ({reasons or 'there are only ' + ', '.join(known)})")
+        return Breach(rule=rule, why=f"not judged ({reasons or 'there are only ' + ', '.join(known)})")
     broken = [(finding, share) for finding, share in judged if rule.breaks(share)]
     if not broken:
         return None
     surely = [pair for pair in broken if rule.exceeded(pair[1].value)]
     if surely:
         worst, share = max(surely, key=lambda pair: pair[1].value)
-        return Breach(rule=rule.text, why=f"{worst.attack}: {share}")
+        return Breach(rule=rule, why=f"{worst.attack}: {share}")
     worst, share = max(broken, key=lambda pair: pair[1].high)
-    return Breach(rule=rule.text, why=f"{worst.attack}: {share}, so it may be {_most(share)}; {_enough(rule, share)}")
+    return Breach(rule=rule, why=f"{worst.attack}: {share}, so it may be {_most(share)}; {_enough(rule, share)}")
 
 
 def _most(share: Share) -> str:
@@ -130,16 +146,11 @@ def _enough(rule: Rule, share: Share) -> str:
 
 
 def _share(finding: Finding, metric: str) -> Share | None:
+    """Share of a finding that a rule names `metric`; None if the attack was skipped or this was not measured."""
     if finding.skipped:
         return None
     if metric == "recovered":
         return finding.recovered
     if metric == "certified":
         return finding.certified
-    if finding.score is None:
-        return None
-    if metric.startswith("within_"):
-        if metric.endswith("px") != (finding.score.unit == "px"):
-            return None
-        return finding.score.within.get(float(metric.removeprefix("within_").removesuffix("px")))
-    return getattr(finding.score, metric)
+    return None if finding.score is None else finding.score.shares.get(metric)

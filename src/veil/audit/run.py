@@ -1,4 +1,4 @@
-"""All attacks on all releases, and what they come to against the originals."""
+"""Runs of all attacks on all releases, and their findings against the originals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from veil.attacks.attack import Attack, Attempt, Skipped, attempted
-from veil.attacks.claims import Estimates, Lists, NamedWords, OrderEvidence, joined, undecided
+from veil.attacks.claims import Classes, Estimates, Lists, NamedWords, OrderEvidence, joined, undecided
 from veil.attacks.registry import ATTACKS, TIME_SHARES, inapplicable
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.attacks.time_budget import TimeBudget
@@ -24,13 +24,13 @@ from veil.forms import Form, Subsets
 from veil.ldp.composition import account
 from veil.wire.message import Message
 
-# Called with the name of what is being done.
+# Callback that is given the name of the current step.
 StepProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tried:
-    """One attack on one release, and what came of it."""
+    """Attack on one release with its outcome."""
 
     attack: Attack
     outcome: Attempt | Skipped
@@ -38,7 +38,7 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Examined:
-    """One release, every attack that was tried on it, and its originals if they were given."""
+    """Release with every attack that was tried on it, and its originals if they were given (`truth`)."""
 
     name: str
     message: Message
@@ -47,7 +47,7 @@ class Examined:
 
     @property
     def attempts(self) -> list[tuple[Attack, Attempt]]:
-        """The attacks that were run."""
+        """Attacks that were run, with their attempts; skipped ones are left out."""
         return [(item.attack, item.outcome) for item in self.tried if isinstance(item.outcome, Attempt)]
 
 
@@ -61,10 +61,11 @@ def examine(
     time: TimeBudget | None = None,
     progress: StepProgress = lambda step: None,
 ) -> list[Examined]:
-    """Try every one of `attacks` that a release gives something to look at; of each release an equal part of `effort.features`.
+    """Outcomes of all `attacks` on each release that gives them something to look at, with the release's originals.
 
-    The other releases count among those that the attacker has seen. `time` is shared out among releases and attacks, and has a
-    turn for each release; without it every attack takes its time. Raises InputError if there is no release.
+    `releases` and `truths` are by name. Each release gets an equal part of `effort.features`. The other releases count among
+    those that the attacker has seen. `time` is shared out among releases and attacks, and needs a turn for each release;
+    without it no attack is cut. Raises InputError if there is no release.
     """
     if not releases:
         raise InputError("there is no release to audit")
@@ -77,7 +78,7 @@ def examine(
     )
     budget = time or TimeBudget(math.inf, turns=len(releases), shares=TIME_SHARES)
     images = {name: ReleasedImage.of(message) for name, message in releases.items()}
-    found = []
+    examined = []
     for name, message in releases.items():
         others = {other: image for other, image in images.items() if other != name} | dict(knowledge.others)
         target = Target(
@@ -88,8 +89,8 @@ def examine(
             time=budget,
         )
         tried = try_attacks(target, attacks, partial(_named, progress, name))
-        found.append(Examined(name=name, message=message, tried=tuple(tried), truth=truths.get(name)))
-    return found
+        examined.append(Examined(name=name, message=message, tried=tuple(tried), truth=truths.get(name)))
+    return examined
 
 
 def try_attacks(target: Target, attacks: Sequence[Attack], progress: StepProgress = lambda step: None) -> list[Tried]:
@@ -112,7 +113,7 @@ def try_attacks(target: Target, attacks: Sequence[Attack], progress: StepProgres
 
 
 def not_looked_at(releases: Iterable[Message]) -> dict[str, str]:
-    """The attacks that none of `releases` gives anything to look at, with the reason."""
+    """Attacks that none of `releases` gives anything to look at, with the reason for the first release."""
     images = [ReleasedImage.of(message) for message in releases]
     reasons = {attack: [inapplicable(attack, image) for image in images] for attack in ATTACKS}
     return {f"{attack.name} ({attack.surface})": why[0] for attack, why in reasons.items() if all(why)}
@@ -123,7 +124,7 @@ def _named(progress: StepProgress, name: str, step: str) -> None:
 
 
 def _best_descriptors(form: Form, tried: Sequence[Tried]) -> Estimates | None:
-    """What the surest attack knows of descriptors, for all features (NaN for those that were not attacked)."""
+    """Estimates of the descriptors by the surest attack that decided any, for all features (NaN for those not attacked)."""
     outcomes = {item.attack.name: item.outcome for item in tried if item.attack.surface == "subspaces"}
     for name in ("lattice", "vertex", "nearest, projected"):
         attempt = outcomes.get(name)
@@ -136,7 +137,11 @@ def _best_descriptors(form: Form, tried: Sequence[Tried]) -> Estimates | None:
 
 
 def findings(examined: Sequence[Examined], dictionary: Codebook | None = None) -> list[Finding]:
-    """One finding for each attack over all releases. Scores need the originals of every release it was tried on."""
+    """Findings of the attacks, one for each over all releases.
+
+    A finding has a score if the originals of every release that the attack ran on are known. `dictionary` is that of releases
+    in words.
+    """
     attacks = list(dict.fromkeys(item.attack for release in examined for item in release.tried))
     return [_finding(attack, examined, dictionary) for attack in attacks]
 
@@ -167,9 +172,9 @@ def _finding(attack: Attack, examined: Sequence[Examined], dictionary: Codebook 
         notes=_notes(attempts),
         details=_details(attempts),
     )
-    if attack.units == "order":
-        return replace(finding, notes=(order_note([item.claim for item in attempts if isinstance(item.claim, OrderEvidence)]),))
-    if attack.units == "class":  # of faces; nothing here knows the right class
+    if evidence := [attempt.claim for attempt in attempts if isinstance(attempt.claim, OrderEvidence)]:
+        return replace(finding, notes=(order_note(evidence),))
+    if isinstance(attempts[0].claim, Classes):  # nothing here knows the right classes of faces
         return finding
     truth_is_known = all(release.truth is not None for release, _ in ran)
     if is_oracle and not truth_is_known:
@@ -183,17 +188,17 @@ def _finding(attack: Attack, examined: Sequence[Examined], dictionary: Codebook 
     if attack.units == "px":
         return replace(finding, score=score_positions(estimates, np.concatenate([truth.keypoints for truth in truths])))
     target = np.concatenate([truth.descriptors for truth in truths])
-    if attack.units == "word":
+    if named := [attempt.claim.ids for attempt in attempts if isinstance(attempt.claim, NamedWords)]:
         assert dictionary is not None
-        named = np.concatenate([attempt.claim.ids for attempt in attempts if isinstance(attempt.claim, NamedWords)])
         words = dictionary.nearest(target.astype(np.float32))
-        return replace(finding, score=score_words(estimates, named, words, target))
+        return replace(finding, score=score_words(estimates, np.concatenate(named), words, target))
     originals = np.concatenate([release.truth.descriptors for release in examined if release.truth is not None])
     certain = WITHIN[1] if any(release.message.form.space.dither_steps for release, _ in ran) else WITHIN[0]
     return replace(finding, score=score_descriptors(estimates, target, originals, certain_within=certain))
 
 
 def _estimates(release: Examined, attempt: Attempt) -> Estimates:
+    """Point estimates of an attempt; an oracle picks them from its lists, with the truth."""
     if attempt.estimates is not None:
         return attempt.estimates
     assert isinstance(attempt.claim, Lists) and release.truth is not None
@@ -201,28 +206,31 @@ def _estimates(release: Examined, attempt: Attempt) -> Estimates:
 
 
 def _notes(attempts: Sequence[Attempt]) -> tuple[str, ...]:
-    """Of several releases the first one's notes: they differ in counts only, and the means stand in the details."""
-    said = attempts[0].notes
-    return said if len(attempts) == 1 else tuple(f"{note} (first of {len(attempts)} releases)" for note in said)
+    """Notes of the first release: those of others differ in counts only, and the means are in the details."""
+    notes = attempts[0].notes
+    return notes if len(attempts) == 1 else tuple(f"{note} (first of {len(attempts)} releases)" for note in notes)
 
 
 def _details(attempts: Sequence[Attempt]) -> dict[str, float]:
-    """Means over the releases; of p-values the least, times their number (Bonferroni); of what is seen the largest."""
-    found = {}
+    """Details over all releases: means, but the Bonferroni-corrected least "p_value", and the largest "detectable"."""
+    details = {}
     for key in attempts[0].details:
         values = [attempt.details[key] for attempt in attempts if key in attempt.details]
         if key == "p_value":
-            found[key] = min(1.0, min(values) * len(values))
+            details[key] = min(1.0, min(values) * len(values))
         else:
-            found[key] = max(values) if key == "detectable" else float(np.mean(values))
-    return found
+            details[key] = max(values) if key == "detectable" else float(np.mean(values))
+    return details
 
 
 def epsilons(releases: Iterable[Message], delta: float) -> dict[str, float]:
-    """Epsilon of the feature, an object of 50 features, and the image that is worst; empty where there is none at all."""
-    spoken = [message for message in releases if isinstance(message.form, Subsets)]
-    found: dict[str, float] = {}
-    for message in spoken:
+    """Largest epsilon of a feature, an object of 50 features, and an image, over all releases in words (at `delta`).
+
+    It is infinite for all three if one release has none. Empty if no release is in words.
+    """
+    in_words = [message for message in releases if isinstance(message.form, Subsets)]
+    largest: dict[str, float] = {}
+    for message in in_words:
         form = message.form
         assert isinstance(form, Subsets)
         if math.isinf(form.mechanism.epsilon):
@@ -233,5 +241,5 @@ def epsilons(releases: Iterable[Message], delta: float) -> dict[str, float]:
             ("object", spent.object_epsilon),
             ("image", spent.total_epsilon),
         ):
-            found[unit] = max(found.get(unit, 0.0), value)
-    return found
+            largest[unit] = max(largest.get(unit, 0.0), value)
+    return largest

@@ -1,4 +1,4 @@
-"""Estimates against the truth: the only place where both are known."""
+"""Scores of estimates against the truth: only these functions see both."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.attacks.claims import Estimates, Lists
-from veil.audit.finding import CONFIDENCE, EXACT, WITHIN, WITHIN_PX, Score, Share
+from veil.audit.finding import (
+    CONFIDENCE,
+    EXACT,
+    RECOVERED_WITHIN,
+    RECOVERED_WITHIN_PX,
+    WITHIN,
+    WITHIN_PX,
+    Score,
+    Share,
+    Unit,
+    Within,
+)
 from veil.statistics import clopper_pearson
 
 
 def share(count: int, total: int) -> Share:
-    """A share with its Clopper-Pearson interval."""
+    """Share of `count` in `total` features with its Clopper-Pearson interval; that of no features is [0, 1]."""
     low, high = clopper_pearson(count, total, confidence=CONFIDENCE) if total else (0.0, 1.0)
     return Share(count=count, total=total, low=low, high=high)
 
@@ -25,9 +36,10 @@ def score_descriptors(
     *,
     certain_within: float = WITHIN[0],
 ) -> Score:
-    """Distances to the truth; `all_originals` are the descriptors among which the right one has to be identified.
+    """Score of estimated descriptors by their distances to the truth (audit.md#what-is-counted).
 
-    A certificate is false if the estimate is not within `certain_within` of the truth: dither moves what was released.
+    `all_originals` are the descriptors among which the right one has to be identified. A certificate is false if the estimate
+    is not within `certain_within` of the truth: dither moves what was released, so it needs a larger distance.
     """
     error = np.linalg.norm(estimates.points - truth, axis=1)
     decided = estimates.decided
@@ -36,6 +48,7 @@ def score_descriptors(
         error,
         decided,
         WITHIN,
+        recovered=_share_below(RECOVERED_WITHIN, error),
         exact=share(int((error < EXACT).sum()), len(error)),
         identified=share(int(_identified(estimates, truth, all_originals).sum()), len(error)),
         false_certificates=int((estimates.certified & ~(error < certain_within)).sum()),
@@ -43,10 +56,18 @@ def score_descriptors(
 
 
 def score_positions(estimates: Estimates, truth: Float64[np.ndarray, "features 2"]) -> Score:
-    """Pixels between estimated positions and keypoints."""
+    """Score of estimated positions by their distances in pixels to the keypoints; certificates beyond 5 px are false."""
     error = np.linalg.norm(estimates.points - truth, axis=1)
-    wrong = int((estimates.certified & ~(error < WITHIN_PX[1])).sum())
-    return _score("px", error, estimates.decided, WITHIN_PX, exact=None, identified=None, false_certificates=wrong)
+    return _score(
+        "px",
+        error,
+        estimates.decided,
+        WITHIN_PX,
+        recovered=_share_below(RECOVERED_WITHIN_PX, error),
+        exact=None,
+        identified=None,
+        false_certificates=int((estimates.certified & ~(error < WITHIN_PX[1])).sum()),
+    )
 
 
 def score_words(
@@ -55,22 +76,24 @@ def score_words(
     true_words: Int64[np.ndarray, "features"],
     truth: Float64[np.ndarray, "features dim"],
 ) -> Score:
-    """The word that the attack named against the true one (-1: none), and how far its descriptor is from the original."""
+    """Score of named words (-1: none) against the true ones, and of their descriptors by the distances to the originals."""
     right = named == true_words
+    identified = share(int(right.sum()), len(right))
     error = np.linalg.norm(estimates.points - truth, axis=1)
     return _score(
         "word",
         error,
         estimates.decided,
         WITHIN,
+        recovered=identified,
         exact=share(int((error < EXACT).sum()), len(error)),
-        identified=share(int(right.sum()), len(right)),
+        identified=identified,
         false_certificates=int((estimates.certified & ~right).sum()),
     )
 
 
 def oracle_pick(lists: Lists, truth: Float64[np.ndarray, "features dim"]) -> Estimates:
-    """Of each list the candidate nearest to the truth: an upper bound for anyone who knows how to choose."""
+    """Estimates of an oracle: the candidate of each list that is nearest to the truth, an upper bound for any choice."""
     points = np.full(truth.shape, np.nan)
     for row, candidates in enumerate(lists.candidates):
         if len(candidates):
@@ -80,10 +103,10 @@ def oracle_pick(lists: Lists, truth: Float64[np.ndarray, "features dim"]) -> Est
 
 
 def _identified(estimates: Estimates, truth: np.ndarray, all_originals: np.ndarray) -> Bool[np.ndarray, "features"]:
-    """Whether no other original is nearer to the estimate than the right one."""
+    """Mask of the features whose estimate has no other original nearer than the right one."""
     import faiss
 
-    found = np.zeros(len(truth), dtype=bool)
+    identified = np.zeros(len(truth), dtype=bool)
     rows = np.flatnonzero(estimates.decided)
     if len(rows):
         _, nearest = faiss.knn(
@@ -91,27 +114,35 @@ def _identified(estimates: Estimates, truth: np.ndarray, all_originals: np.ndarr
             np.ascontiguousarray(all_originals, dtype=np.float32),
             1,
         )
-        theirs = np.linalg.norm(all_originals[nearest[:, 0]] - estimates.points[rows], axis=1)
-        ours = np.linalg.norm(truth[rows] - estimates.points[rows], axis=1)
-        found[rows] = ours <= theirs + 1e-6  # equal descriptors of one image are one answer
-    return found
+        nearest_distance = np.linalg.norm(all_originals[nearest[:, 0]] - estimates.points[rows], axis=1)
+        right_distance = np.linalg.norm(truth[rows] - estimates.points[rows], axis=1)
+        identified[rows] = right_distance <= nearest_distance + 1e-6  # equal descriptors of one image are one answer
+    return identified
+
+
+def _share_below(limit: float, error: Float64[np.ndarray, "features"]) -> Share:
+    """Share of all features whose distance to the truth is below `limit`; undecided features (NaN) are not."""
+    return share(int((error < limit).sum()), len(error))
 
 
 def _score(
-    unit: str,
+    unit: Unit,
     error: Float64[np.ndarray, "features"],
     decided: Bool[np.ndarray, "features"],
     limits: Sequence[float],
     *,
+    recovered: Share,
     exact: Share | None,
     identified: Share | None,
     false_certificates: int,
 ) -> Score:
+    """Score with the statistics of distances that all kinds of estimates share; means and medians are of decided features."""
     known = error[decided]
     return Score(
-        unit=unit,  # type: ignore[arg-type]
+        unit=unit,
+        recovered=recovered,
         exact=exact,
-        within={limit: share(int((known < limit).sum()), len(error)) for limit in limits},
+        within=tuple(Within(limit=limit, share=_share_below(limit, error)) for limit in limits),
         mean_distance=float(known.mean()) if len(known) else None,
         median_distance=float(np.median(known)) if len(known) else None,
         identified=identified,

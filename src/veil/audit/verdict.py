@@ -1,4 +1,4 @@
-"""The verdict in plain words. It can say that a release is broken or leaks; it never says that one is safe."""
+"""Verdict of an audit in plain words. It can say that a release is broken or leaks; it never says that one is safe."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from veil.audit.finding import Finding
+from veil.audit.finding import RECOVERED_WITHIN, RECOVERED_WITHIN_PX, Finding
 
 Grade = Literal["broken", "leaks", "nothing found"]
-# A release is called broken, or leaking, from this share of its features on.
+# Least share of recovered features from which a release is called broken, or leaking.
 NOTABLE = 0.05
-# What such an attacker has anyway: the releases themselves.
-NEEDS_NOTHING = ("structural", "repeat")
+# Families of attacks that need nothing but releases, which the server has anyway.
+NEED_RELEASES_ALONE = ("structural", "repeat")
 
 NOT_TESTED = (
     "decoders that are trained on positions, neighbors and descriptors jointly",
@@ -24,7 +24,7 @@ NOT_TESTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A grade, its one-sentence reason, and further sentences."""
+    """Verdict of an audit: a grade, its reason in one sentence (`headline`), and further sentences."""
 
     grade: Grade
     headline: str
@@ -35,9 +35,10 @@ class Verdict:
 
 
 def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: float) -> Verdict:
-    """The worst of what was found decides, but for oracles, which only bound what others could do.
+    """Verdict on the releases that `findings` are about; the worst finding decides (audit.md#the-verdict).
 
-    `epsilons` (by unit, at `delta`) has no feature's for forms that have none.
+    Oracles are left out, since they only bound what other attacks could do. `epsilons` (by unit, at `delta`) has no entry
+    "feature" where the releases carry no epsilon.
     """
     tried = [finding for finding in findings if not finding.skipped and not finding.hypothetical]
     ran = [(finding, share) for finding in tried if (share := finding.recovered) is not None]
@@ -48,19 +49,21 @@ def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: flo
             headline="no attack could be scored; give the originals with --images",
             sentences=tuple(sentences),
         )
-    alone = [pair for pair in ran if pair[0].family in NEEDS_NOTHING]
+    alone = [pair for pair in ran if pair[0].family in NEED_RELEASES_ALONE]
     worst, most = max(alone or ran, key=lambda pair: pair[1].value)
     if alone and most.value >= NOTABLE:
         grade: Grade = "broken"
         headline = (
-            f"the server computes {_of(worst)} for {most} of the features from what was uploaded alone ({worst.attack} attack)"
+            f"the server computes {_recovered_part(worst)} for {most} of the features from what was uploaded alone "
+            f"({worst.attack} attack)"
         )
     else:
         worst, most = max(ran, key=lambda pair: pair[1].value)
         if most.value >= NOTABLE:
             grade = "leaks"
             headline = (
-                f"an attacker who has {worst.assumes} computes {_of(worst)} for {most} of the features ({worst.attack} attack)"
+                f"an attacker who has {worst.assumes} computes {_recovered_part(worst)} for {most} of the features "
+                f"({worst.attack} attack)"
             )
         else:
             grade = "nothing found"
@@ -74,18 +77,22 @@ def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: flo
     return Verdict(grade=grade, headline=headline, sentences=tuple(sentences))
 
 
-def _of(finding: Finding) -> str:
-    unit = None if finding.score is None else finding.score.unit
-    return {
-        None: "the descriptor, and knows it,",
-        "descriptor": "the descriptor to within 0.1",
-        "px": "the position to within 5 px",
-        "word": "the word",
-    }[unit]
+def _recovered_part(finding: Finding) -> str:
+    """Words for what the finding's recovered share counts."""
+    if finding.score is None:
+        return "the descriptor, and knows it,"
+    match finding.score.unit:
+        case "descriptor":
+            return f"the descriptor to within {RECOVERED_WITHIN:g}"
+        case "px":
+            return f"the position to within {RECOVERED_WITHIN_PX:g} px"
+        case "word":
+            return "the word"
 
 
 def _promise(epsilons: Mapping[str, float], delta: float) -> str:
-    if "feature" not in epsilons:  # what the session spent on other releases covers nothing of this one
+    """Sentence on the epsilon that the release carries."""
+    if "feature" not in epsilons:  # an entry "session" may be there: what other releases spent covers nothing of this one
         return "The release carries no epsilon: lifting and lines are obfuscations without proof."
     image = f", {epsilons['image']:g} for the whole image at delta {delta:g}" if "image" in epsilons else ""
     return (

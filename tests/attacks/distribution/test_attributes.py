@@ -27,7 +27,7 @@ CLASSES = ("a", "b", "c")
 
 
 def people(random: np.random.Generator, count: int, spread: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
-    """Descriptors around one center a class, and the classes."""
+    """Descriptors around one center for each class, and their classes."""
     centers = unit_length(generator("centers").normal(size=(3, 128)))
     labels = random.integers(0, 3, count)
     noise = random.normal(size=(count, 128)) / math.sqrt(128)
@@ -83,7 +83,7 @@ def test_clusters_are_read_from_points_subspaces_and_words() -> None:
 
 
 def test_null_of_pure_noise_is_at_chance() -> None:
-    """One class in three; 0.1 more or less would be seen."""
+    """Null: the accuracy is that of a guess among three classes; 0.1 more or less would be noticed."""
     vectors = unit_length(generator("noise").normal(size=(1500, 128))).astype(np.float32)
     truth = generator("unrelated").integers(0, 3, 1500)
     for form in (Points(vectors=vectors, space=SPACE), lifted(vectors, 4, "null")):
@@ -91,7 +91,7 @@ def test_null_of_pure_noise_is_at_chance() -> None:
 
 
 def test_null_of_random_words_is_at_chance() -> None:
-    """One class in three; 0.1 more or less would be seen."""
+    """Null: the accuracy is that of a guess among three classes; 0.1 more or less would be noticed."""
     vectors, labels = people(generator("epsilon 0"), 1500)
     book, mechanism = dictionary(), SubsetMechanism(dictionary_size=300, epsilon=0.0, m=2)
     words = randomized(book.nearest(vectors), mechanism, seeded("noise"), [b"%d" % row for row in range(1500)])

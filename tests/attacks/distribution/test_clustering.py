@@ -50,7 +50,7 @@ def points(vectors: np.ndarray) -> Points:
 
 
 def gathered(form: Subspaces, places: np.ndarray, spread: float) -> Points:
-    """Ten entries around each of the given places (features, places, dim)."""
+    """Database with ten entries around each of the given places (features, places, dim)."""
     random = np.random.default_rng(5)
     around = places[:, :, None] + spread * random.normal(size=(*places.shape[:2], 10, places.shape[2]))
     return points(around.reshape(-1, places.shape[2]))
@@ -101,7 +101,7 @@ def test_centers_are_the_weighted_means_of_equation_2(monkeypatch: pytest.Monkey
 
 
 def test_the_gathering_that_no_met_subspace_touches_is_chosen() -> None:
-    """Planted, m = 2: entries around d and around the decoy, which another feature shares. The twin meets nobody."""
+    """Planted, m = 2: entries around d and around the decoy, which another feature shares. Null: a feature that meets none."""
     form, d = image(1, 2, 12), truth(photograph(1, 40), image(1, 2, 12))
     met = {int(row) for row in meetings(form, tol=1e-4).feature}
     places = np.stack([d, decoys(form, 1)[:, 0]], axis=1)
@@ -149,7 +149,7 @@ def test_a_small_secret_pool_is_broken_by_public_entries() -> None:
 
 
 def test_null_words_that_nobody_shares_leave_everything_undecided() -> None:
-    """Each feature has decoys of its own: Q' is empty and no claim is made, where a guess would be as good as its cluster."""
+    """Null: no two features share a decoy, so Q' is empty and no claim is made; any cluster would be a blind guess."""
     book = replace(BOOK, stored=BOOK.stored[:400])
 
     def rule(rows: np.ndarray, draws: np.ndarray, available: np.ndarray) -> np.ndarray:
@@ -168,9 +168,9 @@ def test_null_words_that_nobody_shares_leave_everything_undecided() -> None:
 
 
 def test_null_descriptors_of_other_subspaces_are_hit_by_chance() -> None:
-    """Estimates from subspaces that never held these descriptors: the right one is nearest as often as by a blind guess.
+    """Null: from subspaces that never held these descriptors, the right one is nearest as often as by a blind guess.
 
-    That hits 0.5 %; 9 % would be seen among 200.
+    A blind guess hits 0.5 %; 9 % would be noticed among 200.
     """
     form, d = image(1, 2, 12, 200), truth(photograph(3, 200), image(1, 2, 12, 200))
     estimates = clustering_attack(form, PUBLIC, seed=1)

@@ -92,7 +92,7 @@ def test_lifting_without_decoys_shows_no_gap() -> None:
 
 
 def test_the_gap_is_that_of_the_distances() -> None:
-    """By hand: hybrid, adversarial with dither, none, and a ratio that is only one of rounding errors."""
+    """Distances by hand: the gap of hybrid lifting, of adversarial lifting with dither, none, and one of rounding errors."""
     distance = np.array(
         [
             [1e-8, 2e-7, 0.3, 0.31, 0.32],
@@ -112,7 +112,7 @@ def test_the_gap_is_that_of_the_distances() -> None:
 
 
 def by_hand(form: Subspaces, words: np.ndarray, found: Nearby, decoys: np.ndarray, options: AwayOptions) -> np.ndarray:
-    """[P23] step 3 and Eq. 1, a feature at a time, in the space of the descriptors."""
+    """Estimates by [P23] step 3 and Eq. 1, one feature at a time, in the space of the descriptors."""
     points = []
     for row in range(len(form)):
         origin, basis = form.origin[row].astype(np.float64), form.basis[row].astype(np.float64)

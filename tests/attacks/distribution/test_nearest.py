@@ -7,7 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.attacks.distribution.nearest import at, coordinates, entries, nearby, nearest_lists, nearest_neighbor, residuals
+from veil.attacks.distribution.nearest import (
+    coordinates,
+    entries,
+    nearby,
+    nearest_lists,
+    nearest_neighbor,
+    points_at,
+    residuals,
+)
 from veil.codebooks.codebook import Codebook
 from veil.distances.reference import point_to_subspace
 from veil.errors import InputError, RangeError, SpaceError
@@ -59,14 +67,14 @@ def test_fewer_entries_than_the_slack() -> None:
 
 def test_coordinates_and_points_are_inverse_and_residuals_are_the_rest() -> None:
     points = noise(len(FORM) * 3).vectors.reshape(len(FORM), 3, -1)
-    projected = at(FORM, coordinates(FORM, points))
+    projected = points_at(FORM, coordinates(FORM, points))
     np.testing.assert_allclose(coordinates(FORM, projected), coordinates(FORM, points), atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(points - projected, axis=2), residuals(FORM, points), atol=1e-6)
     np.testing.assert_allclose(residuals(FORM, projected), 0, atol=1e-6)
 
 
 def random_form(m: int) -> Subspaces:
-    """Lifted without any decoy: the broken defense of [D21] 3.2."""
+    """Form that was lifted without any decoy: the broken defense of [D21] 3.2."""
     return lifted(IMAGE, Profile(name="paper", strategy="random", m=m), case="random")
 
 
@@ -109,7 +117,7 @@ def test_lists_are_the_nearest_in_order_and_start_with_the_nearest_neighbor() ->
 def test_null_subspaces_of_other_descriptors_give_chance() -> None:
     """Descriptors that no subspace holds are hit as often as by a blind guess among them, and no estimate comes near one.
 
-    A blind guess hits 0.5 %; 9 % would be seen among 200.
+    A blind guess hits 0.5 %; 9 % would be noticed among 200.
     """
     d = truth(photograph(3, 200), FORM)
     database = Points(vectors=d.astype(np.float32), space=FORM.space)

@@ -31,7 +31,7 @@ from worlds.random_forms import RAW, form_through, points
 
 @pytest.mark.parametrize("m", [2, 4, 16])
 def test_fresh_lifts_of_a_photograph_meet_in_its_descriptors(m: int) -> None:
-    """Broken defense (target: 99 %), certified; the memoized release of the same is undecided throughout."""
+    """Broken defense: at least 99 % of fresh lifts are recovered and certified. A memoized release leaves all undecided."""
     features = photograph(1, 250)
     descriptors = publish(features).vectors.astype(np.float64)
     forms = [lifted(features, paper(m), case=case) for case in ("one", "two")]
@@ -57,7 +57,7 @@ def test_subspaces_of_strangers_are_never_certified() -> None:
 
 
 def test_fresh_dither_does_not_save_a_hardened_release() -> None:
-    """Broken defense: certified and paired to within the dither, though not exactly; memoized, nothing."""
+    """Broken defense: fresh releases are paired and certified to within the dither; a memoized release leaves all undecided."""
     features = photograph(1, 250)
     first, second = (lifted(features, hardened(quantized=True), case=case) for case in ("one", "two"))
     found = repeat_descriptors([first, second])
@@ -85,7 +85,7 @@ def test_the_common_point_solves_the_normal_equations(releases: int) -> None:
 
 
 def test_meeting_certifies_nothing_where_it_cannot_be_helped() -> None:
-    """Two 12-dimensional subspaces of 20-D always meet; a third that does not disproves it."""
+    """Two 12-dimensional subspaces of 20-D always meet, which certifies nothing; a third release certifies or refutes it."""
     first, second = points(30, 20, "x"), points(30, 20, "y")
     found = repeat_descriptors([form_through(first, 12, "p"), form_through(second, 12, "q")])
     assert not found.certified.any() and not found.decided.any()
@@ -95,7 +95,7 @@ def test_meeting_certifies_nothing_where_it_cannot_be_helped() -> None:
 
 
 def test_a_shuffled_second_release_is_paired_by_its_distances() -> None:
-    """Planted truth: pairs are those of the permutation. Broken twin of the shuffle; null: another photograph."""
+    """Planted truth: pairs are those of the permutation, so shuffling is no defense. Null: another photograph gives no pair."""
     features = photograph(1, 120)
     order = generator("order").permutation(120)
     first, second = (lifted(features, paper(4), case=case) for case in ("one", "two"))
@@ -108,7 +108,7 @@ def test_a_shuffled_second_release_is_paired_by_its_distances() -> None:
 
 
 def test_pairs_with_several_releases_are_those_with_each() -> None:
-    """Oracle: one release at a time. The pool is searched once for all, and none of the parts may be mixed up."""
+    """Oracle: pairs with one release at a time. The pool is searched once for all releases, whose parts may not be mixed up."""
     features = photograph(1, 60)
     first = lifted(features, paper(4), case="one")
     others = [lifted(features, paper(4), case="two"), lifted(photograph(5, 80), paper(4), case="one"), first.take(np.arange(0))]
@@ -122,7 +122,7 @@ def test_pairs_with_several_releases_are_those_with_each() -> None:
 
 
 def test_shared_decoys_are_not_taken_for_descriptors() -> None:
-    """Planted truth: two subspaces through one word and different descriptors; who lacks the words takes them for a pair."""
+    """Planted truth: subspaces of two descriptors through one word are a pair only for whoever does not know the word."""
     random = generator("decoy")
     word, d, e = points(3, 64, "decoys")
     made = []
@@ -137,7 +137,7 @@ def test_shared_decoys_are_not_taken_for_descriptors() -> None:
 
 @pytest.mark.parametrize("camera", [CAMERA, RADIAL], ids=["pinhole", "radial"])
 def test_fresh_lines_meet_in_the_keypoint(camera: Camera) -> None:
-    """Broken defense (target: 99 % within a pixel). Three releases certify themselves, two do not."""
+    """Broken defense: two fresh releases give 99 % of the keypoints to within a pixel; certificates need three releases."""
     random = generator("fresh lines")
     keypoints = uniform_keypoints(random, 1000, camera)
     releases = [line_cloud(keypoints, random, camera=camera) for _ in range(3)]
@@ -160,7 +160,7 @@ def test_lines_of_strangers_are_not_certified() -> None:
 
 
 def test_memoized_lines_say_nothing_new_and_upright_ones_meet_nowhere() -> None:
-    """0 % on what veil releases twice under one secret; at share q a second release with fresh draws leaves q^2 undecided."""
+    """Lines released twice under one secret leave all undecided; fresh lines, a share q of them upright, leave q^2 so."""
     features = photograph(2, 300)
     memoized = [lift_to_lines(features, gravity=None, randomness=seeded("same")) for _ in range(2)]
     assert not repeat_positions(memoized, camera=features.camera).decided.any()

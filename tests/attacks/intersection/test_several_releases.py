@@ -24,7 +24,7 @@ from worlds.releases import released, taken
 
 
 def fresh(features: Features, *, lines: bool) -> Message:
-    """A release under another secret, as if the client had lost its own."""
+    """Release under another secret, as if the client had lost its own."""
     book = bundled_codebook()
     other = Secure(b"another secret of thirty-two bytes"[:32])
     hide = HideInLines() if lines else None

@@ -37,7 +37,7 @@ BOOK = bundled_codebook()
 
 @cache
 def image(number: int, m: int, words: int, strategy: str = "hybrid", case: str = "i") -> tuple[Subspaces, np.ndarray]:
-    """40 features lifted with decoys out of the first `words` words only, and the rows of the decoys."""
+    """Form of 40 features lifted with decoys out of the first `words` words only, and the rows of the decoys."""
     drawn: list[np.ndarray] = []
 
     def rule(rows: np.ndarray, draws: np.ndarray, available: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ def image(number: int, m: int, words: int, strategy: str = "hybrid", case: str =
 
 
 def sharing(rows: np.ndarray, others: np.ndarray, *, within: bool) -> list[set[int]]:
-    """The decoys that each feature shares with some feature that shares no other one with it: the oracle."""
+    """Oracle: the decoys that each feature shares with some feature that shares no other decoy with it."""
     found: list[set[int]] = []
     for index, mine in enumerate(rows.tolist()):
         pool = [set(other) for other in others.tolist()]
@@ -111,7 +111,7 @@ def test_meetings_are_the_small_distances_of_the_reference(monkeypatch: pytest.M
     pairs = meetings(form, [other], tol=1e-4, progress=lambda *step: done.append(step))
     np.testing.assert_array_equal(np.stack([pairs.feature, pairs.other]), np.nonzero(exact <= 1e-4))
     assert pairs.distance.max() < 1e-6 and done[-1] == (40, 40)
-    for feature, found in enumerate(pairs.of(40)):
+    for feature, found in enumerate(pairs.members_by_feature(40)):
         np.testing.assert_array_equal(found, np.flatnonzero(exact[feature] <= 1e-4))
 
 
@@ -231,9 +231,10 @@ def test_half_precision_hides_no_shared_decoy() -> None:
 
 
 def test_one_hardened_image_gives_its_secret_decoys_away() -> None:
-    """Lifting.md Eq. 8: 300 features with 4 decoys use a run of 1,024 words more than once. Null: a run of 32,768 words.
+    """Broken defense: 300 features with 4 decoys use a run of 1,024 words more than once (docs/theory/lifting.md, Eq. 8).
 
-    The oracle are the words themselves: a claimed point is one of the feature's four, give or take dither.
+    Null: a run of 32,768 words. The oracle is the words themselves: a claimed point is one of the feature's four, give or take
+    dither.
     """
     form = hardened_form(photograph(1, 300))
     pool = entries(bundled_decoys(), form.space, codebook=BOOK)

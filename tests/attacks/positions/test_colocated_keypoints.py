@@ -23,13 +23,13 @@ def door() -> Features:
 
 
 def quarter(descriptors: np.ndarray) -> np.ndarray:
-    """Turned by 90 degrees, as a permutation: cells go round, and orientation bins by two the other way."""
+    """Histograms turned by 90 degrees, as a permutation: cells go round, and orientation bins go by two the other way."""
     histogram = descriptors.reshape(-1, 4, 4, 8)
     return np.roll(np.rot90(histogram, 1, axes=(1, 2)), 2, axis=3).reshape(len(descriptors), 128)
 
 
 def test_a_quarter_turn_is_a_permutation() -> None:
-    """Second method: four of them are the identity, and one is the matrix of Eq. 8 in one of its two directions."""
+    """Second method: four quarter turns are the identity, and one is the matrix of Eq. 8 in one of its two directions."""
     descriptors = sift_like(generator("quarter"), 20).astype(np.float64)
     fourfold = descriptors
     for _ in range(4):
@@ -52,7 +52,7 @@ def test_planted_twins_are_found_and_no_others() -> None:
 
 
 def test_two_orientations_at_one_place_give_it_away() -> None:
-    """Broken defense, on a photograph: a line of its own for each feature, descriptors in clear. Null: shuffled descriptors."""
+    """Broken defense, on a photograph: a line for each feature, and its descriptor in clear. Null: shuffled descriptors."""
     features = door()
     keypoints = features.keypoints.astype(np.float64)
     gap = np.linalg.norm(keypoints[:, None] - keypoints[None], axis=2)

@@ -19,7 +19,7 @@ SHARP = DensityOptions(estimator="backprojection", decide="peak", bandwidth_shar
 
 
 def crowds(random: np.random.Generator, crowd: int = 60) -> np.ndarray:
-    """Six crowds, each within a few pixels."""
+    """Keypoints in six crowds, each within a few pixels."""
     centers = random.uniform(60, 420, (6, 2))
     return np.repeat(centers, crowd, axis=0) + random.normal(0, 2, (6 * crowd, 2))
 

@@ -14,7 +14,7 @@ from worlds.line_clouds import CAMERA, RADIAL, errors, line_cloud, uniform_keypo
 
 
 def groups(random: np.random.Generator, places: int, size: int) -> tuple[np.ndarray, Neighborhoods]:
-    """`size` keypoints at each of some places, and who they are, with strangers among them."""
+    """Keypoints, `size` at each of some places, and their true neighborhoods with strangers among them."""
     keypoints = np.repeat(uniform_keypoints(random, places), size, axis=0)
     first = np.arange(len(keypoints)) // size * size
     rows = first[:, None] + np.arange(size)
@@ -26,7 +26,7 @@ def groups(random: np.random.Generator, places: int, size: int) -> tuple[np.ndar
 
 @pytest.mark.parametrize("camera", [CAMERA, RADIAL], ids=["pinhole", "radial"])
 def test_independent_lines_through_one_place_give_it_away(camera: Camera) -> None:
-    """Broken defense: keypoints at one position with a line each. Four of them prove the place; pixels to float32 rounding."""
+    """Broken defense: keypoints at one position with a line each. Four lines prove the position, exact to float32 rounding."""
     random = generator("one place")
     keypoints, known = groups(random, 80, 4)
     found = neighbor_positions(line_cloud(keypoints, random, camera=camera), known, camera=camera)
@@ -61,7 +61,7 @@ def test_strangers_tell_nothing() -> None:
 
 
 def test_true_neighbors_bring_a_line_near_and_more_so_than_strangers() -> None:
-    """The bound: the ten nearest keypoints in the image. Scale: their distance, about 20 px here."""
+    """Bound with true neighborhoods, the ten nearest keypoints: errors are of the order of their distance, some 20 px here."""
     random = generator("bound")
     keypoints = uniform_keypoints(random, 600)
     gap = np.linalg.norm(keypoints[:, None] - keypoints[None], axis=2)
@@ -78,7 +78,10 @@ def test_true_neighbors_bring_a_line_near_and_more_so_than_strangers() -> None:
 
 
 def test_a_vertical_line_takes_its_height_from_the_other_kind_only() -> None:
-    """Of an upright line everything but the height is known; upright neighbors never cross it, random ones do."""
+    """Planted: an upright line tells all but its keypoint's height; upright neighbors never cross it, random ones do.
+
+    Theory: position_attacks.md#one-line-and-the-blind-guesses.
+    """
     random = generator("upright neighbors")
     keypoints = np.repeat(uniform_keypoints(random, 60), 2, axis=0)
     lines = line_cloud(keypoints, random, aligned=0.5)

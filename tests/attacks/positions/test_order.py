@@ -32,7 +32,7 @@ def test_small_messages_are_enumerated() -> None:
 
 
 def test_a_sorted_message_is_told_from_random_ones() -> None:
-    """Broken defense: OpenCV's order. The position beside it is not sorted and does not hide it."""
+    """Broken defense: x sorted, as OpenCV does. The column beside it is not sorted, and does not hide that."""
     random = generator("sorted")
     keypoints = uniform_keypoints(random, 300)
     keypoints = keypoints[np.argsort(keypoints[:, 0])]
@@ -44,7 +44,7 @@ def test_a_sorted_message_is_told_from_random_ones() -> None:
 
 
 def test_shuffled_messages_are_not() -> None:
-    """Null: p-values of 1,500 shuffled messages are uniform, where tenths that are off by 25 % would be seen."""
+    """Null: p-values of 1,500 shuffled messages are uniform; a tenth that is off by 25 % would be noticed."""
     random = generator("shuffled")
     found = [order_test(random.random((40, 3)), draws=99, seed=seed).p_value for seed in range(1500)]
     # (1 + R) / 100 with R of 0 to 99: ten values in each tenth.
@@ -74,7 +74,7 @@ def test_positions_follow_from_a_sorted_order(camera: Camera, aligned: float) ->
 
 
 def test_other_orders() -> None:
-    """By y, descending: the mirror image of the same attack."""
+    """Order by descending y: the same attack in a mirror."""
     random = generator("descending")
     keypoints = uniform_keypoints(random, 400)
     keypoints = keypoints[np.argsort(-keypoints[:, 1])]
@@ -87,7 +87,7 @@ def test_other_orders() -> None:
 
 
 def test_upright_lines_show_their_x() -> None:
-    """Exactly so for a level camera without distortion."""
+    """Defining property, exact for a level camera without distortion (position_attacks.md#one-line-and-the-blind-guesses)."""
     random = generator("upright order")
     keypoints = uniform_keypoints(random, 100)
     lines = line_cloud(keypoints, random, aligned=0.5)

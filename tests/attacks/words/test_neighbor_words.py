@@ -37,7 +37,7 @@ def book() -> Codebook:
 
 
 def planted(random: np.random.Generator, groups: int = 60) -> Photograph:
-    """Groups of five keypoints side by side, whose words are five in a row: who knows one knows its neighbors' run."""
+    """Photograph of groups of five keypoints side by side, whose words are five consecutive ones: one word tells the others."""
     centers = np.stack(np.divmod(np.arange(groups), 8), axis=1) * 40.0
     keypoints = centers[:, None] + random.uniform(-3, 3, (groups, 5, 2))
     words = 5 * random.integers(0, WORDS // 5, groups)[:, None] + random.permuted(np.tile(np.arange(5), (groups, 1)), axis=1)
@@ -64,7 +64,7 @@ def test_neighbors_of_one_kind_give_each_other_away() -> None:
     assert (alone.best == victim.words).mean() < 0.4
     assert (together.best == victim.words).mean() > 0.9
     # Surer as well as more often right, and no surer than it is right.
-    assert together.of(victim.words).mean() > 0.8
+    assert together.probability_of(victim.words).mean() > 0.8
     assert together.confidence.mean() < (together.best == victim.words).mean() + 0.05
 
 
@@ -146,11 +146,11 @@ def test_without_strength_or_neighbors_it_is_the_posterior() -> None:
     known, victim = model(), planted(generator("weak"))
     form = released(victim.words, mechanism, known.dictionary, "weak")
     plain = posterior(form, prior=known.frequency)
-    assert denoise(form, victim.keypoints, known, options=DenoiseOptions(strength=0.0)).of(victim.words) == pytest.approx(
-        plain.of(victim.words), rel=1e-9
-    )
+    assert denoise(form, victim.keypoints, known, options=DenoiseOptions(strength=0.0)).probability_of(
+        victim.words
+    ) == pytest.approx(plain.probability_of(victim.words), rel=1e-9)
     one = denoise(form.take(np.arange(1)), victim.keypoints[:1], known)
-    assert one.of(victim.words[:1]) == pytest.approx(plain.of(victim.words)[:1], rel=1e-9)
+    assert one.probability_of(victim.words[:1]) == pytest.approx(plain.probability_of(victim.words)[:1], rel=1e-9)
 
 
 def test_memory_is_bounded_and_learning_repeats() -> None:

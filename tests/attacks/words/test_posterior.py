@@ -69,7 +69,7 @@ def test_several_releases_under_different_mechanisms_are_bayes_rule() -> None:
         drawn = [(form.mechanism, set(form.ids[row].tolist())) for form in forms]
         expected = by_enumeration(drawn, prior)
         for word in range(7):
-            got = beliefs.of(np.full(60, word))[row]
+            got = beliefs.probability_of(np.full(60, word))[row]
             assert got == pytest.approx(expected[word], rel=1e-12) or (got == 0 and word not in beliefs.words[row])
         assert expected[beliefs.best[row]] == pytest.approx(max(expected), rel=1e-12)
 
@@ -109,7 +109,7 @@ def test_a_prior_of_ones_own_photographs_helps_and_is_calibrated() -> None:
     plain, informed = posterior(form), posterior(form, prior=word_frequencies(own, dictionary_words=2000))
     hits = (informed.best == truth).mean()
     assert hits > (plain.best == truth).mean() + 0.1
-    # Said and true rates agree, both sides; the prior itself was estimated.
+    # Claimed and true rates agree, on both sides; the prior itself was estimated.
     assert abs(hits - informed.confidence.mean()) < 0.02
 
 

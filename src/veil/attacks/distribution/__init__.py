@@ -1,1 +1,1 @@
-"""Attacks that know how descriptors are distributed: a public database, the pool of decoys, labelled people."""
+"""Attacks from the distribution of descriptors: they use a public database, the pool of decoys, or labelled descriptors."""

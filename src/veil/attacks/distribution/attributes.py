@@ -1,7 +1,9 @@
-"""Attribute inference: what neighbors with known labels say of a released feature ([D21] Sec. 4.3; Eq. 12-13).
+"""Attribute inference: the class of a released feature by the vote of its nearest labelled descriptors ([D21] Sec. 4.3).
 
-Equations: docs/theory/word_attacks.md. The attacker owns labelled descriptors, for example of faces, and lets the K nearest of
-them vote on the label of each released feature: by the distance of points, of a point to a subspace, or through words.
+The attacker owns labelled descriptors, for example of faces, and lets the K nearest of them vote on the label of each released
+feature: by the distance of points, of a point to a subspace, or through words.
+
+Theory: docs/theory/word_attacks.md, Eq. 12-13.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ CHUNK_DISTANCES = 1 << 22
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Labelled:
-    """The attacker's own descriptors with the class of each: `labels` number the `classes`."""
+    """Descriptors of the attacker's own with the class of each: `labels` are indices into `classes`."""
 
     vectors: Float32[np.ndarray, "_ _"]
     labels: Int64[np.ndarray, "_"]
@@ -45,18 +47,18 @@ class Labelled:
 
     @property
     def shares(self) -> Float64[np.ndarray, "_"]:
-        """Share of each class."""
+        """Share of each class among the descriptors."""
         return np.bincount(self.labels, minlength=len(self.classes)) / len(self)
 
     @property
     def majority(self) -> int:
-        """The most frequent class: what to answer without looking, right as often as chance is."""
+        """Most frequent class: the best answer without a look at the feature, whose accuracy is called chance."""
         return int(self.shares.argmax())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Inferred:
-    """For each feature the predicted class, its share of the votes, and the votes of all classes, which sum to 1."""
+    """Predicted class of each feature, its share of the votes (`score`), and the votes of all classes, which sum to 1."""
 
     labels: Int64[np.ndarray, "_"]
     score: Float64[np.ndarray, "_"]
@@ -74,30 +76,34 @@ def infer(
     dictionary: Codebook | None = None,
     progress: Progress | None = None,
 ) -> Inferred:
-    """The class of each released feature by the vote of the `neighbors` nearest labelled descriptors (Eq. 12).
+    """Class of each released feature by the vote of the `neighbors` nearest descriptors of `known`.
 
-    A subspace is as far from a descriptor as its nearest point. A subset of words votes by the neighbors of each word, weighed
-    by the word's posterior, and by the shares of the classes for the rest (Eq. 13); it needs its `dictionary`. Of classes with
-    as many votes the one with the nearer neighbors is taken. Raises SpaceError if the labelled descriptors are not in the
-    form's space, RangeError for more neighbors than there are.
+    The distance of a subspace to a descriptor is that of its nearest point (docs/theory/word_attacks.md, Eq. 12). For a subset
+    of words, the neighbors of each word vote, weighed by the word's posterior, and the shares of the classes stand for the
+    other words (docs/theory/word_attacks.md, Eq. 13); this needs the `dictionary`. Of classes with as many votes the one with
+    the nearer neighbors is taken. Raises SpaceError if the labelled descriptors are not in the form's space or the dictionary
+    is another one, InputError for words without a dictionary, RangeError for more neighbors than there are.
     """
     if not 1 <= neighbors <= len(known):
         raise RangeError(f"neighbors must be between 1 and the {len(known)} labelled descriptors, got {neighbors!r}")
     require_same(known.space, form.space)
     if isinstance(form, Subsets):
-        ranked = _of_words(form, known, neighbors, dictionary, progress)
+        ranked = _votes_of_words(form, known, neighbors, dictionary, progress)
     else:
-        pair = (form.vectors, None) if isinstance(form, Points) else (form.origin, form.basis)
-        ranked = _voted(pair, known, neighbors, progress)
+        features = (form.vectors, None) if isinstance(form, Points) else (form.origin, form.basis)
+        ranked = _votes(features, known, neighbors, progress)
     labels = ranked.argmax(axis=1).astype(np.int64)
     votes = ranked / ranked.sum(axis=1, keepdims=True)
     return Inferred(labels=labels, score=votes[np.arange(len(labels)), labels], votes=votes)
 
 
-def _voted(
+def _votes(
     features: tuple[np.ndarray, np.ndarray | None], known: Labelled, neighbors: int, progress: Progress | None
 ) -> Float64[np.ndarray, "features classes"]:
-    """Votes of the nearest; a nearer neighbor's weighs more by less than any whole vote, which decides ties."""
+    """Votes of the nearest labelled descriptors for each class.
+
+    Votes of nearer neighbors weigh slightly more, which decides ties: all extra weights together are less than one vote.
+    """
     origin, basis = features
     # Together the extra weights stay below 1e-3.
     weight = 1 + 1e-3 * (neighbors - np.arange(neighbors)) / neighbors**2
@@ -105,9 +111,9 @@ def _voted(
     chunk = max(CHUNK_DISTANCES // len(known), 1)
     for start in range(0, len(origin), chunk):
         part = slice(start, start + chunk)
-        apart = pairwise((origin[part], None if basis is None else basis[part]), (known.vectors, None))
-        nearest = np.argpartition(apart, neighbors - 1, axis=1)[:, :neighbors]
-        order = np.argsort(np.take_along_axis(apart, nearest, axis=1), axis=1, kind="stable")
+        distance = pairwise((origin[part], None if basis is None else basis[part]), (known.vectors, None))
+        nearest = np.argpartition(distance, neighbors - 1, axis=1)[:, :neighbors]
+        order = np.argsort(np.take_along_axis(distance, nearest, axis=1), axis=1, kind="stable")
         labels = known.labels[np.take_along_axis(nearest, order, axis=1)]
         rows = np.repeat(np.arange(len(labels)), neighbors)
         np.add.at(votes[part], (rows, labels.ravel()), np.tile(weight, len(labels)))
@@ -116,17 +122,18 @@ def _voted(
     return votes
 
 
-def _of_words(
+def _votes_of_words(
     form: Subsets, known: Labelled, neighbors: int, dictionary: Codebook | None, progress: Progress | None
 ) -> Float64[np.ndarray, "features classes"]:
+    """Votes for each class through the words of each subset, weighed by their posterior (Eq. 13)."""
     if dictionary is None:
         raise InputError("words say nothing without their dictionary; give the codebook that the release names")
     if dictionary.digest != form.dictionary:
         raise SpaceError(f"the release is in words of {form.dictionary[:12]}, this dictionary is {dictionary.digest[:12]}")
     used = np.unique(form.ids)
-    of_word = _voted((dictionary.vectors[used], None), known, neighbors, progress)
-    of_word /= of_word.sum(axis=1, keepdims=True)
+    word_votes = _votes((dictionary.vectors[used], None), known, neighbors, progress)
+    word_votes /= word_votes.sum(axis=1, keepdims=True)
     beliefs = posterior(form)
-    voted = np.einsum("fm,fmc->fc", beliefs.probability, of_word[np.searchsorted(used, beliefs.words)])
+    votes = np.einsum("fm,fmc->fc", beliefs.probability, word_votes[np.searchsorted(used, beliefs.words)])
     rest = np.maximum(1 - beliefs.probability.sum(axis=1, keepdims=True), 0.0)
-    return voted + rest * known.shares
+    return votes + rest * known.shares

@@ -1,4 +1,4 @@
-"""The clustering attack: entries of a public database near a subspace gather around its descriptor and its decoys.
+"""Clustering attack: entries of a public database near a subspace gather around its descriptor and its decoys.
 
 [P23] 4.2, Eq. 2 as corrected in distribution_attacks.md#the-clustering-attack; docs/theory/distribution_attacks.md. Of the
 clusters, the descriptor's is the one that stays away from other subspaces which meet this one: they were lifted with one of its
@@ -16,26 +16,26 @@ from jaxtyping import Float, Float64, Int64
 
 from veil.attacks.claims import Estimates
 from veil.attacks.distribution.database import GATHERED, moved_to_unit_length
-from veil.attacks.distribution.nearest import at, coordinates, nearby, residuals
+from veil.attacks.distribution.nearest import coordinates, nearby, points_at, residuals
 from veil.attacks.intersection.shared_decoys import MeetingOptions, meetings, pooled
 from veil.errors import RangeError
 from veil.forms import Points, Subspaces
 from veil.progress import Progress
 
-# Subspaces met that one score looks at; those of one decoy say the same, so that more of them add little.
+# Most meeting subspaces that the scores of a feature look at; those of one decoy say the same, so that more of them add little.
 MET = 256
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Sizes of the clustering attack, which [P23] leaves open (distribution_attacks.md#the-database-attack).
+    """Sizes of the clustering attack, which [P23] leaves open; tuned on photographs of the ImageNet sample.
 
-    `decoys` is the number that each subspace is believed to hold; None stands for m // 2 (hybrid;
-    distribution_attacks.md#the-clustering-attack), adversarial lifting has m. `neighbors` is |V|; `restarts` of `iterations` of
-    k-means on D find decoys + 1 clusters. `tol` is the largest distance of subspaces that counts as meeting, None what
-    `MeetingOptions.for_space` says. Entries nearer than `floor` to D weigh no more than at it
-    (distribution_attacks.md#the-database-attack). `unit_length` as in the database attack. Tuned on photographs of the ImageNet
-    sample.
+    `decoys` is the number of decoys that each subspace is believed to hold; None stands for m // 2 (hybrid lifting;
+    distribution_attacks.md#the-clustering-attack), adversarial lifting has m. `neighbors` is |V|, the number of entries nearest
+    to a subspace D. k-means on D with `restarts` random starts of at most `iterations` steps finds decoys + 1 clusters of them.
+    `tol` is the largest distance at which two subspaces count as meeting; None takes that of `MeetingOptions.for_space`.
+    Entries nearer to D than `floor` weigh no more than at that distance (distribution_attacks.md#the-database-attack).
+    `unit_length` moves the centers to length 1 as in the database attack.
     """
 
     decoys: int | None = None
@@ -57,7 +57,7 @@ class ClusterOptions:
                 raise RangeError(f"{name} must be positive and finite, got {distance!r}")
 
     def clusters(self, m: int) -> int:
-        """k of [P23] step 3: the decoys and the descriptor."""
+        """Number of clusters k of [P23] step 3: one for each decoy and one for the descriptor."""
         return (max(1, m // 2) if self.decoys is None else self.decoys) + 1
 
 
@@ -69,30 +69,30 @@ def cluster_centers(
     options: ClusterOptions | None = None,
     progress: Progress | None = None,
 ) -> Float64[np.ndarray, "features clusters dim"]:
-    """Points of each subspace where public entries gather ([P23] steps 1 to 3, Eq. 2): the descriptor and decoys, roughly.
+    """Points of each subspace where public entries gather ([P23] steps 1 to 3, Eq. 2): roughly the descriptor and the decoys.
 
-    Raises RangeError for a database smaller than the number of clusters.
+    `seed` draws the random starts of k-means. Raises RangeError for a database smaller than the number of clusters.
     """
     options = options or ClusterOptions()
     clusters = options.clusters(form.m)
     count = min(options.neighbors, len(database))
     if count < clusters:
         raise RangeError(f"{clusters} clusters need as many neighbors and database entries, got {count}")
-    found = nearby(form, database, count=count, progress=progress)
+    nearest = nearby(form, database, count=count, progress=progress)
     random = np.random.default_rng(seed)
     centers = np.empty((len(form), clusters, form.space.dim))
     step = max(1, GATHERED // (count * max(form.space.dim, clusters * form.m)))
     for begin in range(0, len(form), step):
         part = slice(begin, begin + step)
         subset = form.take(np.arange(len(form))[part])
-        inside = coordinates(subset, database.vectors[found.rows[part]])
-        weight = 1 / np.maximum(found.distance[part], options.floor)
+        inside = coordinates(subset, database.vectors[nearest.rows[part]])
+        weight = 1 / np.maximum(nearest.distance[part], options.floor)
         labels = _labels(inside, clusters, options, random)
         means = _means(inside, weight, labels, clusters)
         if options.unit_length:
             flat = subset.take(np.repeat(np.arange(len(subset)), clusters))
             means = moved_to_unit_length(flat, means.reshape(-1, form.m)).reshape(means.shape)
-        centers[part] = at(subset, means)
+        centers[part] = points_at(subset, means)
     return centers
 
 
@@ -106,19 +106,21 @@ def clustering_attack(
     options: ClusterOptions | None = None,
     progress: Progress | None = None,
 ) -> Estimates:
-    """Of the points where public entries gather, the one farthest from all subspaces that meet this one ([P23] 4.2).
+    """Estimates of the descriptors: the cluster center of each subspace that is farthest from all subspaces that meet it.
 
-    `others` are subspaces that may have drawn the same words; `within` adds the features of `form` itself. Features that meet
-    none are undecided (distribution_attacks.md#the-clustering-attack). Confidence is how much farther the chosen point is than
-    the next; nothing is certified.
+    The centers are the points where entries of the public `database` gather ([P23] 4.2; docs/theory/distribution_attacks.md,
+    Eq. 12-13). `others` are subspaces that may have drawn the same words; `within` adds the features of `form` itself. Features
+    that meet no other subspace are undecided. The confidence is the relative lead of the chosen center over the next one;
+    nothing is certified. `seed` draws the random starts of k-means. Raises RangeError for a database smaller than the number
+    of clusters.
     """
     options = options or ClusterOptions()
     tol = MeetingOptions.for_space(form.space).tol if options.tol is None else options.tol
     pairs = meetings(form, others, within=within, tol=tol)
     pool = pooled(form, others, within=within)
-    met = pairs.of(len(form))
+    met = pairs.members_by_feature(len(form))
     points, confidence = np.full(form.origin.shape, np.nan), np.zeros(len(form))
-    rows = np.flatnonzero([len(found) > 0 for found in met])
+    rows = np.flatnonzero([len(members) > 0 for members in met])
     if rows.size:
         centers = cluster_centers(form.take(rows), database, seed=seed, options=options, progress=progress)
         for center, row in zip(centers, rows, strict=True):
@@ -131,14 +133,14 @@ def clustering_attack(
 def _scores(
     centers: Float64[np.ndarray, "clusters dim"], pool: Subspaces, met: Int64[np.ndarray, "_"]
 ) -> Float64[np.ndarray, "clusters"]:
-    """s_i = min_j dist(d_i, Q'_j) ([P23] step 4)."""
+    """Scores s_i = min_j dist(d_i, Q'_j) of one feature's centers d_i, over the rows `met` of the pool ([P23] step 4)."""
     return residuals(pool.take(met), np.broadcast_to(centers, (len(met), *centers.shape))).min(axis=0)
 
 
 def _labels(
     inside: Float64[np.ndarray, "features points m"], clusters: int, options: ClusterOptions, random: np.random.Generator
 ) -> Int64[np.ndarray, "features points"]:
-    """k-means of each feature's points on its own, the best of several random starts."""
+    """Cluster of each point by k-means, for each feature separately; the best of several random starts."""
     best, spread = np.zeros(inside.shape[:2], dtype=np.int64), np.full(len(inside), np.inf)
     even = np.ones(inside.shape[:2])
     for _ in range(options.restarts):
@@ -160,7 +162,7 @@ def _labels(
 def _spread_start(
     inside: Float64[np.ndarray, "features points m"], clusters: int, random: np.random.Generator
 ) -> Float64[np.ndarray, "features clusters m"]:
-    """k-means++: each next center is a point drawn in proportion to its squared distance from those before."""
+    """First centers of k-means++: each next center is a point drawn in proportion to its squared distance from earlier ones."""
     rows = np.arange(len(inside))
     centers = inside[rows, random.integers(inside.shape[1], size=len(inside))][:, None]
     while centers.shape[1] < clusters:
@@ -183,8 +185,9 @@ def _means(
     labels: Int64[np.ndarray, "features points"],
     clusters: int,
 ) -> Float64[np.ndarray, "features clusters m"]:
-    """Weighted means of each cluster (Eq. 2, distribution_attacks.md#the-clustering-attack); the point nearest to D stands in
-    for a cluster that lost all points.
+    """Weighted means of the clusters of each feature ([P23] Eq. 2, distribution_attacks.md#the-clustering-attack).
+
+    The entry nearest to D stands in for a cluster that lost all points.
     """
     share = (labels[:, :, None] == np.arange(clusters)) * weight[:, :, None]
     total = share.sum(axis=1)

@@ -1,7 +1,9 @@
-"""The database attack: who holds the words that decoys were drawn from finds the decoys, and the descriptor far from them.
+"""Database attack: whoever holds the words that decoys were drawn from finds the decoys, and the descriptor far from them.
 
-[P23] 4.1; docs/theory/distribution_attacks.md. The words that lie on D are its decoys: their distances end in a gap. Of the
-entries that come next, those far from every decoy lie around the descriptor.
+The words that lie on D are its decoys: their distances end in a gap. Of the entries that come next, those far from every decoy
+lie around the descriptor ([P23] 4.1).
+
+Theory: distribution_attacks.md#the-database-attack.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.attacks.claims import Estimates
-from veil.attacks.distribution.nearest import Nearby, at, coordinates, nearby
+from veil.attacks.distribution.nearest import Nearby, coordinates, nearby, points_at
 from veil.errors import RangeError
 from veil.forms import Points, Subspaces
 from veil.progress import Progress
@@ -24,14 +26,14 @@ FEATURES, GATHERED = 1024, 1 << 22
 
 @dataclass(frozen=True, kw_only=True)
 class AwayOptions:
-    """How a descriptor is estimated once decoys are known ([P23] leaves the sizes open,
-    distribution_attacks.md#the-database-attack).
+    """Options for estimating a descriptor once decoys are known; [P23] leaves the sizes open.
 
-    `neighbors` is |V|, the entries nearest to D that are looked at, and `kept` is |U|, those of them farthest from the decoys
-    that are averaged. `within` measures "far" between projections on D; otherwise in the whole space, as [P23] does.
-    `unit_length` moves the estimate to the nearest point of D of length 1 where descriptors have it (Eq. 6 of the theory page).
-    Entries nearer than `tol` to D weigh no more than at `tol` (distribution_attacks.md#the-database-attack).
-    Tuned on photographs of the ImageNet sample at m = 2, 4, 8, 16: there a larger |V| was better at every m.
+    `neighbors` is |V|, the number of entries nearest to D that are looked at, and `kept` is |U|, the number of those farthest
+    from the decoys that are averaged. `within` measures "far" between projections on D, otherwise in the whole space, as [P23]
+    does. `unit_length` moves the estimate to the nearest point of D of length 1 where descriptors have that length
+    (docs/theory/distribution_attacks.md, Eq. 6). Entries nearer to D than `tol` weigh no more than at `tol`
+    (distribution_attacks.md#the-database-attack). Tuned on photographs of the ImageNet sample at m = 2, 4, 8, 16: there a
+    larger |V| was better at every m.
     """
 
     neighbors: int = 2000
@@ -49,13 +51,13 @@ class AwayOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class GapOptions:
-    """When the words nearest to D count as its decoys.
+    """Options that decide when the words nearest to D count as its decoys (docs/theory/distribution_attacks.md, Eq. 3).
 
     `counts` are the numbers of decoys that a subspace may have; None stands for m // 2 (hybrid) and m (adversarial,
     lifting.md#why-m--1-is-not-used). The next word must be `min_ratio` times as far as the last decoy, and distances below
     `tol` count as `tol`: exact decoys lie at the rounding of the release, dithered ones within their dither, other words at a
-    distance that grows smoothly. Words nearer than `tol` are certified: another word comes as near by chance with negligible
-    probability.
+    distance that grows smoothly. Decoys are certified where all of them lie within `tol`: another word comes as near by chance
+    with negligible probability.
     """
 
     counts: tuple[int, ...] | None = None
@@ -77,11 +79,11 @@ class GapOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Decoys:
-    """The database rows taken for the decoys of each feature, nearest first, -1 where there is none.
+    """Rows of the database that are taken for the decoys of each feature, nearest first (-1: none).
 
     `count` is 0 where the distances show no gap (distribution_attacks.md#the-database-attack): the database is not the one that
-    the decoys came from, or the gap is closed. `ratio` is the largest quotient of successive distances; `certified` marks
-    decoys that lie on D exactly.
+    the decoys came from, or the gap is closed. `ratio` is the largest quotient of successive distances at a possible count;
+    `certified` marks features whose decoys all lie on D, up to rounding.
     """
 
     rows: Int64[np.ndarray, "features most"]
@@ -90,32 +92,34 @@ class Decoys:
     certified: Bool[np.ndarray, "features"]
 
 
-def decoys_by_gap(found: Nearby, *, m: int, options: GapOptions | None = None) -> Decoys:
-    """Decoys from the gap in the distances of the nearest words. Raises RangeError if `found` is too short.
+def decoys_by_gap(nearest: Nearby, *, m: int, options: GapOptions | None = None) -> Decoys:
+    """Decoys of subspaces of dimension m, by the gap in the distances of the nearest words.
+
+    Raises RangeError if `nearest` has too few words for each feature.
 
     Theory: distribution_attacks.md#the-database-attack.
     """
     options = options or GapOptions()
     possible = options.possible(m)
-    if found.rows.shape[1] <= possible[-1]:
-        raise RangeError(f"a gap after {possible[-1]} decoys needs more nearest words than that, got {found.rows.shape[1]}")
-    distance = np.maximum(found.distance, options.tol)
+    if nearest.rows.shape[1] <= possible[-1]:
+        raise RangeError(f"a gap after {possible[-1]} decoys needs more nearest words than that, got {nearest.rows.shape[1]}")
+    distance = np.maximum(nearest.distance, options.tol)
     ratios = np.stack([distance[:, count] / distance[:, count - 1] for count in possible], axis=1)
     best = ratios.argmax(axis=1)
     ratio = np.take_along_axis(ratios, best[:, None], axis=1)[:, 0]
     count = np.where(ratio >= options.min_ratio, np.array(possible)[best], 0)
-    last = np.take_along_axis(found.distance, np.maximum(count - 1, 0)[:, None], axis=1)[:, 0]
-    rows = np.where(np.arange(possible[-1]) < count[:, None], found.rows[:, : possible[-1]], -1)
+    last = np.take_along_axis(nearest.distance, np.maximum(count - 1, 0)[:, None], axis=1)[:, 0]
+    rows = np.where(np.arange(possible[-1]) < count[:, None], nearest.rows[:, : possible[-1]], -1)
     return Decoys(rows=rows, count=count, ratio=ratio, certified=(count > 0) & (last <= options.tol))
 
 
 def find_decoys(
     form: Subspaces, database: Points, *, options: GapOptions | None = None, progress: Progress | None = None
 ) -> Decoys:
-    """The decoys of each subspace among the entries of `database`, which should be the words they were drawn from."""
+    """Decoys of each subspace among the entries of `database`, which should be the words that they were drawn from."""
     options = options or GapOptions()
-    found = nearby(form, database, count=options.possible(form.m)[-1] + 1, progress=progress)
-    return decoys_by_gap(found, m=form.m, options=options)
+    nearest = nearby(form, database, count=options.possible(form.m)[-1] + 1, progress=progress)
+    return decoys_by_gap(nearest, m=form.m, options=options)
 
 
 def database_attack(
@@ -127,10 +131,12 @@ def database_attack(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> tuple[Estimates, Decoys]:
-    """Estimates from the words that decoys were drawn from; undecided where the distances show no gap.
+    """Estimates of the descriptors, and the decoys, from the words that decoys were drawn from (`database`).
 
-    |V| shrinks to what a small database holds. Nothing is certified but the decoys.
-    Raises RangeError for a database that is no larger than the number of decoys.
+    Features whose distances show no gap are undecided. |V| shrinks to what a small database holds. Only decoys are certified,
+    never an estimate. Raises RangeError for a database that is no larger than the number of decoys.
+
+    Theory: distribution_attacks.md#the-database-attack.
     """
     gap, away = gap or GapOptions(), away or AwayOptions()
     most = gap.possible(form.m)[-1]
@@ -140,13 +146,13 @@ def database_attack(
     for begin in range(0, len(form), FEATURES):
         rows = np.arange(begin, min(begin + FEATURES, len(form)))
         part = form.take(rows)
-        found = nearby(part, database, count=count, threads=threads)
-        parts.append(decoys_by_gap(found, m=form.m, options=gap))
+        nearest = nearby(part, database, count=count, threads=threads)
+        parts.append(decoys_by_gap(nearest, m=form.m, options=gap))
         kept = np.flatnonzero(parts[-1].count)
         words = database.vectors[np.maximum(parts[-1].rows[kept], 0)].astype(np.float64)
         words[parts[-1].rows[kept] < 0] = np.nan
         points[rows[kept]], confidence[rows[kept]] = away_from(
-            part.take(kept), database, _after(found, parts[-1].count, kept, away.neighbors), words, options=away
+            part.take(kept), database, _after_decoys(nearest, parts[-1].count, kept, away.neighbors), words, options=away
         )
         if progress is not None:
             progress(begin + len(rows), len(form))
@@ -154,13 +160,13 @@ def database_attack(
     return estimates, _joined(parts, most)
 
 
-def _after(found: Nearby, count: np.ndarray, kept: np.ndarray, neighbors: int) -> Nearby:
-    """The entries after the decoys of each feature that is `kept`."""
-    width = min(neighbors, found.rows.shape[1] - int(count.max(initial=0)))
+def _after_decoys(nearest: Nearby, count: np.ndarray, kept: np.ndarray, neighbors: int) -> Nearby:
+    """Entries that come after the decoys in the order of distance, for each of the features `kept`."""
+    width = min(neighbors, nearest.rows.shape[1] - int(count.max(initial=0)))
     columns = count[kept, None] + np.arange(width)
     return Nearby(
-        rows=np.take_along_axis(found.rows[kept], columns, axis=1),
-        distance=np.take_along_axis(found.distance[kept], columns, axis=1),
+        rows=np.take_along_axis(nearest.rows[kept], columns, axis=1),
+        distance=np.take_along_axis(nearest.distance[kept], columns, axis=1),
     )
 
 
@@ -181,46 +187,50 @@ def _joined(parts: list[Decoys], most: int) -> Decoys:
 def away_from(
     form: Subspaces,
     database: Points,
-    found: Nearby,
+    nearest: Nearby,
     decoys: Float64[np.ndarray, "features most dim"],
     *,
     options: AwayOptions,
 ) -> tuple[Float64[np.ndarray, "features dim"], Float64[np.ndarray, "features"]]:
-    """The points of [P23] Eq. 1 and a confidence: of the entries `found`, the mean of those farthest from the known decoys.
+    """Estimates (points) and confidences: weighted means of those of the `nearest` entries that are farthest from known decoys.
 
-    Rows of `decoys` that are NaN stand for none; without any the nearest entries are averaged.
+    This is [P23] Eq. 1, as docs/theory/distribution_attacks.md, Eq. 4 has it. Rows of `decoys` that are NaN stand for no decoy;
+    without any the nearest entries are averaged.
     """
     points, confidence = np.empty(form.origin.shape), np.empty(len(form))
-    step = max(1, GATHERED // max(1, found.rows.shape[1] * form.space.dim))
+    step = max(1, GATHERED // max(1, nearest.rows.shape[1] * form.space.dim))
     for begin in range(0, len(form), step):
         part = slice(begin, begin + step)
         subset = form.take(np.arange(len(form))[part])
-        inside = coordinates(subset, database.vectors[found.rows[part]])
-        distance = found.distance[part]
+        inside = coordinates(subset, database.vectors[nearest.rows[part]])
+        distance = nearest.distance[part]
         score = _scores(inside, distance, coordinates(subset, decoys[part]), within=options.within)
-        best = np.argsort(-score, axis=1, kind="stable")[:, : options.kept]  # ties, as without decoys: the nearest first
-        # distribution_attacks.md#the-database-attack
+        best = np.argsort(-score, axis=1, kind="stable")[:, : options.kept]  # of equal scores (no decoys), the nearest first
+        # Distances are bounded from below: distribution_attacks.md#the-database-attack.
         weight = 1 / np.maximum(np.take_along_axis(distance, best, axis=1), options.tol)
         mean = (np.take_along_axis(inside, best[:, :, None], axis=1) * weight[:, :, None]).sum(axis=1)
         mean /= weight.sum(axis=1)[:, None]
-        points[part] = at(subset, moved_to_unit_length(subset, mean)[:, None] if options.unit_length else mean[:, None])[:, 0]
+        points[part] = points_at(subset, moved_to_unit_length(subset, mean)[:, None] if options.unit_length else mean[:, None])[
+            :, 0
+        ]
         confidence[part] = 1 / (1 + np.take_along_axis(distance, best, axis=1).min(axis=1))
     return points, confidence
 
 
 def _scores(inside: np.ndarray, distance: np.ndarray, decoys: np.ndarray, *, within: bool) -> Float64[np.ndarray, "f v"]:
-    """Squared distance of each entry to the nearest decoy: on D, or in the whole space by Pythagoras (decoys lie on D)."""
-    nearest = np.full(inside.shape[:2], np.inf)
+    """Squared distances of entries to their nearest decoy: on D, or in the whole space by Pythagoras, as decoys lie on D."""
+    least = np.full(inside.shape[:2], np.inf)
     for column in range(decoys.shape[1]):
         squared = np.square(inside - decoys[:, column, None]).sum(axis=2)
-        nearest = np.fmin(nearest, squared)  # NaN stands for no decoy
-    return nearest if within else nearest + np.square(distance)
+        least = np.fmin(least, squared)  # NaN stands for no decoy
+    return least if within else least + np.square(distance)
 
 
 def moved_to_unit_length(form: Subspaces, inside: Float64[np.ndarray, "features m"]) -> Float64[np.ndarray, "features m"]:
-    """Coordinates of the nearest point of D at length 1; unchanged behind a PCA, where no length is known.
+    """Coordinates of the nearest points of D that have length 1; unchanged behind a PCA, where no length is known.
 
-    As |o + B^T c|^2 = |o|^2 + |c|^2, these points are a sphere of radius sqrt(1 - |o|^2) around c = 0.
+    As |o + B^T c|^2 = |o|^2 + |c|^2, points of length 1 form a sphere of radius sqrt(1 - |o|^2) around c = 0
+    (docs/theory/distribution_attacks.md, Eq. 6).
 
     Theory: lifting.md#strategies.
     """

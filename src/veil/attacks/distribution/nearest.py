@@ -1,6 +1,8 @@
-"""Nearest entries of a public database to each subspace: the search that other attacks share, and the oldest attack itself.
+"""Nearest entries of a public database to each subspace: a search that several attacks share, and the nearest-neighbor attack.
 
-The entry nearest to D, itself or projected on D, is taken for the descriptor ([D21] 4.2; docs/theory/distribution_attacks.md).
+The attack takes the entry nearest to D, itself or projected on D, for the descriptor ([D21] 4.2).
+
+Theory: distribution_attacks.md#nearest-neighbor-and-oracle.
 """
 
 from __future__ import annotations
@@ -24,17 +26,18 @@ FEATURES = 256
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Nearby:
-    """For each feature the rows of the database entries nearest to its subspace, nearest first, and their float64 distances."""
+    """Rows of the database entries nearest to each feature's subspace, nearest first, and their float64 distances."""
 
     rows: Int64[np.ndarray, "features nearest"]
     distance: Float64[np.ndarray, "features nearest"]
 
 
 def entries(words: Codebook, space: Space, *, codebook: Codebook | None = None) -> Points:
-    """The words of a codebook or decoy pool as a database for attacks on forms in `space`.
+    """Words of a codebook or decoy pool as a database (points in `space`) for attacks on forms in that space.
 
     A compressed space needs the `codebook` with its PCA. Real descriptors get the mean of the dither (`into_space`), centroids
-    do not: the lift does not dither them either. Raises SpaceError if the codebook does not lead into `space`.
+    do not: the lift does not dither them either. Raises InputError if a codebook is needed and missing, SpaceError if it does
+    not lead into `space`.
     """
     points = Points(vectors=words.vectors, space=words.raw_space)
     if space == points.space:
@@ -48,10 +51,11 @@ def entries(words: Codebook, space: Space, *, codebook: Codebook | None = None) 
 
 
 def nearby(form: Subspaces, database: Points, *, count: int, threads: int = 1, progress: Progress | None = None) -> Nearby:
-    """The `count` entries of `database` nearest to each subspace.
+    """Entries of `database` nearest to each subspace, `count` of them, nearest first.
 
-    Distances of the entries found are float64 residuals, so that those on a subspace show as zeros
-    (distribution_attacks.md#the-database-attack, distances.md#rounding). Raises RangeError if `count` exceeds the database.
+    Distances are float64 residuals, so that entries on a subspace show as zeros
+    (distribution_attacks.md#the-database-attack, distances.md#rounding). Raises RangeError if `count` exceeds the database,
+    SpaceError if the spaces differ, InputError for entries that are not finite.
     """
     require_same(form.space, database.space)
     if not 1 <= count <= len(database):
@@ -64,12 +68,12 @@ def nearby(form: Subspaces, database: Points, *, count: int, threads: int = 1, p
             progress(done * len(form) // total, len(form))
 
     sides = (form.origin, form.basis), (database.vectors, None)
-    found = distances.nearest(*sides, count, threads=threads, progress=passed)
-    return Nearby(rows=found.index, distance=found.distance)
+    nearest = distances.nearest(*sides, count, threads=threads, progress=passed)
+    return Nearby(rows=nearest.index, distance=nearest.distance)
 
 
 def residuals(form: Subspaces, points: Float[np.ndarray, "features points dim"]) -> Float64[np.ndarray, "features points"]:
-    """dist(D_i, p) of each feature to points of its own, as float64 residuals (distances.md#rounding)."""
+    """Distances of each subspace to the points of its feature, as float64 residuals (distances.md#rounding)."""
     basis = np.linalg.qr(np.swapaxes(form.basis.astype(np.float64), 1, 2))[0]
     offset = points.astype(np.float64) - form.origin.astype(np.float64)[:, None]
     for _ in range(2):  # the second pass removes what rounding left of the first
@@ -78,28 +82,32 @@ def residuals(form: Subspaces, points: Float[np.ndarray, "features points dim"])
 
 
 def coordinates(form: Subspaces, points: Float[np.ndarray, "features points dim"]) -> Float64[np.ndarray, "features points m"]:
-    """Coordinates c of the projections o + B^T c of points on their feature's subspace."""
+    """Coordinates c of the projections o + B^T c of points on the subspace of their feature.
+
+    Theory: docs/theory/distribution_attacks.md, Eq. 1.
+    """
     offset = points.astype(np.float64) - form.origin.astype(np.float64)[:, None]
     return offset @ np.swapaxes(form.basis.astype(np.float64), 1, 2)
 
 
-def at(form: Subspaces, inside: Float64[np.ndarray, "features points m"]) -> Float64[np.ndarray, "features points dim"]:
-    """The points with these coordinates."""
+def points_at(form: Subspaces, inside: Float64[np.ndarray, "features points m"]) -> Float64[np.ndarray, "features points dim"]:
+    """Points o + B^T c of each subspace with the coordinates c = `inside`: the inverse of `coordinates`."""
     return form.origin.astype(np.float64)[:, None] + inside @ form.basis.astype(np.float64)
 
 
 def nearest_neighbor(
     form: Subspaces, database: Points, *, projected: bool = True, threads: int = 1, progress: Progress | None = None
 ) -> Estimates:
-    """The database entry nearest to each subspace ([D21] 4.2), or its projection on it at unit length where that is known.
+    """Estimates of the descriptors: the database entry nearest to each subspace ([D21] 4.2), or its projection.
 
-    Confidence falls with the distance. Nothing is certified: the entry nearest to D may be near a decoy.
+    With `projected`, the entry is projected on the subspace and scaled to unit length where descriptors have that length. The
+    confidence falls with the distance. Nothing is certified: the entry nearest to D may be near a decoy.
     """
-    found = nearby(form, database, count=1, threads=threads, progress=progress)
-    points = database.vectors[found.rows[:, 0]].astype(np.float64)
+    nearest = nearby(form, database, count=1, threads=threads, progress=progress)
+    points = database.vectors[nearest.rows[:, 0]].astype(np.float64)
     return Estimates(
         points=renormalized(form, project(form, points)) if projected else points,
-        confidence=1 / (1 + found.distance[:, 0]),
+        confidence=1 / (1 + nearest.distance[:, 0]),
         certified=np.zeros(len(form), dtype=bool),
     )
 
@@ -107,17 +115,18 @@ def nearest_neighbor(
 def nearest_lists(
     form: Subspaces, database: Points, *, count: int, projected: bool = True, threads: int = 1, progress: Progress | None = None
 ) -> Lists:
-    """The `count` entries nearest to each subspace, nearest first: what an oracle that knows the truth picks from ([D21] 4.2).
+    """Candidate lists of an oracle that knows the truth: the `count` entries nearest to each subspace ([D21] 4.2).
 
-    It bounds from above what any attack can do that picks one of these entries, for example by the neighbors' descriptors.
+    The oracle's best choice bounds from above what any attack can do that picks one of these entries, for example by the
+    neighbors' descriptors. `projected` is that of `nearest_neighbor`.
     """
-    found = nearby(form, database, count=count, threads=threads, progress=progress)
+    nearest = nearby(form, database, count=count, threads=threads, progress=progress)
     candidates: list[np.ndarray] = []
     for begin in range(0, len(form), FEATURES):
         part = form.take(np.arange(begin, min(begin + FEATURES, len(form))))
-        points = database.vectors[found.rows[begin : begin + FEATURES]].astype(np.float64)
+        points = database.vectors[nearest.rows[begin : begin + FEATURES]].astype(np.float64)
         if projected:
-            inside = at(part, coordinates(part, points)).reshape(-1, form.space.dim)
-            points = renormalized(part, inside).reshape(points.shape)
+            projections = points_at(part, coordinates(part, points)).reshape(-1, form.space.dim)
+            points = renormalized(part, projections).reshape(points.shape)
         candidates.extend(points)
     return Lists(candidates=tuple(candidates), certified=np.zeros(len(form), dtype=bool))

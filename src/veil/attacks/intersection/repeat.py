@@ -1,4 +1,4 @@
-"""The repeat attack: several releases of one feature meet in exactly that feature.
+"""Repeat attack: subspaces or lines of several releases of one feature meet in exactly that feature.
 
 Theory: release.md#memoized-draws, position_attacks.md#repeats.
 """
@@ -26,14 +26,16 @@ CHUNK_FEATURES = 256
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatOptions:
-    """`meet`: the greatest root mean square distance at which subspaces count as meeting, in units of descriptors, beside what
-    the dither of their space explains (docs/theory/release.md, Eq. 11). Rounding to float16 on the wire leaves some 0.0005;
-    subspaces of different descriptors of ImageNet photographs are tens of times further apart.
+    """Tolerances of the repeat attack.
 
-    `meet_px` is the same for lines, and `decoy` the distance to a known decoy within which a common point is that decoy (and
-    twice the dither's reach).
-    `tol` is the smallest eigenvalue of the mean of the complements' projectors that counts as determined; `tol_lines` that of
-    the mean of n n^T, a quarter of the squared angle between two lines.
+    `meet` is the greatest root mean square distance of a point to its subspaces at which they count as meeting, in units of
+    descriptors, beside what the dither of their space explains (docs/theory/release.md, Eq. 11). Rounding to float16 on the
+    wire leaves some 0.0005; subspaces of different descriptors of ImageNet photographs are tens of times further apart.
+    `meet_px` is the corresponding distance to lines, in pixels.
+
+    A common point whose distance to a known decoy is at most `decoy`, plus twice the dither's reach, is taken for that decoy.
+    `tol` is the smallest eigenvalue of the mean of the complements' projectors at which a point counts as determined;
+    `tol_lines` is that of the mean of n n^T, a quarter of the squared angle between two lines.
     """
 
     meet: float = 2e-3
@@ -49,16 +51,16 @@ class RepeatOptions:
 
 
 def dither_reach(space: Space) -> float:
-    """Length of a dither's deviation from its mean: how far it moves a descriptor (docs/theory/release.md, Eq. 11)."""
+    """Distance by which the dither of a space moves a descriptor from its mean (docs/theory/release.md, Eq. 11)."""
     return space.dither_steps / 512 * math.sqrt(space.dim / 12)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recovered:
-    """For each feature the point nearest to all its subspaces or lines, and the root mean square distance to them.
+    """Points nearest to all subspaces or lines of each feature, with the root mean square distances to them (`residual`).
 
-    A residual near 0 certifies that they meet. `determined` is False where they share a direction, so that
-    more than one point is nearest: identical releases share them all and determine nothing.
+    A residual near 0 certifies that the subspaces meet. `determined` is False where they share a direction, so that more than
+    one point is nearest: identical releases share all directions and determine nothing.
     """
 
     points: Float64[np.ndarray, "features dim"]
@@ -66,7 +68,10 @@ class Recovered:
     determined: Bool[np.ndarray, "features"]
 
     def estimates(self, *, meet: float, surplus: bool) -> Estimates:
-        """Decided where determined; certified where they also meet within `meet`, and `surplus` equations could have failed."""
+        """Estimates that are decided where the points are determined, and certified where the residual is at most `meet`, too.
+
+        `surplus` says that the equations outnumber the unknowns. Nothing is certified without: meeting then proves nothing.
+        """
         points = np.where(self.determined[:, None], self.points, np.nan)
         confidence = np.where(self.determined, 1 / (1 + np.square(self.residual / meet)), 0.0)
         certified = self.determined & (self.residual <= meet) & surplus
@@ -74,11 +79,11 @@ class Recovered:
 
 
 def intersect(releases: Sequence[Subspaces], *, tol: float = 1e-6, progress: Progress | None = None) -> Recovered:
-    """Least-squares common point of the i-th subspaces of all `releases`.
+    """Least-squares common points: row i is the point nearest to the i-th subspaces of all `releases`.
 
-    The point x minimizes sum_k |Q_k (x - o_k)|^2 with Q_k = I - B_k^T B_k, so (sum Q_k) x = sum Q_k o_k = sum o_k
-    for origins nearest to zero (docs/theory/release.md, Eq. 2, 10). `tol` is the smallest eigenvalue of the mean of Q_k that
-    counts as determined. Raises InputError for fewer than two releases or unequal counts.
+    The point x minimizes sum_k |Q_k (x - o_k)|^2 with Q_k = I - B_k^T B_k, so (sum Q_k) x = sum Q_k o_k = sum o_k for origins
+    nearest to zero (docs/theory/release.md, Eq. 2, 10). `tol` is the smallest eigenvalue of the mean of Q_k at which x counts
+    as determined. Raises InputError for fewer than two releases or unequal counts, SpaceError for different spaces.
     """
     if len(releases) < 2 or len({len(form) for form in releases}) != 1:
         raise InputError("the repeat attack needs two or more releases of the same features")
@@ -103,13 +108,17 @@ def intersect(releases: Sequence[Subspaces], *, tol: float = 1e-6, progress: Pro
 def _common(
     origins: Float64[np.ndarray, "features releases dim"], stacked: Float64[np.ndarray, "features directions dim"], tol: float
 ) -> tuple[Float64[np.ndarray, "features dim"], Bool[np.ndarray, "features"]]:
-    """(T I - S^T S)^+ sum o_k through the small Gram matrix S S^T of all bases (docs/theory/release.md, Eq. 10)."""
+    """Least-squares common points, and whether each is determined.
+
+    They are (T I - S^T S)^+ sum o_k, through the small Gram matrix S S^T of all bases, the rows of `stacked`
+    (docs/theory/release.md, Eq. 10).
+    """
     count = origins.shape[1]
     total = origins.sum(axis=1)
     values, vectors = np.linalg.eigh(stacked @ stacked.transpose(0, 2, 1))
     shared = 1 - values / count <= tol
     along = np.einsum("fdk,fd->fk", vectors, np.einsum("fdn,fn->fd", stacked, total))
-    # Along a shared direction the pseudo-inverse is 0: what 1/T puts there is taken away again.
+    # Along a shared direction the pseudo-inverse is 0, so the 1/T part of the result is subtracted again there.
     factor = np.where(shared, -1 / np.maximum(values, tol), 1 / np.where(shared, 1.0, count - values))
     turned = np.einsum("fdn,fd->fn", stacked, np.einsum("fdk,fk->fd", vectors, along * factor))
     enough = count * stacked.shape[2] - stacked.shape[1] >= stacked.shape[2]
@@ -119,18 +128,18 @@ def _common(
 def repeat_descriptors(
     releases: Sequence[Subspaces], *, options: RepeatOptions | None = None, progress: Progress | None = None
 ) -> Estimates:
-    """The descriptor of each feature from several releases of it, rows in the same order (`pair_releases` finds it).
+    """Estimates of the descriptors from several releases of the same features, with rows in the same order.
 
-    Undecided where the releases share directions, as memoized ones do. Certified where the subspaces meet although their
-    dimensions do not make them (for two releases: 2 m < dim): exactly, or in a dithered space to within the dither, which then
-    is what the certificate promises. A decoy that both lifts drew shares its direction with the descriptor, and leaves the
-    feature undecided.
+    `pair_releases` finds that order. Features are undecided where the releases share directions, as memoized ones do. They are
+    certified where the subspaces meet although their dimensions do not force them to (for two releases: 2 m < dim): exactly,
+    or in a dithered space to within the dither, which then is what the certificate promises. A decoy that both lifts drew gives
+    them the direction from it to the descriptor in common, and leaves the feature undecided.
     """
     options = options or RepeatOptions()
-    found = intersect(releases, tol=options.tol, progress=progress)
+    common = intersect(releases, tol=options.tol, progress=progress)
     space = releases[0].space
     equations = sum(space.dim - form.m for form in releases)
-    return found.estimates(meet=options.meet + dither_reach(space), surplus=equations > space.dim)
+    return common.estimates(meet=options.meet + dither_reach(space), surplus=equations > space.dim)
 
 
 def pair_releases(
@@ -140,12 +149,12 @@ def pair_releases(
     options: RepeatOptions | None = None,
     decoys: Float[np.ndarray, "words dim"] | None = None,
 ) -> Int64[np.ndarray, "pairs 2"]:
-    """Rows of two releases whose subspaces meet, and in nothing that is known for a decoy.
+    """Pairs (row of `first`, row of `second`) of subspaces that meet in a point that is not a known decoy.
 
-    Shuffling does not part two releases of one image: of all pairs only those of one descriptor, or of one shared decoy, are at
-    distance 0. Each row is in one pair at most, with its nearest; with `decoys` (in the forms' space) pairs that meet in
-    one of these are left out. Rows of identical subspaces are paired as well: they say that two features are equal.
-    Raises SpaceError if the spaces differ, InputError if any two subspaces of this dimension meet.
+    Shuffling does not protect two releases of one image: of all pairs only those of one descriptor, or of one shared decoy, are
+    at distance 0. Each row is in at most one pair, the nearest ones first. Pairs that meet in one of `decoys` (in the forms'
+    space) are left out. Rows of identical subspaces are paired as well: they say that two features are equal.
+    Raises SpaceError if the spaces differ, InputError if the dimensions are so large that any two subspaces meet.
 
     Theory: distribution_attacks.md#the-intersection-attack, release.md#memoized-draws.
     """
@@ -160,22 +169,22 @@ def pair_with_each(
     decoys: Float[np.ndarray, "words dim"] | None = None,
     threads: int = 1,
 ) -> list[Int64[np.ndarray, "_ 2"]]:
-    """`pair_releases` of one release with each of `others`; a pool of decoys is searched once for all of them."""
+    """Pairs of `pair_releases` of one release with each of `others`; the pool of decoys is searched once for all of them."""
     options = options or RepeatOptions()
     near = [_near_pairs(first, other, options, threads) for other in others]
-    fair = [np.ones(len(pairs), dtype=bool) for pairs, _ in near]
+    allowed = [np.ones(len(pairs), dtype=bool) for pairs, _ in near]
     if decoys is not None and near:
-        met = [(first, other, pairs) for other, (pairs, _) in zip(others, near, strict=True)]
-        fair = [~known for known in _are_decoys(met, decoys, options, threads)]
-    return [_one_each(pairs[kept], distance[kept]) for (pairs, distance), kept in zip(near, fair, strict=True)]
+        paired = [(first, other, pairs) for other, (pairs, _) in zip(others, near, strict=True)]
+        allowed = [~in_decoy for in_decoy in _meet_in_decoys(paired, decoys, options, threads)]
+    return [_one_to_one(pairs[kept], distance[kept]) for (pairs, distance), kept in zip(near, allowed, strict=True)]
 
 
 def _near_pairs(
     first: Subspaces, second: Subspaces, options: RepeatOptions, threads: int
 ) -> tuple[Int64[np.ndarray, "pairs 2"], Float64[np.ndarray, "pairs"]]:
-    """Pairs of subspaces that meet, and their distances; of each row the two nearest are looked at.
+    """Pairs of subspaces that meet, and their distances, among the two nearest partners of each row.
 
-    The nearest may be a shared decoy, which is as near to 0 as the descriptor.
+    One partner would not do: the nearest may share a decoy only, at a distance as near to 0 as that of the descriptor.
     """
     require_same(first.space, second.space)
     if first.m + second.m >= first.space.dim:
@@ -184,40 +193,42 @@ def _near_pairs(
         )
     if min(len(first), len(second)) == 0:
         return np.empty((0, 2), dtype=np.int64), np.empty(0)
-    found = nearest_two((first.origin, first.basis), (second.origin, second.basis), threads=threads)
+    partners = nearest_two((first.origin, first.basis), (second.origin, second.basis), threads=threads)
     left = np.repeat(np.arange(len(first)), 2)
     pairs = np.concatenate(
         [
-            np.stack([left, found.right_of_left.ravel()], axis=1),
-            np.stack([found.left_of_right.ravel(), np.repeat(np.arange(len(second)), 2)], axis=1),
+            np.stack([left, partners.right_of_left.ravel()], axis=1),
+            np.stack([partners.left_of_right.ravel(), np.repeat(np.arange(len(second)), 2)], axis=1),
         ]
     )
-    distance = np.concatenate([found.left_distance.ravel(), found.right_distance.ravel()])
-    # nearest_two gives the distance of two subspaces, twice the root mean square distance of the middle.
+    distance = np.concatenate([partners.left_distance.ravel(), partners.right_distance.ravel()])
+    # The distance of two subspaces is twice the root mean square distance of the middle of their closest points to both.
     near = (distance <= 2 * (options.meet + dither_reach(first.space))) & (pairs >= 0).all(axis=1)
     pairs, keep = np.unique(pairs[near], axis=0, return_index=True)
     return pairs, distance[near][keep]
 
 
-def _are_decoys(
-    met: Sequence[tuple[Subspaces, Subspaces, Int64[np.ndarray, "_ 2"]]],
+def _meet_in_decoys(
+    paired: Sequence[tuple[Subspaces, Subspaces, Int64[np.ndarray, "_ 2"]]],
     decoys: Float[np.ndarray, "words dim"],
     options: RepeatOptions,
     threads: int,
 ) -> list[Bool[np.ndarray, "_"]]:
-    """Of each two releases and their pairs: which pairs meet in a known decoy."""
-    common = [intersect([first.take(pairs[:, 0]), second.take(pairs[:, 1])], tol=options.tol) for first, second, pairs in met]
+    """Masks of the pairs that meet in a known decoy, one for each entry (first, second, pairs) of `paired`."""
+    common = [
+        intersect([first.take(pairs[:, 0]), second.take(pairs[:, 1])], tol=options.tol) for first, second, pairs in paired
+    ]
     determined = np.concatenate([part.determined for part in common])
-    known = np.zeros(len(determined), dtype=bool)
+    in_decoy = np.zeros(len(determined), dtype=bool)
     points = np.concatenate([part.points for part in common])[determined]
     if len(points) and len(decoys):
-        found = nearest((points, None), (np.asarray(decoys, dtype=np.float64), None), 1, threads=threads)
-        known[determined] = found.distance[:, 0] <= options.decoy + 2 * dither_reach(met[0][0].space)
-    return np.split(known, np.cumsum([len(pairs) for _, _, pairs in met])[:-1])
+        words = nearest((points, None), (np.asarray(decoys, dtype=np.float64), None), 1, threads=threads)
+        in_decoy[determined] = words.distance[:, 0] <= options.decoy + 2 * dither_reach(paired[0][0].space)
+    return np.split(in_decoy, np.cumsum([len(pairs) for _, _, pairs in paired])[:-1])
 
 
-def _one_each(pairs: Int64[np.ndarray, "pairs 2"], distance: Float64[np.ndarray, "pairs"]) -> Int64[np.ndarray, "kept 2"]:
-    """Nearest first, each row once."""
+def _one_to_one(pairs: Int64[np.ndarray, "pairs 2"], distance: Float64[np.ndarray, "pairs"]) -> Int64[np.ndarray, "kept 2"]:
+    """Pairs of a greedy one-to-one assignment: the nearest pairs are taken first, and each row is used once."""
     order = np.lexsort((pairs[:, 1], pairs[:, 0], distance))
     seen: tuple[set[int], set[int]] = set(), set()
     kept = []
@@ -230,11 +241,12 @@ def _one_each(pairs: Int64[np.ndarray, "pairs 2"], distance: Float64[np.ndarray,
     return pairs[np.sort(np.array(kept, dtype=np.int64))]
 
 
-def meet(releases: Sequence[Lines], *, tol: float = 1e-9) -> Recovered:
-    """Least-squares common point of the i-th lines of all `releases`, in the undistorted normalized plane.
+def intersect_lines(releases: Sequence[Lines], *, tol: float = 1e-9) -> Recovered:
+    """Least-squares common points: row i is the point of the undistorted normalized plane nearest to the i-th lines.
 
-    x minimizes sum_k (n_k . x + c_k)^2 (docs/theory/position_attacks.md, Eq. 10). `tol` is the smallest eigenvalue of the mean
-    of n_k n_k^T that counts as determined. Raises InputError for fewer than two releases or unequal counts.
+    It minimizes sum_k (n_k . x + c_k)^2 over the i-th lines of all `releases` (docs/theory/position_attacks.md, Eq. 10). `tol`
+    is the smallest eigenvalue of the mean of n_k n_k^T at which x counts as determined. Raises InputError for fewer than two
+    releases or unequal counts.
 
     Theory: position_attacks.md#repeats.
     """
@@ -252,15 +264,15 @@ def meet(releases: Sequence[Lines], *, tol: float = 1e-9) -> Recovered:
 
 
 def repeat_positions(releases: Sequence[Lines], *, camera: Camera, options: RepeatOptions | None = None) -> Estimates:
-    """The position (pixels) of each keypoint from several releases of lines through it, rows in the same order.
+    """Estimated positions (pixels) of keypoints from several releases of lines through them, with rows in the same order.
 
     The order follows from the descriptors of the same messages (`pair_releases`), or from any matching. Two lines always meet:
-    with two releases nothing is certified, and a wrong pair gives a wrong point. Undecided where the lines are the same, as
-    memoized ones are, and as two lines along gravity are.
+    with two releases nothing is certified, and a wrong pair gives a wrong point. Keypoints are undecided where the lines are
+    equal, as memoized ones are, and as two lines along gravity are.
     """
     options = options or RepeatOptions()
-    found = meet(releases, tol=options.tol_lines)
+    common = intersect_lines(releases, tol=options.tol_lines)
     scaled = Recovered(
-        points=pixels(found.points, camera), residual=found.residual * focal_px(camera), determined=found.determined
+        points=pixels(common.points, camera), residual=common.residual * focal_px(camera), determined=common.determined
     )
     return scaled.estimates(meet=options.meet_px, surplus=len(releases) > 2)

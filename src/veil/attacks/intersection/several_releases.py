@@ -1,4 +1,4 @@
-"""Releases of one photograph, or of one place, against each other: where their subspaces meet."""
+"""Repeat and views attacks on one release: its subspaces meet those of other releases of the photograph, or of the place."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from veil.forms import Subspaces
 REPEATS = "a second release of the same photograph"
 VIEWS = "releases of other photographs of the same place"
 NONE_GIVEN = "no other release of this kind was given (--against)"
-# Of one photograph, releases have nearly all features in common; of two views, less than half, and next to no position.
+# Two releases of one photograph share nearly all features; two views share less than half of them, and next to no position.
 SAME_PHOTOGRAPH, SAME_PLACE_PX = 0.5, 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Meeting:
-    """Another release, the rows of both whose subspaces meet, and what pairing them took of the processor."""
+    """Another release, with the pairs (attacked row, row of the other release) whose subspaces meet.
+
+    `seconds` is the processor time that pairing took.
+    """
 
     form: Subspaces
     pairs: Int64[np.ndarray, "_ 2"]
@@ -32,85 +35,86 @@ class Meeting:
 
 
 def repeat_attack(target: Target) -> Attempt:
-    """What further releases of this photograph tell. Raises CannotRun if there is none."""
+    """Estimates of the descriptors from further releases of this photograph. Raises CannotRun if there is none."""
     return _attempt("repeat", target, [meeting for meeting in meetings(target) if meeting.is_same_photograph])
 
 
 def views_attack(target: Target) -> Attempt:
-    """What releases of other views tell. Raises CannotRun if there is none.
+    """Estimates of the descriptors from releases of other views of the place. Raises CannotRun if there is none.
 
-    Two views of a point have two descriptors, which nearly meet: that is no certificate.
+    Nothing is certified: two views of a point have two descriptors, whose subspaces nearly meet.
     """
-    found = _attempt("views", target, [meeting for meeting in meetings(target) if not meeting.is_same_photograph])
-    assert isinstance(found.claim, Estimates)
+    attempt = _attempt("views", target, [meeting for meeting in meetings(target) if not meeting.is_same_photograph])
+    assert isinstance(attempt.claim, Estimates)
     return replace(
-        found,
-        claim=replace(found.claim, certified=np.zeros(len(found.claim), dtype=bool)),
+        attempt,
+        claim=replace(attempt.claim, certified=np.zeros(len(attempt.claim), dtype=bool)),
         notes=("whoever matches features learns what they have in common: by design",),
     )
 
 
 def meetings(target: Target) -> list[Meeting]:
-    """Where the target's subspaces meet those of other releases of its kind; made once for a target.
+    """Meetings of the target's subspaces with those of each comparable release; computed once for a target.
 
-    Positions tell further releases of this photograph from other views; where lines hide them, whether most features of one
-    have a partner in the other.
+    Positions tell further releases of this photograph from other views. Where lines hide positions, a release counts as one of
+    this photograph if most of the attacked features have a partner in it.
     """
-    if "meetings" not in target.shared:
-        target.shared["meetings"] = _meetings(target)
-    return target.shared["meetings"]
+    if "meetings" not in target.cache:
+        target.cache["meetings"] = _meetings(target)
+    return target.cache["meetings"]
 
 
 def _meetings(target: Target) -> list[Meeting]:
-    kin, pool = target.kin, target.pool
-    if not kin:
+    releases, pool = target.comparable_releases, target.pool
+    if not releases:
         return []
     with target.timer() as clock:
         pairs = pair_with_each(
-            target.part,
-            [form for _, form in kin],
+            target.attacked_subspaces,
+            [form for _, form in releases],
             options=_options(target),
             decoys=None if pool is None else pool.vectors.astype(np.float64),
             threads=target.effort.threads,
         )
-    found = []
-    for (other, form), meeting in zip(kin, pairs, strict=True):
+    result = []
+    for (other, form), rows in zip(releases, pairs, strict=True):
         if target.image.keypoints is not None and other.keypoints is not None:
             same = _same_positions(target.image, other)
         else:
-            same = len(meeting) > SAME_PHOTOGRAPH * len(target.rows)
-        found.append(Meeting(form=form, pairs=meeting, is_same_photograph=same, seconds=clock.seconds / len(kin)))
-    return found
+            same = len(rows) > SAME_PHOTOGRAPH * len(target.rows)
+        result.append(Meeting(form=form, pairs=rows, is_same_photograph=same, seconds=clock.seconds / len(releases)))
+    return result
 
 
 def _options(target: Target) -> RepeatOptions:
-    return RepeatOptions(meet=target.meet)
+    return RepeatOptions(meet=target.meeting_distance)
 
 
-def _attempt(label: str, target: Target, met: Sequence[Meeting]) -> Attempt:
-    if not met:
+def _attempt(label: str, target: Target, meetings_used: Sequence[Meeting]) -> Attempt:
+    if not meetings_used:
         raise CannotRun(NONE_GIVEN)
     with target.timer() as clock:
-        found = _surest(target.part, met, _options(target))
-    return Attempt(label=label, rows=target.rows, claim=found, seconds=clock.seconds + sum(item.seconds for item in met))
+        estimates = _surest(target.attacked_subspaces, meetings_used, _options(target))
+    seconds = clock.seconds + sum(item.seconds for item in meetings_used)
+    return Attempt(label=label, rows=target.rows, claim=estimates, seconds=seconds)
 
 
-def _surest(part: Subspaces, met: Sequence[Meeting], options: RepeatOptions) -> Estimates:
-    """For each feature the surest of what the others tell."""
-    best = undecided(len(part), part.space.dim)
-    for item in met:
+def _surest(form: Subspaces, meetings_used: Sequence[Meeting], options: RepeatOptions) -> Estimates:
+    """Estimates of the attacked features, each from the other release that gives the highest confidence."""
+    best = undecided(len(form), form.space.dim)
+    for item in meetings_used:
         if len(item.pairs):
-            found = repeat_descriptors([part.take(item.pairs[:, 0]), item.form.take(item.pairs[:, 1])], options=options)
-            best = _more_confident(best, found, item.pairs[:, 0])
+            estimates = repeat_descriptors([form.take(item.pairs[:, 0]), item.form.take(item.pairs[:, 1])], options=options)
+            best = _more_confident(best, estimates, item.pairs[:, 0])
     return best
 
 
-def _more_confident(best: Estimates, found: Estimates, rows: np.ndarray) -> Estimates:
-    """`best`, with the estimates `found` of `rows` where these are surer."""
+def _more_confident(best: Estimates, new: Estimates, rows: np.ndarray) -> Estimates:
+    """Copy of `best` in which the estimates `new` of the features `rows` replace less confident ones."""
     points, confidence, certified = best.points.copy(), best.confidence.copy(), best.certified.copy()
-    surer = found.confidence > confidence[rows]
+    surer = new.confidence > confidence[rows]
     into = rows[surer]
-    points[into], confidence[into], certified[into] = found.points[surer], found.confidence[surer], found.certified[surer]
+    points[into], confidence[into], certified[into] = new.points[surer], new.confidence[surer], new.certified[surer]
     return Estimates(points=points, confidence=confidence, certified=certified)
 
 

@@ -1,7 +1,9 @@
-"""The intersection attack: subspaces that meet share a decoy, and meet in exactly that decoy; no database is needed.
+"""Intersection attack: subspaces that meet share a decoy, and meet in exactly that decoy; no database is needed.
 
-docs/theory/distribution_attacks.md, Eq. 7-10. Words are drawn again and again, also within one image
-(docs/theory/lifting.md, Eq. 8), and every word drawn twice is found. Known decoys then serve as in the database attack.
+Words are drawn again and again, also within one image (docs/theory/lifting.md, Eq. 8), and every word drawn twice is found.
+Known decoys then serve as in the database attack.
+
+Theory: distribution_attacks.md#the-intersection-attack; docs/theory/distribution_attacks.md, Eq. 7-10.
 """
 
 from __future__ import annotations
@@ -22,19 +24,20 @@ from veil.forms import Points, Subspaces
 from veil.progress import Progress
 from veil.space import Space, require_same
 
-# Pairs whose distances are held at a time, and pairs that are solved at a time.
+# Features and members of the pool whose distances are held at a time, and pairs that are solved at a time.
 FEATURES, POOL, PAIRS = 256, 2048, 4096
-# Unrelated subspaces come this near with a probability of the order CERTIFIED_TOL^SPARE, which is what a certificate rests on.
+# A certificate rests on this: unrelated subspaces come this near with a probability of the order CERTIFIED_TOL^SPARE.
 CERTIFIED_TOL, SPARE = 5e-3, 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeetingOptions:
-    """When two subspaces meet, and when their meeting point is known.
+    """Tolerances that decide when two subspaces meet, and when their meeting point is known.
 
     `tol` is the largest distance that counts as 0: above the wire's rounding for exact decoys, the dither's length for decoys
-    with a dither of their own (`for_space`), which then have no certificate. Subspaces at a smaller angle than `min_sine` share
-    more than a point, or nearly so, and give none. Points of one feature within `merge` are one decoy.
+    that are dithered anew for each use (`for_space`), which then have no certificate. Subspaces whose smallest angle has a sine
+    below `min_sine` share more than a point, or nearly so, and give no point. Points of one feature within `merge` of each
+    other are one decoy.
     """
 
     tol: float = 2e-3
@@ -50,32 +53,33 @@ class MeetingOptions:
 
     @staticmethod
     def for_space(space: Space) -> MeetingOptions:
-        """What fits the dither that `space` names: two copies of a word differ by a sqrt(dim / 6) on average (Eq. 9).
+        """Tolerances that fit the dither of `space` (docs/theory/distribution_attacks.md, Eq. 9).
 
-        Twice that is wide enough for nearly all of them and far below the distance of unrelated subspaces.
+        Two copies of a word differ by a / 512 sqrt(dim / 6) on average, with a dither of a steps of 1/512. Twice that is wide
+        enough for nearly all of them and far below the distance of unrelated subspaces.
         """
-        spread = space.dither_steps / 512 * math.sqrt(space.dim / 6)  # a dither of a steps of 1/512
+        spread = space.dither_steps / 512 * math.sqrt(space.dim / 6)
         plain = MeetingOptions()
         return MeetingOptions(tol=max(plain.tol, 2 * spread), merge=max(plain.merge, 6 * spread))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Meetings:
-    """Pairs of a feature and a member of the pool that meet, ordered by feature; `distance` is their float64 distance."""
+    """Pairs of a feature and a member of the pool whose subspaces meet, ordered by feature, with their float64 distances."""
 
     feature: Int64[np.ndarray, "pairs"]
     other: Int64[np.ndarray, "pairs"]
     distance: Float64[np.ndarray, "pairs"]
 
-    def of(self, features: int) -> list[Int64[np.ndarray, "_"]]:
-        """The members of the pool that each of so many features meets."""
+    def members_by_feature(self, features: int) -> list[Int64[np.ndarray, "_"]]:
+        """Rows of the pool that each feature meets, for a form of so many `features`."""
         return np.split(self.other, np.searchsorted(self.feature, np.arange(1, features)))
 
 
 def pooled(form: Subspaces, others: Sequence[Subspaces], *, within: bool) -> Subspaces:
-    """All of `others`, then `form` itself if features of one form are to be compared with each other.
+    """Subspaces that the features of `form` are compared with: all of `others`, then `form` itself if `within`.
 
-    Raises InputError if there is nothing to compare with, SpaceError for another space; all must have one m.
+    Raises InputError if there is nothing to compare with or the dimensions m differ, SpaceError for another space.
     """
     members = [*others, form] if within else list(others)
     if not members:
@@ -94,20 +98,23 @@ def pooled(form: Subspaces, others: Sequence[Subspaces], *, within: bool) -> Sub
 def meetings(
     form: Subspaces, others: Sequence[Subspaces] = (), *, within: bool = True, tol: float, progress: Progress | None = None
 ) -> Meetings:
-    """All pairs of a feature of `form` and a member of `pooled(form, others)` at a distance up to `tol`, itself excepted."""
+    """Pairs of a feature of `form` and a member of `pooled(form, others, within)` at a distance of at most `tol`.
+
+    No feature is paired with itself.
+    """
     pool = pooled(form, others, within=within)
-    own = len(pool) - len(form) if within else len(pool)
+    own_start = len(pool) - len(form) if within else len(pool)
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for begin in range(0, len(form), FEATURES):
         left = (form.origin[begin : begin + FEATURES], form.basis[begin : begin + FEATURES])
-        found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        tiles: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for start in range(0, len(pool), POOL):
             tile = pairwise(left, (pool.origin[start : start + POOL], pool.basis[start : start + POOL]))
             row, column = np.nonzero(tile <= tol)
-            found.append((row + begin, column + start, tile[row, column]))
-        feature, other, distance = (np.concatenate([part[k] for part in found]) for k in range(3))
+            tiles.append((row + begin, column + start, tile[row, column]))
+        feature, other, distance = (np.concatenate([part[k] for part in tiles]) for k in range(3))
         order = np.lexsort((other, feature))
-        order = order[other[order] != own + feature[order]]
+        order = order[other[order] != own_start + feature[order]]
         parts.append((feature[order], other[order], distance[order]))
         if progress is not None:
             progress(min(begin + FEATURES, len(form)), len(form))
@@ -123,11 +130,11 @@ def meetings(
 def meeting_points(
     form: Subspaces, pool: Subspaces, pairs: Meetings, *, min_sine: float
 ) -> tuple[Float64[np.ndarray, "pairs dim"], Bool[np.ndarray, "pairs"]]:
-    """For each pair the point of the feature's subspace nearest to the other's, and whether it is the only one.
+    """Points of the features' subspaces nearest to the subspaces that they meet, and whether each is the only nearest one.
 
-    Eq. 3 of docs/theory/distances.md: (I - C C^T) alpha = u + C v. The eigenvalues of I - C C^T are the squared sines of the
-    angles between the subspaces; where one vanishes they share a direction, and a whole line is nearest
-    (distances.md#what-n-is-and-when-it-is-singular).
+    They solve (I - C C^T) alpha = u + C v (docs/theory/distances.md, Eq. 3). The eigenvalues of I - C C^T are the squared sines
+    of the angles between the subspaces. Where the smallest sine is below `min_sine` they count as sharing a direction, and a
+    whole line is nearest (distances.md#what-n-is-and-when-it-is-singular).
     """
     points = np.empty((len(pairs.feature), form.space.dim))
     unique = np.empty(len(pairs.feature), dtype=bool)
@@ -154,11 +161,12 @@ def shared_decoys(
     options: MeetingOptions | None = None,
     progress: Progress | None = None,
 ) -> Lists:
-    """The decoys of each feature that another feature shares, the most often shared first; empty where there are none.
+    """Lists of the decoys that each feature shares with others, the most often shared first; empty where there are none.
 
-    Certified lists hold points that two subspaces were made from: their common decoy, or, of two different releases of one
-    descriptor, that descriptor itself (release.md#memoized-draws). They are certified where `tol` is at most `CERTIFIED_TOL`
-    and the space has `SPARE` dimensions more than two subspaces fill.
+    A feature is compared with those of `others`, and with those of `form` if `within`. Certified lists hold points that two
+    subspaces were made from: their common decoy, or, for two different releases of one descriptor, that descriptor itself
+    (release.md#memoized-draws). They are certified where `tol` is at most `CERTIFIED_TOL` and the space has at least `SPARE`
+    dimensions more than two subspaces fill.
     """
     options = options or MeetingOptions.for_space(form.space)
     pairs = meetings(form, others, within=within, tol=options.tol, progress=progress)
@@ -166,11 +174,11 @@ def shared_decoys(
     rows = np.split(np.arange(len(points)), np.searchsorted(pairs.feature, np.arange(1, len(form)))) if len(form) else []
     candidates = tuple(_merged(points[row[unique[row]]], options.merge) for row in rows)
     provable = options.tol <= CERTIFIED_TOL and form.space.dim - 2 * form.m >= SPARE
-    return Lists(candidates=candidates, certified=np.array([provable and len(found) > 0 for found in candidates], dtype=bool))
+    return Lists(candidates=candidates, certified=np.array([provable and len(decoys) > 0 for decoys in candidates], dtype=bool))
 
 
 def _merged(points: Float64[np.ndarray, "points dim"], radius: float) -> Float64[np.ndarray, "decoys dim"]:
-    """Means of points that lie within `radius` of the first of their group, largest group first."""
+    """Means of groups of points, largest group first; a group's points lie within `radius` of its first one."""
     groups: list[np.ndarray] = []
     rest = points
     while len(rest):
@@ -192,11 +200,13 @@ def intersection_attack(
     away: AwayOptions | None = None,
     progress: Progress | None = None,
 ) -> tuple[Estimates, Lists]:
-    """Estimates from any public `database`, away from the decoys that intersections give; and those decoys.
+    """Estimates from any public `database`, away from the decoys that intersections give, and lists of those decoys.
 
-    The database attack with exact decoys, but without the words that they were drawn from. Features with fewer than `least`
-    known decoys are undecided: what lies far from the known ones may lie at one that is not. None stands for m // 2, all decoys
-    of hybrid lifting; adversarial lifting has m.
+    This is the database attack with exact decoys, but without the words that they were drawn from. Features with fewer than
+    `least` known decoys are undecided: what lies far from the known decoys may lie at an unknown one. None stands for m // 2,
+    all decoys of hybrid lifting; adversarial lifting has m. Raises RangeError for a `least` below 1.
+
+    Theory: distribution_attacks.md#the-intersection-attack.
     """
     least = max(1, form.m // 2) if least is None else least
     if least < 1:
@@ -204,12 +214,12 @@ def intersection_attack(
     away = away or AwayOptions()
     known = shared_decoys(form, others, within=within, options=options, progress=progress)
     points, confidence = np.full(form.origin.shape, np.nan), np.zeros(len(form))
-    rows = np.flatnonzero([len(found) >= least for found in known.candidates])
+    rows = np.flatnonzero([len(decoys) >= least for decoys in known.candidates])
     if rows.size:
         subset = form.take(rows)
-        found = nearby(subset, database, count=min(away.neighbors, len(database)))
+        nearest = nearby(subset, database, count=min(away.neighbors, len(database)))
         decoys = np.full((len(rows), max(len(known.candidates[row]) for row in rows), form.space.dim), np.nan)
         for index, row in enumerate(rows):
             decoys[index, : len(known.candidates[row])] = known.candidates[row]
-        points[rows], confidence[rows] = away_from(subset, database, found, decoys, options=away)
+        points[rows], confidence[rows] = away_from(subset, database, nearest, decoys, options=away)
     return Estimates(points=points, confidence=confidence, certified=np.zeros(len(form), dtype=bool)), known

@@ -1,1 +1,1 @@
-"""Attacks by whoever matches a release: what an inlier of a pose tells of its descriptor."""
+"""Attacks by whoever matches a release: inliers of a pose tell their descriptors."""

@@ -1,4 +1,4 @@
-"""The inlier attack: a match tells its matcher the descriptor ([P23] Sec. S3.3).
+"""Inlier attack: whoever matches a feature learns its descriptor ([P23] Sec. S3.3).
 
 Whoever holds the map's descriptor e and has matched it to a subspace D takes the point of D that is nearest to e: it is never
 further from the hidden descriptor than e itself (docs/theory/release.md, Eq. 5). Where the map is lifted, too, the closest
@@ -25,7 +25,10 @@ CHUNK_FEATURES = 512
 
 @dataclass(frozen=True, kw_only=True)
 class InlierOptions:
-    """`on_sphere` looks among the subspace's points of unit length, where the descriptor is unless a PCA moved it (Eq. 12).
+    """Options of the inlier attack.
+
+    `on_sphere` looks among the subspace's points of unit length, where the descriptor is unless a PCA moved it (release.md,
+    Eq. 12).
 
     `half_distance` is the distance between D and its match at which the confidence has sunk to one half. `tol` is the smallest
     squared sine of an angle between two subspaces that counts as a direction of its own.
@@ -45,16 +48,17 @@ class InlierOptions:
 def inlier_points(
     form: Subspaces, matched: Float[np.ndarray, "features dim"], *, options: InlierOptions | None = None
 ) -> Estimates:
-    """Estimates of the descriptors of `form` from the raw descriptors that they were matched to, in the form's space.
+    """Estimates of the descriptors of `form` from the raw descriptors `matched` of a map, in the form's space.
 
-    Rows of `matched` that are NaN have no match and stay undecided. Raises InputError if the shapes disagree.
+    Row i of `matched` is what feature i was matched to (docs/theory/release.md, Eq. 5); rows of NaN have no match and stay
+    undecided. Raises InputError if the shapes disagree.
     """
     options = options or InlierOptions()
     if matched.shape != form.origin.shape:
         raise InputError(
             f"the matched descriptors must have shape {form.origin.shape}, got {matched.shape}; NaN rows have none"
         )
-    found, distance = np.full(matched.shape, np.nan), np.full(len(form), np.nan)
+    points, distance = np.full(matched.shape, np.nan), np.full(len(form), np.nan)
     rows = np.flatnonzero(np.isfinite(matched).all(axis=1))
     for part in _parts(rows):
         origin, basis = form.origin[part].astype(np.float64), form.basis[part].astype(np.float64)
@@ -62,33 +66,33 @@ def inlier_points(
         inside = np.einsum("fmn,fn->fm", basis, e - origin)
         if options.on_sphere and not form.space.codebook:
             inside = _on_sphere(origin, inside)
-        found[part] = origin + np.einsum("fm,fmn->fn", inside, basis)
-        distance[part] = np.linalg.norm(found[part] - e, axis=1)
-    return _estimates(found, distance, options)
+        points[part] = origin + np.einsum("fm,fmn->fn", inside, basis)
+        distance[part] = np.linalg.norm(points[part] - e, axis=1)
+    return _estimates(points, distance, options)
 
 
 def inlier_subspaces(
     form: Subspaces, matched: Subspaces, *, options: InlierOptions | None = None
 ) -> tuple[Estimates, Estimates]:
-    """Estimates of the descriptors of `form` and of `matched`, whose rows are matches of each other: their closest points.
+    """Estimates of the descriptors of `form` and of `matched`, whose equal rows are matches: the closest points of each pair.
 
-    Raises InputError if the counts disagree, SpaceError if the spaces do.
+    Raises InputError if the counts disagree, SpaceError if the spaces do (docs/theory/release.md, Eq. 6).
     """
     options = options or InlierOptions()
     require_same(form.space, matched.space)
     if len(form) != len(matched):
         raise InputError(f"matched subspaces come in pairs of rows, got {len(form)} and {len(matched)}")
-    ours, theirs = np.empty(form.origin.shape), np.empty(form.origin.shape)
+    first_points, second_points = np.empty(form.origin.shape), np.empty(form.origin.shape)
     for part in _parts(np.arange(len(form))):
         first = form.origin[part].astype(np.float64), form.basis[part].astype(np.float64)
         second = matched.origin[part].astype(np.float64), matched.basis[part].astype(np.float64)
         a, b = _closest(*first, *second, options.tol)
         if options.on_sphere and not form.space.codebook:
             a, b = _on_sphere(first[0], a), _on_sphere(second[0], b)
-        ours[part] = first[0] + np.einsum("fm,fmn->fn", a, first[1])
-        theirs[part] = second[0] + np.einsum("fm,fmn->fn", b, second[1])
-    distance = np.linalg.norm(ours - theirs, axis=1)
-    return _estimates(ours, distance, options), _estimates(theirs, distance, options)
+        first_points[part] = first[0] + np.einsum("fm,fmn->fn", a, first[1])
+        second_points[part] = second[0] + np.einsum("fm,fmn->fn", b, second[1])
+    distance = np.linalg.norm(first_points - second_points, axis=1)
+    return _estimates(first_points, distance, options), _estimates(second_points, distance, options)
 
 
 def _closest(
@@ -98,7 +102,9 @@ def _closest(
     other: Float64[np.ndarray, "features k dim"],
     tol: float,
 ) -> tuple[Float64[np.ndarray, "features m"], Float64[np.ndarray, "features k"]]:
-    """Coefficients of the closest points, of least length where they are not unique.
+    """Coefficients of the closest points of two subspaces, of least length where the points are not unique.
+
+    The subspaces have origins `o` and `p` and orthonormal rows `basis` and `other`; squared sines up to `tol` count as 0.
 
     Theory: distances.md#what-n-is-and-when-it-is-singular.
     """
@@ -121,7 +127,7 @@ def _closest(
 def _on_sphere(
     origin: Float64[np.ndarray, "features dim"], inside: Float64[np.ndarray, "features m"]
 ) -> Float64[np.ndarray, "features m"]:
-    """The coefficients scaled so that origin + them has unit length; the origin is orthogonal to them.
+    """Coefficients scaled so that their point of the subspace has unit length; `origin` is orthogonal to the subspace.
 
     Theory: release.md, Eq. 12; lifting.md#canonical-form.
     """

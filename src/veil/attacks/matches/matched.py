@@ -1,4 +1,4 @@
-"""The inlier attack on a release that a map localizes: whoever localizes it knows which features match which points."""
+"""Inlier attack on a release that a map localizes: whoever localizes it knows which features match which points."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from veil.scene import Scene
 def matched_attack(target: Target) -> Attempt:
     """Estimates of the features of `target` that a map localizes, from the map's descriptors of the points that they match.
 
-    Of the observations of a point the one nearest to the subspace is taken. Raises CannotRun without a map or a pose: of single
-    matches most may be wrong, and nothing tells which.
+    Of several observations of a point the one nearest to the subspace is taken. Raises CannotRun without a map or a pose: most
+    matches may then be wrong, and nothing tells which.
     """
     form, image, scene = target.form, target.image, target.knowledge.scene
     if scene is None:
@@ -28,10 +28,10 @@ def matched_attack(target: Target) -> Attempt:
         raise CannotRun("the release has neither positions nor lines, so that no map can tell which matches are right")
     with target.timer() as clock:
         options = LocalizeOptions(workers=target.effort.threads, seed=target.effort.seed)
-        found = localize(image.camera, seen, form, scene, codebook=target.knowledge.codebook, options=options)
-        if isinstance(found, NoPose):
-            raise CannotRun(f"the map does not localize the release: {found.reason}")
-        estimates = _estimates(target, scene, found.keypoint_rows, found.point_rows)
+        pose = localize(image.camera, seen, form, scene, codebook=target.knowledge.codebook, options=options)
+        if isinstance(pose, NoPose):
+            raise CannotRun(f"the map does not localize the release: {pose.reason}")
+        estimates = _estimates(target, scene, pose.keypoint_rows, pose.point_rows)
     agreeing = int(estimates.decided.sum())
     return Attempt(
         label="inliers",
@@ -46,7 +46,11 @@ def matched_attack(target: Target) -> Attempt:
 def _estimates(
     target: Target, scene: Scene, features: Int64[np.ndarray, "inliers"], points: Int64[np.ndarray, "inliers"]
 ) -> Estimates:
-    """The best estimate of each attacked feature, over all observations of its point; undecided without one."""
+    """Estimates of the attacked features, each from the observation of its point that gives the highest confidence.
+
+    `features` are the rows of the inliers, `points` the rows of their points of the map. Features without a point stay
+    undecided.
+    """
     form = target.form
     best = Estimates(
         points=np.full(form.origin.shape, np.nan), confidence=np.zeros(len(form)), certified=np.zeros(len(form), dtype=bool)
@@ -60,11 +64,11 @@ def _estimates(
         if isinstance(image.form, Points):
             public = target.knowledge.codebook
             brought = image.form if public is None else public.compression.into_space(image.form, form.space)
-            found = inlier_points(form.take(rows), brought.vectors[seen].astype(np.float64))
+            estimates = inlier_points(form.take(rows), brought.vectors[seen].astype(np.float64))
         elif isinstance(image.form, Subspaces):
-            found, _ = inlier_subspaces(form.take(rows), image.form.take(seen))
+            estimates, _ = inlier_subspaces(form.take(rows), image.form.take(seen))
         else:
             raise CannotRun("the map's descriptors are words, which have no point nearest to a subspace")
-        surer = found.confidence > best.confidence[rows]
-        best.points[rows[surer]], best.confidence[rows[surer]] = found.points[surer], found.confidence[surer]
+        surer = estimates.confidence > best.confidence[rows]
+        best.points[rows[surer]], best.confidence[rows[surer]] = estimates.points[surer], estimates.confidence[surer]
     return best.take(target.rows)

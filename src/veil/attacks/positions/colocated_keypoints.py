@@ -1,7 +1,7 @@
-"""Who is at one place with whom: neighborhoods from SIFT descriptors alone.
+"""Neighborhoods of keypoints that lie at one place (twins), from SIFT descriptors alone.
 
-Detectors describe one keypoint in each of its dominant orientations, and again in the next scale. The first kind of twins
-differ by a rotation of the histogram, the second hardly at all (docs/theory/position_attacks.md, Eq. 8-9).
+Detectors describe one keypoint in each of its dominant orientations, and again in the next scale. Descriptors of the first kind
+of twins differ by a rotation of the histogram, those of the second hardly at all (docs/theory/position_attacks.md, Eq. 8-9).
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from veil.progress import Progress
 CELLS, BINS = 4, 8
 CHUNK_ROWS = 512
 
-# How often two descriptors of one photograph with this likeness lie within 3 px of each other (ImageNet sample).
+# Share of pairs of descriptors of one photograph that lie within 3 px of each other, by their likeness (ImageNet sample).
 LIKENESS = (0.85, 0.875, 0.9, 0.925, 1.0)
 SHARE = (0.0, 0.05, 0.35, 0.55, 0.65)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwinOptions:
-    """`rotations` of the histogram that are tried; at most `count` twins a feature, the likest, each of at least `likeness`.
+    """Options of the search for twins.
 
-    The orientation bins of SIFT turn against its cells in the layout of COLMAP and UBC (`mirrored`).
+    `rotations` is the number of turns of the histogram that are tried. Each feature gets at most `count` twins, those of the
+    greatest likeness, each at least `likeness`. `mirrored` says that orientation bins run against the cells, as in the SIFT
+    layout of COLMAP and UBC.
     """
 
     rotations: int = 36
@@ -47,10 +49,10 @@ class TwinOptions:
 def twins(
     descriptors: Float[np.ndarray, "features bins"], *, options: TwinOptions | None = None, progress: Progress | None = None
 ) -> Neighborhoods:
-    """For each feature those that look like itself turned by some angle; weights are the shares of `SHARE`.
+    """Neighborhoods of each feature: those features that look like it, turned by some angle; weights are the shares of `SHARE`.
 
-    `descriptors` are SIFT histograms of any length (rows are scaled): of RootSIFT give the squares, behind a PCA give
-    mean + axes^T x, of lifted descriptors the estimates of another attack. Rows with NaN have no twins.
+    `descriptors` are SIFT histograms of any length (rows are scaled): for RootSIFT give the squares, behind a PCA give
+    mean + axes^T x, for lifted descriptors the estimates of another attack. Rows with NaN have no twins.
     Raises InputError for anything but 4 x 4 cells of 8 bins.
     """
     options = options or TwinOptions()
@@ -82,17 +84,20 @@ def twins(
 def _likeness(
     unit: Float[np.ndarray, "features dim"], turned: list[np.ndarray], block: np.ndarray
 ) -> Float64[np.ndarray, "block features"]:
-    """Greatest cosine over all turns; the lesser of both directions, since turning loses the histogram's corners (Eq. 9)."""
-    there = np.full((len(block), len(unit)), -1.0, dtype=np.float32)
-    back = there.copy()
-    for one in turned:
-        np.maximum(there, one[block] @ unit.T, out=there)
-        np.maximum(back, unit[block] @ one.T, out=back)
-    return np.minimum(there, back).astype(np.float64)
+    """Likeness of the rows `block` to all rows: the greatest cosine over all turns, the lesser of both directions (Eq. 9).
+
+    Both directions count since turning loses the histogram's corners.
+    """
+    forward = np.full((len(block), len(unit)), -1.0, dtype=np.float32)
+    backward = forward.copy()
+    for rows in turned:
+        np.maximum(forward, rows[block] @ unit.T, out=forward)
+        np.maximum(backward, unit[block] @ rows.T, out=backward)
+    return np.minimum(forward, backward).astype(np.float64)
 
 
 def _turn(angle: float, mirrored: bool) -> Float64[np.ndarray, "128 128"]:
-    """The matrix that turns a histogram: bilinear between cells, linear between orientation bins (Eq. 8)."""
+    """Matrix that turns a histogram by an angle (radians): bilinear between cells, linear between orientation bins (Eq. 8)."""
     matrix = np.zeros((CELLS, CELLS, BINS, CELLS, CELLS, BINS))
     middle = (CELLS - 1) / 2
     y, x = np.mgrid[0:CELLS, 0:CELLS] - middle

@@ -1,9 +1,9 @@
-"""Positions from the density of a line cloud, after Chelani, Kahl, Sattler (CVPR 2021), for the lines of one image.
+"""Positions from the density of an image's lines, after Chelani, Kahl, Sattler (CVPR 2021), who attack lines in space.
 
 In space, lines pass near each other mostly where their points are near each other, and the closest approaches to neighboring
 lines pile up at the hidden point. In the plane *every* two lines cross, wherever their points are, so the crossings on a line
-follow the keypoints of the whole image (docs/theory/position_attacks.md, Eq. 2-3). What carries over is a density of keypoints:
-the attack finds where keypoints crowd, and says nothing of where one keypoint is among them. No position is ever certified.
+follow the keypoints of the whole image (docs/theory/position_attacks.md, Eq. 2-3). Only a density of keypoints carries over:
+the attack finds where keypoints crowd, and says nothing about where one keypoint is among them. No position is ever certified.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ CHUNK_LINES = 128
 
 @dataclass(frozen=True, kw_only=True)
 class DensityOptions:
-    """`crossings` is the estimator of the paper: a kernel density of the crossings on each line. `backprojection` estimates the
-    density of keypoints in the plane without bias (Eq. 4) and reads it off along each line.
+    """Options of the density attack; defaults were tuned on photographs of an ImageNet sample.
 
-    `decide` takes the highest `peak`, or the `median` of the density on the line, which has the least expected error.
-    `bandwidth_share` is the kernel's standard deviation in units of the image's diagonal; `steps` are positions on each line,
-    `grid_cells` the cells of the longer side of the map of densities; with fewer than `min_lines` lines of free direction
-    there is no density and no decision. Defaults were tuned on photographs of an ImageNet sample.
+    `estimator` "crossings" is that of the paper: a kernel density of the crossings on each line. "backprojection" estimates the
+    density of keypoints in the plane without bias (docs/theory/position_attacks.md, Eq. 4) and reads it off along each line.
+    `decide` "peak" takes the highest density on the line, "median" the median of the density, which has the least expected
+    error. `bandwidth_share` is the kernel's standard deviation in units of the image's diagonal; `steps` are positions on each
+    line, `grid_cells` the cells along the longer side of the density's grid. With fewer than `min_lines` lines of free
+    direction there is no density and no decision.
     """
 
     estimator: Literal["crossings", "backprojection"] = "backprojection"
@@ -58,11 +59,11 @@ class DensityOptions:
 def density_positions(
     lines: Lines, *, camera: Camera, options: DensityOptions | None = None, progress: Progress | None = None
 ) -> Estimates:
-    """A position (pixels) on each line from all lines of the image; the confidence is the share of the line's density that
-    lies within one bandwidth of it.
+    """Estimated positions (pixels), one on each line, from the density of all lines of the image.
 
-    Undecided are lines that miss the image, and all of them where fewer than `min_lines` lines have a free direction: lines
-    along gravity cross each other in its vanishing point only, which says nothing.
+    The confidence is the share of the line's density that lies within one bandwidth of the position. Lines that miss the image
+    are undecided, and so are all lines where fewer than `min_lines` of them have a free direction: lines along gravity cross
+    each other in its vanishing point only, which says nothing.
     """
     options = options or DensityOptions()
     free = np.flatnonzero(~lines.aligned)
@@ -93,6 +94,7 @@ def density_positions(
 def _decision(
     s: Float64[np.ndarray, "lines steps"], weight: Float64[np.ndarray, "lines steps"], bandwidth: float, decide: str
 ) -> tuple[Float64[np.ndarray, "lines"], Float64[np.ndarray, "lines"]]:
+    """Parameters of the chosen positions on lines, and their confidence, from the density `weight` at the parameters `s`."""
     weight = weight / weight.sum(axis=1, keepdims=True)
     best = weight.argmax(axis=1) if decide == "peak" else (np.cumsum(weight, axis=1) >= 0.5).argmax(axis=1)
     chosen = s[np.arange(len(s)), best]
@@ -103,7 +105,10 @@ def _decision(
 def _crossings(
     where: Segments, rows: np.ndarray, s: Float64[np.ndarray, "lines steps"], bandwidth: float
 ) -> Float64[np.ndarray, "lines steps"]:
-    """Kernel density of the crossings with all other lines, on the grid of each segment; kernels that reach in count, too."""
+    """Kernel density of the crossings with all other lines, on the grid of each segment.
+
+    Crossings outside the segment count where their kernels reach into it.
+    """
     normal = np.stack([where.direction[:, 1], -where.direction[:, 0]], axis=1)
     offset = -(normal * where.foot).sum(axis=1)
     across = where.direction[rows] @ normal.T
@@ -125,7 +130,7 @@ def _crossings(
 def _smoothed(
     counts: Float64[np.ndarray, "lines cells"], sigma_cells: Float64[np.ndarray, "lines"]
 ) -> Float64[np.ndarray, "lines cells"]:
-    """Each row convolved with a Gaussian of its own width, through the Fourier transform with room for the tails."""
+    """Rows convolved with Gaussians, each with the row's `sigma_cells`, by the Fourier transform with room for the tails."""
     cells = counts.shape[1]
     frequency = np.fft.rfftfreq(2 * cells)
     kernel = np.exp(-2 * np.square(np.pi * np.minimum(sigma_cells, cells)[:, None] * frequency))
@@ -141,7 +146,7 @@ class _Grid:
     values: Float64[np.ndarray, "_ _"]
 
     def read(self, points: Float64[np.ndarray, "*batch 2"]) -> Float64[np.ndarray, "*batch"]:
-        """Bilinear."""
+        """Values at points of the plane, bilinear between the nodes; points outside get those of the border."""
         x, y = np.moveaxis((points - self.corner) / self.cell, -1, 0)
         height, width = self.values.shape
         x, y = np.clip(x, 0, width - 1.001), np.clip(y, 0, height - 1.001)
@@ -153,9 +158,10 @@ class _Grid:
 
 
 def _backprojected(where: Segments, free: np.ndarray, bandwidth: float, cells: int) -> _Grid:
-    """Sum over the lines of free direction of the ramp filter of their distance (Eq. 4); a line has 1 on itself.
+    """Grid of filtered backprojections: the sum over the lines `free` of the ramp filter of their distance (Eq. 4).
 
-    Lines along gravity have no share: their directions are not uniform, which Eq. 4 needs.
+    A line adds 1 to points on itself. Lines along gravity have no part in the sum: Eq. 4 needs uniform directions, and theirs
+    are not.
     """
     corner = where.outline.min(axis=0)
     extent = np.ptp(where.outline, axis=0)
@@ -174,7 +180,10 @@ def _backprojected(where: Segments, free: np.ndarray, bandwidth: float, cells: i
 
 
 def ramp(t: Float64[np.ndarray, "values"]) -> Float64[np.ndarray, "values"]:
-    """The ramp filter smoothed by a unit Gaussian, 1 at 0: 1 - sqrt(2) t F(t / sqrt(2)) with Dawson's integral F (Eq. 4)."""
+    """Ramp filter smoothed by a unit Gaussian, 1 at 0 (docs/theory/position_attacks.md, Eq. 4).
+
+    It is 1 - sqrt(2) t F(t / sqrt(2)) with Dawson's integral F.
+    """
     from scipy.special import dawsn
 
     return 1 - np.sqrt(2) * t * dawsn(t / np.sqrt(2))

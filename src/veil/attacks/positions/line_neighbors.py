@@ -1,8 +1,10 @@
 """Positions from lines whose features are known to be neighbors, after Chelani et al. (2024).
 
 A neighbor's line passes near the hidden keypoint, other lines cross anywhere: the position is where a line comes closest to
-most of the lines of its neighbors. Who is a neighbor is an input, so that the bound with true neighborhoods can be run;
-`veil.attacks.positions.colocated_keypoints` finds some from the descriptors alone. docs/theory/position_attacks.md, Eq. 5-7.
+most of the lines of its neighbors. Neighborhoods are an input, so that the bound with true neighborhoods can be run;
+`veil.attacks.positions.colocated_keypoints` finds some from the descriptors alone.
+
+Theory: docs/theory/position_attacks.md, Eq. 5-7.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ CHUNK_NUMBERS = 4_000_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Neighborhoods:
-    """For each feature rows of features believed to be near it in the image (-1 fills up), and how likely each of them is.
+    """Rows of the features believed to be near each feature in the image (-1: none), and the probability of each of them.
 
-    `weights` are probabilities in [0, 1]; 0 where there is no neighbor.
+    `weights` are these probabilities, in [0, 1]; 0 where there is no neighbor.
     """
 
     rows: Int64[np.ndarray, "_ _"]
@@ -46,11 +48,12 @@ class Neighborhoods:
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborOptions:
-    """`radius_px`: how far the lines of neighbors pass from a keypoint, the scale of a Cauchy distribution (Eq. 5).
+    """Options of the neighbor attack on lines; defaults were tuned on photographs of an ImageNet sample.
 
-    A position is certified if more lines meet in it within `meet_px` than the neighborhoods of the whole image would let meet
-    by accident with probability `accident` (Eq. 7). `refinements` are steps of least squares from the best crossing.
-    Defaults were tuned on photographs of an ImageNet sample.
+    `radius_px` is the scale of the Cauchy distribution of the distances at which neighbors' lines pass a keypoint
+    (docs/theory/position_attacks.md, Eq. 5). A position is certified if so many lines meet in it, to within `meet_px`, that at
+    most `accident` such meetings are expected by accident over the neighborhoods of the whole image (Eq. 7 there).
+    `refinements` is the number of least-squares steps from the best crossing.
     """
 
     radius_px: float = 1.0
@@ -77,12 +80,14 @@ def neighbor_positions(
     options: NeighborOptions | None = None,
     progress: Progress | None = None,
 ) -> Estimates:
-    """A position (pixels) on each line where it meets most of its neighbors' lines best (Eq. 5-6).
+    """Estimated positions (pixels), one on each line, where it best meets most of its neighbors' lines.
 
-    Undecided are lines that no neighbor's line crosses inside the image: those without neighbors, and those whose neighbors all
-    have (nearly) the same line or one along gravity like their own. The confidence is the share of the neighbors' weight
-    that agrees. Two lines always meet, so a position that rests on one neighbor is never certified.
+    Lines that no neighbor's line crosses inside the image are undecided: those without neighbors, and those whose neighbors all
+    have (nearly) the same line or one along gravity like their own. The confidence is the share of the neighbors' weight that
+    agrees. Two lines always meet, so a position that rests on one neighbor is never certified.
     Raises InputError if the neighborhoods are of another number of features.
+
+    Theory: docs/theory/position_attacks.md, Eq. 5-7.
     """
     options = options or NeighborOptions()
     if len(neighborhoods) != len(lines):
@@ -106,44 +111,48 @@ def neighbor_positions(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Block:
-    """Distance of the point at s on a line to its k-th neighbor's line: slope * s + level (normalized units)."""
+    """Geometry of some lines and their neighbors' lines.
+
+    The point at s on line i has the signed distance slope[i, k] * s + level[i, k] (normalized units) to its k-th neighbor's
+    line; `weight[i, k]` is the probability that this is a neighbor.
+    """
 
     slope: Float64[np.ndarray, "_ _"]
     level: Float64[np.ndarray, "_ _"]
     weight: Float64[np.ndarray, "_ _"]
-    sort: Int64[np.ndarray, "_ _"]  # equal for neighbors with one and the same line
+    line_id: Int64[np.ndarray, "_ _"]  # equal for neighbors with one and the same line
 
     @staticmethod
     def of(where: Segments, neighborhoods: Neighborhoods, rows: np.ndarray) -> _Block:
-        """Neighbors with the same line as the feature itself say nothing and get weight 0."""
+        """Block of the lines `rows`. Neighbors with the same line as the feature itself say nothing and get weight 0."""
         others = neighborhoods.rows[rows]
         normal = np.stack([where.direction[:, 1], -where.direction[:, 0]], axis=1)
         offset = -(normal * where.foot).sum(axis=1)
-        theirs, constant = normal[others], offset[others]
-        slope = np.einsum("fkd,fd->fk", theirs, where.direction[rows])
-        level = np.einsum("fkd,fd->fk", theirs, where.foot[rows]) + constant
+        slope = np.einsum("fkd,fd->fk", normal[others], where.direction[rows])
+        level = np.einsum("fkd,fd->fk", normal[others], where.foot[rows]) + offset[others]
         parallel = np.abs(slope) < 1e-6
         absent = (others < 0) | (others == rows[:, None]) | (parallel & (np.abs(level) < 1e-6))
         weight = np.where(absent, 0.0, neighborhoods.weights[rows])
-        _, sort = np.unique(np.round(np.hstack([normal, offset[:, None]]), 6), axis=0, return_inverse=True)
-        return _Block(slope=slope, level=level, weight=weight, sort=np.asarray(sort).reshape(-1)[others])
+        _, line_id = np.unique(np.round(np.hstack([normal, offset[:, None]]), 6), axis=0, return_inverse=True)
+        return _Block(slope=slope, level=level, weight=weight, line_id=np.asarray(line_id).reshape(-1)[others])
 
     def best(
         self, where: Segments, rows: np.ndarray, options: NeighborOptions, scale: float
     ) -> tuple[Float64[np.ndarray, "lines"], Float64[np.ndarray, "lines"], Int64[np.ndarray, "lines"]]:
-        """Position, agreement, and how many other lines meet in it.
+        """Parameters s of the positions on their lines, the agreement of the neighbors, and how many of their lines meet there.
 
-        Where two or more do, it is their point, else the likeliest of all crossings inside the image (Eq. 5), refined by
-        reweighted least squares (Eq. 6), which would pull a meeting of lines towards strangers that pass nearby.
+        `scale` is the focal length in pixels. Where the lines of two or more neighbors meet, the position is their common
+        point. Elsewhere it is the likeliest of all crossings inside the image (Eq. 5), refined by reweighted least squares
+        (Eq. 6). A common point is not refined: that would pull it towards other lines that pass nearby.
         """
         radius, low, high = options.radius_px / scale, where.low[rows, None], where.high[rows, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            met = -self.level / self.slope
+            crossing = -self.level / self.slope
             # Neighbors whose lines cross outside the image are no neighbors: a keypoint near both would lie there, too.
-            inside = (self.weight > 0) & (np.abs(self.slope) >= 1e-6) & (met >= low) & (met <= high)
-        met = np.where(inside, met, 0.0)
+            inside = (self.weight > 0) & (np.abs(self.slope) >= 1e-6) & (crossing >= low) & (crossing <= high)
+        crossing = np.where(inside, crossing, 0.0)
         outlier = 1.0 / np.maximum(high - low, 1e-12)
-        distance = self.slope[:, None, :] * met[:, :, None] + self.level[:, None, :]
+        distance = self.slope[:, None, :] * crossing[:, :, None] + self.level[:, None, :]
         meeting = np.where(inside, self._meeting(distance, options.meet_px / scale), 0)
         likelihood = np.log(self._mixture(distance, radius, outlier[:, :, None])).sum(axis=2)
         order = np.where(inside, likelihood, -np.inf)
@@ -152,20 +161,20 @@ class _Block:
             sharp, np.where(meeting >= meeting.max(axis=1, keepdims=True), order, -np.inf).argmax(1), order.argmax(1)
         )
         every = np.arange(len(rows))
-        s = np.where(inside.any(axis=1), met[every, winner], np.nan)
+        s = np.where(inside.any(axis=1), crossing[every, winner], np.nan)
         s = np.where(sharp, s, self._refined(s, low[:, 0], high[:, 0], radius, outlier, options.refinements))
         agreeing = (self.weight * self._responsibility(s, radius, outlier)).sum(axis=1)
         share = agreeing / np.maximum(self.weight.sum(axis=1), 1e-300)
         return s, np.clip(np.where(np.isfinite(s), share, 0.0), 0.0, 1.0), np.where(sharp, meeting[every, winner], 0)
 
     def _mixture(self, distance: np.ndarray, radius: float, outlier: np.ndarray) -> np.ndarray:
-        """w Cauchy(distance) + (1 - w) uniform, over the uniform (Eq. 5); 1 where the weight is 0."""
+        """Likelihood w Cauchy(distance) + (1 - w) uniform, divided by the uniform (Eq. 5); 1 where the weight w is 0."""
         cauchy = radius / (np.pi * (radius**2 + distance**2))
         weight = self.weight if distance.ndim == 2 else self.weight[:, None, :]
         return 1 + weight * (cauchy / outlier - 1) * (1 - 1e-9)
 
     def _responsibility(self, s: np.ndarray, radius: float, outlier: np.ndarray) -> np.ndarray:
-        """Probability that a neighbor is one, given the position."""
+        """Probability that each supposed neighbor is one, given the position s."""
         distance = self.slope * s[:, None] + self.level
         cauchy = radius / (np.pi * (radius**2 + distance**2))
         inlier = self.weight * cauchy
@@ -174,6 +183,7 @@ class _Block:
     def _refined(
         self, s: np.ndarray, low: np.ndarray, high: np.ndarray, radius: float, outlier: np.ndarray, refinements: int
     ) -> np.ndarray:
+        """Parameters s after some steps of reweighted least squares (Eq. 6), kept inside the image."""
         for _ in range(refinements):
             distance = self.slope * s[:, None] + self.level
             weight = self._responsibility(s, radius, outlier) / (radius**2 + distance**2)
@@ -186,15 +196,18 @@ class _Block:
     def _meeting(
         self, distance: Float64[np.ndarray, "lines crossings neighbors"], tolerance: float
     ) -> Int64[np.ndarray, "lines crossings"]:
-        """How many different lines of neighbors pass within `tolerance` of each crossing."""
+        """Number of different lines of neighbors that pass within `tolerance` of each crossing."""
         near = (np.abs(distance) <= tolerance) & (self.weight > 0)[:, None]
-        sort = np.sort(np.where(near, self.sort[:, None], -1), axis=2)
-        fresh = np.diff(sort, axis=2, prepend=-1) != 0
-        return (fresh & (sort >= 0)).sum(axis=2)
+        ids = np.sort(np.where(near, self.line_id[:, None], -1), axis=2)
+        fresh = np.diff(ids, axis=2, prepend=-1) != 0
+        return (fresh & (ids >= 0)).sum(axis=2)
 
 
 def _lines_needed(neighborhoods: Neighborhoods, camera: Camera, options: NeighborOptions) -> int:
-    """How many lines of neighbors must meet a line in one point to prove it (Eq. 7): at least 2, for two lines always meet."""
+    """Number of neighbors' lines that must meet a line in one point to prove it (Eq. 7).
+
+    It is at least 2, since two lines, the feature's own and one neighbor's, always meet.
+    """
     strip = 2 * options.meet_px * float(np.hypot(camera.width_px, camera.height_px)) / (camera.width_px * camera.height_px)
     counts = (neighborhoods.weights > 0).sum(axis=1).astype(np.float64)
     needed, ways = 2, counts * (counts - 1) / 2

@@ -1,7 +1,8 @@
-"""The order attack: whether the order of a message tells anything, and positions by rank where it does (release.md#order).
+"""Order attack: test of whether the order of a message tells anything, and positions by rank where it does (release.md#order).
 
-Detectors return features sorted: OpenCV's SIFT by x, others by scale. Who releases them in that order releases the coordinate
-with them. docs/theory/position_attacks.md, Eq. 11-12.
+Detectors return features sorted: OpenCV's SIFT by x, others by scale. A release in that order gives the coordinate away.
+
+Theory: docs/theory/position_attacks.md, Eq. 11-12.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from veil.errors import InputError, RangeError
 from veil.forms import Lines
 from veil.geometry.camera import Camera
 
-EXACT_ROWS = 7  # up to here all orders are enumerated, 5,040 of them
+EXACT_ROWS = 7  # up to so many rows all orders are enumerated, at most 5,040
 CHUNK_NUMBERS = 4_000_000
 STEPS = 65  # positions on a segment between which pixels are interpolated
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OrderTest:
-    """What the order of a message has to do with some values of its features.
+    """Result of a permutation test of the order of a message against some values of its features.
 
     `trend` is the rank correlation of each column with the row number, `serial` that of neighboring rows. `p_value` is the
     probability of so great a value of either, in any column, if all orders were equally likely. It counts the order itself
-    among the drawn ones, so it is never 0. `orders` is how many were looked at; `exact` says that these were all.
+    among the drawn ones, so it is never 0. `orders` is the number of orders that were compared; `exact` says that these were
+    all orders.
     """
 
     trend: Float64[np.ndarray, "_"]
@@ -44,9 +46,10 @@ class OrderTest:
 def order_test(values: Float[np.ndarray, "features columns"], *, draws: int, seed: int) -> OrderTest:
     """Permutation test of the rows' order against `values`: what the attacker sees of each feature, or in an audit the truth.
 
-    The statistic is the greatest magnitude of trend and serial correlation over all columns (Eq. 11): all of them have about
-    the same variance under random order. With up to seven rows all orders are enumerated; `draws` and `seed` are not used.
-    Raises InputError for fewer than 3 rows, NaN, or columns that are all constant.
+    The statistic is the greatest magnitude of trend and serial correlation over all columns (docs/theory/position_attacks.md,
+    Eq. 11): all of them have about the same variance under random order. It is compared with that of `draws` random orders,
+    drawn by `seed`; with up to seven rows all orders are enumerated instead. Raises InputError for fewer than 3 rows, NaN, or
+    columns that are all constant, RangeError for `draws` out of range.
     """
     from scipy.stats import rankdata
 
@@ -57,20 +60,21 @@ def order_test(values: Float[np.ndarray, "features columns"], *, draws: int, see
     ranks = _standard(rankdata(values, axis=0))
     if not ranks.any():
         raise InputError("every column of values is constant: no order of them is special")
-    trend, serial = (found[0] for found in _statistics(ranks, np.arange(len(values))[None]))
-    seen = max(np.abs(trend).max(), np.abs(serial).max()) - 1e-12  # what only rounding tells apart is equal
+    trend, serial = (correlation[0] for correlation in _statistics(ranks, np.arange(len(values))[None]))
+    observed = max(np.abs(trend).max(), np.abs(serial).max()) - 1e-12  # values that differ by rounding only are equal
     orders = reached = 0
     for block in _orders(ranks.shape, draws, seed):
-        of_trend, of_serial = _statistics(ranks, block)
-        reached += int((np.maximum(np.abs(of_trend).max(axis=1), np.abs(of_serial).max(axis=1)) >= seen).sum())
+        trends, serials = _statistics(ranks, block)
+        reached += int((np.maximum(np.abs(trends).max(axis=1), np.abs(serials).max(axis=1)) >= observed).sum())
         orders += len(block)
     exact = len(values) <= EXACT_ROWS
-    own = 0 if exact else 1
-    return OrderTest(trend=trend, serial=serial, p_value=(reached + own) / (orders + own), orders=orders + own, exact=exact)
+    itself = 0 if exact else 1  # the message's own order counts among drawn ones; an enumeration contains it
+    reached, orders = reached + itself, orders + itself
+    return OrderTest(trend=trend, serial=serial, p_value=reached / orders, orders=orders, exact=exact)
 
 
 def _standard(values: Float64[np.ndarray, "features columns"]) -> Float64[np.ndarray, "features columns"]:
-    """Columns of mean 0 and length 1; constant ones are 0."""
+    """Columns shifted and scaled to mean 0 and length 1; constant columns become 0."""
     centered = values - values.mean(axis=0)
     length = np.linalg.norm(centered, axis=0)
     return np.where(length > 1e-9, centered / np.where(length > 1e-9, length, 1.0), 0.0)
@@ -79,13 +83,14 @@ def _standard(values: Float64[np.ndarray, "features columns"]) -> Float64[np.nda
 def _statistics(
     ranks: Float64[np.ndarray, "features columns"], orders: Int64[np.ndarray, "orders features"]
 ) -> tuple[Float64[np.ndarray, "orders columns"], Float64[np.ndarray, "orders columns"]]:
+    """Trend and serial correlation of each column in each order (Eq. 11)."""
     row = _standard(np.arange(len(ranks), dtype=np.float64)[:, None])[:, 0]
     ordered = ranks[orders]
     return np.einsum("onc,n->oc", ordered, row), np.einsum("onc,onc->oc", ordered[:, :-1], ordered[:, 1:])
 
 
 def _orders(shape: tuple[int, ...], draws: int, seed: int) -> Iterator[Int64[np.ndarray, "orders features"]]:
-    """All orders of a few rows, or `draws` random ones, in blocks of bounded memory."""
+    """Blocks of all orders of a few rows, or of `draws` random orders, each in bounded memory."""
     count = shape[0]
     if count <= EXACT_ROWS:
         yield np.array(list(permutations(range(count))), dtype=np.int64)
@@ -98,9 +103,9 @@ def _orders(shape: tuple[int, ...], draws: int, seed: int) -> Iterator[Int64[np.
 
 @dataclass(frozen=True, kw_only=True)
 class RankOptions:
-    """Which coordinate the features are sorted by, and in which direction (OpenCV's SIFT: x, ascending).
+    """Options of positions by rank: the coordinate that features are sorted by, and in which direction (OpenCV: x, ascending).
 
-    `anchored` lines along gravity tell the x of their own rows exactly, and so what lies between them
+    `anchored` uses lines along gravity, which tell the x of their own rows exactly, and bounds for the rows between them
     (position_attacks.md#one-line-and-the-blind-guesses).
     """
 
@@ -114,17 +119,19 @@ class RankOptions:
 
 
 def coordinates_by_rank(lines: Lines, *, camera: Camera, options: RankOptions | None = None) -> Float64[np.ndarray, "lines"]:
-    """The pixel coordinate of each row of a sorted message (Eq. 12): evenly spread over the image, or between anchors."""
+    """Expected coordinate (pixels) of each row of a sorted message: evenly spread over the image, or between anchors.
+
+    Theory: docs/theory/position_attacks.md, Eq. 12.
+    """
     options = options or RankOptions()
     size = camera.width_px if options.axis == "x" else camera.height_px
     count = len(lines)
     share = (np.arange(count) + 0.5) / max(count, 1)
-    rows, at = np.array([-1.0, count]), np.array([0.0, float(size)])
     if options.anchored and options.axis == "x" and lines.aligned.any():
-        seen = horizontal_px(lines, camera)
-        known = np.flatnonzero(np.isfinite(seen))
+        x = horizontal_px(lines, camera)
+        known = np.flatnonzero(np.isfinite(x))
         # Lines along gravity lean a little, so that their order is not quite that of the keypoints.
-        sorted_x = np.sort(np.clip(seen[known], 0, size))
+        sorted_x = np.sort(np.clip(x[known], 0, size))
         rows, at = np.concatenate([[-1.0], known, [count]]), np.concatenate([[0.0], sorted_x, [float(size)]])
         if options.descending:
             at = np.concatenate([[float(size)], sorted_x[::-1], [0.0]])
@@ -133,18 +140,18 @@ def coordinates_by_rank(lines: Lines, *, camera: Camera, options: RankOptions | 
 
 
 def horizontal_px(lines: Lines, camera: Camera) -> Float64[np.ndarray, "lines"]:
-    """Where each line along gravity crosses the middle of its visible part: the x that it gives away; NaN for the others."""
+    """Horizontal coordinates (pixels) that lines along gravity give away, at the middle of their segments; NaN for others."""
     where = segments(lines, camera)
     middle = pixels(where.at(where.between(np.full(len(where), 0.5))), camera)[:, 0]
     return np.where(lines.aligned, middle, np.nan)
 
 
 def positions_by_rank(lines: Lines, *, camera: Camera, options: RankOptions | None = None) -> Estimates:
-    """Positions (pixels) where each line has the coordinate that its row in a sorted message says.
+    """Estimated positions (pixels): the point of each line whose coordinate is that of the row in a sorted message.
 
-    The confidence is the share of that coordinate in the line's direction: a line across it pins the point, a line along it
-    does not. Undecided are lines that miss the image or along which the coordinate hardly changes. Nothing is certified:
-    whether the order leaks is `order_test`'s to say.
+    The confidence is the share of that coordinate in the line's direction: the point is well determined where the coordinate
+    changes along the line, and not where it stays the same. Lines that miss the image, or along which the coordinate hardly
+    changes, are undecided. Nothing is certified: `order_test` says whether the order leaks.
     """
     options = options or RankOptions()
     column = 0 if options.axis == "x" else 1
@@ -161,7 +168,7 @@ def positions_by_rank(lines: Lines, *, camera: Camera, options: RankOptions | No
 
 
 def _reaching(where: Segments, row: int, target: float, column: int, camera: Camera) -> float:
-    """The parameter at which the line shows the coordinate, or the end of the segment nearest to it."""
+    """Parameter at which a line has the pixel coordinate `target`, or that of the segment's end nearest to it."""
     s = np.linspace(where.low[row], where.high[row], STEPS)
     shown = pixels(where.foot[row] + s[:, None] * where.direction[row], camera)[:, column]
     if shown[-1] < shown[0]:

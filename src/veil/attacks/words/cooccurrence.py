@@ -1,7 +1,7 @@
-"""Which words stand beside which: counts over an attacker's own photographs.
+"""Statistics of which words occur beside which, counted over an attacker's own photographs.
 
-Pairs of single words are too many to be counted, so coarse classes of similar words are counted as well, and finer counts
-correct coarser ones as far as there are any.
+There are too many pairs of single words for each of them to be counted often. Pairs of coarse classes of similar words are
+therefore counted as well, and finer counts correct coarser ones as far as there are any.
 
 Theory: docs/theory/word_attacks.md, Eq. 6-7; word_attacks.md#neighbors.
 """
@@ -21,19 +21,20 @@ from veil.codebooks.kmeans import spherical_kmeans
 from veil.errors import InputError, RangeError
 from veil.progress import Progress
 
-# Words that a coarse class is found from: beyond this many its center hardly moves.
+# Words in the k-means sample for each coarse class: with more of them its center hardly moves.
 SAMPLE_A_CLASS = 32
 BLOCK_PHOTOGRAPHS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborOptions:
-    """How pairs of neighbors are counted; tuned on photographs of objects at 512 px, 4,096 words, epsilon 10.
+    """Options for counting pairs of neighbors; tuned on photographs of objects at 512 px, 4,096 words, epsilon 10.
 
-    Each keypoint is paired with its `neighbors` nearest ones, in classes of distance that `edges_px` parts: the first holds
-    keypoints at one place with several orientations. Words are grouped into `classes` coarse classes, several numbers of them,
-    and single words come last. `shrinkage` is the count that a pair is expected to have before its own count is believed
-    over the coarser prediction. Beyond `max_pairs` different pairs, those counted once are forgotten: this bounds the memory.
+    Each keypoint is paired with its `neighbors` nearest ones. Pairs are split into classes of distance at `edges_px`: the first
+    class holds keypoints at one place with several orientations. For each number in `classes` there is a level that groups the
+    words into so many coarse classes; single words are the last level. `shrinkage` is the count that a pair is expected to have
+    before its own count is believed over the coarser prediction. Beyond `max_pairs` different pairs in a level, those that were
+    counted once are forgotten: this bounds the memory.
     """
 
     neighbors: int = 8
@@ -55,7 +56,7 @@ class NeighborOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Photograph:
-    """One of the attacker's own: keypoints in pixels and the nearest word of each feature."""
+    """Photograph of the attacker's own: keypoints in pixels and the nearest word of each feature."""
 
     keypoints: Float[np.ndarray, "_ 2"]
     words: Int64[np.ndarray, "_"]
@@ -63,7 +64,11 @@ class Photograph:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Level:
-    """Counts of unordered pairs of classes: `keys` = (distance class * classes + lower) * classes + higher, ascending."""
+    """Counts of unordered pairs of classes at one level of the grouping.
+
+    `class_of` maps a word to its class, and `share` holds the share of each class among neighbors, by class of distance. `keys`
+    = (distance class * classes + lower class) * classes + higher class, ascending; `counts` belong to them.
+    """
 
     class_of: Int64[np.ndarray, "_"]
     share: Float64[np.ndarray, "_ _"]
@@ -73,7 +78,11 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeighborModel:
-    """What an attacker knows of a dictionary's words: how often each occurs, and which occur beside which."""
+    """Model of a dictionary's words that an attacker learned: how often each occurs, and which occur beside which.
+
+    `dictionary` is the digest of the codebook, `frequency` the share of each word, `pairs` the number of pairs in each class of
+    distance, and `levels` go from the coarsest classes to single words.
+    """
 
     dictionary: str
     frequency: Float64[np.ndarray, "_"]
@@ -84,7 +93,11 @@ class NeighborModel:
     def log_ratio(
         self, left: Int64[np.ndarray, "*#s"], right: Int64[np.ndarray, "*#s"], distance_class: Int64[np.ndarray, "*#s"]
     ) -> Float64[np.ndarray, "..."]:
-        """log of how much more often two words are neighbors than they would be by chance, coarse to fine (Eq. 7)."""
+        """Logarithms of how much more often two words are neighbors than by chance (docs/theory/word_attacks.md, Eq. 7).
+
+        `left` and `right` are words, `distance_class` the classes of their distances; shapes are broadcast. Finer levels
+        correct coarser ones.
+        """
         shape = np.broadcast_shapes(left.shape, right.shape, distance_class.shape)
         left, right, distance_class = (np.broadcast_to(x, shape) for x in (left, right, distance_class))
         ratio = np.ones(shape)
@@ -105,10 +118,11 @@ def learn_neighbors(
     options: NeighborOptions | None = None,
     progress: Progress | None = None,
 ) -> NeighborModel:
-    """Count pairs of neighboring words in the attacker's photographs; the words' own descriptors give the coarse classes.
+    """Model of neighboring words, from counts of their pairs in the attacker's photographs.
 
-    Memory is bounded by `options.max_pairs` and the dictionary, not by the number of photographs. `seed` is that of k-means.
-    Raises InputError if there are no photographs or none has two keypoints.
+    The descriptors of the dictionary's words give the coarse classes, by k-means with `seed`. Memory is bounded by
+    `options.max_pairs` and the dictionary, not by the number of photographs. Raises InputError if there are no photographs,
+    none has two keypoints, or a word lies outside the dictionary.
     """
     options = options or NeighborOptions()
     if not photographs:
@@ -136,7 +150,10 @@ def learn_neighbors(
 def paired(
     keypoints: Float64[np.ndarray, "features 2"], options: NeighborOptions
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-    """Pairs of keypoints of which one is among the nearest of the other, each once, and their class of distance."""
+    """Pairs of keypoints (lower rows, higher rows), each once, with their classes of distance.
+
+    One keypoint of a pair is among the `options.neighbors` nearest of the other.
+    """
     from scipy.spatial import cKDTree
 
     count = len(keypoints)
@@ -154,11 +171,12 @@ def paired(
 
 
 def _pairs_of(photographs: Sequence[Photograph], options: NeighborOptions) -> list[Int64[np.ndarray, "pairs"]]:
-    found = []
+    """Words of all pairs of neighbors (left, right) and their classes of distance, over several photographs."""
+    pairs = []
     for photograph in photographs:
         left, right, distance = paired(photograph.keypoints.astype(np.float64), options)
-        found.append((photograph.words[left], photograph.words[right], distance))
-    return [np.concatenate(column) for column in zip(*found, strict=True)]
+        pairs.append((photograph.words[left], photograph.words[right], distance))
+    return [np.concatenate(column) for column in zip(*pairs, strict=True)]
 
 
 def _keys(
@@ -173,7 +191,7 @@ def _counted(level: Level, keys: Int64[np.ndarray, "*s"]) -> Int64[np.ndarray, "
 
 
 class _Table:
-    """Counts of one level as they grow."""
+    """Growing counts of one level."""
 
     def __init__(self, class_of: Int64[np.ndarray, "_"], distances: int, max_pairs: int) -> None:
         self._class_of, self._max_pairs = class_of.astype(np.int64), max_pairs
@@ -196,7 +214,7 @@ class _Table:
         self._keys, self._counts = both, total
 
     def level(self) -> Level:
-        """Shares are smoothed a little, so that a class that was never seen has none of zero."""
+        """Counts as a level of the model. Shares are smoothed a little, so that no class has a share of zero."""
         keys = self._keys if len(self._keys) else np.array([-1])
         counts = self._counts if len(self._counts) else np.array([0])
         share = self._single + 1e-3
@@ -204,14 +222,14 @@ class _Table:
 
 
 def _coarse(dictionary: Codebook, count: int, seed: int) -> Int64[np.ndarray, "words"]:
-    """Classes of similar words: spherical k-means on a sample of their descriptors."""
+    """Class of each word: its nearest center of spherical k-means on a sample of the words' descriptors."""
     import faiss
 
     rows = np.random.default_rng(seed).permutation(len(dictionary))[: max(count * SAMPLE_A_CLASS, 2 * count)]
     sample = dictionary.vectors[np.sort(rows)]
     centers = sample[:1] if count == 1 else list(spherical_kmeans(sample, count, iterations=8, seed=seed))[-1]
-    _, found = faiss.knn(dictionary.vectors, np.ascontiguousarray(centers), 1, metric=faiss.METRIC_INNER_PRODUCT)
-    return found[:, 0].astype(np.int64)
+    _, nearest = faiss.knn(dictionary.vectors, np.ascontiguousarray(centers), 1, metric=faiss.METRIC_INNER_PRODUCT)
+    return nearest[:, 0].astype(np.int64)
 
 
 def _require_photograph(photograph: Photograph, words: int) -> None:

@@ -1,7 +1,8 @@
-"""Neighbor-consistency attack on words: features weighed together.
+"""Neighbor-consistency attack on words: belief propagation over the features of an image.
 
-Epsilon bounds what a feature's own subset says. Neighboring keypoints show neighboring patches, whose words go together; an
-attacker learns from its own photographs which do, and lets each feature's candidates vote for those of the keypoints around it.
+Epsilon bounds what a feature's own subset says. Neighboring keypoints show neighboring patches, whose words go together. An
+attacker learns from its own photographs which words do, and lets each feature's candidates vote for those of the keypoints
+around it.
 
 Theory: docs/theory/word_attacks.md, Eq. 8-11; word_attacks.md#neighbors.
 """
@@ -21,11 +22,12 @@ from veil.forms import Subsets
 
 @dataclass(frozen=True, kw_only=True)
 class DenoiseOptions:
-    """How neighbors vote; tuned on photographs of objects at 512 px, 4,096 words, epsilon 10.
+    """Options of the neighbors' votes; tuned on photographs of objects at 512 px, 4,096 words, epsilon 10.
 
     `strength` scales the logarithm of each vote: neighbors of one feature are neighbors of each other, and counting each of
-    them fully would count the same evidence several times. `rounds` of messages are passed, of which `damping` keeps a share of
-    the round before. At most `candidates` words of each feature are told apart, its most probable ones.
+    them fully would count the same evidence several times. Messages are passed in `rounds` rounds; `damping` is the share of
+    the previous round's message that a new one keeps. The `candidates` most probable words of each feature have states of their
+    own; all other words share one.
     """
 
     strength: float = 0.6
@@ -45,11 +47,11 @@ class DenoiseOptions:
 def denoise(
     form: Subsets, keypoints: Float[np.ndarray, "features 2"], model: NeighborModel, *, options: DenoiseOptions | None = None
 ) -> Beliefs:
-    """Probabilities of each feature's words given all subsets of the message and where its keypoints are (Eq. 8-11).
+    """Probabilities of each feature's words given all subsets of the message and its keypoints (pixels).
 
-    Sum-product messages between neighboring keypoints. The state of a feature is one of its candidates or "another word", which
-    keeps its probability and votes as all other words together do. Raises SpaceError if the model is of another dictionary,
-    InputError unless there is a finite position for each feature.
+    Sum-product messages are passed between neighboring keypoints (docs/theory/word_attacks.md, Eq. 8-11). The state of a
+    feature is one of its candidates or "another word", which has the probability of all other words together and votes as they
+    do. Raises SpaceError if the model is of another dictionary, InputError unless there is a finite position for each feature.
     """
     options = options or DenoiseOptions()
     if form.dictionary != model.dictionary or form.mechanism.dictionary_size != len(model.frequency):
@@ -74,22 +76,22 @@ def _votes(
     right: Int64[np.ndarray, "pairs"],
     distance: Int64[np.ndarray, "pairs"],
 ) -> Float64[np.ndarray, "pairs states states"]:
-    """log ratios of all states of two neighbors; the last state is every other word at once (Eq. 9)."""
+    """Logarithms of the ratios r of all states of two neighbors; the last state is every other word at once (Eq. 9)."""
     count = words.shape[1]
     share = model.frequency[words]
-    found = np.zeros((len(left), count + 1, count + 1))
+    votes = np.zeros((len(left), count + 1, count + 1))
     for start in range(0, len(left), 1 << 13):
         part = slice(start, start + (1 << 13))
         i, j = left[part], right[part]
         known = model.log_ratio(words[i][:, :, None], words[j][:, None, :], distance[part][:, None, None])
-        found[part, :count, :count] = known
+        votes[part, :count, :count] = known
         ratio = np.exp(known)
-        for side, axis, there in ((found[part, :count, count], 2, j), (found[part, count, :count], 1, i)):
+        for side, axis, there in ((votes[part, :count, count], 2, j), (votes[part, count, :count], 1, i)):
             weight = share[there][:, None, :] if axis == 2 else share[there][:, :, None]
             left_over = np.maximum(1 - share[there].sum(axis=1, keepdims=True), 1e-12)
             # Estimated ratios need not add up to 1, so what is left for other words may come out too small.
             side[...] = np.log(np.clip((1 - (ratio * weight).sum(axis=axis)) / left_over, 0.05, 20.0))
-    return found
+    return votes
 
 
 def _marginals(
@@ -99,7 +101,7 @@ def _marginals(
     votes: Float64[np.ndarray, "pairs states states"],
     options: DenoiseOptions,
 ) -> Float64[np.ndarray, "features states"]:
-    """Loopy belief propagation with damped messages in logarithms (Eq. 10-11)."""
+    """Probabilities of each feature's states by loopy belief propagation, with damped messages in logarithms (Eq. 10-11)."""
     from scipy.special import logsumexp
 
     to_right, to_left = np.zeros((2, len(left), unary.shape[1]))

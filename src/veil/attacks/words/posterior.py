@@ -1,7 +1,7 @@
-"""The posterior attack on words, from one release or several.
+"""Posterior attack on words, from one release or several.
 
-The mechanism's law is public, so whoever receives a subset weighs each word by what it expected before, times e^epsilon for the
-words of the subset. No attack on single features is right more often; `veil.attacks.words.neighbors` weighs features together.
+The mechanism's law is public, so whoever receives a subset weighs each word by its prior, times e^epsilon for the words of the
+subset. No attack on single features is right more often; `veil.attacks.words.neighbors` weighs features together.
 
 Theory: docs/theory/word_attacks.md, Eq. 1-5; words.md#what-epsilon-does-not-cover, words.md#what-epsilon-means-for-one-feature.
 """
@@ -21,17 +21,18 @@ from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Subsets
 from veil.space import require_same
 
-# What an infinite epsilon adds to a logarithm: a word outside the subset is then impossible in double precision.
-MOST = 700.0
-# Comparisons of a feature's words with expected ones that are held at a time.
+# Stand-in for an infinite epsilon: a word outside the subset is then impossible in double precision.
+LARGEST_EPSILON = 700.0
+# Comparisons of the features' words with the most expected ones that are held at a time.
 CHUNK_COMPARISONS = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Beliefs:
-    """For each feature some words that may be its true one, and how probable each is; the rest of 1 is on all other words.
+    """Probabilities of some words of each feature; what is left to 1 falls on all words that the row does not name.
 
-    A row of `words` may name fewer different words than it has columns: unused columns repeat a word with probability 0.
+    `words[i, j]` is the true word of feature i with probability `probability[i, j]`; `dictionary` is the codebook's digest. A
+    row of `words` may name fewer different words than it has columns: unused columns repeat a word with probability 0.
     """
 
     words: Int64[np.ndarray, "_ _"]
@@ -50,25 +51,27 @@ class Beliefs:
 
     @property
     def best(self) -> Int64[np.ndarray, "_"]:
-        """The most probable word of each feature; of equally probable ones the one that stands first."""
+        """Most probable word of each feature; the first one of equally probable words."""
         return self.words[np.arange(len(self)), self.probability.argmax(axis=1)]
 
     @property
     def confidence(self) -> Float64[np.ndarray, "_"]:
-        """The probability of `best`."""
+        """Probability of the most probable word of each feature."""
         return np.minimum(self.probability.max(axis=1), 1.0)
 
-    def of(self, words: Int64[np.ndarray, "_"]) -> Float64[np.ndarray, "_"]:
-        """The probability of one given word for each feature; 0 where it is not among the named ones."""
+    def probability_of(self, words: Int64[np.ndarray, "_"]) -> Float64[np.ndarray, "_"]:
+        """Probability of one given word for each feature; 0 where the row does not name it."""
         return np.where(self.words == words[:, None], self.probability, 0.0).sum(axis=1)
 
 
 def word_frequencies(
     words: Int64[np.ndarray, "features"], *, dictionary_words: int, smoothing: float = 0.5
 ) -> Float64[np.ndarray, "words"]:
-    """The attacker's prior: how often each word is the nearest one in its own photographs.
+    """Prior of the attacker: how often each word is the nearest one of a feature in its own photographs (sums to 1).
 
-    `smoothing` is added to each count, so that no word is impossible (Krichevsky and Trofimov 1981 add one half).
+    `words` are the nearest words of these features, `dictionary_words` is the size of the dictionary. `smoothing` is added to
+    each count, so that no word is impossible (Krichevsky and Trofimov 1981 add one half). Raises InputError for a word outside
+    the dictionary, RangeError for a `smoothing` that is not positive and finite.
     """
     if not 0 < smoothing < np.inf:
         raise RangeError(f"smoothing must be above 0 and finite, got {smoothing!r}; 0.5 is usual")
@@ -79,34 +82,36 @@ def word_frequencies(
 
 
 def posterior(form: Subsets, *, prior: Float64[np.ndarray, "words"] | None = None) -> Beliefs:
-    """Probabilities of the words of each subset given what the mechanism sent (Eq. 1); `prior` is uniform if None.
+    """Posterior probabilities of the words of each subset, given what the mechanism sent (docs/theory/word_attacks.md, Eq. 1).
 
-    With a prior, the most expected word outside the subset is named as well: at a small epsilon it can be the best guess.
-    Raises InputError unless the prior is positive and sums to 1 over the dictionary.
+    `prior` holds the expected share of each word of the dictionary, None: uniform. With a prior, the most expected word outside
+    the subset is named as well: at a small epsilon it can be the best guess. Raises InputError unless the prior is positive and
+    sums to 1 over the dictionary.
     """
     return repeated([form], prior=prior)
 
 
 def repeated(releases: Sequence[Subsets], *, prior: Float64[np.ndarray, "words"] | None = None) -> Beliefs:
-    """Probabilities given several releases of the same features in the same order, drawn independently.
+    """Posterior probabilities of words, given several independent releases of the same features in the same order.
 
-    Releases that are alike in every row are one memoized draw and count once: they add nothing, and taking them for two would
-    make the attack surer than it may be. Raises InputError for unequal counts, SpaceError for different dictionaries.
+    `prior` is that of `posterior`. Releases that are equal in every row are one memoized draw and count once: they add nothing,
+    and taking them for two would make the attack surer than it may be. Raises InputError for unequal counts, SpaceError for
+    different dictionaries.
 
-    Theory: Eq. 4; words.md#what-epsilon-does-not-cover.
+    Theory: docs/theory/word_attacks.md, Eq. 4; words.md#what-epsilon-does-not-cover.
     """
-    forms = _different(releases)
+    forms = _independent_draws(releases)
     words = forms[0].mechanism.dictionary_size
     shares = _checked_prior(prior, words)
-    most = None if prior is None else np.argsort(-shares, kind="stable")[: 1 + sum(form.m for form in forms)]
+    expected = None if prior is None else np.argsort(-shares, kind="stable")[: 1 + sum(form.m for form in forms)]
     chunk = max(CHUNK_COMPARISONS // sum(form.m for form in forms) ** 2, 64)
-    found = [
-        _weighed([form.take(np.arange(start, min(start + chunk, len(form)))) for form in forms], shares, most)
+    parts = [
+        _weighed([form.take(np.arange(start, min(start + chunk, len(form)))) for form in forms], shares, expected)
         for start in range(0, max(len(forms[0]), 1), chunk)
     ]
     return Beliefs(
-        words=np.concatenate([part[0] for part in found]),
-        probability=np.concatenate([part[1] for part in found]),
+        words=np.concatenate([words for words, _ in parts]),
+        probability=np.concatenate([probability for _, probability in parts]),
         dictionary=forms[0].dictionary,
     )
 
@@ -119,11 +124,12 @@ def descriptors(
     prior: Float64[np.ndarray, "words"] | None = None,
     min_confidence: float = 0.0,
 ) -> Estimates:
-    """Beliefs as descriptors: the most probable word's, or the mean over all words, which has the least expected square error.
+    """Estimates of descriptors from beliefs: the vector of the most probable word, or the mean over all words.
 
-    The mean counts the words that `beliefs` does not name by `prior` (uniform if None), and is not scaled to unit length.
-    Features whose confidence is below `min_confidence` are undecided. Nothing is certified: even who knows the true word knows
-    the descriptor only up to the word's cell (words.md#what-epsilon-does-not-cover).
+    The mean (`kind` "mean"; docs/theory/word_attacks.md, Eq. 3) has the least expected squared error. It weighs the words that
+    `beliefs` does not name by `prior` (None: uniform), and is not scaled to unit length. Features whose confidence is below
+    `min_confidence` are undecided. Nothing is certified: even the true word gives the descriptor only up to the word's cell
+    (words.md#what-epsilon-does-not-cover). Raises SpaceError for another dictionary than that of `beliefs`.
     """
     if beliefs.dictionary != dictionary.digest:
         raise SpaceError(
@@ -145,8 +151,8 @@ def descriptors(
     )
 
 
-def _different(releases: Sequence[Subsets]) -> list[Subsets]:
-    """The releases that are draws of their own."""
+def _independent_draws(releases: Sequence[Subsets]) -> list[Subsets]:
+    """Releases without repetitions of a memoized draw."""
     if not releases:
         raise InputError("the posterior attack needs at least one release")
     first = releases[0]
@@ -171,11 +177,14 @@ def _checked_prior(prior: Float64[np.ndarray, "_"] | None, words: int) -> Float6
 
 
 def _weighed(
-    forms: list[Subsets], prior: Float64[np.ndarray, "_"], most: Int64[np.ndarray, "_"] | None
+    forms: list[Subsets], prior: Float64[np.ndarray, "_"], expected: Int64[np.ndarray, "_"] | None
 ) -> tuple[Int64[np.ndarray, "_ _"], Float64[np.ndarray, "_ _"]]:
-    """Candidates of each feature and their probabilities (Eq. 4)."""
+    """Candidate words of each feature and their probabilities (Eq. 4).
+
+    `expected` lists the words of the largest prior, one more than were sent if the dictionary has so many; None: uniform prior.
+    """
     words = np.concatenate([form.ids.astype(np.int64) for form in forms], axis=1)
-    epsilons = np.repeat([min(form.mechanism.epsilon, MOST) for form in forms], [form.m for form in forms])
+    epsilons = np.repeat([min(form.mechanism.epsilon, LARGEST_EPSILON) for form in forms], [form.m for form in forms])
     order = np.argsort(words, axis=1, kind="stable")
     words = np.take_along_axis(words, order, axis=1)
     fresh = np.diff(words, axis=1, prepend=-1) != 0
@@ -183,9 +192,9 @@ def _weighed(
     rows = np.broadcast_to(np.arange(len(words))[:, None], words.shape)
     np.add.at(gain, (rows, _first_of(fresh)), epsilons[order])
     named = np.where(fresh, prior[words], 0.0)
-    if most is not None:
-        unsent = (words[:, :, None] != most).all(axis=1)
-        outside = most[unsent.argmax(axis=1)]  # the most expected word that was never sent, unless all were
+    if expected is not None:
+        unsent = (words[:, :, None] != expected).all(axis=1)
+        outside = expected[unsent.argmax(axis=1)]  # the most expected word that was never sent, unless all were
         words = np.concatenate([words, outside[:, None]], axis=1)
         gain = np.concatenate([gain, np.zeros((len(words), 1))], axis=1)
         named = np.concatenate([named, np.where(unsent.any(axis=1), prior[outside], 0.0)[:, None]], axis=1)
@@ -197,15 +206,15 @@ def _weighed(
 
 
 def _first_of(fresh: np.ndarray) -> Int64[np.ndarray, "_ _"]:
-    """For each column of sorted rows the column where its word stands first."""
+    """Column where the word of each column first stands, in sorted rows; `fresh` marks columns that begin a new word."""
     return np.maximum.accumulate(np.where(fresh, np.arange(fresh.shape[1]), 0), axis=1)
 
 
 def _means(beliefs: Beliefs, dictionary: Codebook, prior: Float64[np.ndarray, "_"]) -> Float64[np.ndarray, "_ dim"]:
-    """Eq. 3: named words by their probability, all others by the prior."""
+    """Mean descriptors (Eq. 3): named words are weighed by their probability, all others by the prior."""
     overall = prior @ dictionary.vectors.astype(np.float64)
-    found = np.empty((len(beliefs), dictionary.dim))
-    for start in range(0, len(found), 1 << 12):
+    means = np.empty((len(beliefs), dictionary.dim))
+    for start in range(0, len(means), 1 << 12):
         part = slice(start, start + (1 << 12))
         vectors = dictionary.vectors[beliefs.words[part]].astype(np.float64)
         # A column that repeats another one names nothing.
@@ -217,5 +226,5 @@ def _means(beliefs: Beliefs, dictionary: Codebook, prior: Float64[np.ndarray, "_
         others = overall - np.einsum("fc,fcd->fd", named, vectors)
         others /= np.maximum(1 - named.sum(axis=1, keepdims=True), 1e-12)
         rest = np.maximum(1 - beliefs.probability[part].sum(axis=1, keepdims=True), 0.0)
-        found[part] = np.einsum("fc,fcd->fd", beliefs.probability[part], vectors) + rest * others
-    return found
+        means[part] = np.einsum("fc,fcd->fd", beliefs.probability[part], vectors) + rest * others
+    return means
