@@ -36,8 +36,8 @@ class LineProblem:
     """Cameras, points and the lines that were seen of the points, sorted by point: what bundle adjustment starts from.
 
     Observation k is `lines[k]` = K^T l_pix, with l_pix of unit normal in pixels, seen by camera `camera_of[k]` of point
-    `point_of[k]`. Rotations and translations are cam_from_world. Raises InputError without observations, if they are not sorted,
-    or if one names a camera or point that is not there.
+    `point_of[k]`. Rotations and translations are cam_from_world. Raises InputError if there are no observations, if they
+    are not sorted, or if one names a camera or point that is not there.
     """
 
     rotations: Float64[np.ndarray, "cameras 3 3"]
