@@ -44,7 +44,7 @@ class Sights:
 
     def residuals(self, camera: FreeCamera) -> Float64[np.ndarray, "sights"]:
         """Distance of each projection to its point or line, infinite behind the camera."""
-        in_camera = self.points @ camera.pose.rotation.T + camera.pose.translation
+        in_camera = camera.pose.apply(self.points)
         with np.errstate(divide="ignore", invalid="ignore"):
             gap = self._gap(in_camera, camera.offsets)
         return np.where(in_camera[:, 2] > 1e-9, np.linalg.norm(gap, axis=1), np.inf)

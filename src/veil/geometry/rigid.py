@@ -12,21 +12,25 @@ from jaxtyping import Float64
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rigid:
-    """A rigid motion: x_b = rotation @ x_a + translation; for `cam_from_world`, x right, y down, z forward."""
+    """A rigid motion, x_b = rotation @ x_a + translation; for `cam_from_world`, x right, y down, z forward in the camera."""
 
     rotation: Float64[np.ndarray, "3 3"]
     translation: Float64[np.ndarray, "3"]
 
     def inverse(self) -> Rigid:
-        """a_from_b."""
+        """The inverse motion, a_from_b."""
         return Rigid(rotation=self.rotation.T.copy(), translation=-self.rotation.T @ self.translation)
 
     def __matmul__(self, other: Rigid) -> Rigid:
-        """c_from_a = c_from_b @ b_from_a."""
+        """The composition c_from_a = c_from_b @ b_from_a."""
         return Rigid(
             rotation=self.rotation @ other.rotation,
             translation=self.rotation @ other.translation + self.translation,
         )
+
+    def apply(self, points: Float64[np.ndarray, "points 3"]) -> Float64[np.ndarray, "points 3"]:
+        """Points of frame a in coordinates of frame b: camera coordinates of world points for `cam_from_world`."""
+        return points @ self.rotation.T + self.translation
 
     @property
     def center(self) -> Float64[np.ndarray, "3"]:
@@ -35,24 +39,24 @@ class Rigid:
 
 
 def rotation_angle_deg(rotation: Float64[np.ndarray, "3 3"]) -> float:
-    """Angle of a rotation in degrees, accurate near 0 (the arc cosine of the trace is not)."""
+    """The angle of a rotation in degrees, accurate near 0 (the arc cosine of the trace is not)."""
     sine = float(np.linalg.norm(rotation - rotation.T)) / (2 * math.sqrt(2))
     cosine = (float(np.trace(rotation)) - 1) / 2
     return math.degrees(math.atan2(sine, cosine))
 
 
 def rigid_from_colmap(cam_from_world: Any) -> Rigid:
-    """pycolmap's Rigid3d as ours."""
+    """The motion of pycolmap's `Rigid3d` as a `Rigid`."""
     matrix = np.asarray(cam_from_world.matrix(), dtype=np.float64)
     return Rigid(rotation=matrix[:, :3].copy(), translation=matrix[:, 3].copy())
 
 
-def covariance_from_colmap(found: Any) -> Float64[np.ndarray, "6 6"] | None:
-    """The covariance of (rotation, translation) that pycolmap's refinement returned, with the rotation in radians.
+def covariance_from_colmap(refinement: Any) -> Float64[np.ndarray, "6 6"] | None:
+    """The covariance of (rotation in radians, translation) in a dictionary that pycolmap's refinement returned, or None.
 
-    Ceres turns quaternions by half angles, so that its rotations count half. None where there is none.
+    Ceres turns quaternions by half angles, so that its rotations count half. None stands where pycolmap gave no covariance.
     """
-    covariance = found.get("covariance")
+    covariance = refinement.get("covariance")
     if covariance is None:
         return None
     unit = np.array([2.0, 2.0, 2.0, 1.0, 1.0, 1.0])

@@ -168,7 +168,7 @@ class MatchedPoints(_Pairs):
 
     def projected(self, found: Estimate) -> Float64[np.ndarray, "pairs 2"]:
         """Pixels; NaN behind the camera."""
-        in_camera = self.points[self.point_rows] @ found.pose.rotation.T + found.pose.translation
+        in_camera = found.pose.apply(self.points[self.point_rows])
         ahead = in_camera[:, 2] > 1e-9
         xy = np.full((len(in_camera), 2), np.nan)
         if ahead.any():

@@ -133,7 +133,7 @@ def _may_be_framed(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_
 
 def _beyond(matched: Matched, found: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews) -> float:
     """Of the map's points that the camera could see, the share that lies beyond the box of nearly all that agree."""
-    in_camera = matched.points @ found.pose.rotation.T + found.pose.translation
+    in_camera = found.pose.apply(matched.points)
     ahead = np.flatnonzero(in_camera[:, 2] > 1e-9)
     ahead = ahead[views.possible(found.camera, found.pose, matched.points, ahead)]
     xy = np.full((len(in_camera), 2), np.nan)

@@ -107,7 +107,7 @@ def right_matches(question: Question, max_error_px: float) -> Int64[np.ndarray, 
     """Rows of the question's matches that its reference pose confirms, no keypoint and no point twice."""
     assert question.reference is not None and question.reference_from_map is not None
     in_reference = question.reference_from_map.apply(question.points[question.point_rows])
-    in_camera = in_reference @ question.reference.rotation.T + question.reference.translation
+    in_camera = question.reference.apply(in_reference)
     projected = np.asarray(as_colmap(question.features.camera).img_from_cam(in_camera), dtype=np.float64).reshape(-1, 2)
     gap = np.linalg.norm(projected - question.features.keypoints[question.keypoint_rows], axis=1)
     rows = np.flatnonzero((in_camera[:, 2] > 0) & (gap <= max_error_px))
