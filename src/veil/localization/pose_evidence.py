@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64
 from veil.geometry.camera import as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid
-from veil.geometry.robust.significance import chance_poses
+from veil.geometry.robust.significance import pose_log10_nfa
 from veil.geometry.views import MapViews
 from veil.localization.matched_features import Estimate, Matched, MatchedPoints
 
@@ -95,7 +95,7 @@ def _chance(matched: Matched, shares: np.ndarray, kept: np.ndarray, inliers: int
     summed = np.minimum(np.bincount(own, shares), 1.0).sum()
     # The sample's own keypoints are left out of the mean, at worst those that agree least.
     agreement = min(max(floor, float(summed) / (count - size)), 1.0)
-    return chance_poses(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(own) / count, 1.0))
+    return pose_log10_nfa(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(own) / count, 1.0))
 
 
 def pictured(matched: Matched, found: Estimate, evidence: Evidence, views: MapViews | None) -> bool:

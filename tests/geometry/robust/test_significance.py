@@ -18,9 +18,9 @@ from veil.geometry.robust.significance import (
     PointBackground,
     apart,
     apart_lines,
-    chance_poses,
     line_agreement,
     point_agreement,
+    pose_log10_nfa,
 )
 from worlds import camera, generator
 
@@ -122,7 +122,7 @@ def test_the_claim_bounds_what_random_matches_reach_and_not_absurdly(side: float
     projected = random.uniform([300, 200], [300 + side, 200 + side], (60, 2))
     agrees = np.linalg.norm(xy[:, None] - projected[None], axis=2) <= 8
     shares = PointBackground(xy=xy, limit=8.0).shares(projected, np.arange(60))
-    # What chance_poses claims but for the number of poses: 10^log / (poses (n - s) C(n, s)) with s = 0.
+    # What pose_log10_nfa claims but for the number of poses: 10^log / (poses (n - s) C(n, s)) with s = 0.
     p = float(agrees.mean())
     assert float(shares.mean()) == pytest.approx(p, rel=0.25)  # its own feature is left out, in this one draw
     trials = 100_000
@@ -166,8 +166,8 @@ def test_a_line_counts_once_whichever_way_it_is_written() -> None:
 
 
 def test_crowds_are_worth_less() -> None:
-    assert chance_poses(40, 200, 0.1, P3P) > 0 > chance_poses(40, 200, point_agreement(camera(), 8.0), P3P)
-    assert chance_poses(40, 200, 0.3, P6L) > chance_poses(40, 200, 0.03, P6L)
+    assert pose_log10_nfa(40, 200, 0.1, P3P) > 0 > pose_log10_nfa(40, 200, point_agreement(camera(), 8.0), P3P)
+    assert pose_log10_nfa(40, 200, 0.3, P6L) > pose_log10_nfa(40, 200, 0.03, P6L)
 
 
 def test_lines_of_a_map_are_weighed_by_their_own_crowd() -> None:

@@ -20,7 +20,7 @@ from veil.geometry.rigid import Rigid
 from veil.geometry.solvers.out_of_plane import MINIMAL_TRACKS, determinant_rows, solve_out_of_plane
 from veil.geometry.solvers.planes import triangulate_planes
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
-from veil.localization.by_distance import Sampling, chance_poses
+from veil.localization.by_distance import Sampling, pose_log10_nfa
 from veil.mapping.lines.gravity import upright_of
 from veil.mapping.lines.planar_poses import MANY_COMPLETE, Mode, PlanarTracks, flat_share, lifted, planar_modes
 
@@ -237,7 +237,7 @@ def _chance(seed: Seed, tracks: QuadTracks, options: SeedOptions) -> float:
             agreeing += int((_triangulated(list(seed.cam_from_world), replace(tracks, lines=lines))[1] < close_px).sum())
             tried += count
     close = round(seed.precise_share * count)
-    return math.log10(options.modes) + chance_poses(close, count, agreeing / tried, UNKNOWNS)
+    return math.log10(options.modes) + pose_log10_nfa(close, count, agreeing / tried, UNKNOWNS)
 
 
 def _shrinking(widest: float, narrowest: float) -> list[float]:
