@@ -1,4 +1,4 @@
-"""Time of bundle adjustment from lines, against Ceres on the same problem in the same run.
+"""Time of bundle adjustment from lines, compared with Ceres on the same problem in the same run.
 
     python benchmarks/bundle.py [--cameras 30 150] [--points 5800 91000] [--json FILE]
 
@@ -35,7 +35,7 @@ AGREE_COST, AGREE_LENGTH, AGREE_DEG = 1e-3, 1e-3, 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One problem, solved by both: times, steps, exact costs, and the cameras' median distance from the truth."""
+    """One problem, solved by veil and by Ceres: times, steps, exact costs, and the cameras' median distance from the truth."""
 
     cameras: int
     points: int
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Ceres' time to build and solve by veil's whole time."""
+        """Ratio of Ceres' time, to build and to solve, to veil's whole time."""
         return (self.ceres_build_s + self.ceres_solve_s) / self.veil_s
 
 
@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def _run(cameras: int, points: int, arguments: argparse.Namespace, bar: tqdm) -> Row | str:
-    """The timed row, or in what the two solutions disagree."""
+    """The timed row of one problem, or the text that says in what the two solutions disagree."""
     bar.set_description(f"{cameras} cameras: plant")
     truth = ring("benchmark", cameras=cameras, points=points)
     start, constant = disturbed(truth, "benchmark", arguments.size), first_two(truth)
@@ -138,6 +138,7 @@ def _run(cameras: int, points: int, arguments: argparse.Namespace, bar: tqdm) ->
 
 
 def _disagreement(veil: Adjusted, ceres: CeresAdjusted, loss_px: float) -> str | None:
+    """The first disagreement of costs or cameras beyond the limits, as a text, or None."""
     if not abs(veil.initial_cost - ceres.initial_cost) <= 1e-6 * veil.initial_cost:
         return f"costs at the start {veil.initial_cost:.9g} and {ceres.initial_cost:.9g}"
     costs = [robust_cost(each.problem, loss_px) for each in (veil, ceres)]

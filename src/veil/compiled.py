@@ -1,7 +1,7 @@
-"""Functions that numba compiles, but not before one of them is called: importing numba takes a second, compiling more.
+"""Compilation by numba that waits for the first call: importing numba takes a second, and compiling takes more.
 
-A function's first call makes numba's dispatchers of all functions that were marked until then, and puts them into the modules
-where they were defined or imported, as compiled functions find those that they call there.
+The first call of any compiled function makes numba's dispatchers for all functions that were marked until then. The dispatchers
+replace the functions in the modules that define or import them, because compiled functions look up there what they call.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ _homes: list[dict[str, Any]] = []  # the globals of modules with compiled functi
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled on first use and kept on disk; below whatever type checks a test run puts around the function."""
+    """Mark a function for compilation by numba at its first call; the machine code is kept on disk where possible.
+
+    The compiled function takes positional arguments only and releases the GIL. Arrays that belong together are best passed as
+    one `typing.NamedTuple`. Type checks that a test run puts around the function are removed first: numba compiles what is
+    below them.
+    """
     return _Compiled(inspect.unwrap(function))
 
 
 class _Compiled:
-    """Stands for a function until it is called for the first time, and passes calls on after that."""
+    """Placeholder of a function that compiles it at the first call and passes later calls on."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -42,6 +47,7 @@ class _Compiled:
 
 
 def _make_dispatchers() -> None:
+    """Make the dispatchers of all waiting functions and put them into the modules that define or import these."""
     import numba
 
     with _lock:
@@ -56,7 +62,10 @@ def _make_dispatchers() -> None:
 
 
 def _dispatcher(numba: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Kept on disk where there is a place to write to; a service's user may have none, and then each process compiles anew."""
+    """The numba dispatcher of a function, which keeps machine code on disk where there is a place to write to.
+
+    A service's user may have none; then each process compiles anew.
+    """
     try:
         return numba.njit(cache=True, nogil=True)(function)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""From a phone's accelerometer to down in the upright picture, for every way to hold it."""
+"""Down in the upright picture from a phone's accelerometer, for every way to hold the phone."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ MATRICES = [np.diag(s) @ np.eye(3)[list(p)] for p in permutations(range(3)) for 
 
 
 def held(random: np.random.Generator, images: int, spread_deg: float = 12.0) -> np.ndarray:
-    """Down in pictures of a camera that is held upright, pitched and rolled by so much."""
+    """Directions of down in pictures of a camera held upright, with random pitch and roll."""
     roll, pitch = np.deg2rad(random.normal(0, spread_deg, (2, images)))
     return np.stack([np.sin(roll) * np.cos(pitch), np.cos(roll) * np.cos(pitch), np.sin(pitch)], axis=1)
 
@@ -28,7 +28,7 @@ def unit(values: np.ndarray) -> np.ndarray:
 
 
 def errors_deg(readings: tuple[Gravity | NoGravity, ...], downs: np.ndarray) -> np.ndarray:
-    """Degrees, infinite where a reading is refused."""
+    """Errors of readings in degrees, infinite where a reading is refused."""
     pairs = zip(readings, downs, strict=True)
     return np.array([float(apart_deg(r.direction, d)) if isinstance(r, Gravity) else np.inf for r, d in pairs])
 

@@ -1,4 +1,4 @@
-"""A camera of free calibration: planted ones come back, from points and from lines, and bounds hold; SciPy's optimum is met."""
+"""Cameras of free calibration: planted ones are found from points and from lines, bounds hold, and SciPy's optimum is met."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FREE = np.full(5, 3.0)
 
 
 def seen_by(camera: FreeCamera, noise: float = 0.0) -> Sights:
-    """By the defining equations: pose, division by the depth, the upper triangular calibration."""
+    """Image points by the defining equations: pose, division by the depth, the upper triangular calibration."""
     x = WORLD.points @ camera.pose.rotation.T + camera.pose.translation
     focal, right, down, aspect, skew = camera.offsets
     matrix = np.array([[np.exp(focal + aspect), skew, right], [0, np.exp(focal - aspect), down], [0, 0, 1]])

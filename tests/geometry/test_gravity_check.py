@@ -16,7 +16,7 @@ SENSOR = 1.5
 
 
 def checked(sensor: np.ndarray, segments: np.ndarray) -> Checked:
-    """As `veil gravity` does: edges of all segments, and what the others say of the sensor."""
+    """The check as `veil gravity` makes it: edges from all segments, and the support of the other segments for the sensor."""
     found = vertical_from_segments(segments, PIXEL)
     assert isinstance(found, Vertical), found
     reading = Gravity(direction=sensor, sigma_deg=SENSOR)
@@ -24,7 +24,7 @@ def checked(sensor: np.ndarray, segments: np.ndarray) -> Checked:
 
 
 def off(direction: np.ndarray, degrees: float, random: np.random.Generator) -> np.ndarray:
-    """Turned by so much towards a random side."""
+    """The direction turned by `degrees` toward a random side."""
     axis = np.cross(direction, random.normal(size=3))
     axis /= np.linalg.norm(axis)
     return np.cos(np.deg2rad(degrees)) * direction + np.sin(np.deg2rad(degrees)) * np.cross(axis, direction)

@@ -1,4 +1,4 @@
-"""One down for a model: planted faults are found, honest readings are left alone, and what cannot be told is refused."""
+"""Consensus on a model's down: planted faults are found, honest readings are left alone, undecidable cases are refused."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def rotations(name: str, images: int) -> np.ndarray:
 
 
 def tilted(down: np.ndarray, degrees: float | np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Each direction turned by so much about an axis across it."""
+    """Directions turned by the given angles about axes perpendicular to them."""
     axis = np.cross(down, random.normal(size=down.shape))
     axis /= np.linalg.norm(axis, axis=-1, keepdims=True)
     return Rotation.from_rotvec(np.deg2rad(np.broadcast_to(degrees, len(down)))[:, None] * axis).apply(down)
 
 
 def noisy(name: str, images: int, sigma_deg: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rotations, and readings that stray by `sigma_deg` about either axis."""
+    """Random rotations, and readings of gravity that stray by `sigma_deg` about either axis."""
     random = generator(f"readings {name}")
     cam_from_world = rotations(name, images)
     exact = cam_from_world @ DOWN
@@ -119,7 +119,7 @@ def test_images_without_a_reading_have_no_verdict() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    """Named errors for what no caller should give."""
+    """Arguments that no caller should give raise errors that name them."""
     cam_from_world, readings = noisy("nonsense", 3, 1.0)
     with pytest.raises(InputError, match="some length"):
         agree_on_down(readings * 0, cam_from_world)

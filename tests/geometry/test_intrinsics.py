@@ -1,4 +1,4 @@
-"""Which intrinsics are believed: real lenses are, hostile numbers are not, and what is believed can be undistorted."""
+"""Checks of intrinsics: real lenses pass, hostile numbers do not, and what passes can be undistorted."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_what_is_believed_is_undistorted_as_colmap_does() -> None:
 
 
 def test_positions_lie_in_the_image() -> None:
-    """By enumeration of the margin's two sides, in each coordinate; NaN lies nowhere."""
+    """Enumeration of the margin's two sides in each coordinate; NaN lies nowhere."""
     camera = lens("OPENCV")
     inside = np.array([[-2, 0], [0, -2], [643, 0], [0, 481], [300, 200]], dtype=np.float32)
     require_inside(camera, inside)

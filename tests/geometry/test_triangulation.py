@@ -19,7 +19,7 @@ EXTENT = np.array([0.7, 0.5])
 
 
 def looking_at(center: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(rotation, translation) of a camera, y near the world's."""
+    """(rotation, translation) of a camera at `center` that looks at `target`, its y-axis near the world's."""
     forward = (target - center) / np.linalg.norm(target - center)
     right = np.cross([0, 1.0, 0], forward)
     right /= np.linalg.norm(right)
@@ -87,7 +87,7 @@ def planted(
 def one_by_one(
     tracks: TrackLines, points: np.ndarray, known: np.ndarray, *, limit_px: float, min_lines: int = 4
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The twin on every track."""
+    """Points and observed lines by the slow reference, track by track."""
     found, observed = points.copy(), np.zeros(len(tracks.lines), dtype=bool)
     for t in range(len(tracks.starts) - 1):
         rows = np.arange(tracks.starts[t], tracks.starts[t + 1])
@@ -111,7 +111,7 @@ def one_by_one(
 
 
 def mapped(tracks: TrackLines, observed: np.ndarray) -> np.ndarray:
-    """Which tracks have a point."""
+    """Mask of the tracks that have a point."""
     return np.array([observed[a:b].any() for a, b in zip(tracks.starts[:-1], tracks.starts[1:], strict=True)])
 
 
@@ -123,7 +123,7 @@ def in_cameras(tracks: TrackLines, points: np.ndarray) -> np.ndarray:
 
 
 def blank(tracks: TrackLines) -> tuple[np.ndarray, np.ndarray]:
-    """No point known."""
+    """Points and mask of a call in which no point is known."""
     count = len(tracks.starts) - 1
     return np.zeros((count, 3)), np.zeros(count, dtype=bool)
 

@@ -19,7 +19,7 @@ HALF = np.array([0.7, 0.5])  # half the picture's width and height in the normal
 
 
 def tilted(roll_deg: float, pitch_deg: float) -> np.ndarray:
-    """Down for a camera turned by `roll_deg` about its axis and `pitch_deg` towards the ground."""
+    """The direction of down for a camera turned by `roll_deg` about its axis and `pitch_deg` towards the ground."""
     roll, pitch = np.deg2rad([roll_deg, pitch_deg])
     return np.array([np.sin(roll) * np.cos(pitch), np.cos(roll) * np.cos(pitch), np.sin(pitch)])
 
@@ -36,7 +36,7 @@ def edges(
 
 
 def clutter(random: np.random.Generator, count: int, *, length_px: float = 70.0) -> np.ndarray:
-    """Segments of uniform place and orientation: the model of chance."""
+    """Segments of uniform place and orientation, as the NFA's background model has them."""
     middle = random.uniform(-HALF, HALF, (count, 2))
     angle = random.uniform(0, np.pi, count)
     half = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (random.uniform(0.5, 1.5, (count, 1)) * length_px * PIXEL / 2)
@@ -112,7 +112,7 @@ def test_clutter_is_refused() -> None:
     assert twin >= 8
 
 
-def test_chance_agreements_are_not_underestimated() -> None:
+def test_false_alarms_are_not_underestimated() -> None:
     """At most a tenth of the pictures of clutter may have an expected number below one tenth; every second would be seen."""
     options = VerticalOptions(max_log10_nfa=-1.0, max_sigma_deg=90.0, rival_share=1e9)
     answers = [vertical_from_segments(clutter(generator(f"nfa {case}"), 120), PIXEL, options) for case in range(40)]

@@ -12,7 +12,7 @@ from veil.errors import RangeError
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.ldp.planning import STEP, Place, candidates_by_chance, curve, most_telling, needed_inliers, planned
-from veil.localization.by_distance import LocalizeOptions, chance_poses
+from veil.localization.by_distance import LocalizeOptions, pose_log10_nfa
 
 
 @settings(max_examples=30, deadline=None)
@@ -84,7 +84,7 @@ def test_needed_is_what_localization_accepts(features: int, m: int, epsilon: flo
     agreement = 1 - (1 - math.pi * options.max_error_px**2 / (1024 * 768)) ** each
 
     def accepted(inliers: int) -> bool:
-        log10_nfa = chance_poses(inliers, matched, agreement) + 3 * math.log10(each)
+        log10_nfa = pose_log10_nfa(inliers, matched, agreement) + 3 * math.log10(each)
         return inliers >= options.min_inliers and log10_nfa <= options.max_log10_nfa
 
     if found <= matched:

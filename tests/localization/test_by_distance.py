@@ -19,11 +19,11 @@ from veil.localization.by_distance import (
     Localization,
     LocalizeOptions,
     NoPose,
-    chance_poses,
     correspondences,
     line_agreement,
     localize,
     point_agreement,
+    pose_log10_nfa,
 )
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.randomness import seeded
@@ -137,12 +137,12 @@ def test_a_guessed_focal_length_is_estimated() -> None:
     assert np.linalg.norm(found.cam_from_world.center - WORLD.poses["02"].center) < 0.1
 
 
-def test_chance_poses_is_the_stated_formula() -> None:
+def test_pose_log10_nfa_is_the_stated_formula() -> None:
     """Golden value, by hand in integers: n = 10, k = 6, p = pi 8^2 / (640 480): 4 * 7 * C(10,3) * C(7,3) * p^3."""
     p = math.pi * 64 / (640 * 480)
     expected = math.log10(4 * 7 * math.comb(10, 3) * math.comb(7, 3) * p**3)
-    assert chance_poses(6, 10, point_agreement(camera(), 8.0)) == pytest.approx(expected)
-    assert chance_poses(3, 10, p) == math.inf
+    assert pose_log10_nfa(6, 10, point_agreement(camera(), 8.0)) == pytest.approx(expected)
+    assert pose_log10_nfa(3, 10, p) == math.inf
 
 
 def lines_through(name: str, share: float) -> Lines:
@@ -200,15 +200,15 @@ def test_a_line_agrees_with_a_point_as_often_as_stated() -> None:
     share = float((distance < 4).mean())
     bound = line_agreement(camera(), 4.0)
     assert bound / 3 < share < bound
-    assert chance_poses(40, 200, bound, P6L) < chance_poses(30, 200, bound, P6L)
+    assert pose_log10_nfa(40, 200, bound, P6L) < pose_log10_nfa(30, 200, bound, P6L)
 
 
-def test_chance_poses_bounds_what_noise_reaches() -> None:
+def test_pose_log10_nfa_bounds_what_noise_reaches() -> None:
     """Simulation: of 200 sets of uniform matches, none reaches an NFA of 0.01 at a random pose's own 3-point fit."""
     random = generator("simulation")
     p = math.pi * 64 / (640 * 480)
     best = max(3 + random.binomial(997, p, 4 * 3000).max() for _ in range(200))
-    assert chance_poses(int(best), 1000, p) > -2
+    assert pose_log10_nfa(int(best), 1000, p) > -2
 
 
 @pytest.mark.parametrize(

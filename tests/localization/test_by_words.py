@@ -14,7 +14,7 @@ from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Lines
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.geometry.robust.significance import P3P, UPRIGHT_LINES, chance_poses, line_agreement, point_agreement
+from veil.geometry.robust.significance import P3P, UPRIGHT_LINES, line_agreement, point_agreement, pose_log10_nfa
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, NoPose
 from veil.localization.by_words import WordOptions, localize_candidates, localize_words
@@ -193,7 +193,7 @@ def nested(problem: WordProblem, rows: np.ndarray) -> dict[tuple[int, int], floa
         sizes = [min(int(groups.starts[g + 1] - groups.starts[g]), most) for g in range(first)]
         kept = [r for r in rows.tolist() if groups.group[r] < first and r - groups.starts[groups.group[r]] < most]
         agreement = sum(min(1.0, size * single) for size in sizes) / first
-        poses = chance_poses(len(kept), first, agreement, sampling)
+        poses = pose_log10_nfa(len(kept), first, agreement, sampling)
         found[first, most] = poses + sampling.size * math.log10(sum(sizes) / first)
     return found
 

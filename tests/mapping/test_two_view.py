@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from veil.geometry.camera import as_colmap
-from veil.geometry.robust.significance import Sampling, chance_poses
+from veil.geometry.robust.significance import Sampling, pose_log10_nfa
 from veil.mapping.two_view import TwoView, log10_chance
 from worlds import camera, generator, project, world
 
@@ -69,9 +69,9 @@ def test_the_bound_counts_every_sample_and_every_agreement() -> None:
     samples = len(list(combinations(range(matches), size)))
     sets = len(list(combinations(range(matches - size), inliers - size)))
     expected = solutions * (matches - size) * samples * sets * agreement ** (inliers - size)
-    assert chance_poses(inliers, matches, agreement, Sampling(size=size, poses=solutions)) == pytest.approx(log10(expected))
+    assert pose_log10_nfa(inliers, matches, agreement, Sampling(size=size, poses=solutions)) == pytest.approx(log10(expected))
     assert sets == comb(6, 3)
-    assert chance_poses(size, matches, agreement, Sampling(size=size, poses=solutions)) == float("inf")
+    assert pose_log10_nfa(size, matches, agreement, Sampling(size=size, poses=solutions)) == float("inf")
 
 
 def test_matches_at_one_position_count_once() -> None:

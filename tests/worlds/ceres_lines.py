@@ -44,7 +44,7 @@ def adjust_by_ceres(
     threads: int = 2,
     solver: str = "SPARSE_SCHUR",
 ) -> CeresAdjusted:
-    """The robust cost of `veil.geometry.bundle.adjustment.adjust`, minimized by Ceres from the same start."""
+    """The result of Ceres, which minimizes the robust cost of `veil.geometry.bundle.adjustment.adjust` from the same start."""
     start = time.perf_counter()
     reconstruction = _cameras(problem)
     adjuster = _adjuster(reconstruction)  # owns the problem: it must outlive the solution
@@ -86,7 +86,7 @@ def _pose(reconstruction: pycolmap.Reconstruction, index: int) -> np.ndarray:
 
 
 def _as_keypoints(lines: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """For l with |(l_x, l_y)| = f on the plane at depth 1: the line's foot, and 1 / f across and `ALONG_PX` / f along it."""
+    """Covariance (1 / f across, `ALONG_PX` / f along) and foot of each line l at depth 1, with f = |(l_x, l_y)|."""
     focal = np.linalg.norm(lines[:, :2], axis=1)
     normal = lines[:, :2] / focal[:, None]
     along = normal[:, ::-1] * [-1, 1]
@@ -96,7 +96,7 @@ def _as_keypoints(lines: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]
 
 
 def _cameras(problem: LineProblem) -> pycolmap.Reconstruction:
-    """Ideal cameras at the poses; each sees, twice, a point of its own on its axis: pycolmap adjusts no camera without."""
+    """Ideal cameras at the poses; each sees a point on its axis twice, as pycolmap adjusts no camera without points."""
     reconstruction = pycolmap.Reconstruction()
     reconstruction.add_camera_with_trivial_rig(
         pycolmap.Camera(camera_id=1, model="PINHOLE", width=2, height=2, params=[1.0, 1.0, 0.0, 0.0])

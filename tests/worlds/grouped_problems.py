@@ -37,7 +37,7 @@ def planted_groups(
     noise: float = 0.0005,
     lists: Sequence[np.ndarray] | None = None,
 ) -> Planted:
-    """A `right` share of the features has its own point among its candidates; all others are points of other features.
+    """A problem in which a `right` share of the features has its own point among its candidates; other candidates are wrong.
 
     Candidates come in random order of trust. `noise` is that of positions in the normalized plane.
     """
@@ -79,5 +79,5 @@ def planted_groups(
 
 
 def near(pose: Rigid, truth: Rigid, tol: float) -> bool:
-    """Rotation matrices and translations that differ by less than `tol` in each entry."""
+    """Whether rotation matrices and translations differ by less than `tol` in each entry."""
     return bool(np.abs(pose.rotation - truth.rotation).max() < tol and np.abs(pose.translation - truth.translation).max() < tol)

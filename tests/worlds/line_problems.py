@@ -15,7 +15,7 @@ from worlds import camera, generator, project, world
 def planted(
     name: str, *, images: int = 5, points: int = 60, noise_px: float = 0.0, both: bool = False, min_views: int = 1
 ) -> LineProblem:
-    """Lines through the projections of a world, random directions (with `both`, two orthogonal ones: a point)."""
+    """A problem of lines through a world's projections, in random directions (with `both`, two orthogonal ones a point)."""
     place = world(name, images=images, points=points, noise_px=noise_px)
     names = sorted(place.poses)
     return _problem(
@@ -30,7 +30,7 @@ def planted(
 
 
 def ring(name: str, *, cameras: int, points: int, noise_px: float = 0.3) -> LineProblem:
-    """Cameras on a circle, closed by 150, look outward at a shell of points; each point is seen by about six neighbors."""
+    """A problem of cameras on a circle, closed by 150, that look outward at a shell of points; about six see each point."""
     random = generator(f"ring {name}")
     intrinsics = camera()
     size, radius, turns = [intrinsics.width_px, intrinsics.height_px], 26.0, 2 * np.pi / 150 * np.arange(cameras)
@@ -59,7 +59,7 @@ def _problem(
     turns: tuple[float, ...] = (0.0,),
     min_views: int = 1,
 ) -> LineProblem:
-    """Lines of random direction through keypoints; with several `turns`, one more at each such angle to the first."""
+    """The problem of lines in random directions through keypoints, one at each angle of `turns` to a random one."""
     fx, fy, cx, cy = camera().params
     k = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
     lines, cameras, rows = [], [], []
@@ -86,7 +86,7 @@ def _problem(
 
 
 def moved(problem: LineProblem, cameras: np.ndarray, points: np.ndarray) -> LineProblem:
-    """R <- exp(omega) R, t <- t + dt, X <- X + dX, with rotations by scipy."""
+    """The problem after a step R <- exp(omega) R, t <- t + dt, X <- X + dX, with rotations by scipy."""
     return replace(
         problem,
         rotations=Rotation.from_rotvec(cameras[:, :3]).as_matrix() @ problem.rotations,
@@ -96,13 +96,13 @@ def moved(problem: LineProblem, cameras: np.ndarray, points: np.ndarray) -> Line
 
 
 def robust_cost(problem: LineProblem, loss_px: float) -> float:
-    """Eq. 13 in plain NumPy; an infinite loss is least squares."""
+    """Robust cost in plain NumPy (docs/theory/lines.md, Eq. 13); an infinite loss is least squares."""
     squares = residuals(problem) ** 2
     return float(0.5 * (squares if np.isinf(loss_px) else loss_px**2 * np.log1p(squares / loss_px**2)).sum())
 
 
 def disturbed(problem: LineProblem, name: str, size: float = 0.01) -> LineProblem:
-    """All cameras but the first two and all points moved by normal noise of this size (radians and units of length)."""
+    """The problem with all points and all cameras but the first two moved by normal noise (radians and units of length)."""
     random = generator(f"disturb {name}")
     cameras = size * random.normal(size=(2, len(problem.rotations), 3))
     cameras[:, :2] = 0
@@ -110,7 +110,7 @@ def disturbed(problem: LineProblem, name: str, size: float = 0.01) -> LineProble
 
 
 def first_two(problem: LineProblem) -> np.ndarray:
-    """Two constant cameras fix the gauge, scale included, so that solvers can be compared number by number."""
+    """Mask of the first two cameras, which, held constant, fix the gauge with its scale, so that solvers can be compared."""
     constant = np.zeros(len(problem.rotations), dtype=bool)
     constant[:2] = True
     return constant

@@ -1,1 +1,1 @@
-"""Cameras, rigid motions, similarities."""
+"""Geometry of views: cameras, motions, gravity, triangulation, robust pose search, bundle adjustment."""

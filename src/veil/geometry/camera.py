@@ -55,7 +55,7 @@ class Camera:
 
     @property
     def focal_count(self) -> int:
-        """Models with one focal length begin with SIMPLE_ or are RADIAL ones; the others have fx and fy."""
+        """Number of focal lengths of the model: one for radial models and SIMPLE_PINHOLE, two (fx and fy) for the others."""
         return 1 if "RADIAL" in self.model or self.model == "SIMPLE_PINHOLE" else 2
 
     @property
@@ -65,7 +65,10 @@ class Camera:
 
 
 def guessed(width_px: int, height_px: int, *, focal_px: float | None = None) -> Camera:
-    """A SIMPLE_RADIAL camera without distortion; without `focal_px`, COLMAP's guess of 1.2 times the longer side."""
+    """A SIMPLE_RADIAL camera without distortion; the focal length defaults to COLMAP's guess of 1.2 times the longer side.
+
+    With `focal_px` it counts as known. Raises RangeError as `Camera` does.
+    """
     focal = 1.2 * max(width_px, height_px) if focal_px is None else float(focal_px)
     return Camera(
         model="SIMPLE_RADIAL",
@@ -77,7 +80,7 @@ def guessed(width_px: int, height_px: int, *, focal_px: float | None = None) -> 
 
 
 def as_colmap(camera: Camera) -> Any:
-    """The camera as pycolmap's object."""
+    """The camera as a `pycolmap.Camera`."""
     import pycolmap
 
     return pycolmap.Camera(
@@ -90,7 +93,10 @@ def as_colmap(camera: Camera) -> Any:
 
 
 def from_colmap(camera: Any) -> Camera:
-    """pycolmap's camera as ours; a mapped camera counts as known."""
+    """The `Camera` of a pycolmap camera; its focal length counts as known, as mapping has refined it.
+
+    Raises RangeError for models that veil does not read.
+    """
     return Camera(
         model=camera.model_name if hasattr(camera, "model_name") else camera.model.name,
         width_px=camera.width,

@@ -1,8 +1,8 @@
-"""Which way an accelerometer's axes point in the pictures, from vertical edges (docs/theory/gravity.md, Eq. 14-16).
+"""Axes of an accelerometer relative to the pictures, from vertical edges (docs/theory/gravity.md, Eq. 14-16).
 
 Tables of phones name a vector x, y, z and neither its frame nor its sign: the frame may be that of the device or of the
 picture, and at rest some report gravity, others the reaction to it. All conventions are weighed against the photographs with
-vertical edges, and a reading is given only where the conventions that are left agree on it.
+vertical edges, and a reading is given only where the conventions that remain probable agree on it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from veil.geometry.gravity import MAX_DEPARTURE_G, SENSOR_SIGMA_DEG, Gravity, No
 from veil.geometry.gravity_consensus import apart_deg
 
 G_M_PER_S2 = 9.80665
-# Readings of an unknown device: a phone's (Eq. 3), a poorer one's, one in motion.
+# Standard deviations that an unknown device may have: a phone's (Eq. 3), that of a poorer one, that of one in motion.
 SIGMAS_DEG = (SENSOR_SIGMA_DEG, 3.0, 6.0)
-# Share of photographs whose reading or edges are wrong; these point anywhere in the range of tilts, of about 2 steradians.
+# Share of photographs whose reading or edges are wrong, and the solid angle of the range of tilts, where these point anywhere.
 WRONG, RANGE_SR = 0.05, 2.0
-# A reading is told if conventions within this of the likeliest one have this much of the probability.
+# A reading is given if the conventions within `SAME_DEG` of the likeliest one have a share `SURE` of the probability.
 SAME_DEG, SURE = 5.0, 0.99
-# In-plane part of a reading below which a picture looks too steeply for its half turn to be told.
+# In-plane part of a reading below which a picture looks too steeply to decide whether it is turned by half a turn.
 LEAST_IN_PLANE = 0.2
-_QUARTER = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])  # of a landscape picture clockwise: (x, y) -> (-y, x)
+# Turn of a landscape picture by 90 degrees clockwise: (x, y) -> (-y, x).
+_QUARTER = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Convention:
-    """`picture_from_table` takes a reading to down in a landscape picture.
+    """How a table's readings are meant: `picture_from_table` takes a reading to down in a landscape picture.
 
-    Of the device's frame portrait pictures are turned by a quarter, and every picture by the half turn that it needs to hang
-    upright; of the picture's frame none is turned.
+    With `of_device` readings are in the device's frame: in portrait pictures down is turned by a quarter turn, and in any
+    picture by the half turn that it needs to hang upright. Otherwise they are in the picture's frame, and nothing is turned.
     """
 
     picture_from_table: Float64[np.ndarray, "3 3"]
@@ -45,7 +46,7 @@ class Convention:
     def downs(
         self, acceleration: Float64[np.ndarray, "images 3"], portrait: Bool[np.ndarray, "images"]
     ) -> Float64[np.ndarray, "images 3"]:
-        """Unit vectors of down in each picture."""
+        """Unit vectors of down in the pictures that readings of any length belong to; `portrait` marks pictures in portrait."""
         found = acceleration @ self.picture_from_table.T
         if self.of_device:
             found = np.where(portrait[:, None], found @ _QUARTER.T, found)
@@ -53,7 +54,7 @@ class Convention:
         return found / np.linalg.norm(found, axis=1, keepdims=True)
 
     def told(self, portrait: bool) -> str:
-        """As "(x, y, z) of the table" with signs, for pictures of that shape."""
+        """The convention in words, such as "down is (+x, -y, -z)" by the table's columns, for pictures of that shape."""
         matrix = _QUARTER @ self.picture_from_table if self.of_device and portrait else self.picture_from_table
         names = np.array(["x", "y", "z"])
         parts = [f"{'-' if row.sum() < 0 else '+'}{names[np.abs(row).argmax()]}" for row in matrix]
@@ -63,7 +64,10 @@ class Convention:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceAxes:
-    """Gravity of every image, or why there is none; the likeliest convention and its probability with all that say the same."""
+    """Gravity of each image, or why there is none, and the likeliest convention.
+
+    `probability` is that of this convention together with all that say the same of these images.
+    """
 
     readings: tuple[Gravity | NoGravity, ...]
     convention: Convention
@@ -79,9 +83,10 @@ NAMED = {
 
 
 def in_g(acceleration: Float64[np.ndarray, "images 3"]) -> Float64[np.ndarray, "images 3"]:
-    """Readings in units of g, from g or m/s^2.
+    """Readings in units of g, from readings that are all in g or all in m/s^2.
 
-    Raises InputError if they are neither: a sensor that has gravity taken out reads about 0.
+    Raises InputError if they are not finite, or by their median length in neither unit: a sensor that has gravity taken out
+    reads about 0.
     """
     if not len(acceleration) or not np.isfinite(acceleration).all():
         raise InputError("accelerometer readings must be finite numbers")
@@ -101,10 +106,11 @@ def axes_from_edges(
     edges: Float64[np.ndarray, "images 3"],
     edge_sigma_deg: Float64[np.ndarray, "images"],
 ) -> DeviceAxes:
-    """Gravity of all images under the conventions that the edges leave.
+    """Gravity of all images under the conventions that vertical edges leave probable.
 
-    `edges` is down by vertical edges (NaN where there are none) with its standard deviation. An image is refused if the
-    conventions that are left disagree on it.
+    `acceleration_g` are readings in units of g, `portrait` marks images in portrait. `edges` are unit vectors of down by
+    vertical edges (NaN where there are none) with standard deviations `edge_sigma_deg`. An image gets no gravity if the
+    probable conventions disagree on it.
     """
     seen = np.isfinite(edges).all(axis=1)
     conventions = _conventions()
@@ -124,7 +130,7 @@ def axes_from_edges(
 def axes_as_told(
     acceleration_g: Float64[np.ndarray, "images 3"], portrait: Bool[np.ndarray, "images"], convention: Convention
 ) -> DeviceAxes:
-    """Gravity of all images under a convention that is known."""
+    """Gravity of all images, from readings in units of g, under a convention that is known."""
     downs = convention.downs(acceleration_g, portrait)[None]
     readings = tuple(
         _reading(downs[:, row], np.ones(1), acceleration_g[row], SENSOR_SIGMA_DEG) for row in range(len(acceleration_g))
@@ -133,7 +139,10 @@ def axes_as_told(
 
 
 def parse_axes(text: str) -> Convention:
-    """`ios`, `android`, or three signed letters such as +x-y-z: down in the picture, by the table's columns."""
+    """The convention that a text names: `ios`, `android`, or three signed letters such as +x-y-z.
+
+    The letters are down in the picture (x right, y down, z forward) by the table's columns. Raises InputError for other texts.
+    """
     if text in NAMED:
         return NAMED[text]
     letters = text.replace(",", "").replace(" ", "")
@@ -150,7 +159,7 @@ def parse_axes(text: str) -> Convention:
 
 @cache
 def _conventions() -> tuple[Convention, ...]:
-    """All 48 signed permutations in both frames: 24 rotations, for tables of gravity, and their negatives (reaction)."""
+    """All 48 signed permutations of axes in both frames: 24 rotations, for tables of gravity, and 24 negatives (reaction)."""
     matrices = [
         np.diag(signs) @ np.eye(3)[list(order)] for order in permutations(range(3)) for signs in product((1.0, -1.0), repeat=3)
     ]
@@ -160,7 +169,7 @@ def _conventions() -> tuple[Convention, ...]:
 def _likelihood(
     errors: Float64[np.ndarray, "conventions seen"], sigma: Float64[np.ndarray, "seen"]
 ) -> Float64[np.ndarray, "conventions"]:
-    """Log of the probability density of the edges, by Eq. 15."""
+    """Log of the probability density of the edges under each convention (Eq. 15); errors and `sigma` are in radians."""
     near = (1 - WRONG) / (2 * math.pi * sigma**2) * np.exp(-0.5 * (errors / sigma) ** 2)
     return np.log(near + WRONG / RANGE_SR).sum(axis=1)
 
@@ -171,7 +180,11 @@ def _reading(
     acceleration: np.ndarray,
     sigma: float,
 ) -> Gravity | NoGravity:
-    """The mean of the conventions near the likeliest one, if all others together are improbable (Eq. 16)."""
+    """Gravity of one image: the mean of the conventions near the likeliest one, if all others are improbable (Eq. 16).
+
+    `downs` are unit vectors of down by each convention, of probability `weights`; `acceleration` is the reading in units of g
+    and `sigma` its standard deviation in degrees.
+    """
     departure = abs(float(np.linalg.norm(acceleration)) - 1)
     if not departure <= MAX_DEPARTURE_G:
         return NoGravity(

@@ -1,9 +1,9 @@
-"""A camera whose calibration is free, fitted to points that it saw as points or as lines.
+"""Fit of a camera with free calibration to points that it saw as points or as lines.
 
 A photograph of a photograph is seen by such a camera: the picture's own camera, followed by the homography that lays the print
 or the screen into the second picture. Every camera with a center is of this form (Hartley and Zisserman, *Multiple View
-Geometry*, 2nd ed., Sec. 6.1): six numbers for the pose, five for the calibration. Everything is in the declared camera's
-normalized plane, where the calibration that was declared is the identity.
+Geometry*, 2nd ed., Sec. 6.1): six numbers for the pose, five for the calibration. Coordinates are those of the declared
+camera's normalized plane, where the calibration that was declared is the identity.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ POSE = 6  # the pose's parameters come first
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FreeCamera:
-    """A pose and what its calibration adds to the declared one: log focal ratio, principal point (x, y), log of the root of
-    the aspect ratio, skew; lengths in declared focal lengths."""
+    """A pose (cam_from_world), and offsets of the calibration from the declared one.
+
+    The five offsets are the log of the focal ratio, the principal point (x, y) in declared focal lengths, the log of the root
+    of the aspect ratio, and the skew.
+    """
 
     pose: Rigid
     offsets: Float64[np.ndarray, "5"] = field(default_factory=lambda: np.zeros(5))
@@ -32,24 +35,28 @@ class FreeCamera:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sights:
-    """`seen[i]` is where point `points[i]` was seen: (x, y, 1), or with `as_lines` a line of unit normal through it."""
+    """Points of the world and what a camera saw of them, in the declared camera's normalized plane.
+
+    `seen[i]` is where `points[i]` was seen: (x, y, 1), or with `as_lines` a line of unit normal through it.
+    """
 
     points: Float64[np.ndarray, "sights 3"]
     seen: Float64[np.ndarray, "sights 3"]
     as_lines: bool
 
     def take(self, rows: Int64[np.ndarray, "_"]) -> Sights:
-        """Some of them."""
+        """The sights at `rows`."""
         return Sights(points=self.points[rows], seen=self.seen[rows], as_lines=self.as_lines)
 
     def residuals(self, camera: FreeCamera) -> Float64[np.ndarray, "sights"]:
-        """Distance of each projection to its point or line, infinite behind the camera."""
-        in_camera = self.points @ camera.pose.rotation.T + camera.pose.translation
+        """Distance (normalized plane) of each projection to its point or line; infinite behind the camera."""
+        in_camera = camera.pose.apply(self.points)
         with np.errstate(divide="ignore", invalid="ignore"):
             gap = self._gap(in_camera, camera.offsets)
         return np.where(in_camera[:, 2] > 1e-9, np.linalg.norm(gap, axis=1), np.inf)
 
     def _gap(self, in_camera: np.ndarray, offsets: np.ndarray) -> Float64[np.ndarray, "sights dim"]:
+        """Differences of the projections of camera coordinates (sights, 3) from what was seen: two a point, one a line."""
         x, y = in_camera[:, 0] / in_camera[:, 2], in_camera[:, 1] / in_camera[:, 2]
         wide, high = math.exp(offsets[0] + offsets[3]), math.exp(offsets[0] - offsets[3])
         u, v = wide * x + offsets[4] * y + offsets[1], high * y + offsets[2]
@@ -60,9 +67,10 @@ class Sights:
     def fitted(
         self, start: FreeCamera, reach: Float64[np.ndarray, "5"], least: Float64[np.ndarray, "5"] | None = None
     ) -> FreeCamera:
-        """The camera of least robust residuals with all offsets between `least` (-`reach`) and `reach`, from `start` on.
+        """The camera of least robust residuals whose offsets lie between `least` (default: -`reach`) and `reach`.
 
-        Levenberg-Marquardt on the pseudo-Huber loss at the median residual of the start; offsets at their bounds are held.
+        Levenberg-Marquardt from `start` on the pseudo-Huber loss at the median residual of the start; offsets at their bounds
+        are held.
         """
         least = -reach if least is None else least
         camera = FreeCamera(pose=start.pose, offsets=np.clip(start.offsets, least, reach))
@@ -96,8 +104,8 @@ class Sights:
     def turn_deviation(self, camera: FreeCamera, *, least_noise: float, free_focal: bool = False) -> float:
         """Standard deviation (radians) of the pose's turn about its least certain axis, from least squares over all sights.
 
-        The noise is what the residuals say, at least `least_noise` along each axis; infinite where the sights leave a turn
-        free. With `free_focal` the focal length was fitted, too.
+        The noise is that of the residuals, but at least `least_noise` (normalized plane) along each axis. The deviation is
+        infinite where the sights leave a turn free. `free_focal` says that the focal length was fitted as well.
         """
         parameters = POSE + free_focal
         normal, _ = self._equations(camera, self.points.mean(axis=0), math.inf)
@@ -115,11 +123,12 @@ class Sights:
         return float(np.linalg.norm(spread, 2) * math.sqrt(noise))
 
     def _cost(self, camera: FreeCamera, scale: float) -> float:
-        found = self.residuals(camera)
-        return float((np.sqrt(1 + (found / scale) ** 2) - 1).sum())
+        """Sum of the pseudo-Huber loss of the residuals in units of `scale`."""
+        residuals = self.residuals(camera)
+        return float((np.sqrt(1 + (residuals / scale) ** 2) - 1).sum())
 
     def _equations(self, camera: FreeCamera, middle: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted normal equations of one step: turn about `middle`, shift, offsets."""
+        """Normal matrix and gradient of one weighted step: turn about the point `middle`, shift, offsets (11 parameters)."""
         arm = (self.points - middle) @ camera.pose.rotation.T
         in_camera = arm + (camera.pose.rotation @ middle + camera.pose.translation)
         depth = np.maximum(in_camera[:, 2], 1e-9)
@@ -146,6 +155,7 @@ class Sights:
 
 
 def _moved(camera: FreeCamera, step: np.ndarray, middle: np.ndarray, least: np.ndarray, reach: np.ndarray) -> FreeCamera:
+    """The camera after a step of `Sights._equations`, its offsets clipped to their bounds."""
     seen = camera.pose.rotation @ middle + camera.pose.translation
     rotations, places = moved_cameras(camera.pose.rotation[None], seen[None], np.zeros(1, dtype=np.int64), step[None, :POSE])
     pose = Rigid(rotation=rotations[0], translation=places[0] - rotations[0] @ middle)

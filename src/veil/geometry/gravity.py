@@ -10,9 +10,9 @@ from jaxtyping import Float64
 
 from veil.errors import InputError, RangeError
 
-# An accelerometer in a hand: spread of iPhone readings about the gravity of a reconstruction (docs/theory/gravity.md, Eq. 3).
+# Spread of iPhone readings, with the phone in a hand, about the gravity of a reconstruction (docs/theory/gravity.md, Eq. 3).
 SENSOR_SIGMA_DEG = 1.5
-# Beyond this the phone was being moved, and what it measured is not gravity.
+# Departure of a reading's length from 1 g beyond which the phone was being moved, and what it measured is not gravity.
 MAX_DEPARTURE_G = 0.25
 
 # Device axes (x right, y up, z towards the user) -> camera axes of the upright picture, by EXIF orientation.
@@ -43,18 +43,18 @@ class Gravity:
 
 @dataclass(frozen=True, kw_only=True)
 class NoGravity:
-    """Nothing tells where down is; `reason` says what was looked at and what may help."""
+    """Answer without gravity: `reason` says why there is none, and what may help."""
 
     reason: str
 
 
 def checked_gravity(direction: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3"]:
-    """`direction` as a unit vector.
+    """The vector `direction` scaled to unit length, checked to be a possible direction of down.
 
     Raises InputError if it is not finite, has no length, or points up: cameras are held upright more often than upside down,
     and a flipped sign is the common mistake.
     """
-    # Not np.linalg.norm: its last digit hangs on the processor, and messages and the ledger hold what comes of it.
+    # Not np.linalg.norm: its last digit depends on the processor, and messages and the ledger hold the result.
     length = math.hypot(*direction.tolist())
     if not np.isfinite(length) or not length > 1e-6:
         raise InputError(f"gravity must be a finite vector of some length, got {direction.tolist()}")
@@ -76,7 +76,8 @@ def gravity_from_accelerometer(acceleration_g: Float64[np.ndarray, "3"], orienta
     the phone's bottom (-y) and its down is the phone's left (-x). So down in the stored picture's camera frame is
     (-a_y, -a_x, -a_z) however the phone is held; the orientation then turns it as it turns the pixels: 1 leaves it, 3 turns
     by 180 degrees (x, y) -> (-x, -y), 6 clockwise (x, y) -> (-y, x), 8 counterclockwise (x, y) -> (y, -x).
-    Mirrored pictures (2, 4, 5, 7) show no frame that a rotation reaches and are refused.
+    Mirrored pictures (2, 4, 5, 7) show no frame that a rotation reaches and get `NoGravity`, as do readings far from 1 g
+    (docs/theory/gravity.md, Eq. 2-3).
     """
     if orientation not in _CAM_FROM_DEVICE:
         kind = "mirrored" if orientation in (2, 4, 5, 7) else "unknown"
@@ -100,7 +101,7 @@ def gravity_from_accelerometer(acceleration_g: Float64[np.ndarray, "3"], orienta
 
 
 def aligned_from_cam(gravity: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3 3"]:
-    """The smallest rotation that takes `gravity` to the y-axis (0, 1, 0)."""
+    """The smallest rotation that takes the unit vector `gravity` to the y-axis (0, 1, 0)."""
     y = np.array([0.0, 1.0, 0.0])
     axis = np.cross(gravity, y)
     cosine = float(gravity @ y)
@@ -111,5 +112,8 @@ def aligned_from_cam(gravity: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "
 
 
 def gravity_spread_px(sigma_deg: float, focal_px: float) -> float:
-    """How far a gravity error of `sigma_deg` moves an aligned line: f tan(sigma), the scale of the seed's thresholds."""
+    """Distance in pixels by which a gravity error of `sigma_deg` moves an aligned line: f tan(sigma).
+
+    The thresholds of a line map's seed scale with it.
+    """
     return focal_px * float(np.tan(np.deg2rad(sigma_deg)))

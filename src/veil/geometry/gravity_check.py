@@ -1,4 +1,7 @@
-"""A sensor's reading against the vertical edges of the same photograph: which of both is wrong (docs/theory/gravity.md)."""
+"""Comparison of a sensor's gravity with the vertical edges of the same photograph: which of both is wrong.
+
+The rules are those of gravity.md#sensor-against-edges.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,18 @@ from veil.geometry.vanishing_point_support import Support
 Verdict = Literal["agree", "sensor wrong", "edges wrong", "cannot be told"]
 # Expected share of honest pairs that are called contradictory.
 FALSE_ALARMS = 1e-3
-# People hold cameras level to this, or the photograph is turned.
+# People hold cameras level to within this angle, or the photograph is turned.
 USUAL_ROLL_DEG = 15.0
-# Edges overrule a sensor with twice the exponent, and twice the lines, that an answer of theirs needs. Bundles that were not
-# vertical did reach this (docs/theory/gravity.md, "Measured"), but on floors and tables, which are told by their 90 degrees.
+# Edges overrule a sensor with twice the exponent, and twice the lines, that an answer from edges needs. Bundles that were not
+# vertical did reach this (gravity.md#measured), but on floors and tables, which are recognized by their 90 degrees.
 STRONG_LOG10_NFA, STRONG_LINES = -20.0, 12
-# The expected number of chance agreements with a direction that was given, from which on edges support it.
+# Largest log10 of the number of false alarms (NFA) with which edges support a direction that was given.
 SUPPORT_LOG10_NFA = -3.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """How far sensor and edges are apart, from where on they contradict each other, the verdict, and why."""
+    """Verdict on a sensor's gravity and vertical edges, their angle, the angle beyond which they disagree, and the reason."""
 
     verdict: Verdict
     apart_deg: float
@@ -33,7 +36,7 @@ class Checked:
     why: str
 
     def as_json(self) -> dict[str, object]:
-        """The stable record of docs/reference/json.md."""
+        """The check as the stable record of docs/reference/json.md."""
         return {
             "verdict": self.verdict,
             "apart_deg": self.apart_deg,
@@ -43,11 +46,12 @@ class Checked:
 
 
 def cross_checked(sensor: Gravity, edges: Vertical, support: Support) -> Checked:
-    """Whether `sensor` and `edges` agree, and if not, which of them is wrong, as far as this can be told.
+    """Verdict on whether `sensor` and `edges` agree, and if not, which of them is wrong, as far as this can be decided.
 
-    `support` is what the photograph's other segments say of the sensor's direction. The edges are wrong if these point where
-    the sensor does, or if the edges would be horizontal in the sensor's world, as those of floors and tables are. Otherwise the
-    sensor is, if the edges' evidence is twice what an answer needs, or if only the sensor would have the camera rolled.
+    `support` is how much the photograph's other segments support the sensor's direction. The edges are wrong if those segments
+    point where the sensor does, or if the edges would be horizontal in the sensor's world, as those of floors and tables are.
+    Otherwise the sensor is wrong if the edges' evidence is twice what an answer needs, or if only the sensor would have the
+    camera rolled.
     """
     sigmas = sensor.sigma_deg or SENSOR_SIGMA_DEG, edges.gravity.sigma_deg or SENSOR_SIGMA_DEG
     apart = float(apart_deg(sensor.direction, edges.gravity.direction))
@@ -59,6 +63,7 @@ def cross_checked(sensor: Gravity, edges: Vertical, support: Support) -> Checked
 
 
 def _which(sensor: Gravity, edges: Vertical, support: Support, apart: float, limit: float) -> tuple[Verdict, str]:
+    """Verdict on a sensor and edges that contradict each other, and the reason; angles are in degrees."""
     rolled = roll_deg(sensor) > USUAL_ROLL_DEG, roll_deg(edges.gravity) > USUAL_ROLL_DEG
     if support.log10_nfa <= SUPPORT_LOG10_NFA and not (rolled[0] and not rolled[1]):
         return "edges wrong", f"{support.lines} other edges point where the sensor does"
@@ -74,6 +79,6 @@ def _which(sensor: Gravity, edges: Vertical, support: Support, apart: float, lim
 
 
 def roll_deg(gravity: Gravity) -> float:
-    """How far the camera is turned about its axis, in degrees."""
+    """Angle in degrees by which the camera is turned about its optical axis, without sign."""
     x, y, _ = gravity.direction
     return abs(math.degrees(math.atan2(x, y)))

@@ -1,4 +1,4 @@
-"""Down of a model from the readings of its images, and which readings contradict it (docs/theory/gravity.md, Eq. 11-13)."""
+"""Consensus of images' gravity readings on a model's down, and which contradict it (docs/theory/gravity.md, Eq. 11-13)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from veil.errors import InputError, RangeError
 from veil.geometry.gravity import SENSOR_SIGMA_DEG
 
 Verdict = Literal["agrees", "wrong", "no reading"]
-# Median length of a plane Gaussian of unit standard deviation an axis: sqrt(2 ln 2).
+# Median length of a two-dimensional Gaussian of unit standard deviation along each axis: sqrt(2 ln 2).
 _MEDIAN_LENGTH = math.sqrt(2 * math.log(2))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsensusOptions:
-    """How readings are judged.
+    """Settings of the consensus on a model's down. Raises RangeError for values out of range.
 
     `unknown_sigma_deg` stands for a reading's standard deviation where none is given, `model_sigma_deg` is that of a model's
-    rotations, `max_scale` how many times wider than these the readings may scatter. At most `false_alarms` honest readings are
-    expected to be called wrong, over all images of a model (Eq. 12).
+    rotations, and `max_scale` is how many times wider than these the readings may scatter. At most `false_alarms` honest
+    readings are expected to be called wrong, over all images of a model (Eq. 12).
     """
 
     unknown_sigma_deg: float = SENSOR_SIGMA_DEG
@@ -45,7 +45,7 @@ class ConsensusOptions:
 class GravityConsensus:
     """Down in the model's frame as a unit vector, its standard deviation about either axis, and a verdict on each image.
 
-    `residual_deg` is the angle of an image's reading to what the other agreeing readings say (NaN without a reading), and
+    `residual_deg` is the angle of an image's reading to the mean of the other agreeing readings (NaN without a reading), and
     `limit_deg` the angle above which it is called wrong. `scale` is how many times wider than their standard deviations the
     readings scatter, at least 1.
     """
@@ -70,9 +70,10 @@ class GravityConsensus:
 
 @dataclass(frozen=True, kw_only=True)
 class NoConsensus:
-    """No majority of the `readings` agrees on a down in this model; the largest group has `agreeing`, and `reason` says more.
+    """Answer where no majority of the `readings` agrees on one down in a model.
 
-    With many readings this speaks against the model as much as against them.
+    `agreeing` is the size of the largest group that agrees, and `reason` says why there is no answer. With many readings this
+    speaks against the model as much as against the readings.
     """
 
     reason: str
@@ -86,11 +87,11 @@ def agree_on_down(
     sigma_deg: Float64[np.ndarray, "images"] | None = None,
     options: ConsensusOptions | None = None,
 ) -> GravityConsensus | NoConsensus:
-    """The down that more than half of the readings agree on, and which of them do not.
+    """The direction of down that more than half of the readings agree on, and which readings do not.
 
     `down_in_cam` are readings in camera frames (x right, y down, z forward), of any length, a row of NaN where an image has
-    none; `cam_from_world` the rotations of the model's images; `sigma_deg` the readings' standard deviations, NaN if unknown.
-    Raises InputError if rotations are not finite, or a reading has no length.
+    none; `cam_from_world` are the rotations of the model's images; `sigma_deg` the readings' standard deviations, NaN if
+    unknown. Raises InputError if rotations are not finite, or a reading has no length.
     """
     options = options or ConsensusOptions()
     if not np.isfinite(cam_from_world).all():
@@ -104,8 +105,8 @@ def agree_on_down(
         return NoConsensus(reason=f"{what} a reading of gravity", readings=len(lengths), agreeing=len(lengths))
     world = np.einsum("nji,nj->ni", cam_from_world[known], down_in_cam[known] / lengths[:, None])
     given = np.full(len(world), np.nan) if sigma_deg is None else sigma_deg[known]
-    own = np.where(np.isfinite(given) & (given > 0), given, options.unknown_sigma_deg)
-    readings = _Readings(world=world, sigma_deg=np.hypot(own, options.model_sigma_deg), options=options)
+    sensor = np.where(np.isfinite(given) & (given > 0), given, options.unknown_sigma_deg)
+    readings = _Readings(world=world, sigma_deg=np.hypot(sensor, options.model_sigma_deg), options=options)
     return _judged(readings, known)
 
 
@@ -116,20 +117,26 @@ def apart_deg(left: Float64[np.ndarray, "*#batch 3"], right: Float64[np.ndarray,
 
 
 def contradiction_limit(readings: int, false_alarms: float) -> float:
-    """Standard deviations an axis beyond which a reading is wrong: Eq. 12, a plane Gaussian's tail shared by all readings."""
+    """Number of standard deviations (of one axis) beyond which one of `readings` readings is called wrong (Eq. 12).
+
+    The tail of a two-dimensional Gaussian beyond it has the probability `false_alarms` / `readings`.
+    """
     return math.sqrt(2 * math.log(max(readings, 1) / false_alarms))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Readings:
-    """Readings in the world, with what they and the model's rotations stray by."""
+    """Readings as unit vectors in the world, and the standard deviations of the readings with the model's rotations."""
 
     world: np.ndarray
     sigma_deg: np.ndarray
     options: ConsensusOptions
 
     def start(self) -> tuple[np.ndarray, float]:
-        """Who agrees with the reading that most others are near to: least median of squares (Rousseeuw 1984)."""
+        """Mask of the readings near the one that a majority is nearest to, and the scale of their errors.
+
+        That reading is chosen by the least median of squares (Rousseeuw 1984).
+        """
         count = len(self.world)
         angles = apart_deg(self.world[:, None], self.world[None])
         errors = angles / np.hypot(self.sigma_deg[:, None], self.sigma_deg[None])
@@ -140,13 +147,15 @@ class _Readings:
 
     @property
     def limit(self) -> float:
+        """Number of standard deviations beyond which a reading is called wrong, at a scale of 1 (Eq. 12)."""
         return contradiction_limit(len(self.world), self.options.false_alarms)
 
     def scale(self, median: float) -> float:
+        """Scale of the readings' errors from their median in standard deviations, within [1, `max_scale`] (Eq. 12)."""
         return float(np.clip(median / _MEDIAN_LENGTH, 1.0, self.options.max_scale))
 
     def others(self, agreeing: Bool[np.ndarray, "readings"]) -> tuple[np.ndarray, np.ndarray]:
-        """For each reading the weighted mean of the agreeing ones without it, and the standard deviation of that."""
+        """Weighted mean of the agreeing readings without each one in turn, and the standard deviation of each such mean."""
         weight = agreeing / self.sigma_deg**2
         total = (weight[:, None] * self.world).sum(axis=0) - weight[:, None] * self.world
         left = np.maximum(weight.sum() - weight, 1e-12)
@@ -154,6 +163,7 @@ class _Readings:
 
 
 def _judged(readings: _Readings, known: np.ndarray) -> GravityConsensus | NoConsensus:
+    """The consensus of readings, or why there is none; `known` (images,) marks the images that have a reading."""
     agreeing, scale = readings.start()
     for _ in range(20):
         if not agreeing.any():

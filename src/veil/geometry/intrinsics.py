@@ -1,7 +1,7 @@
-"""Which cameras can have taken a photograph: the bounds that every door sets to intrinsics, in one place.
+"""Checks of intrinsics where they come in: bounds that every camera meets which can have taken a photograph.
 
 Solvers and mappers that are handed a focal length of 1e-5 px or a distortion of -1e5 run for hours or answer nonsense, and a
-map's owner cannot see where it came from. So intrinsics are bounded where they come in: from messages, files and arguments.
+map's owner cannot see where it came from. So intrinsics are bounded in messages, files and arguments.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from veil.errors import InputError, RangeError
 from veil.geometry.camera import Camera
 
 MAX_PIXELS = 1 << 28  # 268 megapixels; the largest sensors of phones have 200
-# Of the longer side; also the range that COLMAP's mapper believes. 0.1 is wider than any lens, 10 is 360 mm on full frame.
+# Focal lengths in longer sides, which is COLMAP's range as well: 0.1 is wider than any lens, 10 is 360 mm on full frame.
 MIN_FOCAL, MAX_FOCAL = 0.1, 10.0
-MAX_ASPECT = 2.0  # between the focal lengths: anamorphic video has pixels twice as wide as high
-MAX_OUTSIDE = 1.0  # of a side: how far the principal point of a crop may lie outside it
+MAX_ASPECT = 2.0  # ratio of the focal lengths: anamorphic video has pixels twice as wide as high
+MAX_OUTSIDE = 1.0  # distance in sides by which the principal point of a crop may lie outside the image
 MAX_OFF_AXIS_RADIANS = math.radians(88)  # the normalized plane ends at 90 degrees
-MAX_STRETCH = 4.0  # what a lens may magnify more than at its center; pincushion distortion of real ones stays below 2
-MARGIN_PX = 2.0  # of keypoints around the image: detectors fit parabolas at its border
+MAX_STRETCH = 4.0  # magnification relative to the center; pincushion distortion of real lenses stays below 2
+MARGIN_PX = 2.0  # margin around the image where keypoints may lie: detectors fit parabolas at its border
 MIN_SEEN = 0.1  # share of a fisheye's image that must lie on the normalized plane
 
 _FISHEYE = "FISHEYE"
 _GRID = 17  # samples along each side of the image, its corners and borders among them
-_STEPS, _NEWTON = 24, 4  # along each ray, and at each step
-_DIRECT = 100  # as COLMAP does
-_OUTLINE = 16  # samples of each side where the image's outline is followed
+_STEPS, _NEWTON = 24, 4  # steps along each ray, and Newton iterations at each step
+_DIRECT = 100  # Newton iterations without steps, as in COLMAP
+_OUTLINE = 16  # samples of each side of the image's outline
 
 
 @lru_cache(maxsize=256)
 def implausible(camera: Camera) -> str | None:
-    """Why no photograph can have these intrinsics, with the value and a remedy; None if one can.
+    """Reason why no photograph can have these intrinsics, with the value and a remedy, or None if one can.
 
-    The size, the focal lengths, the principal point, then the distortion: each ray from the principal point to a grid of
-    pixels that covers the image with its border is undistorted step by step, and must stay on the branch on which larger
-    radii lie farther out, nowhere more than four times as far as at the center; fisheyes must do so up to 88 degrees off the
-    axis, where the normalized plane ends. Takes milliseconds for any parameters.
+    Checked are the size, the focal lengths, the principal point, then the distortion: each ray from the principal point to a
+    grid of pixels that covers the image with its border is undistorted step by step, and must stay on the branch on which
+    larger radii lie farther out, nowhere stretched more than four times as much as at the center; fisheyes must do so up to 88
+    degrees off the axis, where the normalized plane ends. The check takes milliseconds for any parameters.
     """
     longer, pixels = max(camera.width_px, camera.height_px), camera.width_px * camera.height_px
     if pixels > MAX_PIXELS:
@@ -65,7 +65,7 @@ def implausible(camera: Camera) -> str | None:
 
 
 def checked_camera(camera: Camera) -> Camera:
-    """The camera itself. Raises RangeError, which names the value and a remedy, if no photograph can have its intrinsics."""
+    """The camera itself, checked: raises RangeError, with the value and a remedy, if no photograph can have its intrinsics."""
     reason = implausible(camera)
     if reason is not None:
         raise RangeError(reason)
@@ -73,16 +73,20 @@ def checked_camera(camera: Camera) -> Camera:
 
 
 def parse(text: str, width_px: int, height_px: int) -> Camera:
-    """Read `MODEL,p1,p2,...` as the command line writes a camera. Raises InputError with the expected form."""
+    """Read a camera from `MODEL,p1,p2,...`, as the command line writes it, for images of the given size.
+
+    Raises InputError, with the expected form, for other texts, and RangeError for intrinsics that no photograph can have.
+    """
     return checked_camera(_read(text, width_px, height_px))
 
 
 def require_readable(text: str) -> None:
-    """Raise InputError unless `text` names a model and its parameters; whether they fit, only an image's size tells."""
+    """Raise InputError unless `text` names a model and its parameters; without an image's size no more can be checked."""
     _read(text, 1, 1)
 
 
 def _read(text: str, width_px: int, height_px: int) -> Camera:
+    """The camera that `MODEL,p1,p2,...` names, its intrinsics unchecked."""
     model, *numbers = text.split(",")
     try:
         params = tuple(float(number) for number in numbers)
@@ -128,11 +132,11 @@ def require_crossing(camera: Camera, lines: Float[np.ndarray, "features 3"]) -> 
 def undistorted(
     camera: Camera, pixels: Float64[np.ndarray, "points 2"]
 ) -> tuple[Float64[np.ndarray, "points 2"], Bool[np.ndarray, "points"]]:
-    """Pixels in the normalized plane, NaN where the distortion maps none there, and which of them a fisheye sees beyond it.
+    """Undistorted points of pixels in the normalized plane, and a mask of pixels that a fisheye sees beyond that plane.
 
-    Rays are followed outwards from the principal point, as Newton's method alone may land on another branch; but it must
-    arrive at the same point, as it is what COLMAP uses (sensor/models.h, IterativeUndistortion). "Beyond" is more than 88
-    degrees off the axis.
+    Points are NaN where the distortion maps none to the pixel, and beyond the plane: more than 88 degrees off the axis. Rays
+    are followed outwards from the principal point, because Newton's method alone may land on another branch; but it must arrive
+    at the same point, because COLMAP uses it (sensor/models.h, IterativeUndistortion).
     """
     focal = np.array([camera.params[0], camera.params[camera.focal_count - 1]])
     target = (pixels - np.array(camera.params[camera.focal_count : camera.focal_count + 2])) / focal
@@ -151,6 +155,7 @@ def undistorted(
 
 
 def _implausible_distortion(camera: Camera) -> str | None:
+    """Reason why no photograph can have this distortion, with a remedy, or None if one can."""
     distortion = camera.params[camera.focal_count + 2 :]
     sides = np.linspace(0, 1, _GRID)
     grid = np.stack(np.meshgrid(sides * camera.width_px, sides * camera.height_px), axis=-1).reshape(-1, 2)
@@ -172,8 +177,9 @@ def _implausible_distortion(camera: Camera) -> str | None:
 
 
 class _Lens(NamedTuple):
-    """COLMAP's distortion models at once: coefficients of r^2, r^4, ... over such coefficients, and the tangential ones.
+    """A rational distortion that covers all of COLMAP's models: N(r^2) / D(r^2), and tangential coefficients.
 
+    N is 1 plus `above` as coefficients of r^2, r^4, ..., D is the same of `below`:
     x' = x N / D + 2 p1 x y + p2 (r^2 + 2 x^2), y' = y N / D + 2 p2 x y + p1 (r^2 + 2 y^2) (COLMAP, sensor/models.h,
     FullOpenCVCameraModel, of which the others are parts; fisheyes are N alone, of angles in place of tangents).
     """
@@ -184,6 +190,7 @@ class _Lens(NamedTuple):
 
     @classmethod
     def of(cls, camera: Camera) -> _Lens:
+        """The distortion of a camera, from its parameters in COLMAP's order."""
         distortion = camera.params[camera.focal_count + 2 :]
         if _FISHEYE in camera.model or len(distortion) <= 2:
             return cls(above=distortion, below=(), tangential=(0.0, 0.0))
@@ -192,13 +199,18 @@ class _Lens(NamedTuple):
 
     @property
     def is_curved(self) -> bool:
+        """Whether any coefficient differs from zero."""
         return any(self.above) or any(self.below) or any(self.tangential)
 
 
 def _followed(
     lens: _Lens, target: Float64[np.ndarray, "points 2"], limit: float, tol: Float64[np.ndarray, "2"]
 ) -> tuple[Float64[np.ndarray, "points 2"], Bool[np.ndarray, "points"]]:
-    """The undistorted points on the branch of the principal point, NaN where it ends; and which rays pass `limit` on it."""
+    """Undistorted points on the branch of the principal point, NaN where it ends, and a mask of rays that pass `limit` on it.
+
+    `target` are distorted points, `limit` bounds the radius of undistorted ones, and a point counts as reached within `tol`;
+    all are in the normalized plane, or in radians for a fisheye.
+    """
     found = np.zeros_like(target)
     beyond = np.zeros(len(target), dtype=bool)
     for step in range(1, _STEPS + 1):
@@ -217,7 +229,7 @@ def _followed(
 def _newton(
     lens: _Lens, start: Float64[np.ndarray, "points 2"], wanted: Float64[np.ndarray, "points 2"], rounds: int
 ) -> Float64[np.ndarray, "points 2"]:
-    """Newton's method for the points that the lens maps to `wanted`."""
+    """The points that the lens maps to `wanted`, by at most `rounds` iterations of Newton's method from `start`."""
     found = start
     for _ in range(rounds):
         at, (xx, xy, yy) = _distorted(lens, found)
@@ -232,7 +244,7 @@ def _newton(
 def _distorted(
     lens: _Lens, points: Float64[np.ndarray, "points 2"]
 ) -> tuple[Float64[np.ndarray, "points 2"], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """What the lens makes of points, and the derivatives xx, xy = yx, yy."""
+    """The distorted points, and the derivatives xx, xy = yx, yy of the distortion there."""
     x, y = points.T
     square = x * x + y * y
     (above, above_slope), (below, below_slope) = (_polynomial(square, terms) for terms in (lens.above, lens.below))
@@ -248,7 +260,7 @@ def _distorted(
 
 
 def _polynomial(square: np.ndarray, terms: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """1 + k1 s + k2 s^2 + ... and its derivative, by Horner's scheme."""
+    """The polynomial 1 + k1 s + k2 s^2 + ... and its derivative, by Horner's scheme."""
     value, slope = np.zeros_like(square), np.zeros_like(square)
     for term in (*terms[::-1], 1.0):
         value, slope = value * square + term, slope * square + value
@@ -256,11 +268,12 @@ def _polynomial(square: np.ndarray, terms: tuple[float, ...]) -> tuple[np.ndarra
 
 
 def _radius(points: Float64[np.ndarray, "points 2"]) -> Float64[np.ndarray, "points"]:
+    """Distances of points from the origin."""
     return np.hypot(points[:, 0], points[:, 1])
 
 
 def _border(camera: Camera, steps: int) -> Float64[np.ndarray, "points 2"]:
-    """The image's outline as pixels, `steps` of each side, around it."""
+    """Pixels along the image's outline, in order, `steps` of each side."""
     along = np.arange(steps) / steps
     width, height = float(camera.width_px), float(camera.height_px)
     zero, one = np.zeros(steps), np.ones(steps)

@@ -35,6 +35,10 @@ class Rigid:
             translation=self.rotation @ other.translation + self.translation,
         )
 
+    def apply(self, points: Float64[np.ndarray, "points 3"]) -> Float64[np.ndarray, "points 3"]:
+        """Points of frame a in coordinates of frame b: camera coordinates of world points for `cam_from_world`."""
+        return points @ self.rotation.T + self.translation
+
     @property
     def center(self) -> Float64[np.ndarray, "3"]:
         """Origin of frame b in coordinates of a: the camera center in the world for `cam_from_world`."""
@@ -42,24 +46,24 @@ class Rigid:
 
 
 def rotation_angle_deg(rotation: Float64[np.ndarray, "3 3"]) -> float:
-    """Angle of a rotation in degrees, accurate near 0 (the arc cosine of the trace is not)."""
+    """The angle of a rotation in degrees, accurate near 0 (the arc cosine of the trace is not)."""
     sine = float(np.linalg.norm(rotation - rotation.T)) / (2 * math.sqrt(2))
     cosine = (float(np.trace(rotation)) - 1) / 2
     return math.degrees(math.atan2(sine, cosine))
 
 
 def rigid_from_colmap(cam_from_world: Any) -> Rigid:
-    """pycolmap's Rigid3d as ours."""
+    """The motion of pycolmap's `Rigid3d` as a `Rigid`."""
     matrix = np.asarray(cam_from_world.matrix(), dtype=np.float64)
     return Rigid(rotation=matrix[:, :3].copy(), translation=matrix[:, 3].copy())
 
 
-def covariance_from_colmap(found: Any) -> Float64[np.ndarray, "6 6"] | None:
-    """The covariance of (rotation, translation) that pycolmap's refinement returned, with the rotation in radians.
+def covariance_from_colmap(refinement: Any) -> Float64[np.ndarray, "6 6"] | None:
+    """The covariance of (rotation in radians, translation) in a dictionary that pycolmap's refinement returned, or None.
 
-    Ceres turns quaternions by half angles, so that its rotations count half. None where there is none.
+    Ceres turns quaternions by half angles, so that its rotations count half. None stands where pycolmap gave no covariance.
     """
-    covariance = found.get("covariance")
+    covariance = refinement.get("covariance")
     if covariance is None:
         return None
     unit = np.array([2.0, 2.0, 2.0, 1.0, 1.0, 1.0])

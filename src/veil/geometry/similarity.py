@@ -1,4 +1,4 @@
-"""Similarities of least squares: of points, of a map and its reference poses; and pose errors after them."""
+"""Least-squares similarities between point sets and between a map and reference poses, and pose errors after alignment."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from veil.geometry.rigid import Rigid, rotation_angle_deg
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Similarity:
-    """x_b = scale * rotation @ x_a + translation."""
+    """A similarity, x_b = scale * rotation @ x_a + translation, in any number of dimensions."""
 
     scale: float
     rotation: Float64[np.ndarray, "dim dim"]
     translation: Float64[np.ndarray, "dim"]
 
     def apply(self, points: Float64[np.ndarray, "*batch dim"]) -> Float64[np.ndarray, "*batch dim"]:
-        """Points of frame a in frame b."""
+        """Points of frame a in coordinates of frame b."""
         return self.scale * points @ self.rotation.T + self.translation
 
 
 def align_points(a: Float64[np.ndarray, "n dim"], b: Float64[np.ndarray, "n dim"]) -> Similarity:
-    """b_from_a of least squared distance between corresponding points; never a reflection (Umeyama 1991, Eqs. 40 to 42).
+    """Similarity b_from_a of least squared distance between corresponding points (Umeyama 1991, Eq. 40-42).
 
-    Raises InputError if the points of a frame coincide.
+    It is never a reflection. Raises InputError if the points of a frame coincide.
     """
     from_a, from_b = a - a.mean(axis=0), b - b.mean(axis=0)
     if not (from_a**2).sum() > 0 or not (from_b**2).sum() > 0:
@@ -42,7 +42,7 @@ def align_points(a: Float64[np.ndarray, "n dim"], b: Float64[np.ndarray, "n dim"
 
 
 def align_poses(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Rigid]) -> Similarity:
-    """reference_from_map of corresponding poses.
+    """Similarity reference_from_map that aligns corresponding poses, rotations included.
 
     The rotation is the chordal mean of the relative rotations (Hartley et al., IJCV 2013, Sec. 5.3), so cameras along
     a line leave nothing undetermined; scale and translation are least squares over the camera centers.
@@ -63,7 +63,7 @@ def align_poses(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Rigi
 
 
 def align_centers(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Rigid]) -> Similarity:
-    """reference_from_map of least squared distance between camera centers (Umeyama 1991), as benchmarks report it.
+    """Similarity reference_from_map of least squared distance between camera centers (Umeyama 1991), as benchmarks use it.
 
     Cameras along a line leave the rotation about it undetermined: judge rotations by `pairwise_rotation_deg` as well.
     Raises InputError for fewer than three poses or coinciding centers.
@@ -76,7 +76,7 @@ def align_centers(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Ri
 
 
 def pairwise_rotation_deg(cam_from_map: Sequence[Rigid], cam_from_reference: Sequence[Rigid]) -> float:
-    """Mean error of the relative rotation over all pairs of cameras: free of any alignment."""
+    """Mean error in degrees of the relative rotation over all pairs of cameras; it needs no alignment."""
     errors = [
         rotation_angle_deg(
             (cam_from_map[i].rotation @ cam_from_map[j].rotation.T)
@@ -89,7 +89,10 @@ def pairwise_rotation_deg(cam_from_map: Sequence[Rigid], cam_from_reference: Seq
 
 
 def pose_error(estimate: Rigid, reference: Rigid, reference_from_map: Similarity) -> tuple[float, float]:
-    """(distance of camera centers in units of the reference, rotation angle in degrees) of two cam_from_world."""
+    """Errors of a pose in the map: distance of camera centers in the reference's unit, and rotation angle in degrees.
+
+    `estimate` is cam_from_map and `reference` cam_from_reference.
+    """
     position = float(np.linalg.norm(reference_from_map.apply(estimate.center) - reference.center))
     in_reference = estimate.rotation @ reference_from_map.rotation.T
     return position, rotation_angle_deg(in_reference @ reference.rotation.T)

@@ -1,4 +1,4 @@
-"""Points of many tracks from the planes of their lines, robustly: triples of planes, then Gauss-Newton; compiled by numba.
+"""Robust triangulation of many tracks from the planes of their lines: triples of planes, then Gauss-Newton, in numba.
 
     l_i^T (R_i X + t_i) = 0,   three planes a hypothesis            (Geppert et al. 2020, Sec. 3.2, Eq. 10)
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -25,10 +26,11 @@ THREADS = 2
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrackLines:
-    """What triangulation sees: observations of track t are `starts[t]` to `starts[t + 1]`; only `active` ones take part.
+    """Observations of tracks, and the cameras that made them: those of track t are rows `starts[t]` to `starts[t + 1]`.
 
-    `lines` have unit normals in the normalized plane, `focal_px` turns distances into pixels, and projections beyond
-    `half_extent` (normalized) are outside the image.
+    Only `active` observations take part; `aligned` lines run along gravity. `lines` have unit normals in the normalized plane
+    of camera `camera_of`. `rotations` and `translations` are cam_from_world, `focal_px` turns distances of the normalized plane
+    into pixels, and projections beyond `half_extent` (normalized, |x| and |y|) are outside the image.
     """
 
     starts: Int64[np.ndarray, "_"]
@@ -51,36 +53,45 @@ def triangulate_tracks(
     min_lines: int = 4,
     min_angle_deg: float = 1.5,
 ) -> tuple[Float64[np.ndarray, "tracks 3"], Bool[np.ndarray, "observations"]]:
-    """(points, which observations agree). `points[t]` is a further hypothesis where `known[t]`; without a point it is kept."""
+    """Points of all tracks, and a mask of the observations that agree with their track's point.
+
+    `points[t]` is a further hypothesis where `known[t]`; it comes back unchanged for a track that gets no point, which then has
+    no agreeing observation. A line agrees within `limit_px`. A point needs `min_lines` agreeing lines, one of them not along
+    gravity, and two rays at least `min_angle_deg` apart.
+    """
     found, observed = points.copy(), np.zeros(len(tracks.lines), dtype=np.bool_)
-    cameras = tracks.camera_of, tracks.lines, tracks.rotations, tracks.translations, tracks.focal_px, tracks.half_extent
-    cosine = math.cos(math.radians(min_angle_deg))
-
-    def part(edges: tuple[int, int]) -> None:
-        begin, end = edges
-        _triangulate(
-            tracks.starts,
-            tracks.active,
-            tracks.aligned,
-            *cameras,
-            known,
-            limit_px,
-            min_lines,
-            cosine,
-            begin,
-            end,
-            found,
-            observed,
-        )
-
+    arrays = _Tracks(**{name: getattr(tracks, name) for name in _Tracks._fields})
+    limits = _Limits(float(limit_px), min_lines, math.cos(math.radians(min_angle_deg)))
     edges = np.linspace(0, len(tracks.starts) - 1, 4 * THREADS + 1).astype(int).tolist()
-    list(shared(part, pairwise(edges), THREADS))
+    list(shared(lambda part: _triangulate(arrays, limits, known, *part, found, observed), pairwise(edges), THREADS))
     return found, observed
 
 
+class _Tracks(NamedTuple):
+    """The arrays of `TrackLines`, as compiled functions take them."""
+
+    starts: Int64[np.ndarray, "tracks+1"]
+    camera_of: Int64[np.ndarray, "observations"]
+    lines: Float64[np.ndarray, "observations 3"]
+    aligned: Bool[np.ndarray, "observations"]
+    active: Bool[np.ndarray, "observations"]
+    rotations: Float64[np.ndarray, "cameras 3 3"]
+    translations: Float64[np.ndarray, "cameras 3"]
+    focal_px: Float64[np.ndarray, "cameras"]
+    half_extent: Float64[np.ndarray, "cameras 2"]
+
+
+class _Limits(NamedTuple):
+    """What a point must show: distances of agreeing lines, their number, and the cosine of the least angle of two rays."""
+
+    limit_px: float
+    min_lines: int
+    cosine: float
+
+
 @compiled
-def _distance(line, rotation, translation, focal, extent, x):  # type: ignore[no-untyped-def]
-    """Pixels from the projection of x to the line; infinite behind the camera or outside the image."""
+def _distance(line, rotation, translation, focal, extent, x):
+    """Pixels from the projection of point `x` (3,) to a line (3,) of one camera; infinite behind it or outside its image."""
     depth = rotation[2, 0] * x[0] + rotation[2, 1] * x[1] + rotation[2, 2] * x[2] + translation[2]
     if depth <= MIN_DEPTH:
         return np.inf
@@ -92,8 +103,13 @@ def _distance(line, rotation, translation, focal, extent, x):  # type: ignore[no
 
 
 @compiled
-def _score(x, rows, camera_of, lines, rotations, translations, focal, extent, limit):  # type: ignore[no-untyped-def]
-    """Sum of 1 - (r / limit)^2 over the lines that agree (Torr and Zisserman 2000)."""
+def _score(tracks, rows, limit, x):
+    """Score of point `x` (3,): sum of 1 - (r / limit)^2 over the lines `rows` that agree (Torr and Zisserman 2000).
+
+    `limit` and the distances r are in pixels.
+    """
+    camera_of, lines, rotations, translations = tracks.camera_of, tracks.lines, tracks.rotations, tracks.translations
+    focal, extent = tracks.focal_px, tracks.half_extent
     total = 0.0
     for k in rows:
         i = camera_of[k]
@@ -104,8 +120,8 @@ def _score(x, rows, camera_of, lines, rotations, translations, focal, extent, li
 
 
 @compiled
-def _solve(a, b, x, tol):  # type: ignore[no-untyped-def]
-    """Cramer's rule for a 3x3 system; False where its determinant is below `tol` for rows of unit length."""
+def _solve(a, b, x, tol):
+    """Solve a (3, 3) x (3,) = b (3,) by Cramer's rule into `x`; False where |det| is below `tol` for rows of unit length."""
     c0 = a[1, 1] * a[2, 2] - a[1, 2] * a[2, 1]
     c1 = a[1, 2] * a[2, 0] - a[1, 0] * a[2, 2]
     c2 = a[1, 0] * a[2, 1] - a[1, 1] * a[2, 0]
@@ -122,8 +138,12 @@ def _solve(a, b, x, tol):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _best_triple(rows, camera_of, lines, rotations, translations, focal, extent, limit, x, best):  # type: ignore[no-untyped-def]
-    """Replace x by the point of the best triple of planes if that scores above `best`; at most about 60 are tried."""
+def _best_triple(tracks, rows, limit, x, best):
+    """Best score of the points of triples of planes, or `best` where none is above it; the point replaces `x` (3,).
+
+    Of the triples of the observations `rows` at most about 60 are tried; `limit` (pixels) is that of `_score`.
+    """
+    camera_of, lines, rotations, translations = tracks.camera_of, tracks.lines, tracks.rotations, tracks.translations
     normals, offsets, trial = np.empty((3, 3)), np.empty(3), np.empty(3)
     count = len(rows)
     stride = max(1, count * (count - 1) * (count - 2) // 6 // MAX_TRIPLES)
@@ -145,7 +165,7 @@ def _best_triple(rows, camera_of, lines, rotations, translations, focal, extent,
                             + lines[k, 2] * rotations[i, 2, d]
                         )
                 if _solve(normals, offsets, trial, 1e-4):
-                    score = _score(trial, rows, camera_of, lines, rotations, translations, focal, extent, limit)
+                    score = _score(tracks, rows, limit, trial)
                     if score > best:
                         best = score
                         x[:] = trial
@@ -153,8 +173,13 @@ def _best_triple(rows, camera_of, lines, rotations, translations, focal, extent,
 
 
 @compiled
-def _refine(rows, camera_of, lines, rotations, translations, focal, extent, limit, x):  # type: ignore[no-untyped-def]
-    """Three Gauss-Newton steps on the lines within twice the limit, Cauchy weights of half of it (lines.md, Eq. 14)."""
+def _refine(tracks, rows, limit, x):
+    """Refine `x` (3,) in place by three Gauss-Newton steps on the lines `rows` within twice `limit` (lines.md, Eq. 14).
+
+    Weights are those of a Cauchy loss of half of `limit` (pixels).
+    """
+    camera_of, lines, rotations, translations = tracks.camera_of, tracks.lines, tracks.rotations, tracks.translations
+    focal, extent = tracks.focal_px, tracks.half_extent
     normal, right, step, g = np.empty((3, 3)), np.empty(3), np.empty(3), np.empty(3)
     for _ in range(3):
         normal[:] = 0.0
@@ -185,12 +210,13 @@ def _refine(rows, camera_of, lines, rotations, translations, focal, extent, limi
 
 
 @compiled
-def _well_seen(x, rows, camera_of, aligned, rotations, translations, min_lines, cosine):  # type: ignore[no-untyped-def]
-    """Enough agreeing lines, one not along gravity, and two rays at least the angle apart."""
+def _well_seen(tracks, rows, limits, x):
+    """Whether point `x` (3,) has enough agreeing lines `rows`, one not along gravity, and two rays far enough apart."""
+    camera_of, rotations, translations = tracks.camera_of, tracks.rotations, tracks.translations
     free, wide = 0, False
     rays = np.empty((len(rows), 3))
     for a in range(len(rows)):
-        free += not aligned[rows[a]]
+        free += not tracks.aligned[rows[a]]
         i = camera_of[rows[a]]
         length = 0.0
         for b in range(3):
@@ -201,33 +227,39 @@ def _well_seen(x, rows, camera_of, aligned, rotations, translations, min_lines, 
             length += rays[a, b] ** 2
         rays[a] /= math.sqrt(length)
         for other in range(a):
-            wide = wide or rays[a, 0] * rays[other, 0] + rays[a, 1] * rays[other, 1] + rays[a, 2] * rays[other, 2] < cosine
-    return len(rows) >= min_lines and free > 0 and wide
+            cosine = rays[a, 0] * rays[other, 0] + rays[a, 1] * rays[other, 1] + rays[a, 2] * rays[other, 2]
+            wide = wide or cosine < limits.cosine
+    return len(rows) >= limits.min_lines and free > 0 and wide
 
 
 @compiled
-def _triangulate(  # type: ignore[no-untyped-def]
-    starts, active, aligned, camera_of, lines, rotations, translations, focal, extent, known, limit, min_lines, cosine,
-    begin, end, points, observed,
-):  # fmt: skip
+def _triangulate(tracks, limits, known, begin, end, points, observed):
+    """Write the points of the tracks `begin` to `end` to `points` (tracks, 3), and mark what agrees in `observed`.
+
+    `points[t]` is a hypothesis where `known[t]`, and stays as it is for a track that gets no point. `observed` has a flag for
+    each observation.
+    """
+    camera_of, lines, rotations, translations = tracks.camera_of, tracks.lines, tracks.rotations, tracks.translations
+    focal, extent, limit = tracks.focal_px, tracks.half_extent, limits.limit_px
     for t in range(begin, end):
-        rows = np.arange(starts[t], starts[t + 1])[active[starts[t] : starts[t + 1]]]
-        if len(rows) < min_lines:
+        first, last = tracks.starts[t], tracks.starts[t + 1]
+        rows = np.arange(first, last)[tracks.active[first:last]]
+        if len(rows) < limits.min_lines:
             continue
         x, best = points[t].copy(), 0.0
         if known[t]:
-            best = _score(x, rows, camera_of, lines, rotations, translations, focal, extent, limit)
+            best = _score(tracks, rows, limit, x)
         if best < 0.5 * len(rows):  # a point that most of its lines support needs no other hypothesis
-            best = _best_triple(rows, camera_of, lines, rotations, translations, focal, extent, limit, x, best)
+            best = _best_triple(tracks, rows, limit, x, best)
         if best <= 0.0:
             continue
-        _refine(rows, camera_of, lines, rotations, translations, focal, extent, limit, x)
+        _refine(tracks, rows, limit, x)
         agrees = np.zeros(len(rows), dtype=np.bool_)
         for a in range(len(rows)):
             k = rows[a]
             i = camera_of[k]
             agrees[a] = _distance(lines[k], rotations[i], translations[i], focal[i], extent[i], x) < limit
-        if _well_seen(x, rows[agrees], camera_of, aligned, rotations, translations, min_lines, cosine):
+        if _well_seen(tracks, rows[agrees], limits, x):
             points[t] = x
             for k in rows[agrees]:
                 observed[k] = True

@@ -1,4 +1,4 @@
-"""One point from the lines of its track in plain NumPy: the slow, obvious twin of `veil.geometry.triangulation`."""
+"""Triangulation of one track in plain NumPy: the slow, obvious reference of `veil.geometry.triangulation`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def triangulate_track(
     min_lines: int,
     min_angle_deg: float,
 ) -> tuple[Float64[np.ndarray, "3"], Bool[np.ndarray, "lines"]] | None:
-    """(point, which lines agree with it), each line with the camera that it was seen by; None where there is no such point.
+    """The point of a track and a mask of the lines that agree with it, or None where there is no such point.
 
-    Every triple of planes is tried, unless `known` is supported by most lines already.
+    Arguments are those of `veil.geometry.triangulation.TrackLines`, with one row for each line, those of its camera repeated.
+    Every triple of planes is tried, unless most lines support the hypothesis `known` already. A line agrees within `limit_px`;
+    a point needs `min_lines` agreeing lines, one of them not along gravity, and two rays at least `min_angle_deg` apart.
     """
 
     def distances(x: np.ndarray) -> np.ndarray:
-        """Pixels from the projections to the lines; infinite behind a camera or outside its image."""
+        """Distances in pixels from the projections of `x` to the lines; infinite behind a camera or outside its image."""
         y = np.einsum("lij,j->li", rotations, x) + translations
         ahead = y[:, 2] > MIN_DEPTH
         projected = y[:, :2] / np.where(ahead, y[:, 2], 1.0)[:, None]
@@ -37,6 +39,7 @@ def triangulate_track(
         return np.where(inside, np.abs((lines[:, :2] * projected).sum(axis=1) + lines[:, 2]) * focal_px, np.inf)
 
     def score(x: np.ndarray) -> float:
+        """Sum of 1 - (r / limit)^2 over the lines that agree."""
         return float(np.maximum(1 - (np.minimum(distances(x), limit_px) / limit_px) ** 2, 0).sum())
 
     if len(lines) < min_lines:
@@ -67,7 +70,7 @@ def triangulate_track(
 
 
 def _independence(rows: Float64[np.ndarray, "3 3"]) -> float:
-    """|det| of the rows scaled to unit length."""
+    """Absolute determinant of the rows scaled to unit length: 1 for orthogonal rows, 0 for dependent ones."""
     return float(abs(np.linalg.det(rows / np.linalg.norm(rows, axis=1, keepdims=True))))
 
 
@@ -80,7 +83,10 @@ def _step(
     near: np.ndarray,
     limit_px: float,
 ) -> np.ndarray | None:
-    """Gauss-Newton on the lines that are near, with Cauchy weights of half the limit (docs/theory/lines.md, Eq. 12-14)."""
+    """Gauss-Newton step (3,) on the lines `near`, or None where it is not determined (docs/theory/lines.md, Eq. 12-14).
+
+    Weights are those of a Cauchy loss of half the limit.
+    """
     residuals, rows = [], []
     for k in np.flatnonzero(near):
         y = rotations[k] @ x + translations[k]

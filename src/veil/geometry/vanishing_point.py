@@ -1,4 +1,4 @@
-"""Down from straight edges: the vanishing direction that near-vertical segments share, if chance does not explain it."""
+"""Gravity from straight edges: the vanishing direction that near-vertical segments share, unless clutter explains it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ SAMPLE = 2  # two lines meet in one vanishing point
 
 @dataclass(frozen=True, kw_only=True)
 class VerticalOptions:
-    """How segments vote; pixels are the detector's, and docs/theory/gravity.md says where the numbers come from.
+    """Settings of the search for a vertical vanishing point; gravity.md#from-vertical-edges explains the numbers.
 
-    Down may be tilted by `max_roll_deg` in the image plane and by `max_pitch_deg` towards the optical axis (Eq. 4). The end of
-    a segment strays by `end_sigma_px`, an edge in the world from the vertical by `plumb_sigma_deg`; segments within
-    `max_error` standard deviations agree. `focal_spread` is the relative standard deviation of the focal length. Refused:
-    more than `max_sigma_deg`, fewer than `min_lines` distinct lines, an expected number of chance agreements above
-    10^`max_log10_nfa`, and a rival direction with `rival_share` of the lines.
+    Down may be tilted by `max_roll_deg` in the image plane and by `max_pitch_deg` towards the optical axis (Eq. 4). Pixels are
+    the detector's. Segments shorter than `min_length_px` do not count. The end of a segment strays by `end_sigma_px`, an edge
+    in the world from the vertical by `plumb_sigma_deg`; segments within `max_error` standard deviations agree. `focal_spread`
+    is the relative standard deviation of the focal length. Refused are answers that are uncertain by more than `max_sigma_deg`,
+    have fewer than `min_lines` distinct lines or a number of false alarms (NFA) above 10^`max_log10_nfa`, or leave a rival
+    direction with `rival_share` of the lines. Raises RangeError for values out of range.
     """
 
     max_roll_deg: float = 45.0
@@ -55,13 +56,17 @@ class VerticalOptions:
 
     @property
     def limits(self) -> Float64[np.ndarray, "2"]:
-        """|x| / y and |z| / y of the most tilted directions: Eq. 4."""
+        """Ratios |x| / y and |z| / y of the most tilted directions (Eq. 4)."""
         return np.tan(np.deg2rad([self.max_roll_deg, self.max_pitch_deg]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Vertical:
-    """Gravity, the rows of the segments that agree, the distinct lines among them, and log10 of the chance agreements."""
+    """Gravity from vertical edges, with the evidence for it.
+
+    `rows` are the segments that agree, `lines` is the number of distinct lines among them, `log10_nfa` the log10 of the number
+    of false alarms (Eq. 10).
+    """
 
     gravity: Gravity
     rows: Int64[np.ndarray, "inliers"]
@@ -71,10 +76,11 @@ class Vertical:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VerticalProblem:
-    """Segments of the normalized plane: midpoints (x, y, 1), normals a x b / 2, standard deviations, half lengths.
+    """Estimator of the direction of down from segments (a, b) in the normalized plane, for `ransac`.
 
-    The residual is the distance of a segment's ends from the line through its midpoint and the vanishing point, in
-    multiples of `sigma` (docs/theory/gravity.md, Eq. 5 and 6); infinite outside the range of tilts.
+    `midpoints` are (x, y, 1), `normals` a x b / 2, `sigma` standard deviations of an end's distance, `half` half lengths, and
+    `limits` the range of tilts (Eq. 4). A residual is the distance of a segment's ends from the line through its midpoint and
+    the vanishing point, in multiples of `sigma` (docs/theory/gravity.md, Eq. 5 and 6).
     """
 
     midpoints: Float64[np.ndarray, "segments 3"]
@@ -84,21 +90,24 @@ class VerticalProblem:
     limits: Float64[np.ndarray, "2"]
 
     def sample(self, random: np.random.Generator) -> Int64[np.ndarray, "2"]:
-        """Two distinct segments, the more telling ones more often."""
-        telling = self.half / self.sigma
-        return random.choice(len(telling), SAMPLE, replace=False, p=telling / telling.sum())
+        """Rows of two distinct segments, drawn with a probability proportional to half length over standard deviation."""
+        weight = self.half / self.sigma
+        return random.choice(len(weight), SAMPLE, replace=False, p=weight / weight.sum())
 
     def models(self, rows: Int64[np.ndarray, "2"]) -> list[Float64[np.ndarray, "3"]]:
-        """The direction that both lines point to, if a camera within the range of tilts can see it as down."""
+        """The direction that the lines of both segments meet in, or none where it is outside the range of tilts."""
         direction = _down(np.cross(*self.normals[rows]))
         return [] if direction is None or not self._allows(direction) else [direction]
 
     def residuals(self, direction: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "segments"]:
-        """Eq. 6."""
+        """Distances of all segments' ends from the lines to the vanishing point, in standard deviations (Eq. 6)."""
         return np.abs(self.normals @ direction) * self._weights(direction)
 
     def refine(self, direction: Float64[np.ndarray, "3"], inliers: Bool[np.ndarray, "segments"]) -> np.ndarray | None:
-        """Least squares over the inliers, the denominators of Eq. 6 renewed at each step."""
+        """Direction of least squares over the inliers, the denominators of Eq. 6 renewed at each of five steps.
+
+        None where the inliers are too few or the direction leaves the range of tilts.
+        """
         if inliers.sum() <= SAMPLE:
             return None
         for _ in range(5):
@@ -109,23 +118,24 @@ class VerticalProblem:
         return direction
 
     def information(self, direction: Float64[np.ndarray, "3"], inliers: Bool[np.ndarray, "segments"]) -> np.ndarray:
-        """The matrix of Eq. 7, whose quadratic form is the sum of squared residuals."""
+        """The matrix (3, 3) of Eq. 7, whose quadratic form is the sum of the inliers' squared residuals."""
         rows = self.normals[inliers] * self._weights(direction)[inliers, None]
         return rows.T @ rows
 
     def _weights(self, direction: np.ndarray) -> np.ndarray:
+        """Inverse denominators of Eq. 6, one for each segment."""
         reach = np.linalg.norm(np.cross(self.midpoints, direction)[:, :2], axis=1)
         return 1.0 / np.maximum(reach * self.sigma, 1e-12)
 
     def _allows(self, direction: np.ndarray) -> bool:
-        """Inside the pyramid of Eq. 4."""
+        """Whether a direction lies inside the pyramid of tilts (Eq. 4)."""
         return bool((np.abs(direction[[0, 2]]) <= self.limits * direction[1]).all())
 
 
 def vertical_from_segments(
     segments: Float64[np.ndarray, "segments 2 2"], pixel: float, options: VerticalOptions | None = None
 ) -> Vertical | NoGravity:
-    """Down in the camera frame from both ends of segments in the normalized (undistorted) plane.
+    """Gravity in the camera frame from both ends of segments in the normalized (undistorted) plane, or why there is none.
 
     `pixel` is the size of one of the detector's pixels in that plane. Segments with NaN are left out.
     Raises InputError if `pixel` is not positive.
@@ -162,7 +172,7 @@ def vertical_from_segments(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Agreement:
-    """The best direction among some segments, with its evidence."""
+    """The direction that most of some segments agree on, with its evidence."""
 
     direction: np.ndarray
     inliers: np.ndarray
@@ -172,13 +182,14 @@ class _Agreement:
     sigma_deg: float
 
     def rivals(self, best: _Agreement, options: VerticalOptions) -> bool:
-        """Whether this direction is as little chance as `best`, has nearly as many lines, and is not the same one again."""
+        """Whether this direction passes the limit of the NFA too, has nearly as many lines as `best`, and differs from it."""
         apart = math.degrees(math.acos(min(1.0, float(self.direction @ best.direction))))
         strong = self.log10_nfa <= options.max_log10_nfa and self.lines >= options.rival_share * best.lines
         return strong and apart > 3 * math.hypot(self.sigma_deg, best.sigma_deg)
 
 
 def _agreement(segments: np.ndarray, pixel: float, options: VerticalOptions) -> _Agreement | None:
+    """The direction that most segments agree on, or None where no two of them meet in the range of tilts."""
     if len(segments) <= SAMPLE:
         return None
     problem = vertical_problem(segments, pixel, options)
@@ -193,17 +204,18 @@ def _agreement(segments: np.ndarray, pixel: float, options: VerticalOptions) -> 
         inliers=found.inliers,
         lines=lines,
         all_lines=int(shown.sum()),
-        log10_nfa=_chance_agreements(lines, problem, shown, options),
+        log10_nfa=_log10_nfa(lines, problem, shown, options),
         sigma_deg=_sigma_deg(problem, found.model, found.inliers, lines, options),
     )
 
 
 def _weak(what: str) -> NoGravity:
+    """The answer for edges that are too weak, with what may help."""
     return NoGravity(reason=f"{what}; take gravity from a sensor, or photograph more of a building")
 
 
 def _down(direction: np.ndarray) -> np.ndarray | None:
-    """As a unit vector with positive y; None for parallel lines' zero or a horizontal direction."""
+    """The direction as a unit vector with positive y, or None for zero (from equal lines) and horizontal directions."""
     length = np.linalg.norm(direction)
     if not length > 1e-12 or abs(direction[1]) < 1e-9 * length:
         return None
@@ -211,13 +223,14 @@ def _down(direction: np.ndarray) -> np.ndarray | None:
 
 
 def _lifted(segments: np.ndarray) -> np.ndarray:
+    """Ends of segments as homogeneous vectors (segments, 2, 3)."""
     return np.concatenate([segments, np.ones((*segments.shape[:2], 1))], axis=2)
 
 
 def candidate_rows(segments: np.ndarray, pixel: float, options: VerticalOptions) -> np.ndarray:
-    """Rows of segments that are long enough and whose plane meets the pyramid, with edges (+-x, 1, +-z), of Eq. 4."""
+    """Rows of the segments that are long enough and can be vertical: their plane meets the pyramid of Eq. 4."""
     x, z = options.limits
-    edges = np.array([[x, 1, z], [x, 1, -z], [-x, 1, z], [-x, 1, -z]])
+    edges = np.array([[x, 1, z], [x, 1, -z], [-x, 1, z], [-x, 1, -z]])  # of the pyramid
     ends = _lifted(segments)
     sides = np.cross(ends[:, 0], ends[:, 1]) @ edges.T
     length = np.linalg.norm(segments[:, 1] - segments[:, 0], axis=1)
@@ -226,6 +239,7 @@ def candidate_rows(segments: np.ndarray, pixel: float, options: VerticalOptions)
 
 
 def vertical_problem(segments: np.ndarray, pixel: float, options: VerticalOptions) -> VerticalProblem:
+    """The estimation problem of segments (segments, 2, 2) in the normalized plane; `pixel` is a pixel's size there."""
     ends = _lifted(segments)
     half = 0.5 * np.linalg.norm(segments[:, 1] - segments[:, 0], axis=1)
     sigma = np.hypot(options.end_sigma_px * pixel / math.sqrt(2), half * math.radians(options.plumb_sigma_deg))  # Eq. 5
@@ -239,7 +253,7 @@ def vertical_problem(segments: np.ndarray, pixel: float, options: VerticalOption
 
 
 def distinct_lines(segments: np.ndarray, pixel: float) -> np.ndarray:
-    """One segment a line, the longest: pieces of one edge within two pixels of its line are no further evidence."""
+    """Mask of the longest segment of each line: pieces of one edge within two pixels of its line are no further evidence."""
     ends = _lifted(segments)
     lines = np.cross(ends[:, 0], ends[:, 1])
     lines /= np.linalg.norm(lines[:, :2], axis=1, keepdims=True)
@@ -252,8 +266,11 @@ def distinct_lines(segments: np.ndarray, pixel: float) -> np.ndarray:
     return shown
 
 
-def _chance_agreements(lines: int, problem: VerticalProblem, shown: np.ndarray, options: VerticalOptions) -> float:
-    """log10 of the expected number of pairs of lines with whose direction as many others agree by chance (Eq. 9 and 10)."""
+def _log10_nfa(lines: int, problem: VerticalProblem, shown: np.ndarray, options: VerticalOptions) -> float:
+    """log10 of the number of false alarms (Eq. 9 and 10) of a direction that `lines` of the distinct lines `shown` agree on.
+
+    It is the expected number of pairs of lines with whose direction as many others agree by chance.
+    """
     from scipy.stats import binom
 
     angles = np.arcsin(np.minimum(1.0, options.max_error * problem.sigma / problem.half))[shown]
@@ -268,7 +285,7 @@ def _chance_agreements(lines: int, problem: VerticalProblem, shown: np.ndarray, 
 def _sigma_deg(
     problem: VerticalProblem, direction: np.ndarray, inliers: np.ndarray, lines: int, options: VerticalOptions
 ) -> float:
-    """Standard deviation about the worse axis for a known focal length: the first two terms of Eq. 8."""
+    """Standard deviation in degrees about the worse axis for a known focal length: the first two terms of Eq. 8."""
     count = int(inliers.sum())
     if lines <= SAMPLE:
         return math.inf
@@ -283,6 +300,6 @@ def _sigma_deg(
 
 
 def _focal_deg(direction: np.ndarray, options: VerticalOptions) -> float:
-    """What a relative error of the focal length does to the pitch: the last term of Eq. 8."""
+    """Standard deviation of the pitch in degrees from that of the focal length: the last term of Eq. 8."""
     pitch = math.asin(min(1.0, abs(float(direction[2]))))
     return math.degrees(0.5 * math.sin(2 * pitch) * options.focal_spread)

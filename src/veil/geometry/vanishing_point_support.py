@@ -1,4 +1,4 @@
-"""Whether the vertical edges of a photograph support a direction that something else gave."""
+"""Support of the vertical edges of a photograph for a direction of gravity from elsewhere, such as a sensor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from veil.geometry.vanishing_point import SAMPLE, VerticalOptions, candidate_row
 
 @dataclass(frozen=True, kw_only=True)
 class Support:
-    """What segments say of a direction that was given: distinct lines that agree, and log10 of their expected number of chance
-    agreements: of one direction, so without the pairs of Eq. 10."""
+    """Support of segments for a given direction: the number of distinct lines that agree, and its log10 NFA.
+
+    The number of false alarms is that of one direction, so without the pairs of docs/theory/gravity.md, Eq. 10.
+    """
 
     lines: int
     log10_nfa: float
@@ -24,9 +26,10 @@ class Support:
 def support_of(
     segments: Float64[np.ndarray, "segments 2 2"], pixel: float, gravity: Gravity, options: VerticalOptions | None = None
 ) -> Support:
-    """Whether vertical edges support `gravity`, known to within its standard deviation; arguments as `vertical_from_segments`.
+    """How much vertical edges support `gravity`, known to within its standard deviation.
 
-    Beyond the range of tilts (Eq. 4) nothing can.
+    `segments` are both ends of segments in the normalized plane, and `pixel` is the size of a pixel in that plane, as for
+    `vertical_from_segments`. Nothing supports a direction beyond the range of tilts (docs/theory/gravity.md, Eq. 4).
     """
     from scipy.stats import binom
 
@@ -38,8 +41,8 @@ def support_of(
     if (np.abs(gravity.direction[[0, 2]]) > options.limits * gravity.direction[1]).any():
         return Support(lines=0, log10_nfa=0.0)
     # The given direction strays as well: about as far as a segment of half length h turns by h sigma.
-    open_ = math.radians(gravity.sigma_deg or 0.0)
-    wide = replace(problem, sigma=np.hypot(problem.sigma, problem.half * open_))
+    spread = math.radians(gravity.sigma_deg or 0.0)
+    wide = replace(problem, sigma=np.hypot(problem.sigma, problem.half * spread))
     shown = distinct_lines(segments[rows], pixel)
     lines = int(((wide.residuals(gravity.direction) <= options.max_error) & shown).sum())
     angles = np.arcsin(np.minimum(1.0, options.max_error * wide.sigma / wide.half))[shown]

@@ -1,4 +1,4 @@
-"""Could a camera have seen these points? What the images of a map saw of them says from where, and how large."""
+"""Viewing directions and sizes of a map's points in its images, which bound the cameras that could have seen them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from jaxtyping import Bool, Float64, Int64
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 
-# Descriptors of one surface are no longer alike from directions this far apart (docs/theory/localization.md, "What a camera
-# could have seen"), nor at sizes this many times apart.
+# Descriptors of one surface are no longer alike from directions this far apart, nor at sizes this many times apart
+# (localization.md#what-a-camera-could-have-seen).
 MOST_TURN_DEG = 60.0
 MOST_ZOOM = 4.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MapViews:
-    """Each observation of a map: its point, the unit vector from the point to the camera, and how large the camera sees it.
+    """Directions and sizes in which the images of a map see its points: observations sorted by point.
 
-    `pixels` is the size of a unit length at the point in pixels (focal length over distance), `frames` in diagonals of the
-    picture. Sorted by point: those of point p are rows `starts[p]` to `starts[p + 1]`.
+    Those of point p are rows `starts[p]` to `starts[p + 1]`. `direction` is the unit vector from the point to the camera,
+    `pixels` the size of a unit length at the point in pixels (focal length over distance), `frames` that size in diagonals of
+    the picture.
     """
 
     starts: Int64[np.ndarray, "_"]
@@ -34,9 +35,10 @@ class MapViews:
     def possible(
         self, camera: Camera, pose: Rigid, points: Float64[np.ndarray, "points 3"], rows: Int64[np.ndarray, "rows"]
     ) -> Bool[np.ndarray, "rows"]:
-        """Whether the camera at `pose` sees point `rows[i]` from a side, and of a size, near those of one of its images.
+        """Mask of the `rows` of `points` that a camera at `pose` could see as one of the map's images does.
 
-        The size counts in pixels or in the picture's diagonals, whichever is nearer: a small copy of a photograph is right.
+        Direction and size must be near those of one observation of the point. The size counts in pixels or in the picture's
+        diagonals, whichever is nearer: a small copy of a photograph is right.
         """
         pair, observation = self._observations(rows)
         sight = pose.center - points[rows]
@@ -53,7 +55,10 @@ class MapViews:
     def magnification(
         self, camera: Camera, pose: Rigid, points: Float64[np.ndarray, "points 3"], rows: Int64[np.ndarray, "rows"]
     ) -> float:
-        """How large the points are in the picture beside the image of the map that shows each most alike: their median."""
+        """Median ratio of the points' size in the picture to that in an image of the map, in diagonals of both.
+
+        Each point of `rows` counts with the image that shows it at the most similar size; the ratio is 1 without points.
+        """
         pair, observation = self._observations(rows)
         distance = np.maximum(np.linalg.norm(pose.center - points[rows], axis=1), 1e-12)
         ratio = np.log(camera.focal_px / distance / diagonal_px(camera))[pair] - np.log(self.frames[observation])
@@ -62,7 +67,7 @@ class MapViews:
         return math.exp(float(np.median(ratio[order][first]))) if len(first) else 1.0
 
     def _observations(self, rows: Int64[np.ndarray, "rows"]) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-        """Every pair of one of `rows` (its index) and an observation of that point."""
+        """All pairs of an index into `rows` and an observation of that point."""
         counts = self.starts[rows + 1] - self.starts[rows]
         pair = np.repeat(np.arange(len(rows)), counts)
         return pair, np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts) + self.starts[rows][pair]
@@ -71,7 +76,7 @@ class MapViews:
 def map_views(
     images: Sequence[tuple[Camera, Rigid, Int64[np.ndarray, "_"]]], points: Float64[np.ndarray, "points 3"]
 ) -> MapViews:
-    """From each image's camera, pose, and the rows of the points that it observes."""
+    """The map's views from each image's camera, pose (cam_from_world), and the rows of the points that it observes."""
     rows = np.concatenate([seen for _, _, seen in images])
     sights = np.concatenate([pose.center - points[seen] for _, pose, seen in images])
     focal = np.concatenate([np.full(len(seen), camera.focal_px) for camera, _, seen in images])
@@ -88,5 +93,5 @@ def map_views(
 
 
 def diagonal_px(camera: Camera) -> float:
-    """Length of the picture's diagonal."""
+    """Length of the picture's diagonal in pixels."""
     return math.hypot(camera.width_px, camera.height_px)

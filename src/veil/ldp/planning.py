@@ -15,7 +15,7 @@ from itertools import product
 
 from veil.errors import RangeError
 from veil.geometry.robust.acceptance import Acceptance
-from veil.geometry.robust.significance import chance_poses
+from veil.geometry.robust.significance import pose_log10_nfa
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 
@@ -176,7 +176,7 @@ def needed_inliers(features: int, mechanism: SubsetMechanism, candidates: float,
     one = min(1.0, math.pi * options.max_error_px**2 / (place.width_px * place.height_px))
     agreement = -math.expm1(each * math.log1p(-one)) if one < 1 else 1.0
     for inliers in range(options.min_inliers, matched + 1):
-        if chance_poses(inliers, matched, agreement) + 3 * math.log10(each) <= options.max_log10_nfa:
+        if pose_log10_nfa(inliers, matched, agreement) + 3 * math.log10(each) <= options.max_log10_nfa:
             return inliers
     return matched + 1
 

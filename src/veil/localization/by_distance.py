@@ -16,9 +16,9 @@ from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.significance import P3P as P3P
 from veil.geometry.robust.significance import P6L as P6L
 from veil.geometry.robust.significance import Sampling as Sampling
-from veil.geometry.robust.significance import chance_poses as chance_poses
 from veil.geometry.robust.significance import line_agreement as line_agreement
 from veil.geometry.robust.significance import point_agreement as point_agreement
+from veil.geometry.robust.significance import pose_log10_nfa as pose_log10_nfa
 from veil.geometry.views import MapViews
 from veil.localization.matched_features import Matched, matched_features
 from veil.localization.matched_pairs import Estimate

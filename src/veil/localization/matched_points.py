@@ -129,7 +129,7 @@ class MatchedPoints(MatchedPairs):
 
     def projected(self, estimate: Estimate) -> Float64[np.ndarray, "pairs 2"]:
         """Projection of each pair's point in pixels; NaN behind the camera."""
-        in_camera = self.points[self.point_rows] @ estimate.pose.rotation.T + estimate.pose.translation
+        in_camera = estimate.pose.apply(self.points[self.point_rows])
         ahead = in_camera[:, 2] > 1e-9
         xy = np.full((len(in_camera), 2), np.nan)
         if ahead.any():

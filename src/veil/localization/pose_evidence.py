@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64
 from veil.geometry.camera import as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid
-from veil.geometry.robust.significance import chance_poses
+from veil.geometry.robust.significance import pose_log10_nfa
 from veil.geometry.views import MapViews
 from veil.localization.matched_features import Matched
 from veil.localization.matched_pairs import Estimate
@@ -104,7 +104,7 @@ def _chance(matched: Matched, shares: np.ndarray, kept: np.ndarray, inliers: int
     summed = np.minimum(np.bincount(feature_of, shares), 1.0).sum()
     # The sample's own keypoints are left out of the mean, at worst those that agree least.
     agreement = min(max(floor, float(summed) / (count - size)), 1.0)
-    return chance_poses(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(feature_of) / count, 1.0))
+    return pose_log10_nfa(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(feature_of) / count, 1.0))
 
 
 def pictured(matched: Matched, estimate: Estimate, evidence: Evidence, views: MapViews | None) -> bool:
@@ -150,7 +150,7 @@ def _may_be_framed(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray,
 
 def _beyond(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews) -> float:
     """Share of the map's points visible to the camera that lie outside the box around nearly all inliers' points."""
-    in_camera = matched.points @ estimate.pose.rotation.T + estimate.pose.translation
+    in_camera = estimate.pose.apply(matched.points)
     ahead = np.flatnonzero(in_camera[:, 2] > 1e-9)
     ahead = ahead[views.possible(estimate.camera, estimate.pose, matched.points, ahead)]
     xy = np.full((len(in_camera), 2), np.nan)

@@ -26,9 +26,9 @@ from veil.geometry.robust.significance import (
     PointBackground,
     apart,
     apart_lines,
-    chance_poses,
     line_agreement,
     point_agreement,
+    pose_log10_nfa,
 )
 from veil.localization.pose_evidence import THRESHOLDS
 from veil.matching.inverted_index import Candidates
@@ -256,7 +256,7 @@ class WordProblem:
                     mean = float(np.minimum(1.0, crowded).sum()) / max(places - sampling.size, 1)
                     agreement = min(1.0, max(agreement * (LINE_FLOOR if self.as_lines else 1.0), mean))
                 samples = sampling.size * math.log10(float(sizes.mean()))
-                tried.append(chance_poses(inliers, places, agreement, sampling) + samples)
+                tried.append(pose_log10_nfa(inliers, places, agreement, sampling) + samples)
         return min(tried) + math.log10(len(tried))
 
     def weighed(self, rows: Int64[np.ndarray, "inliers"], pose: Rigid, *, anyhow: bool = False) -> float:

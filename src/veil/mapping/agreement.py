@@ -79,7 +79,7 @@ def _view(scene: Scene, name: str, keypoints: np.ndarray) -> _View:
 def _sees(view: _View, points: Float64[np.ndarray, "n 3"]) -> Bool[np.ndarray, "n"]:
     """Mask of the world points that project to within twice the limit of the view's features; true where there is no point."""
     nowhere = np.isnan(points[:, 0])
-    at = np.where(nowhere[:, None], 0.0, points) @ view.cam_from_world.rotation.T + view.cam_from_world.translation
+    at = view.cam_from_world.apply(np.where(nowhere[:, None], 0.0, points))
     return nowhere | _near(at, view.rays, 2 * view.limit)
 
 

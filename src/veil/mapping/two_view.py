@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.geometry.robust.significance import Sampling, chance_poses
+from veil.geometry.robust.significance import Sampling, pose_log10_nfa
 
 THRESHOLDS_PX = (1.0, 2.0, 4.0)
 # Wrong pairs of features that are tested to count how often a wrong match agrees.
@@ -63,7 +63,7 @@ def log10_chance(left: Float64[np.ndarray, "matches 2"], right: Float64[np.ndarr
         errors, wrong = residual(matrix, left, right), residual(matrix, left[rows], right[columns])
         for limit in THRESHOLDS_PX:
             agreement = (int((wrong <= limit).sum()) + 1) / (len(wrong) + 1)
-            best = min(best, chance_poses(int((errors <= limit).sum()), len(left), agreement, sampling))
+            best = min(best, pose_log10_nfa(int((errors <= limit).sum()), len(left), agreement, sampling))
     return best + math.log10(len(models) * len(THRESHOLDS_PX))
 
 

@@ -84,7 +84,7 @@ def _jacobians(
 
 def _projection(pose: Rigid, points: np.ndarray, focal: float) -> Float64[np.ndarray, "n 2 3"]:
     """Derivative d pixel / d point, for points in the camera frame."""
-    x, y, z = (points @ pose.rotation.T + pose.translation).T
+    x, y, z = pose.apply(points).T
     z = np.where(np.abs(z) > 1e-9, z, 1e-9)
     zero = np.zeros_like(z)
     return focal * np.stack([np.stack([1 / z, zero, -x / z**2], axis=1), np.stack([zero, 1 / z, -y / z**2], axis=1)], axis=1)

@@ -53,12 +53,12 @@ def few(count: int, number: int = 1) -> Features:
 
 
 def halved(form: Subspaces) -> Subspaces:
-    """As float16 arrives."""
+    """The form after its numbers were rounded to float16 and back."""
     return as_sent(form, "float16")
 
 
 def described(kind: str, number: int, count: int, *, raw: bool = False) -> Features:
-    """RootSIFT in 8 bits, or learned descriptors that were stored in 8 bits with one scale."""
+    """Features of a photograph: RootSIFT in 8 bits, or learned descriptors that were stored in 8 bits with one scale."""
     with lund_door() as example:
         picture = read_picture(sorted(example.folder.glob("*.jpg"))[number])
     options = SiftOptions(max_features=count, normalization="L1_ROOT" if kind == "root" else "L2")
@@ -71,7 +71,7 @@ def described(kind: str, number: int, count: int, *, raw: bool = False) -> Featu
 
 @cache
 def small_codebook(kind: str) -> Codebook:
-    """Centroids out of another photograph."""
+    """A small codebook of centroids from another photograph."""
     sample = described(kind, 7, 300, raw=True)  # a word of one descriptor must not be of its grain
     words = train_words(sample.descriptors, 64, method="flat", iterations=4, seed=0)
     return Dictionary(
@@ -175,7 +175,7 @@ def test_noise_that_is_not_declared_can_be_given() -> None:
 
 @pytest.mark.parametrize("kind", ["gaussian", "positive", "dithered"])
 def test_chance_is_never_certified(kind: str) -> None:
-    """Null: no integer is in these spans, but for the decoys of the last kind, which are of another length."""
+    """Null: these spans hold no integer vectors, except the decoys of the last kind, which are of another length."""
     random = generator(f"null {kind}")
     options = LatticeOptions(tours=0, nonnegative=kind != "gaussian", length_steps=None if kind == "gaussian" else 512.0)
     for m, count in ((2, 60), (4, 60), (8, 30)):
@@ -224,7 +224,7 @@ def test_known_decoys_are_struck_off() -> None:
 
 
 def test_signed_decoys_are_listed() -> None:
-    """Planted: integers with signs and of unknown length, and decoys of the same make."""
+    """Planted: integers with signs and of unknown length, and decoys of the same kind."""
     random = generator("signed")
     makers = np.rint(40 * random.normal(size=(6, 5, 128)))
     learned = Space(descriptor="learned", normalization="L2", dim=128)

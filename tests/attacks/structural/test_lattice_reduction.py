@@ -14,7 +14,7 @@ from veil.attacks.structural.lattice_reduction import ETA, entry_limit, none_bey
 from veil.errors import InputError, RangeError
 from worlds import generator
 
-WAYS: list[dict] = [{}, {"deep": 6}, {"block": 10, "tours": 6}]
+REDUCTIONS: list[dict] = [{}, {"deep": 6}, {"block": 10, "tours": 6}]
 
 
 def random_basis(name: str, rank: int, dim: int | None = None, bits: int = 18) -> np.ndarray:
@@ -22,7 +22,7 @@ def random_basis(name: str, rank: int, dim: int | None = None, bits: int = 18) -
 
 
 def normal_form(basis: np.ndarray) -> flint.fmpz_mat:
-    """Hermite's: the same for two bases if and only if they generate the same lattice."""
+    """Hermite normal form, the same for two bases if and only if they generate the same lattice."""
     return flint.fmpz_mat(basis.tolist()).hnf()
 
 
@@ -31,7 +31,7 @@ def dot(a: list[Fraction], b: list[Fraction]) -> Fraction:
 
 
 def gram_schmidt(basis: np.ndarray) -> tuple[list[list[Fraction]], list[Fraction]]:
-    """mu and the squared lengths of b*, exactly."""
+    """Exact mu and squared lengths of b*."""
     rows = [[Fraction(int(value)) for value in row] for row in basis]
     stars: list[list[Fraction]] = []
     mu: list[list[Fraction]] = []
@@ -46,7 +46,7 @@ def gram_schmidt(basis: np.ndarray) -> tuple[list[list[Fraction]], list[Fraction
 
 
 def first_violation(basis: np.ndarray, delta: float) -> str:
-    """The first of Lenstra, Lenstra and Lovasz's inequalities that does not hold, or nothing."""
+    """The first inequality of Lenstra, Lenstra and Lovasz that a basis violates, in words, or an empty string."""
     mu, squares = gram_schmidt(basis)
     for k, factors in enumerate(mu):
         # The kernel judges in floating point.
@@ -57,7 +57,7 @@ def first_violation(basis: np.ndarray, delta: float) -> str:
     return ""
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", REDUCTIONS)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (7, 7), (12, 12), (6, 40)])
 def test_a_reduced_basis_meets_its_definition_in_exact_arithmetic(shape: tuple[int, int], way: dict) -> None:
     bases = np.array([random_basis(f"definition {case}", *shape) for case in range(4)])
@@ -86,7 +86,7 @@ def knapsack(name: str, rank: int, planted: np.ndarray, scale: int = 2**18) -> n
     return basis
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", REDUCTIONS)
 @pytest.mark.parametrize("rank", [24, 48])
 def test_a_planted_vector_is_found_as_flint_finds_it(rank: int, way: dict) -> None:
     planted = generator(f"planted {rank}").integers(-60, 60, rank)
@@ -101,7 +101,7 @@ def test_a_planted_vector_is_found_as_flint_finds_it(rank: int, way: dict) -> No
 
 
 def quality(basis: np.ndarray) -> float:
-    """|b_1| over the n-th root of the determinant, to the n-th root: 1.0219 for LLL on average (Nguyen and Stehle 2006)."""
+    """Root Hermite factor, (|b_1| / det^(1/n))^(1/n): 1.0219 for LLL on average (Nguyen and Stehle 2006)."""
     lengths = np.abs(np.diag(np.linalg.qr(basis.T.astype(float), mode="r")))
     return float((lengths[0] / np.exp(np.log(lengths).mean())) ** (1 / len(basis)))
 
@@ -111,7 +111,7 @@ def test_reduction_is_as_good_as_flints_and_more_work_is_better() -> None:
     bases = np.array([np.diag([2**18] * 20 + [1] * 20) for _ in range(6)])
     bases[:, 20:, :20] = generator("quality").integers(-(2**18), 2**18, (6, 20, 20))
     theirs = np.mean([quality(np.array(flint.fmpz_mat(basis.tolist()).lll().table(), dtype=object)) for basis in bases])
-    plain, deep, blocks = (float(np.mean([quality(each) for each in reduce(bases, **way)[0]])) for way in WAYS)
+    plain, deep, blocks = (float(np.mean([quality(each) for each in reduce(bases, **way)[0]])) for way in REDUCTIONS)
     assert abs(plain - theirs) < 0.006
     assert 1.0 < blocks < 1.016 and plain < 1.028 and max(blocks, deep) < plain
 
@@ -161,7 +161,7 @@ def test_blocks_of_full_size_find_the_shortest_vector(case: int) -> None:
 
 @pytest.mark.parametrize("start", [0, 1, 2, 4])
 def test_what_lies_beyond_the_first_rows_is_what_a_box_finds(start: int) -> None:
-    """Both answers: at the length of the shortest vector of the projected lattice it turns."""
+    """Both answers: the answer changes at the length of the shortest vector of the projected lattice."""
     basis = reduce(random_basis(f"beyond {start}", 5, bits=8)[None])[0][0]
     q = np.linalg.qr(basis[:start].T.astype(float))[0] if start else np.zeros((5, 0))
     projected = basis[start:] - basis[start:] @ q @ q.T
@@ -185,7 +185,7 @@ def test_each_basis_of_a_batch_is_reduced_by_itself() -> None:
 
 
 def test_entries_at_the_limit_do_not_overflow() -> None:
-    """The largest entries that are accepted: whatever becomes of them, the lattice stays the same."""
+    """The largest entries that are accepted: whether or not the reduction succeeds, the lattice stays the same."""
     limit = entry_limit(8, 8)
     basis = generator("limit").integers(-limit, limit + 1, (8, 8))
     reduced, done = reduce(basis[None])

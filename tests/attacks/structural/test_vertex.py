@@ -30,7 +30,7 @@ QUICK = VertexOptions(restarts=10)
 
 
 def through(name: str, points: np.ndarray, m: int, *, half: bool = False, space: Space = SIFT) -> Subspaces:
-    """Random subspaces through the unit vectors of `points`, at random places."""
+    """Random subspaces through the unit vectors of `points`, their origins at random places."""
     rng, count = generator(name), len(points)
     directions = rng.normal(size=(count, m, points.shape[1]))
     offset = np.einsum("fm,fmn->fn", rng.normal(size=(count, m)), directions)
@@ -59,7 +59,7 @@ def errors(found: Estimates, expected: np.ndarray) -> np.ndarray:
 
 
 def upper_limit(successes: int, trials: int, level: float = 0.95) -> float:
-    """Clopper and Pearson 1934."""
+    """Upper limit of a probability at the confidence `level` (Clopper and Pearson 1934)."""
     return float(beta.ppf(level, successes + 1, trials - successes)) if successes < trials else 1.0
 
 
@@ -95,7 +95,7 @@ def test_half_precision_does_not_help() -> None:
 
 
 def test_results_follow_from_the_seed_alone() -> None:
-    """Inverse: other threads give the same, another seed other guesses."""
+    """Oracle: equality with other numbers of threads; another seed gives other estimates."""
     form = through("seeds", sparse("seeds", 30, 6), 8)
     options = VertexOptions(restarts=1, steps=2, chunk_features=8)
     steps: list[tuple[int, int]] = []

@@ -29,11 +29,11 @@ def test_gradients_agree_with_finite_differences() -> None:
     """Second method: central differences of the robust cost in every camera and point direction."""
     problem = disturbed(planted("gradient", points=12), "gradient")
     work = adjustment._Work(problem, constant=np.zeros(5, dtype=bool), held=np.zeros(12, dtype=bool), loss=2.0, threads=1)
-    state = adjustment._State(rotations=problem.rotations, translations=problem.translations, points=problem.points)
+    state = adjustment._state(problem)
     work.linearize(state)
     parts = np.zeros((5, 6)), np.zeros((12, 3))
     for part, of, columns in zip(parts, (problem.camera_of, problem.point_of), (slice(0, 6), slice(6, 9)), strict=True):
-        np.add.at(part, of, work.rows[:, columns] * work.rows[:, 9:])
+        np.add.at(part, of, work.jacobian.rows[:, columns] * work.jacobian.rows[:, 9:])
     zeros, step = (np.zeros((5, 6)), np.zeros((12, 3))), 1e-6
     for place, gradient in enumerate(parts):
         numeric = np.empty_like(gradient)
@@ -126,7 +126,7 @@ def test_cameras_alone() -> None:
 
 
 def test_constant_points_stay() -> None:
-    """Defining property; and with all of them constant the result is that of cameras alone."""
+    """Defining property: constant points do not move; and with all of them constant the result is that of cameras alone."""
     truth = planted("held", points=80, noise_px=0.3)
     start = replace(disturbed(truth, "held"), points=truth.points)
     some = np.arange(len(truth.points)) % 3 == 0

@@ -91,7 +91,7 @@ def test_results_do_not_depend_on_threads_and_follow_the_seed() -> None:
 
 
 def test_each_new_best_pose_is_refined_on_its_inliers() -> None:
-    """A refinement that knows the truth is taken; one that leads astray is not."""
+    """A refinement that returns the truth is taken; one that moves away from it is not."""
     problem = planted_groups("refined", features=60, candidates=2, right=0.8, noise=0.002)
     exact = resect(problem, refine=lambda pose, rows: problem.pose)
     plain = resect(problem)
@@ -109,7 +109,7 @@ def test_nothing_can_be_sampled_from_too_few_candidates() -> None:
 
 
 def test_no_sample_of_one_feature_gives_a_pose() -> None:
-    """A list long enough, all of one feature: samples need different ones."""
+    """The list is long enough, but all of one feature, and a sample needs different features."""
     problem = planted_groups("one feature", features=1, candidates=20, right=1.0)
     assert resect(problem, options=GroupedOptions(min_iterations=ROUND, max_iterations=ROUND)) is None
 

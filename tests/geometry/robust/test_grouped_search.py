@@ -15,7 +15,7 @@ from worlds.grouped_problems import HALF_EXTENT, LIMIT, near, planted_groups
 
 
 def slow_best(groups: Groups, pose: Rigid) -> tuple[np.ndarray, np.ndarray]:
-    """The twin: for each group the candidate of least residual, by division, and infinity where none projects."""
+    """Best candidate and its residual for each group by the slow reference, which divides; infinite where none projects."""
     count = len(groups.starts) - 1
     rows, residuals = np.array(groups.starts[:-1]), np.full(count, np.inf)
     for g in range(count):
@@ -47,7 +47,7 @@ def run(
 
 @pytest.mark.parametrize("as_lines", [False, True])
 def test_best_candidates_are_those_of_the_slow_twin(as_lines: bool) -> None:
-    """Also for poses that see points behind themselves, outside the picture, or nothing."""
+    """Second method: the slow reference, also for poses with points behind the camera or outside the picture."""
     problem = planted_groups(f"twin {as_lines}", as_lines=as_lines)
     random = generator("twin poses")
     assert problem.groups.sample_size == (4 if as_lines else 3)
@@ -142,7 +142,7 @@ def test_a_sample_never_holds_two_candidates_of_one_point() -> None:
 
 
 def test_a_sample_never_holds_two_candidates_of_one_feature() -> None:
-    """Three right points, two of them behind each other: a pose as long as they are not of one feature."""
+    """Three right points, two of them on one ray: they give a pose unless these two are candidates of one feature."""
     problem = planted_groups("behind", features=12, candidates=2, right=1.0, noise=0.0)
     groups = replace(problem.groups, lists=np.array([0, 1, 2]), list_starts=np.array([0, 3]))
     right = [groups.points[rows][problem.right[rows]][0] for rows in (slice(0, 2), slice(2, 4))]

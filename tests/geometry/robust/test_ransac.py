@@ -1,4 +1,4 @@
-"""The robust loop, and a camera from lines by it."""
+"""The robust loop, its shared parts, and the resection of a camera from lines by it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from veil.errors import InputError, RangeError
 from veil.geometry.rigid import rotation_angle_deg
-from veil.geometry.robust.ransac import RansacOptions, ransac
+from veil.geometry.robust.ransac import RansacOptions, locally_optimized, ransac, samples_needed
 from veil.geometry.robust.resection_lines import LineResection, resect_from_lines
 from veil.geometry.solvers.p6lp import pose_from_six_lines
 from worlds import generator, world
@@ -69,6 +69,24 @@ def test_clean_data_stop_early_and_hopeless_ones_at_the_limit() -> None:
     assert ransac(never, 2, RansacOptions(max_error=0.1, max_iterations=150)) is None
 
 
+@pytest.mark.parametrize("clean", [1e-9, 1e-3, 0.3, 0.999])
+def test_the_samples_needed_hold_a_clean_one_with_the_confidence(clean: float) -> None:
+    """Defining inequality: (1 - clean)^k <= 1 - confidence holds for k samples, and not for k - 1."""
+    needed = samples_needed(clean, 0.9999)
+    assert needed * np.log1p(-clean) <= np.log(1e-4) * (1 - 1e-9)
+    assert (needed - 1) * np.log1p(-clean) >= np.log(1e-4) * (1 + 1e-9)
+    assert samples_needed(1.0, 0.9999) == 1 and samples_needed(0.0, 0.9999) == 2**62
+
+
+def test_local_optimization_ends_where_nothing_improves() -> None:
+    """By hand: integers refined toward 0 by one, their cost the absolute value; then steps that lead nowhere, or up."""
+    assert locally_optimized(5, refined=lambda x: x - 1, cost=abs, rounds=3) == 2
+    assert locally_optimized(2, refined=lambda x: x - 1, cost=abs, rounds=9) == 0
+    assert locally_optimized(5, refined=lambda x: None, cost=abs, rounds=3) == 5
+    assert locally_optimized(5, refined=lambda x: x, cost=abs, rounds=3) == 5
+    assert locally_optimized(5, refined=lambda x: x + 1, cost=abs, rounds=3) == 5
+
+
 @pytest.mark.parametrize("bad", [{"max_error": 0.0}, {"max_error": np.nan}, {"max_error": 1.0, "confidence": 1.0}])
 def test_loop_options_out_of_range(bad: dict) -> None:
     with pytest.raises(RangeError):
@@ -78,7 +96,7 @@ def test_loop_options_out_of_range(bad: dict) -> None:
 def lines_of(
     name: str, *, aligned_share: float, wrong_share: float = 0.0, noise_px: float = 0.0
 ) -> tuple[LineResection, object]:
-    """One view of a world with its points' lines: a share vertical, a share through wrong places."""
+    """(problem, true pose) of one view of a world: lines of its points, a share vertical, a share through wrong places."""
     random = generator(f"view {name}")
     place = world("robust", points=300, noise_px=noise_px)
     pose = place.poses["02"]
@@ -151,7 +169,7 @@ def test_ranked_lines_need_few_samples() -> None:
 
 @pytest.mark.parametrize("best_first", [False, True])
 def test_the_clean_share_is_that_of_the_samples(best_first: bool) -> None:
-    """Simulation: of 4,000 samples as many hold right lines only as Eq. 24 says; all are distinct and see the height."""
+    """Simulation: of 4,000 samples a share as in Eq. 24 holds right lines only; rows differ, two are not along gravity."""
     place, _ = lines_of("clean", aligned_share=0.3)
     problem = replace(place, best_first=best_first)
     right = generator("clean mask").random(len(place.lines)) < np.linspace(1.0, 0.6, len(place.lines))

@@ -15,7 +15,7 @@ FOCAL_PX = 100.0 * DISTANCE
 
 
 def tilted(direction: float, degrees: float, target: np.ndarray) -> Rigid:
-    """The plane z = 0 seen head on but for a tilt about an axis of the image, its origin at `target`."""
+    """The pose that sees the plane z = 0 head on but for a tilt about an axis of the image, with its origin at `target`."""
     x, y, _ = axis = np.array([np.cos(direction), np.sin(direction), 0.0])
     cross = np.array([[0, 0, y], [0, 0, -x], [-y, x, 0]])
     angle = np.deg2rad(degrees)

@@ -1,4 +1,4 @@
-"""The background that a query's own features make: by plain loops, by simulation, and what it claims to bound."""
+"""The NFA's background model of a query's own features, against plain loops and simulations of what it bounds."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from veil.geometry.robust.significance import (
     PointBackground,
     apart,
     apart_lines,
-    chance_poses,
     line_agreement,
     point_agreement,
+    pose_log10_nfa,
 )
 from worlds import camera, generator
 
 
 def crowded(name: str, count: int, side: float) -> np.ndarray:
-    """Keypoints of which half lie in a square of `side` px, and half all over a picture of 640 x 480."""
+    """Random keypoints, of which half lie in a square of `side` px, and half all over a picture of 640 x 480."""
     random = generator(name)
     xy = random.uniform([0, 0], [640, 480], (count, 2))
     xy[: count // 2] = random.uniform([300, 200], [300 + side, 200 + side], (count // 2, 2))
@@ -41,7 +41,7 @@ def lines_through(name: str, xy: np.ndarray) -> np.ndarray:
 
 
 def slow_shares(agrees, features: np.ndarray, projected: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """The reference: of all features but the pair's own, how many agree with the projection, one by one."""
+    """Share of all features, the pair's own left out, that agree with each projection, counted one by one."""
     found = []
     for place, mine in zip(projected, own, strict=True):
         others = [feature for row, feature in enumerate(features) if row != mine]
@@ -67,7 +67,7 @@ def test_shares_are_those_of_plain_loops(part: float) -> None:
 
 
 def test_repeats_of_a_place_are_one_place() -> None:
-    """Each place sent up to three times, a third of a pixel apart, weighs as the places by themselves do."""
+    """Planted repeats: each place sent up to three times, a third of a pixel apart, weighs as the places by themselves do."""
     xy = crowded("places", 90, 60)
     xy = xy[apart(xy, 2.0)]
     copies = np.repeat(np.arange(len(xy)), generator("copies").integers(1, 4, len(xy)))
@@ -81,7 +81,7 @@ def test_repeats_of_a_place_are_one_place() -> None:
 
 
 def test_many_lines_are_stood_for_by_some() -> None:
-    """Against all lines: shares of 2,000 are right to five standard errors of 400, and right on average to 5 %."""
+    """Second method, all lines: shares of 2,000 are right to five standard errors of 400, and right on average to 5 %."""
     xy = crowded("many", 2000, 100)
     lines, own = lines_through("many", xy), np.arange(300)
     projected = xy[-300:]
@@ -122,7 +122,7 @@ def test_the_claim_bounds_what_random_matches_reach_and_not_absurdly(side: float
     projected = random.uniform([300, 200], [300 + side, 200 + side], (60, 2))
     agrees = np.linalg.norm(xy[:, None] - projected[None], axis=2) <= 8
     shares = PointBackground(xy=xy, limit=8.0).shares(projected, np.arange(60))
-    # What chance_poses claims but for the number of poses: 10^log / (poses (n - s) C(n, s)) with s = 0.
+    # What pose_log10_nfa claims but for the number of poses: 10^log / (poses (n - s) C(n, s)) with s = 0.
     p = float(agrees.mean())
     assert float(shares.mean()) == pytest.approx(p, rel=0.25)  # its own feature is left out, in this one draw
     trials = 100_000
@@ -166,8 +166,8 @@ def test_a_line_counts_once_whichever_way_it_is_written() -> None:
 
 
 def test_crowds_are_worth_less() -> None:
-    assert chance_poses(40, 200, 0.1, P3P) > 0 > chance_poses(40, 200, point_agreement(camera(), 8.0), P3P)
-    assert chance_poses(40, 200, 0.3, P6L) > chance_poses(40, 200, 0.03, P6L)
+    assert pose_log10_nfa(40, 200, 0.1, P3P) > 0 > pose_log10_nfa(40, 200, point_agreement(camera(), 8.0), P3P)
+    assert pose_log10_nfa(40, 200, 0.3, P6L) > pose_log10_nfa(40, 200, 0.03, P6L)
 
 
 def test_lines_of_a_map_are_weighed_by_their_own_crowd() -> None:

@@ -35,7 +35,7 @@ def holds(poses: Poses, rotation: np.ndarray, translation: np.ndarray, tol: floa
 
 
 def sees(rays: np.ndarray, points: np.ndarray, rotation: np.ndarray, translation: np.ndarray) -> bool:
-    """s_i rays_i = R points_i + t with s_i > 0."""
+    """Whether s_i rays_i = R points_i + t with s_i > 0 for all three points."""
     in_cam = points @ rotation.T + translation
     off = np.abs(np.cross(in_cam, rays)).max() / np.abs(in_cam).max()
     return bool(off < 1e-7 and ((in_cam * rays).sum(axis=1) > 0).all())
@@ -67,7 +67,7 @@ def test_three_points_give_what_poselib_gives_and_the_planted_pose() -> None:
 
 
 def test_any_three_rays_and_points_give_poses_or_nothing() -> None:
-    """The defining equation, where nothing is planted; a mirrored rotation or a point behind would be told."""
+    """Defining equation, where no pose is planted; a mirrored rotation or a point behind the camera would violate it."""
     random = generator("p3p free")
     counts = np.zeros(MAX_POSES + 1, dtype=int)
     for _ in range(1000):
@@ -79,7 +79,7 @@ def test_any_three_rays_and_points_give_poses_or_nothing() -> None:
 
 
 def test_collinear_points_give_no_pose() -> None:
-    """They leave a turn about their line open; exact ones made matrices that are no rotations."""
+    """Collinear points leave a turn about their line open; exactly collinear ones once gave matrices that are no rotations."""
     random = generator("p3p collinear")
     for index in range(600):
         start, step = random.normal([0, 0, 6]), 0.3 * random.normal(size=3)
@@ -145,7 +145,7 @@ def test_four_upright_lines_give_the_planted_pose() -> None:
 
 
 def test_upright_poses_satisfy_their_equations() -> None:
-    """l^T (R X + t) = 0, R down_world = down_cam and depth, for lines and points without any relation."""
+    """Defining equations l^T (R X + t) = 0 and R down_world = down_cam, and depth, for unrelated lines and points."""
     random = generator("upright free")
     counts = np.zeros(3, dtype=int)
     for _ in range(1000):

@@ -31,7 +31,7 @@ def planar_world(name: str, count: int, views: int = 3) -> tuple[PlanarViews, np
 
 
 def full_tensor(poses: PlanarViews) -> np.ndarray:
-    """T_ijk from its definition: (J x2 . R2 x1)(J x3 . t3) - (J x3 . R3 x1)(J x2 . t2) on the unit vectors."""
+    """The tensor T_ijk from its definition: (J x2 . R2 x1)(J x3 . t3) - (J x3 . R3 x1)(J x2 . t2) on the unit vectors."""
     turn = np.array([[0, -1.0], [1.0, 0]])
     (_, r2, r3), (_, t2, t3) = poses.rotation, poses.translation
     tensor = np.empty((2, 2, 2))
@@ -42,7 +42,7 @@ def full_tensor(poses: PlanarViews) -> np.ndarray:
 
 
 def joined(a: PlanarViews, b: PlanarViews) -> PlanarViews:
-    """The views of both, candidate by candidate."""
+    """The views of both problems for each candidate, along the axis of views."""
     return PlanarViews(
         angle=np.concatenate([a.angle, b.angle], axis=-1), translation=np.concatenate([a.translation, b.translation], axis=-2)
     )
@@ -120,7 +120,7 @@ def test_a_batch_is_its_problems_one_by_one() -> None:
 
 
 def test_only_given_views_triangulate() -> None:
-    """Broken twin of a mask that is ignored: coordinates that are not given are nonsense."""
+    """Coordinates that are not given are nonsense, so a mask that is ignored (the broken twin) moves the points."""
     poses, points, x = planar_world("given", 30, views=4)
     given = np.ones((4, 30), dtype=bool)
     given[np.arange(30) % 4, np.arange(30)] = False

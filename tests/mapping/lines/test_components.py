@@ -49,7 +49,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
 @settings(max_examples=300, deadline=None)
 @given(graphs())
 def test_components_are_those_of_plain_sets(graph: tuple[list[int], list[tuple[int, int]]]) -> None:
-    """Enumeration."""
+    """Second method: plain sets, on arbitrary small graphs."""
     compare(*graph)
 
 

@@ -1,1 +1,1 @@
-"""Attacks on the structure of a lifted descriptor itself: whole numbers and zeros give it away without any database."""
+"""Attacks on a lifted descriptor by its own structure: integers and zeros reveal it without any database."""

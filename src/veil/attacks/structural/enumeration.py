@@ -1,30 +1,50 @@
-"""Short vectors of a lattice by enumeration of coefficients, compiled by numba: the shortest, or all below a bound.
+"""Enumeration of short vectors of a lattice, compiled by numba: the shortest, or all below a bound.
 
-Rows come in as Gram-Schmidt has them: b_k = b*_k + sum_j mu_kj b*_j and r_kk = |b*_k|^2 (Fincke and Pohst 1985; Schnorr and
-Euchner 1994).
+The search over coefficients is that of Fincke and Pohst 1985 in the order of Schnorr and Euchner 1994.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from jaxtyping import Float64, Int64
 
 from veil.compiled import compiled
 
 
-@compiled
-def shortest(mu, r, start, end, bound, best, nodes):  # type: ignore[no-untyped-def]
-    """The shortest combination of the projected rows `start` to `end` below `bound`, into `best`; if any, and if proved.
+class GramSchmidt(NamedTuple):
+    """Orthogonalization of a basis: b_k = b*_k + sum_j mu_kj b*_j and r_kj = <b_k, b*_j>, so r_kk = |b*_k|^2."""
 
-    Schnorr and Euchner 1994: depth first, coefficients in the order of their distance from the center.
+    mu: Float64[np.ndarray, "rank rank"]
+    r: Float64[np.ndarray, "rank rank"]
+
+
+class _Tree(NamedTuple):
+    """State of a depth-first search: at each depth the coefficient `x`, its `center`, and how wide the next zigzag step is."""
+
+    x: Int64[np.ndarray, "depths"]
+    wide: Int64[np.ndarray, "depths"]
+    center: Float64[np.ndarray, "depths"]
+
+
+@compiled
+def shortest(orthogonal, start, end, bound, best, nodes):
+    """Write the shortest combination of the projected rows `start` to `end` to `best` (block,); (whether any, whether proved).
+
+    Only combinations whose squared length is below `bound` count, and at most `nodes` nodes are visited. The search is depth
+    first, coefficients in the order of their distance from the center (Schnorr and Euchner 1994). `orthogonal` is a
+    `GramSchmidt`.
     """
-    n = end - start
+    n, mu, r = end - start, orthogonal.mu, orthogonal.r
     x, wide, center, rho = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1), np.zeros(n + 1)
+    tree = _Tree(x, wide, center)
     x[0], k, last, found = 1, 0, 0, False
     for _ in range(nodes):
         rho[k] = rho[k + 1] + (x[k] - center[k]) ** 2 * r[start + k, start + k]
         if rho[k] < bound and k > 0:
             k -= 1
-            _enter(mu, start, k, last, x, wide, center)
+            _enter(mu, start, k, last, tree)
             continue
         if rho[k] < bound:
             bound, found = rho[k], True
@@ -33,13 +53,17 @@ def shortest(mu, r, start, end, bound, best, nodes):  # type: ignore[no-untyped-
         if k == n:
             return found, True
         last = max(last, k)
-        _next(k, last, x, wide, center)
+        _next(k, last, tree)
     return found, False
 
 
 @compiled
-def _enter(mu, start, k, last, x, wide, center):  # type: ignore[no-untyped-def]
-    """The coefficient at depth k begins next to its center."""
+def _enter(mu, start, k, last, tree):
+    """Set the coefficient at depth k next to its center, which follows from those at the depths above, up to `last`.
+
+    `start` is the row of depth 0.
+    """
+    x, wide, center = tree
     value = 0.0
     for j in range(k + 1, last + 1):
         value -= x[j] * mu[start + j, start + k]
@@ -47,8 +71,12 @@ def _enter(mu, start, k, last, x, wide, center):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _next(k, last, x, wide, center):  # type: ignore[no-untyped-def]
-    """The next coefficient at depth k: zigzag around the center, or upward where all later ones are zero (v and -v are one)."""
+def _next(k, last, tree):
+    """Set the next coefficient at depth k: zigzag around the center, or upward where all later ones are zero.
+
+    So one of v and -v is visited. `last` is the last depth whose coefficient is not zero.
+    """
+    x, wide, center = tree
     if k >= last:
         x[k] += 1
     else:
@@ -57,17 +85,23 @@ def _next(k, last, x, wide, center):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def all_below(mu, r, bound, limit, nodes):  # type: ignore[no-untyped-def]
-    """Coefficients of all combinations whose squared length is at most `bound`, one of x and -x, and whether these are all."""
+def all_below(orthogonal, bound, limit, nodes):
+    """Coefficients (found, rank) of the combinations whose squared length is at most `bound`, and whether these are all.
+
+    One of x and -x is listed. They are not all where there are more than `limit`, or after `nodes` nodes. `orthogonal` is a
+    `GramSchmidt`.
+    """
+    mu, r = orthogonal.mu, orthogonal.r
     n = len(mu)
     x, wide, center, rho = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1), np.zeros(n + 1)
+    tree = _Tree(x, wide, center)
     found, count = np.zeros((limit, n), dtype=np.int64), 0
     x[0], k, last = 1, 0, 0
     for _ in range(nodes):
         rho[k] = rho[k + 1] + (x[k] - center[k]) ** 2 * r[k, k]
         if rho[k] <= bound and k > 0:
             k -= 1
-            _enter(mu, 0, k, last, x, wide, center)
+            _enter(mu, 0, k, last, tree)
             continue
         if rho[k] <= bound:
             if count == limit:
@@ -79,5 +113,5 @@ def all_below(mu, r, bound, limit, nodes):  # type: ignore[no-untyped-def]
             if k == n:
                 return found[:count], True
             last = max(last, k)
-        _next(k, last, x, wide, center)
+        _next(k, last, tree)
     return found[:count], False

@@ -1,7 +1,7 @@
 """The lattice attack: a descriptor that was once stored in 8 bits is a short integer vector in the span of its subspace.
 
-Needs no database and no training, and certifies its own success (hardened.md; docs/theory/hardened.md, Eq. 1, 2 and G1-G4).
-Where decoys are integers as well it lists them all. Rows, blocks and scales were tuned on photographs of `imagenet_sample`; the
+The attack needs no database and no training, and certifies its own success (docs/theory/hardened.md, Eq. 1, 2 and G1-G4). Where
+decoys are integers as well it lists them all. Rows, blocks and scales were tuned on photographs of `imagenet_sample`; the
 certificate has nothing to tune.
 """
 
@@ -35,8 +35,8 @@ from veil.threads import shared
 
 # Fixed point: the lattice of Eq. 1 is scaled by this before it is rounded to integers.
 FRACTION = 16
-# A coordinate of what is called an integer vector is at most so far (steps) from the span: the first, or four times the noise,
-# but never so far that the next integer is nearer.
+# A coordinate of an integer vector may lie this far (steps) from the span: `GRAIN`, or four times the noise, but at most
+# `GRAIN_MOST`, so that the next integer is never nearer.
 GRAIN, GRAIN_MOST = 0.25, 0.45
 # Features that are reduced in one call, after which progress is reported.
 CHUNK = 16
@@ -44,16 +44,16 @@ CHUNK = 16
 
 @dataclass(frozen=True, kw_only=True)
 class LatticeOptions:
-    """What is known of the grid, and how hard to try.
+    """Settings of the lattice attack: knowledge of the grid, and effort. Raises RangeError for values out of range.
 
-    `length_steps` is |u| where it is known, within `length_slack_steps` (COLMAP: 512, as rounding leaves it), else None.
-    Beside one pivot for each dimension of the span the lattice has `equations_per_dimension` equations for each, within
-    `min_equations` and `max_equations`, in a first round of LLL. What it leaves open gets a second round with twice as many and
-    BKZ with blocks of `block` rows for `tours` tours (0: no second round), and that where nothing was found a third with four
-    times as many, unless the noise is beyond Eq. 2 and `beyond_reach` is not set. Noise is that of the number format, of a
-    declared dither, and `noise_steps` (root mean square) beyond these. `max_scale` bounds kappa of Eq. 1. A list holds vectors
-    up to `reach` times the known length, or the longest row found. `max_false_claims` bounds the chance of one false
-    certificate among all integer vectors.
+    `length_steps` is |u| in grid steps where it is known, within `length_slack_steps` (COLMAP: 512, as rounding leaves it),
+    else None; `nonnegative` descriptors have no negative coordinates. In a first round of LLL the lattice has one pivot for
+    each dimension of the span, and `equations_per_dimension` equations for each, within `min_equations` and `max_equations`.
+    Features that it leaves open get a second round with twice as many and BKZ with blocks of `block` rows for `tours` tours (0:
+    no second round), and those where nothing was found a third with four times as many; neither if the noise is beyond Eq. 2,
+    unless `beyond_reach` is set. Noise is that of the number format, of a declared dither, and `noise_steps` (root mean square)
+    beyond these. `max_scale` bounds kappa of Eq. 1. A list holds vectors up to `reach` times the known length, or the longest
+    row found. `max_false_claims` bounds the chance of one false certificate among all integer vectors.
     """
 
     length_steps: float | None = LENGTH_STEPS
@@ -90,13 +90,13 @@ class LatticeOptions:
 
     @staticmethod
     def of(space: Space) -> LatticeOptions:
-        """What a descriptor's name tells: SIFT is non-negative and 512 steps long, others are signed and of unknown length."""
+        """Options for a kind of descriptor: SIFT is non-negative and 512 steps long, others are signed, of unknown length."""
         known = space.descriptor == "sift"
         return LatticeOptions(length_steps=LENGTH_STEPS if known else None, nonnegative=known)
 
 
 class _Found(NamedTuple):
-    """Of one feature: integer vectors over points of unit length in its subspace, and whether there are provably no others."""
+    """Integer vectors over points of unit length in one feature's subspace, and whether there are provably no others."""
 
     vectors: Int64[np.ndarray, "found dim"]
     complete: bool
@@ -113,9 +113,11 @@ def lattice_attack(
 ) -> Estimates:
     """The descriptor in each subspace, if it is an integer vector scaled to unit length; no decision where none is found.
 
-    `options` default to what `form.space` tells. Behind a PCA give that `pca`. `words` are public decoys, which are struck off.
-    Certified is what is the only integer vector of its kind: if d lies on a grid at all, it is d. Where there are
-    several, the one of the most likely length is estimated. Raises InputError if the PCA is missing or not the form's.
+    `options` default to those for `form.space`. Subspaces behind a public PCA need that `pca`. `words` are public decoys, of
+    unit length and from before any PCA, which are struck off. An estimate is certified if it is the only integer vector of its
+    kind: if the descriptor lies on a grid at all, it is this one. Of several, the one of the most likely length is estimated.
+    `progress` is called with the numbers of features done and of all. Raises InputError for forms, PCA or words that do not
+    fit.
     """
     options = options or LatticeOptions.of(form.space)
     found = _search(form, options, pca, words, threads, progress)
@@ -141,8 +143,8 @@ def lattice_lists(
 ) -> Lists:
     """All integer vectors that each subspace contains, scaled to unit length: the descriptor and decoys that are integers too.
 
-    Those of the known length come first. A list is certified if its entries are independent and there are provably no others
-    of the known length, or up to `reach` times the longest.
+    Parameters are those of `lattice_attack`. Vectors of the known length come first. A list is certified if its entries are
+    independent and there are provably no others of the known length, or up to `reach` times the longest.
     """
     options = options or LatticeOptions.of(form.space)
     found = _search(form, options, pca, words, threads, progress)
@@ -171,6 +173,7 @@ def _search(
     threads: int,
     progress: Progress | None,
 ) -> list[_Found]:
+    """Integer vectors of all features, found chunk by chunk; the arguments are those of `lattice_attack`, checked here."""
     span = effective_dimension(form, pca) + 1
     dim = form.space.dim if pca is None else pca.axes.shape[1]
     if span > dim - 2:
@@ -200,6 +203,7 @@ def _search(
 def _search_chunk(
     chunk: Spans, noise: float, tours: int, options: LatticeOptions, words: Float[np.ndarray, "words dim"] | None
 ) -> list[_Found]:
+    """Integer vectors of one chunk of features after up to three rounds; `noise` is in steps (root mean square)."""
     _, span, dim = chunk.axes.shape
     equations = math.ceil(options.equations_per_dimension * span)
     equations = max(options.min_equations, min(equations, options.max_equations))
@@ -216,7 +220,7 @@ def _search_chunk(
 
 
 def _without(found: _Found, words: Float[np.ndarray, "words dim"]) -> _Found:
-    """Without the vectors that are known decoys."""
+    """The integer vectors of a feature that are no known decoys (`words`)."""
     if not len(found.vectors):
         return found
     unit = found.vectors / np.linalg.norm(found.vectors, axis=1, keepdims=True)
@@ -233,9 +237,9 @@ def _round(chunk: Spans, noise: float, rows: int, options: LatticeOptions, *, to
 
 
 class _Lattice(NamedTuple):
-    """Eq. 1 in fixed point: u = u_p `extend`, and u is at most `stretch` |u| long in it.
+    """The lattice of Eq. 1 in fixed point: a vector u of pivots u_p is u_p `extend`, and at most `stretch` |u| long in it.
 
-    `tol` is the relative error of lengths t that the noise leaves, ten times over; `grain` that of coordinates, in steps.
+    `tol` is ten times the relative error of lengths t that the noise leaves, `grain` the error of coordinates, in steps.
     """
 
     basis: Int64[np.ndarray, "rows rows"]
@@ -246,6 +250,7 @@ class _Lattice(NamedTuple):
 
 
 def _lattice(axes: Float64[np.ndarray, "span dim"], noise: float, rows: int, options: LatticeOptions) -> _Lattice:
+    """The lattice of `rows` rows for a feature's span; `noise` is in steps (root mean square)."""
     from scipy.linalg import qr
 
     span, dim = axes.shape
@@ -276,7 +281,7 @@ def _read(
     height: float,
     options: LatticeOptions,
 ) -> _Found:
-    """Rows that are integers over all coordinates, and what they generate."""
+    """Integer vectors that the rows of a reduced basis show and generate; `axes` and `height` are those of `Spans`."""
     span, dim = axes.shape
     vectors = np.rint(np.rint((basis[:, :span] // FRACTION) @ lattice.extend) @ axes.T @ axes)
     apart = vectors - vectors @ axes.T @ axes
@@ -303,7 +308,7 @@ def _over_unit_points(
     tol: float,
     options: LatticeOptions,
 ) -> Int64[np.ndarray, "kept dim"]:
-    """Of u and -u what lies over a point u / t of unit length (t = |u|), is not negative where d is not, and no multiple."""
+    """Vectors u or -u over a point u / t of unit length (t = |u|), no multiples or wrong signs, likeliest lengths first."""
     t = vectors @ axes[-1] / height
     signed = vectors * np.where(t < 0, -1, 1)[:, None]
     lengths = np.linalg.norm(signed, axis=1)

@@ -1,6 +1,6 @@
-"""Integer vectors near a subspace: how much noise leaves one identifiable, and how unlikely one is by chance.
+"""Certificate for integer vectors near a subspace: the noise that leaves one identifiable, and how unlikely one is by chance.
 
-Code of docs/theory/hardened.md, Eq. 2 and G1-G3; the search itself is in `veil.attacks.structural.lattice`.
+The equations are docs/theory/hardened.md, Eq. 2 and G1-G3; the search itself is in `veil.attacks.structural.lattice`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEVELS_PER_OCTAVE, LEVELS = 8, 96
 
 
 class Spans(NamedTuple):
-    """For each feature the linear span of its subspace, in the descriptors' own space.
+    """The linear spans of features' subspaces, in the space of the descriptors before any PCA.
 
     Rows of `axes` are an orthonormal basis of the span; the last one is orthogonal to the directions of the subspace, whose
     points have the coordinate `height` along it: u lies over the point u / t with t = <u, last axis> / height.
@@ -33,7 +33,10 @@ class Spans(NamedTuple):
 
 
 def effective_dimension(form: Subspaces, pca: Pca | None = None) -> int:
-    """m, or behind a PCA the dimension of the preimage (Eq. 4). Raises InputError if the PCA is not the form's."""
+    """Dimension of the subspaces, or behind a PCA that of their preimages (Eq. 4).
+
+    Raises InputError if a PCA is missing or not the form's.
+    """
     if pca is None:
         if form.space.codebook:
             raise InputError("these subspaces lie behind a public PCA; give that of the codebook they were made with")
@@ -44,7 +47,10 @@ def effective_dimension(form: Subspaces, pca: Pca | None = None) -> int:
 
 
 def identifiable_noise(m_eff: int, dim: int, *, length_steps: float = LENGTH_STEPS) -> float:
-    """sigma* of Eq. 2: the noise (steps, root mean square) above which u is one of many vectors of its length."""
+    """Noise sigma* of Eq. 2 (steps, root mean square), above which u is one of many integer vectors of its length.
+
+    `m_eff` is the subspaces' effective dimension and `dim` that of descriptors. Raises RangeError for values out of range.
+    """
     if not 0 < m_eff < dim - 1:
         raise RangeError(f"m_eff must lie between 1 and {dim - 2} for {dim}-D descriptors, got {m_eff!r}")
     if not 0 < length_steps < math.inf:
@@ -55,7 +61,7 @@ def identifiable_noise(m_eff: int, dim: int, *, length_steps: float = LENGTH_STE
 
 
 def release_noise(form: Subspaces, *, length_steps: float = LENGTH_STEPS) -> float:
-    """Noise (steps, root mean square) that the release's number format alone puts on a coordinate (Eq. G1)."""
+    """Noise (steps, root mean square) of a coordinate that the release's number format alone leaves (Eq. G1)."""
     if not len(form):
         return 0.0
     values = np.concatenate([form.origin.ravel(), form.basis.ravel()])
@@ -65,7 +71,7 @@ def release_noise(form: Subspaces, *, length_steps: float = LENGTH_STEPS) -> flo
 
 
 def spans(form: Subspaces, pca: Pca | None = None) -> Spans:
-    """The spans of all features; behind a PCA those of the flats that it maps to the subspaces (Eq. 4)."""
+    """The spans of all features; behind a PCA those of the preimages that it maps to the subspaces (Eq. 4)."""
     origin, directions = form.origin.astype(np.float64), form.basis.astype(np.float64)
     if pca is not None:
         matrix = pca.axes.astype(np.float64)
@@ -80,10 +86,11 @@ def spans(form: Subspaces, pca: Pca | None = None) -> Spans:
 def log_false_claims(
     lengths: Float64[np.ndarray, "vectors"], distances: Float64[np.ndarray, "vectors"], *, span: int, dim: int
 ) -> Float64[np.ndarray, "vectors"]:
-    """Logarithm of Eq. G3 times the levels: it bounds how many integer vectors are expected to be as short and near by chance.
+    """Natural logarithm of Eq. G3 times the levels, a bound of how many integer vectors are as short and near by chance.
 
     Chance is a uniformly random linear `span`-dimensional subspace of R^dim; `distances` are those of vectors of such `lengths`
-    from it. Claiming only where the bound is below tau is wrong with probability at most tau in all, however many are tried.
+    from it, both in steps. Claims made only where the bound is below tau are wrong with probability at most tau in all, however
+    many vectors are tried. Raises RangeError unless 2 <= span < dim.
     """
     from scipy.special import betaln, gammaln
 
@@ -101,7 +108,7 @@ def log_false_claims(
 
 
 def independent_rows(vectors: Float64[np.ndarray, "rows dim"], sure: Bool[np.ndarray, "rows"]) -> Int64[np.ndarray, "kept"]:
-    """The rows among `sure` that are no combination of earlier ones: two rows of a noisy lattice may lead to one vector."""
+    """Indices of the rows among `sure` that are no combination of earlier ones, as two noisy rows may give one vector."""
     kept: list[int] = []
     axes = np.zeros((0, vectors.shape[1]))
     for row in np.flatnonzero(sure).tolist():

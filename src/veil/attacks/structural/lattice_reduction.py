@@ -1,19 +1,20 @@
-"""Lattice reduction, compiled by numba: LLL with deep insertions, BKZ with small blocks, and all short vectors by enumeration.
+"""Lattice reduction, compiled by numba: LLL with deep insertions, BKZ with small blocks, and enumeration of short vectors.
 
-A basis is a square or wide matrix of int64 whose rows are independent. Gram matrices are exact, orthogonalization is in
-float64 (Nguyen and Stehle, An LLL Algorithm with Quadratic Complexity, SIAM J. Comput. 2009). Every change is an integer row
-operation of determinant 1 or -1 that was checked to fit, so what comes back generates the same lattice, always; only how
-reduced it is depends on floating point. What does not fit ends the work early and is reported.
+A basis is a square or wide matrix of int64 whose rows are independent. Gram matrices are exact, orthogonalization is in float64
+(Nguyen and Stehle, An LLL Algorithm with Quadratic Complexity, SIAM J. Comput. 2009). Every change is an integer row operation
+of determinant 1 or -1 that was checked to fit into 64 bits, so a reduced basis always generates the same lattice; only how
+reduced it is depends on floating point. An operation that does not fit ends the work early, which is reported.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float64, Int64
 
-from veil.attacks.structural.enumeration import all_below, shortest
+from veil.attacks.structural.enumeration import GramSchmidt, all_below, shortest
 from veil.compiled import compiled
 from veil.errors import InputError, RangeError
 
@@ -28,18 +29,19 @@ NODES = 200_000
 
 
 def entry_limit(rank: int, dim: int) -> int:
-    """The largest entry of a basis that is accepted: squares of rows that grow eightfold in between fit into 62 bits."""
+    """Largest entry accepted in a basis (rank, dim): squares of rows that grow eightfold in between fit into 62 bits."""
     return math.isqrt((1 << 62) // max(rank, dim)) // 8
 
 
 def reduce(
     bases: Int64[np.ndarray, "batch rank dim"], *, delta: float = 0.99, deep: int = 0, block: int = 2, tours: int = 0
 ) -> tuple[Int64[np.ndarray, "batch rank dim"], Bool[np.ndarray, "batch"]]:
-    """Reduced bases of the same lattices, shortest directions first, and which of them are reduced as asked.
+    """Reduced bases of the same lattices, shortest directions first, and a mask of those that are reduced as asked.
 
     Row k satisfies |mu_kj| <= ETA and delta |b*_(k-1)|^2 <= |b*_k|^2 + mu^2 |b*_(k-1)|^2 (Lenstra et al. 1982, Eq. 1.4-1.5).
-    With `deep` > 0 a row may move up to so many places at once (Schnorr and Euchner 1994); with `tours` > 0 the basis is then
-    BKZ-reduced with blocks of `block` rows for at most so many tours. Raises InputError for entries that are too large.
+    With `deep` > 0 a row may move by up to `deep` places at once (Schnorr and Euchner 1994); with `tours` > 0 the basis is then
+    BKZ-reduced with blocks of `block` rows for at most so many tours. Raises RangeError for options out of range, and
+    InputError for more rows than dimensions or entries beyond `entry_limit`.
     """
     if not 0.25 < delta < 1:
         raise RangeError(f"delta must lie between 1/4 and 1, got {delta!r}; 0.99 is usual")
@@ -52,7 +54,7 @@ def reduce(
     if bases.size and not (-limit <= bases.min() and bases.max() <= limit):
         raise InputError(f"entries of a {rank} x {dim} basis must lie within {limit} in size; scale the basis down")
     reduced = np.ascontiguousarray(bases).copy()
-    return reduced, _reduce_all(reduced, delta, deep, block, tours, 8 * limit)
+    return reduced, _reduce_all(reduced, _Options(delta, deep, block, tours, 8 * limit))
 
 
 def short_vectors(
@@ -68,12 +70,12 @@ def short_vectors(
     if len(basis) == 0:
         return basis.copy(), True
     # The added billionth is room for the rounding of lengths.
-    coefficients, complete = all_below(*_orthogonal(np.ascontiguousarray(basis)), radius * radius * (1 + 1e-9), limit, nodes)
+    coefficients, complete = all_below(_orthogonal(np.ascontiguousarray(basis)), radius * radius * (1 + 1e-9), limit, nodes)
     return coefficients @ basis, bool(complete)
 
 
 def none_beyond(basis: Int64[np.ndarray, "rank dim"], start: int, radius: float, *, nodes: int = 1_000_000) -> bool:
-    """Whether it is proved that lattice vectors of length at most `radius` are combinations of the first `start` rows alone.
+    """Whether it is proved that all lattice vectors of length at most `radius` are combinations of the first `start` rows.
 
     Others have a projection away from these rows, which lies in the lattice of the other rows' projections: an enumeration
     shows that this has no nonzero vector so short. False where it has one, or `nodes` nodes did not suffice.
@@ -83,37 +85,59 @@ def none_beyond(basis: Int64[np.ndarray, "rank dim"], start: int, radius: float,
     return start == len(basis) or bool(_none_beyond(np.ascontiguousarray(basis), start, float(radius), nodes))
 
 
+class _Options(NamedTuple):
+    """Arguments of `reduce`, and the largest entry that a row may have after its reduction."""
+
+    delta: float
+    deep: int
+    block: int
+    tours: int
+    limit: int
+
+
+class _Work(NamedTuple):
+    """A basis that is being reduced, its exact Gram matrix, and its orthogonalization."""
+
+    basis: Int64[np.ndarray, "rank dim"]
+    gram: Int64[np.ndarray, "rank rank"]
+    mu: Float64[np.ndarray, "rank rank"]
+    r: Float64[np.ndarray, "rank rank"]
+
+
 @compiled
-def _none_beyond(basis, start, radius, nodes):  # type: ignore[no-untyped-def]
-    mu, r = _orthogonal(basis)
+def _none_beyond(basis, start, radius, nodes):
+    """Whether no combination of the projected rows from `start` on is at most `radius` long, and this was proved."""
     best = np.zeros(len(basis) - start, dtype=np.int64)
-    found, complete = shortest(mu, r, start, len(basis), radius * radius * (1 + 1e-9), best, nodes)
+    found, complete = shortest(_orthogonal(basis), start, len(basis), radius * radius * (1 + 1e-9), best, nodes)
     return complete and not found
 
 
 @compiled
-def _orthogonal(basis):  # type: ignore[no-untyped-def]
+def _orthogonal(basis):
+    """The Gram-Schmidt orthogonalization of a basis (rank, dim)."""
     n = len(basis)
     gram, mu, r = _gram(basis), np.zeros((n, n)), np.zeros((n, n))
     for k in range(n):
         _orthogonalize(gram, mu, r, k)
-    return mu, r
+    return GramSchmidt(mu, r)
 
 
 @compiled
-def _reduce_all(bases, delta, deep, block, tours, limit):  # type: ignore[no-untyped-def]
+def _reduce_all(bases, options):
+    """Reduce bases (batch, rank, dim) in place; the mask (batch,) of those that are reduced as asked."""
     done = np.zeros(len(bases), dtype=np.bool_)
     rank = bases.shape[1]
     for f in range(len(bases)):
-        gram, mu, r = _gram(bases[f]), np.zeros((rank, rank)), np.zeros((rank, rank))
-        done[f] = _lll(bases[f], gram, mu, r, 0, rank, delta, deep, limit)
-        if done[f] and tours > 0:
-            done[f] = _bkz(bases[f], gram, mu, r, delta, deep, block, tours, limit)
+        work = _Work(bases[f], _gram(bases[f]), np.zeros((rank, rank)), np.zeros((rank, rank)))
+        done[f] = _lll(work, 0, rank, options)
+        if done[f] and options.tours > 0:
+            done[f] = _bkz(work, options)
     return done
 
 
 @compiled
-def _gram(basis):  # type: ignore[no-untyped-def]
+def _gram(basis):
+    """The exact Gram matrix (rank, rank) of a basis (rank, dim)."""
     rank, dim = basis.shape
     gram = np.zeros((rank, rank), dtype=np.int64)
     for i in range(rank):
@@ -127,7 +151,8 @@ def _gram(basis):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _largest(row):  # type: ignore[no-untyped-def]
+def _largest(row):
+    """The largest absolute value of an integer row (dim,)."""
     found = np.int64(0)
     for c in range(len(row)):
         found = max(found, abs(row[c]))
@@ -135,24 +160,24 @@ def _largest(row):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _subtract(basis, gram, k, j, x):  # type: ignore[no-untyped-def]
-    """b_k -= x b_j, with its row and column of the Gram matrix.
+def _subtract(basis, gram, k, j, x):
+    """Subtract x times row j from row k of `basis` (rank, dim), and update `gram` (rank, rank).
 
-    Integers of 64 bits wrap around without harm in between: only what a chain of such steps ends with has to fit.
+    Integers of 64 bits wrap around without harm in between: only the result of a chain of such steps has to fit.
     """
     rank, dim = basis.shape
     for c in range(dim):
         basis[k, c] -= x * basis[j, c]
-    own = gram[k, k] - x * (2 * gram[k, j] - x * gram[j, j])
+    square = gram[k, k] - x * (2 * gram[k, j] - x * gram[j, j])
     for i in range(rank):
         gram[k, i] -= x * gram[j, i]
         gram[i, k] = gram[k, i]
-    gram[k, k] = own
+    gram[k, k] = square
 
 
 @compiled
-def _orthogonalize(gram, mu, r, k):  # type: ignore[no-untyped-def]
-    """Row k of Gram-Schmidt: r_kj = <b_k, b*_j>, mu_kj = r_kj / r_jj."""
+def _orthogonalize(gram, mu, r, k):
+    """Fill row k of the orthogonalization from `gram`: r_kj = <b_k, b*_j>, mu_kj = r_kj / r_jj; all are (rank, rank)."""
     for j in range(k + 1):
         value = float(gram[k, j])
         for i in range(j):
@@ -163,7 +188,9 @@ def _orthogonalize(gram, mu, r, k):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _size_reduce(basis, gram, mu, r, k, limit):  # type: ignore[no-untyped-def]
+def _size_reduce(work, k, limit):
+    """Make |mu_kj| <= ETA for all j < k; False where row k does not fit or float64 is too coarse for it."""
+    basis, gram, mu, r = work
     for _ in range(PASSES):
         _orthogonalize(gram, mu, r, k)
         reach, clean = float(_largest(basis[k])), True
@@ -186,8 +213,8 @@ def _size_reduce(basis, gram, mu, r, k, limit):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _move(basis, gram, k, to):  # type: ignore[no-untyped-def]
-    """Row k comes to stand at `to` <= k; the rows between move one place down."""
+def _move(basis, gram, k, to):
+    """Move row k of `basis` (rank, dim), and of its Gram matrix, to place `to` <= k; the rows between move one place down."""
     rank, dim = basis.shape
     for place in range(k, to, -1):
         for c in range(dim):
@@ -199,13 +226,15 @@ def _move(basis, gram, k, to):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _lll(basis, gram, mu, r, start, end, delta, deep, limit):  # type: ignore[no-untyped-def]
-    """Reduce rows up to `end`, of which those before `start` are reduced."""
+def _lll(work, start, end, options):
+    """Reduce the rows before `end`, of which those before `start` are reduced already; False where that failed."""
+    basis, gram, mu, r = work
+    delta, deep = options.delta, options.deep
     steps, most = 0, 4000 * end * end
     k = start
     while k < end:
         steps += 1
-        if steps > most or not _size_reduce(basis, gram, mu, r, k, limit):
+        if steps > most or not _size_reduce(work, k, options.limit):
             return False
         # rest is |b_k|^2 less its part along b*_0 .. b*_(i-1).
         to, rest = k, r[k, k]
@@ -224,8 +253,11 @@ def _lll(basis, gram, mu, r, start, end, delta, deep, limit):  # type: ignore[no
 
 
 @compiled
-def _insert(basis, gram, start, end, x, limit):  # type: ignore[no-untyped-def]
-    """Row operations after which row `start` is the combination x of the rows `start` to `end`, if the gcd of x is 1."""
+def _insert(basis, gram, start, end, x, limit):
+    """Make row `start` the combination x (end - start,) of the rows `start` to `end` by row operations, if the gcd of x is 1.
+
+    x is used up. False where a row would have entries beyond `limit`.
+    """
     while True:
         small, big = -1, -1
         for i in range(end - start):
@@ -247,17 +279,20 @@ def _insert(basis, gram, start, end, x, limit):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _bkz(basis, gram, mu, r, delta, deep, block, tours, limit):  # type: ignore[no-untyped-def]
-    rank = len(basis)
+def _bkz(work, options):
+    """Reduce an LLL-reduced basis in blocks, by tours of insertions of shortest vectors; False where that failed."""
+    basis, gram, mu, r = work
+    rank, block = len(basis), options.block
+    orthogonal = GramSchmidt(mu, r)
     x = np.zeros(block, dtype=np.int64)
-    for _ in range(tours):
+    for _ in range(options.tours):
         better = False
         for start in range(rank - 1):
             end = min(start + block, rank)
-            if shortest(mu, r, start, end, delta * r[start, start], x, NODES)[0]:
-                if not _insert(basis, gram, start, end, x, limit):
+            if shortest(orthogonal, start, end, options.delta * r[start, start], x, NODES)[0]:
+                if not _insert(basis, gram, start, end, x, options.limit):
                     return False
-                if not _lll(basis, gram, mu, r, start, rank, delta, deep, limit):
+                if not _lll(work, start, rank, options):
                     return False
                 better = True
         if not better:

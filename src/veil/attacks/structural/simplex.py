@@ -1,26 +1,31 @@
-"""Small linear programs over the non-negative points of affine subspaces, compiled by numba (docs/theory/hardened.md)."""
+"""Solver of small linear programs over the non-negative points of affine subspaces, compiled by numba.
+
+The method is that of docs/theory/hardened.md, Eq. V2.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int8, Int64
+from jaxtyping import Bool, Float64, Int8, Int64
 
 from veil.compiled import compiled
 from veil.errors import InputError, RangeError
 
 OPTIMAL, INFEASIBLE, STOPPED = 0, 1, 2
-# Constraints may be violated by this much; entries of a pivot row below the second are rounding, not a direction.
+# A constraint may be violated by `FEASIBLE`; an entry of a pivot row below `PIVOT` is rounding, not a direction.
 FEASIBLE, PIVOT = 1e-11, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Minima:
-    """For each program the minimizer c, its slacks x = origin + c basis, and OPTIMAL, INFEASIBLE or STOPPED (too many pivots).
+    """Solutions of linear programs: minimizers c, slacks x = origin + c basis, and how each program ended.
 
-    `pivots` counts the steps. Without an optimum c is the last vertex visited, which violates constraints. `boxed` marks minima
-    that lie on the box: without it they would move on, perhaps forever.
+    A status is OPTIMAL, INFEASIBLE or STOPPED (too many pivots). `pivots` counts the steps. Without an optimum c is the last
+    vertex visited, which violates constraints. `boxed` marks minima that lie on the box: without it they would move on, perhaps
+    forever.
     """
 
     coefficients: Float64[np.ndarray, "_ _"]
@@ -38,7 +43,10 @@ def minimize(
     box: float,
     max_pivots: int | None = None,
 ) -> Minima:
-    """min objective . c such that origin + c basis >= 0, and c_i >= -box or c_i <= box on the side the objective pulls to.
+    """Minimize objective . c, for each of `count` programs, such that origin + c basis >= 0 and c stays in a box.
+
+    The box bounds c_i on the side that the objective pulls to alone: c_i >= -box or c_i <= box. The shapes are `origin`
+    (count, n), `basis` (count, m, n) and `objective` (count, m).
 
     A dual simplex method from the corner of the box: every pivot mends the constraint that is farthest from being satisfied,
     measured in c, at O(m n). Degenerate minima, on more than m constraints, cost nothing extra. `max_pivots` defaults to
@@ -55,29 +63,71 @@ def minimize(
     if limit < 1:
         raise RangeError(f"max_pivots must be at least 1, got {max_pivots!r}")
     plain = [np.ascontiguousarray(values, dtype=np.float64) for values in (origin, basis, objective)]
-    coefficients, status = np.empty((count, m)), np.empty(count, dtype=np.int8)
-    boxed, pivots = np.empty(count, dtype=np.bool_), np.empty(count, dtype=np.int64)
-    _minimize_all(*plain, float(box), limit, coefficients, status, boxed, pivots)
-    slacks = origin + np.matmul(coefficients[:, None], basis)[:, 0]
-    return Minima(coefficients=coefficients, slacks=slacks, status=status, boxed=boxed, pivots=pivots)
+    found = _Solutions(
+        np.empty((count, m)), np.empty(count, dtype=np.int8), np.empty(count, dtype=np.bool_), np.empty(count, dtype=np.int64)
+    )
+    _minimize_all(_Programs(*plain), float(box), limit, found)
+    slacks = origin + np.matmul(found.coefficients[:, None], basis)[:, 0]
+    return Minima(slacks=slacks, **found._asdict())
+
+
+class _Programs(NamedTuple):
+    """Linear programs: minimize objective . c such that origin + c basis >= 0."""
+
+    origin: Float64[np.ndarray, "programs n"]
+    basis: Float64[np.ndarray, "programs m n"]
+    objective: Float64[np.ndarray, "programs m"]
+
+
+class _Solutions(NamedTuple):
+    """The arrays of `Minima` that compiled functions fill."""
+
+    coefficients: Float64[np.ndarray, "programs m"]
+    status: Int8[np.ndarray, "programs"]
+    boxed: Bool[np.ndarray, "programs"]
+    pivots: Int64[np.ndarray, "programs"]
+
+
+class _Dictionary(NamedTuple):
+    """A dictionary of the simplex method: n basic variables, values + s columns, by m non-basic variables s >= 0.
+
+    `prices` are the objective's derivatives by s. Variable j < n is slack j, variable n + i the distance from side i of the
+    box; `names` are the non-basic ones, `row_names` the basic ones. `sizes` are squared lengths of the basic variables' rows,
+    and `factors` is working memory.
+    """
+
+    columns: Float64[np.ndarray, "m n"]
+    values: Float64[np.ndarray, "n"]
+    prices: Float64[np.ndarray, "m"]
+    names: Int64[np.ndarray, "m"]
+    row_names: Int64[np.ndarray, "n"]
+    sizes: Float64[np.ndarray, "n"]
+    factors: Float64[np.ndarray, "n"]
 
 
 @compiled
-def _minimize_all(origin, basis, objective, box, limit, coefficients, status, boxed, pivots):  # type: ignore[no-untyped-def]
-    count, m, n = basis.shape
-    columns, values, prices, names = np.empty((m, n)), np.empty(n), np.empty(m), np.empty(m, dtype=np.int64)
-    row_names, sizes, factors = np.empty(n, dtype=np.int64), np.empty(n), np.empty(n)
+def _minimize_all(programs, box, limit, found):
+    """Solve all programs into `found`, each with at most `limit` pivots."""
+    count, m, n = programs.basis.shape
+    origin, basis, objective = programs.origin, programs.basis, programs.objective
+    names, row_names = np.empty(m, dtype=np.int64), np.empty(n, dtype=np.int64)
+    dictionary = _Dictionary(np.empty((m, n)), np.empty(n), np.empty(m), names, row_names, np.empty(n), np.empty(n))
     for k in range(count):
-        _start(origin[k], basis[k], objective[k], box, columns, values, prices, names, row_names)
-        status[k], pivots[k] = _improve(columns, values, prices, names, row_names, sizes, factors, limit)
-        boxed[k] = names.max() >= n
-        _coefficients(objective[k], box, n, values, names, row_names, coefficients[k])
+        _start(origin[k], basis[k], objective[k], box, dictionary)
+        found.status[k], found.pivots[k] = _improve(dictionary, limit)
+        found.boxed[k] = names.max() >= n
+        _coefficients(objective[k], box, dictionary, found.coefficients[k])
 
 
 @compiled
-def _start(origin, basis, objective, box, columns, values, prices, names, row_names):  # type: ignore[no-untyped-def]
-    """The dictionary of the corner: slacks = values + s columns; s_i >= 0 is the distance from side i of the box (Eq. V2)."""
+def _start(origin, basis, objective, box, dictionary):
+    """Fill the dictionary at the box's corner, where all s_i = 0 (Eq. V2).
+
+    The program's arrays are `origin` (n,), `basis` (m, n) and `objective` (m,).
+    """
     m, n = basis.shape
+    columns, values, prices = dictionary.columns, dictionary.values, dictionary.prices
+    names, row_names = dictionary.names, dictionary.row_names
     values[:] = origin
     for i in range(m):
         names[i] = n + i
@@ -91,8 +141,12 @@ def _start(origin, basis, objective, box, columns, values, prices, names, row_na
 
 
 @compiled
-def _improve(columns, values, prices, names, row_names, sizes, factors, limit):  # type: ignore[no-untyped-def]
-    """Pivots until all values are non-negative. The prices stay non-negative throughout: every dictionary is dual feasible."""
+def _improve(dictionary, limit):
+    """Status and number of pivots after pivoting, at most `limit` times, until all values are non-negative.
+
+    The prices stay non-negative throughout: every dictionary is dual feasible.
+    """
+    columns, values, prices, names, row_names, sizes, _ = dictionary
     m, n = columns.shape
     sizes[:] = 0.0
     for i in range(m):
@@ -108,7 +162,7 @@ def _improve(columns, values, prices, names, row_names, sizes, factors, limit): 
         entering = _entering(columns, leaving, prices)
         if entering < 0:
             return INFEASIBLE, pivot
-        _pivot(columns, values, prices, sizes, factors, leaving, entering)
+        _pivot(dictionary, leaving, entering)
         name = names[entering]
         names[entering] = row_names[leaving]
         row_names[leaving] = name
@@ -116,8 +170,11 @@ def _improve(columns, values, prices, names, row_names, sizes, factors, limit): 
 
 
 @compiled
-def _entering(columns, leaving, prices):  # type: ignore[no-untyped-def]
-    """The smallest ratio of price to entry; of equal ones the largest entry, the safer pivot. -1: no point is feasible."""
+def _entering(columns, leaving, prices):
+    """Index of the entering variable: the smallest ratio of price to entry of the leaving row, -1 if no point is feasible.
+
+    Of equal ratios the one with the largest entry is taken, the safer pivot. `columns` is (m, n), `prices` (m,).
+    """
     best, ratio = -1, 0.0
     for i in range(len(prices)):
         entry = columns[i, leaving]
@@ -130,12 +187,14 @@ def _entering(columns, leaving, prices):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _pivot(columns, values, prices, sizes, factors, leaving, entering):  # type: ignore[no-untyped-def]
-    """The row of x_l, solved for the variable s_e of column e, is put into all other rows; sizes are their squared lengths.
+def _pivot(dictionary, leaving, entering):
+    """Exchange the basic variable x_l, l = `leaving`, for s_e, e = `entering`, in the dictionary.
 
+    The row of x_l, solved for s_e, is put into all other rows.
     x_l = v + sum t_i s_i gives s_e = -v / t_e + x_l / t_e - sum (t_i / t_e) s_i over i != e. The inner loops run along columns,
     which a compiler turns into vector instructions.
     """
+    columns, values, prices, _, _, sizes, factors = dictionary
     m, n = columns.shape
     inverse, price = 1.0 / columns[entering, leaving], prices[entering]
     step = -values[leaving] * inverse
@@ -164,8 +223,10 @@ def _pivot(columns, values, prices, sizes, factors, leaving, entering):  # type:
 
 
 @compiled
-def _coefficients(objective, box, n, values, names, row_names, out):  # type: ignore[no-untyped-def]
-    """c_i = -+(box - s_i), with s_i = 0 where side i of the box is still active."""
+def _coefficients(objective, box, dictionary, out):
+    """Write the coefficients c_i = -+(box - s_i) to `out` (m,), with s_i = 0 where side i of the box is still active."""
+    values, row_names = dictionary.values, dictionary.row_names
+    n = len(values)
     out[:] = 0.0
     for j in range(n):
         if row_names[j] >= n:

@@ -1,7 +1,7 @@
-"""The vertex attack: a non-negative descriptor with many zeros is a degenerate vertex of its subspace (hardened.md).
+"""The vertex attack: a non-negative descriptor with many zeros is a degenerate vertex of its subspace.
 
-No database and no training (docs/theory/hardened.md, Eq. V1-V4). The attack minimizes random linear objectives over the
-non-negative points of each subspace, reweights them towards the small coordinates of what it finds, and counts zeros.
+The attack needs no database and no training (docs/theory/hardened.md, Eq. V1-V4). It minimizes random linear objectives over
+the non-negative points of each subspace, reweights them toward the small coordinates of the minimum, and counts zeros.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from veil.progress import Progress
 from veil.space import U8_STEP
 from veil.threads import shared
 
-# Share of COLMAP's SIFT descriptors with more than so many zeros, on photographs of ImageNet.
+# Share of COLMAP's SIFT descriptors with more zeros than `ZEROS`, by normalization, on photographs of ImageNet.
 ZEROS = (0, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96)
 SHARE = {
     "L2": (0.976, 0.940, 0.895, 0.801, 0.607, 0.427, 0.271, 0.084, 0.017, 0.002, 0.0),
@@ -32,7 +32,7 @@ SHARE = {
 
 @dataclass(frozen=True, kw_only=True)
 class VertexOptions:
-    """How long to search.
+    """Effort of the vertex attack's search. Raises RangeError for values out of range.
 
     Each of up to `restarts` random objectives is followed by `steps - 1` reweighted ones, until a certificate is found. `floor`
     is added to a coordinate before its inverse becomes a weight, `spread` is the standard deviation of the weights' logarithm.
@@ -59,10 +59,10 @@ class VertexOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """Whether the vertex attack can apply to a form, the dimension of its flats (Eq. 4), and what share of them it may reach.
+    """Whether the vertex attack can apply to a form, the dimension of its flats (Eq. 4), and the share of them it may reach.
 
-    `share` is that of typical descriptors of this kind with more than `dimension` zeros: what an unlimited search could
-    recover. It is not what was recovered, and dither, which hides the zeros, is not in it.
+    `share` is that of typical descriptors of this kind with more than `dimension` zeros, which an unlimited search could
+    recover. It is not the share that was recovered, and it does not account for dither, which hides the zeros.
     """
 
     applies: bool
@@ -72,7 +72,10 @@ class Reach:
 
 
 def vertex_reach(form: Subspaces, *, pca: Pca | None = None) -> Reach:
-    """What is known before anything is computed: SIFT is non-negative and sparse, other descriptors are taken to be signed."""
+    """Reach of the vertex attack by the form's kind alone: SIFT is non-negative and sparse, others are taken to be signed.
+
+    Raises InputError where PCA and form do not fit.
+    """
     _check(form, pca, None)
     dimension = form.m + (0 if pca is None else len(pca.mean) - len(pca.axes))
     if form.space.descriptor != "sift":
@@ -100,7 +103,7 @@ def vertex_attack(
     attacker knows decoys to be from, unit vectors before dither and PCA: a vertex at a word is passed over. A vertex is
     certified if Eq. V4 rules chance out: then it is one of the points that made the subspace. As a sparse decoy is one too,
     nothing is certified where `decoys` is None; give no words, shape (0, n), for subspaces that have no decoys.
-    Raises InputError where PCA, decoys and form do not fit.
+    The random objectives follow from `seed`. Raises InputError where PCA, decoys and form do not fit.
     """
     if len(form) == 0:
         return undecided(0, form.space.dim)
@@ -124,8 +127,8 @@ def vertex_lists(
 ) -> Lists:
     """All certified degenerate vertices of each subspace: the descriptor, and the decoys where these are sparse as well.
 
-    Parameters and space are those of `vertex_attack`. At most m + 1 entries, the most evident first. Lists that hold anything
-    are certified: each entry is one of the points that made the subspace, which one is not said.
+    Parameters and space are those of `vertex_attack`. A list has at most m + 1 entries, those with the most evidence first.
+    Lists with entries are certified: each entry is one of the points that made the subspace, but it remains open which one.
     """
     found: list[Float64[np.ndarray, "entries dim"]] = []
     for _, search in _searched(form, options or VertexOptions(), seed, pca, decoys, wanted=form.m + 1, progress=progress):
@@ -146,7 +149,7 @@ def _searched(
     wanted: int,
     progress: Progress | None,
 ) -> Iterator[tuple[np.ndarray, Search]]:
-    """Chunks of features with their finished searches, in order."""
+    """Iterator over chunks of features, as their rows and their finished searches, in order."""
     words = _check(form, pca, decoys)
     size = options.chunk_features
     chunks = [np.arange(start, min(start + size, len(form))) for start in range(0, len(form), size)]
@@ -171,7 +174,7 @@ def _searched(
 
 
 def _check(form: Subspaces, pca: Pca | None, decoys: np.ndarray | None) -> Float64[np.ndarray, "words n"]:
-    """Refuses what does not fit; returns the words where dither moves them on average, in unit length."""
+    """The words, moved as dither moves them on average and scaled to unit length; checks that all arguments fit."""
     if bool(form.space.codebook) != (pca is not None) or (pca is not None and len(pca.axes) != form.space.dim):
         raise InputError(f"the vertex attack on [{form.space}] needs the PCA of its codebook if it has one, and none otherwise")
     n = form.space.dim if pca is None else len(pca.mean)

@@ -1,4 +1,4 @@
-"""The search of the vertex attack: from random objectives to degenerate vertices, and what their zeros prove."""
+"""Search of the vertex attack, from random objectives to degenerate vertices, and the evidence of their zeros."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from veil.space import U8_STEP
 
 # Points of unit length have |c| <= 1 in an orthonormal basis around the point nearest to zero.
 BOX = 1.5
-# A coordinate counts as zero below ZERO times its rounding noise. LOOSE times that is worth a closer look at a vertex.
+# A coordinate counts as zero below ZERO times its rounding noise. Coordinates below LOOSE times that, at most LOOSE_MAX, are
+# tried as zeros at a vertex.
 ZERO, LOOSE, LOOSE_MAX = 20.0, 50.0, 2e-3
-# A certificate asks for so many more zeros than m, and for at most so many expected false claims about a feature (Eq. V4).
+# A certificate needs LEAST_EXCESS more zeros than m, and at most MAX_FALSE expected false claims about a feature (Eq. V4).
 LEAST_EXCESS, MAX_FALSE = 3, 1e-9
 # Upper bounds for the density of a wrong vertex's coordinate near 0, and of its length near 1 (Eq. V4).
 COORDINATE_DENSITY, LENGTH_DENSITY = 40.0, 10.0
-# Leverage from which on a zero is taken to be alone in what it determines: float16 leaves 1 - 1e-6.
+# Leverage above which a zero alone is taken to determine a direction: float16 leaves 1 - 1e-6.
 ALONE = 1 - 1e-4
-# Two points nearer than this, or than so many times the rounding noise, are one: float32 leaves 1e-7, float16 up to 2e-3.
+# Two points nearer than SAME, or than SAME_NOISES times the rounding noise, are one: float32 leaves 1e-7, float16 up to 2e-3.
 SAME, SAME_NOISES = 1e-3, 500.0
-# A point this many times the rounding noise from a word is taken for it: at m = 16 float16 moves points by up to 900 times.
+# A point within this many times the rounding noise of a word is taken for the word: at m = 16 float16 moves points by up to 900
+# times that noise.
 WORD_NOISES = 4000.0
-# Behind dither: an error of length that costs as much as a zero.
+# Error of length that costs as much as a zero in the score behind dither.
 LENGTH_PRICE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Flats:
-    """The subspaces where the signs are: orthonormal rows of `basis`, `origin` nearest to 0.
+    """Affine subspaces where descriptors are non-negative: `origin`, the point nearest to 0, and orthonormal rows of `basis`.
 
     `noise` is the rounding of a coordinate (rms), `dither` the width of the uniform dither that hides the zeros.
     """
@@ -45,22 +47,22 @@ class Flats:
 
     @property
     def m(self) -> int:
-        """Dimension of every flat: m_eff of Eq. 4."""
+        """Dimension of the flats, m_eff of Eq. 4."""
         return self.basis.shape[1]
 
     @property
     def n(self) -> int:
-        """Number of coordinates that have signs."""
+        """Number of coordinates of a point."""
         return self.basis.shape[2]
 
     @property
     def zero(self) -> float:
-        """Below this a coordinate counts as zero."""
+        """Absolute value below which a coordinate counts as zero."""
         return ZERO * self.noise
 
     @property
     def same(self) -> float:
-        """Points that are nearer to each other than this are one point."""
+        """Distance below which two points are one point."""
         return max(SAME, SAME_NOISES * self.noise)
 
     def take(self, rows: np.ndarray) -> Flats:
@@ -68,7 +70,7 @@ class Flats:
         return Flats(origin=self.origin[rows], basis=self.basis[rows], noise=self.noise, dither=self.dither)
 
     def at(self, coefficients: Float64[np.ndarray, "flats m"]) -> Float64[np.ndarray, "flats n"]:
-        """The points x(c)."""
+        """The points origin + c basis of the flats at coefficients c."""
         return self.origin + np.matmul(coefficients[:, None], self.basis)[:, 0]
 
     def nearest(self, support: Bool[np.ndarray, "flats n"], value: float) -> Float64[np.ndarray, "flats n"]:
@@ -80,7 +82,7 @@ class Flats:
 
 
 def flats(form: Subspaces, pca: Pca | None = None) -> Flats:
-    """The subspaces, or their preimages under the PCA, which have n - k more dimensions (Eq. 4)."""
+    """The subspaces of a form, or their preimages under the PCA, which have n - k more dimensions (Eq. 4)."""
     origin, basis = form.origin.astype(np.float64), form.basis.astype(np.float64)
     noise = (2.0**-13 if form.sent_as == "float16" else 2.0**-26) / math.sqrt(form.space.dim)
     if pca is not None:
@@ -96,7 +98,10 @@ def flats(form: Subspaces, pca: Pca | None = None) -> Flats:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Weighed:
-    """Polished points, how many zeros more than m they have, and their evidence: Eq. V4, or a mere score behind dither."""
+    """Polished points, the number of zeros that they have beyond m (`excess`), and their evidence.
+
+    The evidence is that of Eq. V4, or a mere score behind dither.
+    """
 
     points: Float64[np.ndarray, "_ _"]
     excess: Int64[np.ndarray, "_"]
@@ -104,11 +109,12 @@ class Weighed:
 
 
 def weigh(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> Weighed:
-    """Counts zeros at vertices, after least squares on those that are nearly zero."""
+    """Points at vertices, polished by least squares on the coordinates that are nearly zero, with their zeros and evidence."""
     return _weigh_dithered(part, vertices) if part.dither > 0 else _weigh_exact(part, vertices)
 
 
 def _weigh_exact(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> Weighed:
+    """Polished vertices without dither, weighed by Eq. V4."""
     points, zero = vertices.copy(), part.zero
     near = np.abs(vertices) < max(min(LOOSE * zero, LOOSE_MAX), zero)
     rows = np.flatnonzero(near.sum(axis=1) > part.m)
@@ -126,7 +132,7 @@ def _weigh_exact(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> Weigh
 def evidence(
     part: Flats, points: Float64[np.ndarray, "flats n"], excess: Int64[np.ndarray, "flats"]
 ) -> Float64[np.ndarray, "flats"]:
-    """-log10 of the chance that a wrong vertex has so many zeros too many and a length so near to 1 (Eq. V4)."""
+    """-log10 of the chance that a wrong vertex has so many zeros beyond m and a length so near to 1 (Eq. V4)."""
     from scipy.special import gammaln
 
     expected = 2 * part.n * part.zero * COORDINATE_DENSITY
@@ -135,10 +141,11 @@ def evidence(
 
 
 def independent_excess(normals: Float64[np.ndarray, "m zeros"], most: int = 24) -> int:
-    """How many zeros may go before the others no longer determine a point; no more than `most` are tried (Eq. V3).
+    """Number of zeros, at most `most`, that can be left out before the others no longer determine a point (Eq. V3).
 
-    Sparse decoys share zeros with the descriptor. Such zeros hold on whole faces and say nothing about one point of them. The
-    zero that matters most, by its leverage, goes first: at leverage 1 the others do not determine the point.
+    `normals` are the basis's columns at the point's zeros. Sparse decoys share zeros with the descriptor. Such zeros hold on
+    whole faces and do not single out one point of them. The zero of the largest leverage is left out first: at leverage 1 the
+    others do not determine the point.
     """
     kept = normals
     for removed in range(most):
@@ -151,6 +158,7 @@ def independent_excess(normals: Float64[np.ndarray, "m zeros"], most: int = 24) 
 
 
 def _weigh_dithered(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> Weighed:
+    """Polished vertices behind dither, with a score: zeros beyond m, less negative coordinates and errors of length."""
     points, width = vertices, part.dither
     for _ in range(3):
         near = np.abs(points - 0.5 * width) < 0.75 * width
@@ -163,7 +171,10 @@ def _weigh_dithered(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> We
 
 
 class Search:
-    """The state of a search in some flats: the best point of each, proved points, and decoys that were met."""
+    """State of a search in some flats: the best point of each flat, proved points, and decoys that were met.
+
+    A flat is done when `wanted` points of it are proved. `words` are known decoys, of unit length, before the PCA.
+    """
 
     def __init__(self, where: Flats, words: Float64[np.ndarray, "words n"], wanted: int, pca: Pca | None = None) -> None:
         count = len(where.origin)
@@ -176,13 +187,15 @@ class Search:
         self.visited = np.zeros(count, dtype=np.int64)
         self.proved: list[list[tuple[float, np.ndarray]]] = [[] for _ in range(count)]
         self.met: list[list[np.ndarray]] = [[] for _ in range(count)]
-        # Decoys lie this near to their words; behind dither, to where it moves them on average, and estimates behind a PCA
-        # are rougher.
+        # Decoys lie within `radius` of their words, behind dither of their mean places; estimates behind a PCA are rougher.
         exact = max(SAME, WORD_NOISES * where.noise)
         self.radius = exact + (2 if pca is None else 4) * where.dither * math.sqrt(where.n / 12)
 
     def run(self, rng: np.random.Generator, *, restarts: int, steps: int, floor: float, spread: float) -> None:
-        """Noisy reweighted l1 (Eq. V1): weights push the next objective towards coordinates that are small already."""
+        """Search by noisy reweighted l1 (Eq. V1): weights push the next objective toward coordinates that are small already.
+
+        Arguments are those of `VertexOptions`.
+        """
         active, part = np.arange(len(self.points)), self.flats
         for step in range(restarts * steps):
             if step % steps == 0:
@@ -204,13 +217,16 @@ class Search:
                 return
 
     def confidence(self) -> Float64[np.ndarray, "flats"]:
-        """1 / (1 + expected number of false points as good as this one), or the share of zeros behind dither."""
+        """Confidence in each flat's best point: 1 / (1 + expected number of false points as good), or the share of zeros.
+
+        The share is that behind dither, of zeros among the coordinates beyond m.
+        """
         if self.flats.dither > 0:
             return np.clip(self.evidence / (self.flats.n - self.flats.m), 0, 1)
         return 1 / (1 + self.visited * 10 ** -np.clip(self.evidence, -300, 300)) * np.isfinite(self.evidence)
 
     def _turn_away(self, active: np.ndarray, part: Flats, objective: np.ndarray) -> None:
-        """Makes objectives indifferent between the points that are known already, so that another may win."""
+        """Project objectives, in place, to be indifferent between points that are known already, so that another may win."""
         for k, row in enumerate(active):
             known = [point for _, point in self.proved[row]] + self.met[row]
             if len(known) >= 2:
@@ -219,7 +235,7 @@ class Search:
                 objective[k] -= orthonormal @ (orthonormal.T @ objective[k])
 
     def _absorb(self, active: np.ndarray, part: Flats, vertices: np.ndarray, usable: np.ndarray) -> None:
-        """Keeps what is better than before or proved, unless it is a decoy or known."""
+        """Keep the vertices that are better than before or proved, unless they are decoys or known already."""
         weighed = weigh(part, vertices)
         better = usable & (weighed.evidence > self.evidence[active])
         worth = better | (usable & self._proof(active, weighed))
@@ -233,6 +249,7 @@ class Search:
         self._keep(active, part, weighed, np.array(fresh)[~decoy])
 
     def _keep(self, active: np.ndarray, part: Flats, weighed: Weighed, chosen: np.ndarray) -> None:
+        """Update the best and the proved points by the `chosen` rows of `weighed`, whose zeros are counted if independent."""
         if part.dither == 0:
             for k in chosen[weighed.excess[chosen] > 0]:
                 zeros = np.abs(weighed.points[k]) < part.zero
@@ -247,7 +264,10 @@ class Search:
                 self.proved[row].append((value, point))
 
     def _proof(self, active: np.ndarray, weighed: Weighed) -> Bool[np.ndarray, "active"]:
-        """Eq. V4 for all vertices visited so far; and unit length, which every descriptor and decoy has."""
+        """Mask of the points that Eq. V4, for all vertices visited so far, and unit length prove.
+
+        Every descriptor and every decoy has unit length. Behind dither nothing is proved.
+        """
         if self.flats.dither > 0:
             return np.zeros(len(active), dtype=bool)
         unit = np.abs(np.linalg.norm(weighed.points, axis=1) - 1) < self.flats.same
@@ -261,10 +281,11 @@ class Search:
         return _holds(decoys, self._place(point), self.radius) or _holds(known, point, self.flats.same)
 
     def _place(self, points: Float64[np.ndarray, "*points n"]) -> Float64[np.ndarray, "*points k"]:
-        """Where points are compared with words: what a PCA dropped is only guessed."""
+        """Points in the coordinates where they are compared with words: behind the PCA, as what it dropped is only guessed."""
         return points if self.axes is None else points @ self.axes.T
 
     def _at_words(self, points: Float64[np.ndarray, "points n"]) -> Bool[np.ndarray, "points"]:
+        """Mask of the points that lie at a word."""
         if len(self.words) == 0 or len(points) == 0:
             return np.zeros(len(points), dtype=bool)
         places = self._place(points)
@@ -273,4 +294,5 @@ class Search:
 
 
 def _holds(points: list[np.ndarray], point: np.ndarray, radius: float) -> bool:
+    """Whether one of `points` lies within `radius` of `point`."""
     return any(float(np.linalg.norm(other - point)) < radius for other in points)

@@ -33,7 +33,12 @@ MAX_CHUNKS = 8
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LineProblem:
-    """Observations sorted by point: observation k is `lines[k]` seen in camera `camera_of[k]` of point `point_of[k]`."""
+    """Cameras, points and the lines that were seen of the points, sorted by point: what bundle adjustment starts from.
+
+    Observation k is `lines[k]` = K^T l_pix, with l_pix of unit normal in pixels, seen by camera `camera_of[k]` of point
+    `point_of[k]`. Rotations and translations are cam_from_world. Raises InputError if there are no observations, if they
+    are not sorted, or if one names a camera or point that is not there.
+    """
 
     rotations: Float64[np.ndarray, "cameras 3 3"]
     translations: Float64[np.ndarray, "cameras 3"]
@@ -53,9 +58,11 @@ class LineProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class AdjustOptions:
-    """`loss_px` is the scale of the Cauchy loss (infinity: least squares); steps stop at relative decrease `tol`.
+    """Settings of bundle adjustment: loss, stopping rule, whether points move, and threads. Raises RangeError for bad values.
 
-    `max_iterations` bounds the steps tried. `threads` limits the threads (default: one a core); results do not depend on it.
+    `loss_px` is the scale of the Cauchy loss in pixels (infinity: least squares). Steps stop at relative decrease `tol` of the
+    cost, and `max_iterations` bounds the steps tried. `threads` limits the threads (None: one a core); results do not depend on
+    it.
     """
 
     loss_px: float = 2.0
@@ -75,7 +82,7 @@ class AdjustOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Adjusted:
-    """The adjusted problem, its robust cost (half sum) before and after, and the steps that were taken."""
+    """Result of adjustment: the adjusted problem, its robust cost (px^2, Eq. 13) before and after, and the steps taken."""
 
     problem: LineProblem
     initial_cost: float
@@ -84,10 +91,9 @@ class Adjusted:
 
 
 def residuals(problem: LineProblem) -> Float64[np.ndarray, "observations"]:
-    """Signed pixel distances; infinite where a point is behind its camera."""
-    return schur.residuals(
-        problem.rotations, problem.translations, problem.points, problem.lines, problem.camera_of, problem.point_of
-    )
+    """Signed distance in pixels of each projected point from its line (Eq. 12); infinite where it is behind its camera."""
+    cameras = schur.Cameras(problem.rotations, problem.translations)
+    return schur.residuals(cameras, problem.points, problem.lines, problem.camera_of, problem.point_of)
 
 
 def adjust(
@@ -99,9 +105,10 @@ def adjust(
     options: AdjustOptions | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Adjusted:
-    """Minimize the robust cost over all cameras that are not `constant` and, unless told otherwise, all points.
+    """Minimize the robust cost over the cameras that are not `constant` and the points that are not `constant_points`.
 
-    `upright` adds what is known of gravity to the cost.
+    `options` with `adjust_points=False` hold all points. `upright` adds readings of gravity to the cost. `progress` is called
+    after each step taken, with the number of steps and the cost.
 
     With one constant camera the scale is left to the damping, which keeps it near where it was (no gauge is fixed by
     force). Raises InputError if a point starts behind a camera that sees it.
@@ -117,22 +124,19 @@ def adjust(
 
 
 def camera_information(problem: LineProblem, *, loss_px: float) -> Float64[np.ndarray, "cameras 6 cameras 6"]:
-    """What the lines say of (rotation, translation) of all cameras once the points are eliminated, in 1 / px^2 (Eq. 19).
+    """Information matrix of (rotation, translation) of all cameras, the points eliminated, in 1 / px^2 (Eq. 19).
 
-    Its inverse, where seven directions are left out (the map's own frame and scale), is the cameras' covariance for lines
-    of unit variance. Dense: for some hundreds of cameras.
+    Its inverse, where seven directions are left out (the map's own frame and scale), is the cameras' covariance for lines of
+    unit variance (px^2), with rotations in radians about the camera's axes. Lines count with the weights of a Cauchy loss of
+    `loss_px` pixels at the problem's state. The matrix is dense: for some hundreds of cameras.
     """
     count = len(problem.rotations)
     with single_blas():
         free, held = np.zeros(count, dtype=bool), np.zeros(len(problem.points), dtype=bool)
         work = _Work(problem, constant=free, held=held, loss=loss_px, threads=min(_chunks(len(problem.lines)), cores()))
-        state = _State(
-            rotations=_plain(problem.rotations), translations=_plain(problem.translations), points=_plain(problem.points)
-        )
-        work.linearize(state)
-        common = work.rows, work.starts, work.camera, work.held
+        work.linearize(_state(problem))
         pairs = work.pairs
-        parts = work.spread(schur.reduce, *common, pairs.slots, len(pairs.first), MIN_DAMPING, work.factors)
+        parts = work.spread(schur.reduce, work.jacobian, pairs.slots, len(pairs.first), MIN_DAMPING, work.factors)
     blocks = sum((part[0] for part in parts[1:]), start=parts[0][0])
     matrix = np.zeros((count, 6, count, 6))
     matrix[pairs.first, :, pairs.second, :] = blocks
@@ -144,10 +148,8 @@ def camera_information(problem: LineProblem, *, loss_px: float) -> Float64[np.nd
 def _descend(
     problem: LineProblem, work: _Work, options: AdjustOptions, progress: Callable[[int, float], None] | None
 ) -> Adjusted:
-    """Levenberg-Marquardt; the damping follows the ratio of actual to predicted decrease (Eq. 23)."""
-    state = _State(
-        rotations=_plain(problem.rotations), translations=_plain(problem.translations), points=_plain(problem.points)
-    )
+    """Minimize by Levenberg-Marquardt; the damping follows the ratio of actual to predicted decrease (Eq. 23)."""
+    state = _state(problem)
     initial = cost = work.cost(state, fallback=state)
     if not np.isfinite(cost):
         raise InputError("a point lies behind a camera that sees it; remove such observations first")
@@ -171,22 +173,27 @@ def _descend(
         exhausted = step.predicted <= options.tol * cost or (accepted and decrease <= options.tol * cost)
         if exhausted or damping > MAX_DAMPING:
             break
-    adjusted = replace(problem, rotations=state.rotations, translations=state.translations, points=state.points)
+    rotations, translations = state.cameras
+    adjusted = replace(problem, rotations=rotations, translations=translations, points=state.points)
     return Adjusted(problem=adjusted, initial_cost=initial, final_cost=cost, iterations=taken)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _State:
-    """What is adjusted."""
+    """Poses of all cameras and all points: the variables of the adjustment."""
 
-    rotations: Float64[np.ndarray, "cameras 3 3"]
-    translations: Float64[np.ndarray, "cameras 3"]
+    cameras: schur.Cameras
     points: Float64[np.ndarray, "points 3"]
+
+
+def _state(problem: LineProblem) -> _State:
+    """The state that a problem starts from, in arrays that compiled loops may write to."""
+    return _State(cameras=schur.Cameras(_plain(problem.rotations), _plain(problem.translations)), points=_plain(problem.points))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Step:
-    """Steps of free cameras and of points, and the decrease that the linear model predicts."""
+    """Steps of free cameras (turn in radians, translation) and of points, and the decrease (px^2) that the model predicts."""
 
     cameras: Float64[np.ndarray, "free 6"]
     points: Float64[np.ndarray, "points 3"]
@@ -194,7 +201,7 @@ class _Step:
 
 
 class _Work:
-    """One problem's constant arrays and buffers; each method spreads a compiled loop over chunks of points."""
+    """Constant arrays and buffers of one problem; each method spreads a compiled loop over chunks of points."""
 
     def __init__(
         self,
@@ -206,70 +213,70 @@ class _Work:
         threads: int,
         upright: Upright | None = None,
     ) -> None:
-        self.lines, self.camera_of = _plain(problem.lines), _plain(problem.camera_of, np.int64)
-        self.starts = np.searchsorted(problem.point_of, np.arange(len(problem.points) + 1)).astype(np.int64)
+        lines, camera_of = _plain(problem.lines), _plain(problem.camera_of, np.int64)
+        starts = np.searchsorted(problem.point_of, np.arange(len(problem.points) + 1)).astype(np.int64)
+        self.observations = schur.Observations(lines, camera_of, starts)
         self.free = np.flatnonzero(~constant)
-        camera = np.full(len(constant), -1, dtype=np.int64)
-        camera[self.free] = np.arange(len(self.free))
-        self.camera, self.held, self.loss = camera[self.camera_of], held, float(loss)
-        self.pairs = reduced.pairs(schur.shared_points(self.camera, self.starts, held, len(self.free)))
-        self.rows, self.factors = np.empty((len(self.lines), schur.ROW)), np.empty((len(held), 6))
-        chunks = _chunks(len(self.lines))
-        cuts = np.searchsorted(self.starts, np.arange(1, chunks) * (len(self.lines) // chunks)).tolist()
+        index = np.full(len(constant), -1, dtype=np.int64)
+        index[self.free] = np.arange(len(self.free))
+        self.jacobian = schur.Jacobian(np.empty((len(lines), schur.ROW)), starts, index[camera_of], held)
+        self.held, self.loss, self.factors = held, float(loss), np.empty((len(held), 6))
+        self.pairs = reduced.pairs(schur.shared_points(self.jacobian.free_camera, starts, held, len(self.free)))
+        chunks = _chunks(len(lines))
+        cuts = np.searchsorted(starts, np.arange(1, chunks) * (len(lines) // chunks)).tolist()
         self.begins, self.ends, self.threads = [0, *cuts], [*cuts, len(held)], threads
         self.upright = upright
         self.upright_px = 0.0 if upright is None else self.loss / 2 / upright.sigma_rad
 
     def spread(self, loop: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """The loop's result for each chunk, in order."""
+        """Results of a compiled loop for each chunk of points, in order."""
         return list(shared(lambda part: loop(*arguments, *part), zip(self.begins, self.ends, strict=True), self.threads))
 
     def cost(self, state: _State, *, fallback: _State) -> float:
-        """Eq. 13; points of `state` behind a camera are moved back toward where they are in `fallback`."""
-        where = state.rotations, state.translations, state.points, fallback.points
-        own = 0.0 if self.upright is None else self.upright.cost(state.rotations, self.upright_px)
-        return own + sum(self.spread(schur.cost, *where, self.lines, self.camera_of, self.starts, self.loss))
+        """Cost of a state (px^2), Eq. 13; its points behind a camera are moved back toward where they are in `fallback`."""
+        tilt = 0.0 if self.upright is None else self.upright.cost(state.cameras.rotations, self.upright_px)
+        where = state.cameras, state.points, fallback.points
+        return tilt + sum(self.spread(schur.cost, *where, self.observations, self.loss))
 
     def linearize(self, state: _State) -> None:
-        """Fill the rows at this state."""
-        where = state.rotations, state.translations, state.points
-        self.spread(schur.fill_rows, *where, self.lines, self.camera_of, self.starts, self.loss, self.rows)
+        """Fill the Jacobian's rows, and the gravity terms of the normal equations, at this state."""
+        self.spread(schur.fill_rows, state.cameras, state.points, self.observations, self.loss, self.jacobian.rows)
         if self.upright is not None:
-            normal, descent = self.upright.linear(state.rotations, self.upright_px)
+            normal, descent = self.upright.linear(state.cameras.rotations, self.upright_px)
             self.turns, self.descent = normal[self.free], descent[self.free]
 
     def step(self, damping: float) -> _Step:
-        """Damped step from the last linearization; none, with a prediction that fails, where there is no solution."""
+        """Damped step from the last linearization; without a solution a zero step of infinite prediction, which is refused."""
         pairs = self.pairs
-        common = self.rows, self.starts, self.camera, self.held
-        parts = self.spread(schur.reduce, *common, pairs.slots, len(pairs.first), damping, self.factors)
+        parts = self.spread(schur.reduce, self.jacobian, pairs.slots, len(pairs.first), damping, self.factors)
         blocks, right, diagonal = (sum(part[1:], start=part[0]) for part in zip(*parts, strict=True))
-        own = np.diagonal(pairs.slots)
+        diagonals = np.diagonal(pairs.slots)
         if self.upright is not None:
-            blocks[own, :3, :3] += self.turns
+            blocks[diagonals, :3, :3] += self.turns
             right[:, :3] += self.descent
             diagonal[:, :3] += np.diagonal(self.turns, axis1=1, axis2=2)
-        blocks[own[:, None], range(6), range(6)] += damping * diagonal + 1e-12
+        blocks[diagonals[:, None], range(6), range(6)] += damping * diagonal + 1e-12
         cameras = reduced.solve(pairs, blocks, right)
         points = np.zeros((len(self.held), 3))
         if cameras is None:
             return _Step(cameras=np.zeros((len(self.free), 6)), points=points, predicted=np.inf)
-        predicted = sum(self.spread(schur.point_steps, *common, self.factors, cameras, points))
+        predicted = sum(self.spread(schur.point_steps, self.jacobian, self.factors, cameras, points))
         if self.upright is not None:
             turn = cameras[:, :3]
             predicted += float((turn * (self.descent - 0.5 * np.einsum("cij,cj->ci", self.turns, turn))).sum())
         return _Step(cameras=cameras, points=points, predicted=predicted)
 
     def moved(self, state: _State, step: _Step) -> _State:
-        """R <- exp(omega) R, t <- t + dt, X <- X + dX."""
-        rotations, translations = schur.moved_cameras(state.rotations, state.translations, self.free, step.cameras)
-        return _State(rotations=rotations, translations=translations, points=state.points + step.points)
+        """State after a step: R <- exp(omega) R, t <- t + dt, X <- X + dX."""
+        rotations, translations = schur.moved_cameras(*state.cameras, self.free, step.cameras)
+        return _State(cameras=schur.Cameras(rotations, translations), points=state.points + step.points)
 
 
 def _plain(values: np.ndarray, dtype: type = np.float64) -> np.ndarray:
-    """Contiguous and writable: one compiled form of each loop serves every caller."""
+    """The values as a contiguous, writable array, so that one compiled form of each loop serves every caller."""
     return np.require(values, dtype=dtype, requirements=["C", "W"])
 
 
 def _chunks(observations: int) -> int:
+    """The number of chunks that the work on so many observations is cut into."""
     return min(MAX_CHUNKS, 1 + observations // CHUNK_OBSERVATIONS)

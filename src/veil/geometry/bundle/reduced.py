@@ -1,4 +1,7 @@
-"""The reduced camera system of bundle adjustment: which camera pairs have a block, and its damped solution."""
+"""The reduced camera system of bundle adjustment: which camera pairs have a block, and the system's damped solution.
+
+The equations are docs/theory/lines.md, Eq. 19-20.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ DENSE_CAMERAS = 300
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pairs:
-    """Blocks of the lower triangle: block k couples cameras `first[k]` >= `second[k]`; `slots[first, second]` is k."""
+    """Camera pairs with a block in the lower triangle: block k couples free cameras `first[k]` >= `second[k]`.
+
+    `slots[first[k], second[k]]` is k, and -1 where there is no block.
+    """
 
     first: Int64[np.ndarray, "pairs"]
     second: Int64[np.ndarray, "pairs"]
@@ -23,7 +29,7 @@ class Pairs:
 
 
 def pairs(shared: np.ndarray) -> Pairs:
-    """One block for each camera and for each two that share a point."""
+    """One block for each camera and for each two that share a point, from the mask (cameras, cameras) of such pairs."""
     first, second = np.nonzero(shared)
     slots = np.full(shared.shape, -1, dtype=np.int64)
     slots[first, second] = np.arange(len(first))
@@ -35,7 +41,10 @@ def solve(
     blocks: Float64[np.ndarray, "pairs 6 6"],
     right: Float64[np.ndarray, "cameras 6"],
 ) -> Float64[np.ndarray, "cameras 6"] | None:
-    """The camera step, or None where the system has no solution."""
+    """The step of the free cameras (turn in radians, translation), or None where the system has no solution.
+
+    `blocks` are those of `which`, damped, and `right` is the right side (Eq. 19-20).
+    """
     cameras = len(right)
     if cameras == 0:
         return np.zeros((0, 6))
@@ -46,6 +55,7 @@ def solve(
 
 
 def _dense(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """The solution (6 cameras,) by LAPACK's Cholesky factorization, or None where the matrix is not positive definite."""
     from scipy.linalg.lapack import dposv
 
     matrix = np.zeros((len(right) // 6, 6, len(right) // 6, 6))
@@ -56,6 +66,7 @@ def _dense(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | 
 
 
 def _sparse(which: Pairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """The solution (6 cameras,) by SuperLU, or None where the matrix is singular."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.linalg import splu
 

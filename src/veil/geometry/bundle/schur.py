@@ -1,31 +1,62 @@
 """The inner loops of bundle adjustment from lines, compiled by numba: Jacobians, reduced camera system, point steps, cost.
 
-Shapes and meaning are those of `veil.geometry.bundle.adjustment`. Each loop serves the points `begin` to `end`, so that threads
-can share the work; `starts` delimits each point's observations, `camera` is the index among the free cameras (-1 for constant
-ones), `held` marks constant points, and `rows` holds, for each observation and times the root of its robust weight, the
-derivatives by camera (6) and point (3) and the residual. A row is all there is to an observation: its blocks are products of
-rows.
+The formulas are docs/theory/lines.md, Eq. 12-22. Rotations and translations are cam_from_world, in the map's unit of length;
+lines, residuals and losses are in pixels. A loop serves the points `begin` to `end`, so that threads can share the work.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float64, Int64
 
 from veil.compiled import compiled
 
 MIN_DEPTH = 1e-9
 # How often the step of a point that would end behind a camera is halved before the point stays where it is.
 HALVINGS = 10
-# Rows of an observation: derivative by camera, derivative by point, residual.
+# Columns of a row of the Jacobian: derivative by camera, derivative by point, residual.
 CAMERA, POINT, RESIDUAL = 0, 6, 9
 ROW = 10
 
 
+class Cameras(NamedTuple):
+    """Poses of all cameras (cam_from_world)."""
+
+    rotations: Float64[np.ndarray, "cameras 3 3"]
+    translations: Float64[np.ndarray, "cameras 3"]
+
+
+class Observations(NamedTuple):
+    """Lines that cameras see of points, sorted by point: those of point j are rows `starts[j]` to `starts[j + 1]`.
+
+    `lines[k]` = K^T l_pix with l_pix of unit normal, seen by camera `camera_of[k]`.
+    """
+
+    lines: Float64[np.ndarray, "observations 3"]
+    camera_of: Int64[np.ndarray, "observations"]
+    starts: Int64[np.ndarray, "points+1"]
+
+
+class Jacobian(NamedTuple):
+    """The linearized problem, one row an observation (Eq. 17): blocks of the normal equations are products of rows.
+
+    A row holds, times the root of the observation's robust weight, the derivatives by camera (turn, then translation) and by
+    point, and the residual. `free_camera` is the camera's index among the free ones, -1 for a constant camera; `held` marks
+    constant points; `starts` delimits the rows of each point.
+    """
+
+    rows: Float64[np.ndarray, "observations 10"]
+    starts: Int64[np.ndarray, "points+1"]
+    free_camera: Int64[np.ndarray, "observations"]
+    held: Bool[np.ndarray, "points"]
+
+
 @compiled
-def residual(rotation, translation, x, line):  # type: ignore[no-untyped-def]
-    """Eq. 12; infinite behind the camera."""
+def residual(rotation, translation, x, line):
+    """Signed distance (pixels) of point `x` (3,) from a line (3,) in one camera (Eq. 12); infinite behind the camera."""
     y0 = rotation[0, 0] * x[0] + rotation[0, 1] * x[1] + rotation[0, 2] * x[2] + translation[0]
     y1 = rotation[1, 0] * x[0] + rotation[1, 1] * x[1] + rotation[1, 2] * x[2] + translation[1]
     y2 = rotation[2, 0] * x[0] + rotation[2, 1] * x[1] + rotation[2, 2] * x[2] + translation[2]
@@ -33,7 +64,9 @@ def residual(rotation, translation, x, line):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def residuals(rotations, translations, points, lines, camera_of, point_of):  # type: ignore[no-untyped-def]
+def residuals(cameras, points, lines, camera_of, point_of):
+    """Residuals (observations,) in pixels of points (points, 3); observation k is of point `point_of[k]` (Eq. 12)."""
+    rotations, translations = cameras.rotations, cameras.translations
     out = np.empty(len(lines))
     for k in range(len(lines)):
         i = camera_of[k]
@@ -42,10 +75,15 @@ def residuals(rotations, translations, points, lines, camera_of, point_of):  # t
 
 
 @compiled
-def point_cost(rotations, translations, x, lines, camera_of, loss, first, last):  # type: ignore[no-untyped-def]
-    """Eq. 13 over the observations of one point; infinite if one of them is behind its camera."""
+def point_cost(cameras, x, observations, loss, j):
+    """Robust cost (px^2) of the observations of point j at `x` (3,), Eq. 13; infinite if `x` is behind one of its cameras.
+
+    `loss` is the scale of the Cauchy loss in pixels; infinity means least squares.
+    """
+    rotations, translations = cameras.rotations, cameras.translations
+    lines, camera_of, starts = observations.lines, observations.camera_of, observations.starts
     total = 0.0
-    for k in range(first, last):
+    for k in range(starts[j], starts[j + 1]):
         i = camera_of[k]
         r = residual(rotations[i], translations[i], x, lines[k])
         if not math.isfinite(r):
@@ -55,17 +93,19 @@ def point_cost(rotations, translations, x, lines, camera_of, loss, first, last):
 
 
 @compiled
-def cost(rotations, translations, points, fallback, lines, camera_of, starts, loss, begin, end):  # type: ignore[no-untyped-def]
-    """Sum over the points; one that is behind a camera is first moved back toward `fallback`, in place."""
+def cost(cameras, points, fallback, observations, loss, begin, end):
+    """Robust cost (px^2) of the points `begin` to `end` (Eq. 13).
+
+    A point behind a camera is first moved back, in place, from `points` (points, 3) toward its place in `fallback` (points, 3).
+    """
     total = 0.0
     for j in range(begin, end):
-        first, last = starts[j], starts[j + 1]
-        value = point_cost(rotations, translations, points[j], lines, camera_of, loss, first, last)
+        value = point_cost(cameras, points[j], observations, loss, j)
         if math.isinf(value):
-            kept = point_cost(rotations, translations, fallback[j], lines, camera_of, loss, first, last)
+            kept = point_cost(cameras, fallback[j], observations, loss, j)
             for _ in range(HALVINGS):
                 points[j] = 0.5 * (points[j] + fallback[j])
-                value = point_cost(rotations, translations, points[j], lines, camera_of, loss, first, last)
+                value = point_cost(cameras, points[j], observations, loss, j)
                 if value <= kept:
                     break
             if not value <= kept:
@@ -75,8 +115,10 @@ def cost(rotations, translations, points, fallback, lines, camera_of, starts, lo
 
 
 @compiled
-def fill_rows(rotations, translations, points, lines, camera_of, starts, loss, rows, begin, end):  # type: ignore[no-untyped-def]
-    """Eq. 14-17."""
+def fill_rows(cameras, points, observations, loss, rows, begin, end):
+    """Write the Jacobian's rows (observations, 10) of the points `begin` to `end` at the given state (Eq. 14-17)."""
+    rotations, translations = cameras.rotations, cameras.translations
+    lines, camera_of, starts = observations.lines, observations.camera_of, observations.starts
     rx, g = np.empty(3), np.empty(3)
     for j in range(begin, end):
         x = points[j]
@@ -101,23 +143,26 @@ def fill_rows(rotations, translations, points, lines, camera_of, starts, loss, r
 
 
 @compiled
-def shared_points(camera, starts, held, cameras):  # type: ignore[no-untyped-def]
-    """Which pairs of free cameras (first >= second) see a common point that is not held, and each camera with itself."""
+def shared_points(free_camera, starts, held, cameras):
+    """Mask (cameras, cameras), i >= h, of free cameras that see a common point that is not held; true on the diagonal."""
     shared = np.eye(cameras) > 0
     for j in range(len(starts) - 1):
         if held[j]:
             continue
         for k in range(starts[j], starts[j + 1]):
             for m in range(starts[j], k):
-                i, h = camera[k], camera[m]
+                i, h = free_camera[k], free_camera[m]
                 if i >= 0 and h >= 0:
                     shared[max(i, h), min(i, h)] = True
     return shared
 
 
 @compiled
-def damped_factor(rows, first, last, damping, factors, j):  # type: ignore[no-untyped-def]
-    """L with L L^T = V + damping diag V as (00, 10, 11, 20, 21, 22), diagonal inverted; a small floor holds weak directions."""
+def damped_factor(rows, first, last, damping, factors, j):
+    """Write the factor L of point j to `factors[j]`: L L^T = V + damping diag V, V the sum of b b^T over its rows (Eq. 18).
+
+    L is stored as (00, 10, 11, 20, 21, 22), its diagonal inverted; a small floor holds weak directions.
+    """
     v00, v10, v11, v20, v21, v22 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(first, last):
         a, b, c = rows[k, POINT], rows[k, POINT + 1], rows[k, POINT + 2]
@@ -139,23 +184,24 @@ def damped_factor(rows, first, last, damping, factors, j):  # type: ignore[no-un
 
 
 @compiled
-def forward(factors, j, a, b, c):  # type: ignore[no-untyped-def]
-    """L^-1 (a, b, c)."""
+def forward(factors, j, a, b, c):
+    """The vector L^-1 (a, b, c) with the factor L of point j from `factors` (points, 6)."""
     x = a * factors[j, 0]
     y = (b - factors[j, 1] * x) * factors[j, 2]
     return x, y, (c - factors[j, 3] * x - factors[j, 4] * y) * factors[j, 5]
 
 
 @compiled
-def backward(factors, j, a, b, c):  # type: ignore[no-untyped-def]
-    """L^-T (a, b, c)."""
+def backward(factors, j, a, b, c):
+    """The vector L^-T (a, b, c) with the factor L of point j from `factors` (points, 6)."""
     z = c * factors[j, 5]
     y = (b - factors[j, 4] * z) * factors[j, 2]
     return (a - factors[j, 1] * y - factors[j, 3] * z) * factors[j, 0], y, z
 
 
 @compiled
-def point_gradient(rows, first, last):  # type: ignore[no-untyped-def]
+def point_gradient(rows, first, last):
+    """Gradient of the cost by a point: the sum of b e over its rows `first` to `last` (Eq. 17 and 21)."""
     x, y, z = 0.0, 0.0, 0.0
     for k in range(first, last):
         r = rows[k, RESIDUAL]
@@ -166,8 +212,8 @@ def point_gradient(rows, first, last):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def subtract_outer(blocks, slot, scale, rows, left, right):  # type: ignore[no-untyped-def]
-    """blocks[slot] -= scale * outer(rows[left], rows[right]) over the camera's part of the rows."""
+def subtract_outer(blocks, slot, scale, rows, left, right):
+    """Subtract scale * outer(a_left, a_right) from `blocks[slot]` (6, 6), with a the camera's part of a row (Eq. 19)."""
     for a in range(6):
         scaled = scale * rows[left, a]
         for b in range(6):
@@ -175,8 +221,13 @@ def subtract_outer(blocks, slot, scale, rows, left, right):  # type: ignore[no-u
 
 
 @compiled
-def reduce(rows, starts, camera, held, slots, pairs, damping, factors, begin, end):  # type: ignore[no-untyped-def]
-    """This range's share of the reduced camera system: blocks, right side and undamped diagonal (Eq. 18-20)."""
+def reduce(jacobian, slots, pairs, damping, factors, begin, end):
+    """Share of the reduced camera system that the points `begin` to `end` contribute (Eq. 18-20).
+
+    Returns the blocks (pairs, 6, 6), not damped, that of free cameras i >= h at `slots[i, h]`; the right side (cameras, 6); and
+    the undamped diagonal (cameras, 6). The points' factors are written to `factors` (points, 6).
+    """
+    rows, starts, camera, held = jacobian.rows, jacobian.starts, jacobian.free_camera, jacobian.held
     cameras, longest = len(slots), 0
     for j in range(begin, end):
         longest = max(longest, starts[j + 1] - starts[j])
@@ -218,8 +269,12 @@ def reduce(rows, starts, camera, held, slots, pairs, damping, factors, begin, en
 
 
 @compiled
-def point_steps(rows, starts, camera, held, factors, camera_step, out, begin, end):  # type: ignore[no-untyped-def]
-    """Back-substitution into `out`; returns by how much the linear model of these points' cost decreases (Eq. 21-22)."""
+def point_steps(jacobian, factors, camera_step, out, begin, end):
+    """Predicted decrease (px^2) of the cost of the points `begin` to `end`, after back-substitution (Eq. 21-22).
+
+    `camera_step` (cameras, 6) is the step of the free cameras; steps of points are written to `out` (points, 3).
+    """
+    rows, starts, camera, held = jacobian.rows, jacobian.starts, jacobian.free_camera, jacobian.held
     decrease = 0.0
     for j in range(begin, end):
         first, last = starts[j], starts[j + 1]
@@ -247,8 +302,11 @@ def point_steps(rows, starts, camera, held, factors, camera_step, out, begin, en
 
 
 @compiled
-def moved_cameras(rotations, translations, free, step):  # type: ignore[no-untyped-def]
-    """R <- exp(omega) R by Rodrigues' formula and t <- t + dt; `step` holds (omega, dt) of each camera that `free` lists."""
+def moved_cameras(rotations, translations, free, step):
+    """Rotations and translations of all cameras after a step: R <- exp(omega) R by Rodrigues' formula, and t <- t + dt.
+
+    `step` (free, 6) holds (omega, dt), omega in radians, for each camera that `free` (free,) lists; others stay as they are.
+    """
     rotations, translations, cross = rotations.copy(), translations.copy(), np.zeros((3, 3))
     for n in range(len(free)):
         x, y, z = step[n, 0], step[n, 1], step[n, 2]

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Upright:
-    """What is known of gravity: unit vectors down in some cameras and in the world, and their spread (lines.md, Eq. 26).
+    """Readings of gravity: unit vectors down in some cameras and in the world, and their spread (lines.md, Eq. 26).
 
     `down_cam[i]` is NaN where camera i has no reading. A camera whose down is off by `sigma_rad` costs as much as one line that
     is off by half of the loss scale; readings several times as far off lose their weight.
@@ -21,13 +21,19 @@ class Upright:
     sigma_rad: float
 
     def cost(self, rotations: Float64[np.ndarray, "cameras 3 3"], weight_px: float) -> float:
-        """Half the sum of w^2 s^2 log(1 + |e|^2 / s^2) with e = R d - g and s three sigma."""
+        """Cost of the readings: half the sum of w^2 s^2 log(1 + |e|^2 / s^2) with e = R d - g and s three sigma (Eq. 26).
+
+        `weight_px` is w, pixels per radian.
+        """
         return 0.5 * float(np.nansum(weight_px**2 * self._scale2 * np.log1p(self._error(rotations)[1] / self._scale2)))
 
     def linear(
         self, rotations: Float64[np.ndarray, "cameras 3 3"], weight_px: float
     ) -> tuple[Float64[np.ndarray, "cameras 3 3"], Float64[np.ndarray, "cameras 3"]]:
-        """(normal matrix, negative gradient) of each camera's turn, for R <- exp(omega) R: zero without a reading."""
+        """(normal matrix, negative gradient) of each camera's turn, for R <- exp(omega) R (Eq. 27); zero without a reading.
+
+        `weight_px` is w of Eq. 26, pixels per radian.
+        """
         squared = self._error(rotations)[1]
         known = np.isfinite(squared)
         weight = np.where(known, weight_px**2 / (1 + np.where(known, squared, 0.0) / self._scale2), 0.0)
@@ -37,9 +43,11 @@ class Upright:
         return normal, -gradient
 
     def _error(self, rotations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(e, |e|^2) of all cameras, e = R d - g; NaN without a reading."""
         error = rotations @ self.down_world - self.down_cam
         return error, (error**2).sum(axis=1)
 
     @property
     def _scale2(self) -> float:
+        """The square of three standard deviations, in radians^2."""
         return (3 * self.sigma_rad) ** 2

@@ -1,1 +1,1 @@
-"""Poses from matches of which some are wrong: RANSAC, its significance against chance, and what a pose must show."""
+"""Poses from matches of which some are wrong: RANSAC, the number of false alarms, and what an accepted pose must show."""

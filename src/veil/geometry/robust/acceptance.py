@@ -1,4 +1,4 @@
-"""What a pose must show: errors and number of its inliers, how few chance poses are as good, and how well it is known."""
+"""Thresholds that a pose must meet: errors and number of its inliers, its number of false alarms, and its uncertainty."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from veil.errors import RangeError
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """Thresholds of a pose. Raises RangeError for values that would accept chance, or nothing.
+    """Thresholds of an accepted pose. Raises RangeError for values that would accept poses by chance, or none.
 
     `max_error_px` is the inlier threshold of points, `line_error_px` that of lines: a distance to a line underestimates that to
-    the hidden keypoint (docs/theory/localization.md). A pose needs `min_inliers` keypoints on different points *and* fewer than
-    10^`max_log10_nfa` expected chance poses as good as it, and its inliers must leave its turn uncertain by no more than
-    `max_turn_deg`, one standard deviation.
+    the hidden keypoint (docs/theory/localization.md). A pose needs `min_inliers` keypoints on different points *and* a number
+    of false alarms (NFA) of at most 10^`max_log10_nfa`, and its inliers must leave its turn uncertain by no more than
+    `max_turn_deg` degrees, one standard deviation.
     """
 
     max_error_px: float = 8.0

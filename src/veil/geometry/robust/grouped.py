@@ -1,9 +1,11 @@
-"""A camera from keypoints that each have several candidate points: grouped LO-RANSAC.
+"""Grouped LO-RANSAC, which finds a camera from keypoints that each have several candidate points.
 
 Samples are three points, or four lines where gravity is known in map and query. They come from the candidates that are most
-trusted, and from those that one image of the map sees together.
+trusted, and from those that one image of the map sees together (words.md#search-among-groups).
 
-Theory: words.md#search-among-groups; docs/theory/words.md.
+Local optimization and the number of samples are those of `veil.geometry.robust.ransac`. Its loop is not: `ransac` asks an
+estimator for each sample in Python, and this search needs up to 200,000 samples over thousands of candidates. So samples are
+drawn and scored in rounds of compiled batches, which threads share, and Python sees the best pose of each round alone.
 """
 
 from __future__ import annotations
@@ -19,21 +21,26 @@ from jaxtyping import Float64, Int64
 from veil.errors import RangeError
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped_search import FIRST_GROUPS, SMALLEST_POOL, Groups, best_candidates, search
+from veil.geometry.robust.ransac import locally_optimized, samples_needed
 from veil.progress import Progress
 from veil.threads import shared
 
-# A round is so many searches of so many samples each, shared out among threads; results do not depend on how many those are.
+# A round is `STREAMS` searches of `BATCH` samples each, shared among threads; results do not depend on the number of threads.
 STREAMS, BATCH = 4, 500
-# Of candidates with poses, for each sample on average: where keypoints have many candidates, fewer samples are drawn.
+# Comparisons of a candidate with a pose for each sample, on average: with many candidates a keypoint, fewer samples are drawn.
 COMPARISONS = 10_000
 ROUNDS = 4  # of local optimization after each new best pose
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedOptions:
-    """Iterations are samples. Search ends when `confidence` says that no better pose is left, after `max_iterations`, or after
-    `max_seconds` of the processor, of all threads together, whatever else they do, the first samples aside, which may compile
-    code; results then depend on how fast it is, so it is None by default."""
+    """Settings of the grouped search, whose iterations are samples. Raises RangeError for values out of range.
+
+    The search ends, after `min_iterations` at least and `max_iterations` at most, when with probability `confidence` one sample
+    has held inliers only; or after `max_seconds` of the processor, of all threads together. Other work of the machine does not
+    count, nor do the first samples, which may compile code. With `max_seconds` results depend on how fast the processor is, so
+    it is None by default.
+    """
 
     confidence: float = 0.9999
     min_iterations: int = 4000
@@ -57,7 +64,10 @@ class GroupedOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GroupedConsensus:
-    """The best pose, the inlier candidates (one a group at most), and how many samples were drawn."""
+    """Best pose (cam_from_world), rows of its inlier candidates (one a group at most), its gain, and samples drawn so far.
+
+    The gain is that of docs/theory/words.md, Eq. 15.
+    """
 
     pose: Rigid
     rows: Int64[np.ndarray, "inliers"]
@@ -81,10 +91,13 @@ def grouped(
     down_world: Float64[np.ndarray, "3"] | None = None,
     agreement: float = 0.0,
 ) -> tuple[Groups, Int64[np.ndarray, "candidates"]]:
-    """The kernel's problem from candidates in order of trust, and the candidate of each of its rows.
+    """The search's problem from candidates in order of trust, and the candidate of each of its rows.
 
-    `group[i]` is the feature (row of `seen`) of candidate i; `lists` name candidates to sample from, most trusted first;
-    `agreement` is the probability that a wrong candidate agrees with a pose.
+    Candidate i says that feature `group[i]`, a row of `seen`, shows point `points[i]`, which is row `point_rows[i]` of the map.
+    `seen` holds keypoints (x, y, 1), or with `as_lines` unit-normal lines, in the normalized plane, and `half_extent` bounds
+    |x| and |y| there. `lists` name candidates to sample from, most trusted first; too short ones are left out. `down_cam` and
+    `down_world` are unit vectors of gravity, which lines need. `agreement` is the least probability that a wrong candidate
+    agrees with a pose.
     """
     _, first = np.unique(group, return_index=True)
     rank_of = np.empty(int(group.max()) + 1, dtype=np.int64)
@@ -121,10 +134,11 @@ def resect_grouped(
     threads: int = 2,
     progress: Progress | None = None,
 ) -> GroupedConsensus | None:
-    """The pose with which most groups agree within `limit` (normalized plane), each new best one refined on its inliers.
+    """The pose with which most groups agree within `limit` (normalized plane), or None if no sample gives a pose.
 
-    The search ends early only for a pose of which `convinced` says that chance does not give its inliers.
-    None if no sample gives a pose.
+    `refine` gives the pose of least squares over inlier candidates from a pose and their rows, or None where they do not
+    determine one; each new best pose is refined by it. The search ends early only for a pose of which `convinced` says that
+    wrong candidates do not give its inliers. `progress` is called after each round with the samples drawn and needed.
     """
     if len(groups.list_starts) < 2:
         return None
@@ -138,7 +152,7 @@ def resect_grouped(
             better = _optimized(groups, pose, limit, refine, done)
             best = better if best is None or better.gain > best.gain else best
             if convinced(best):
-                needed = _needed(groups, best.rows, options.confidence)
+                needed = samples_needed(_clean_share(groups, best.rows), options.confidence)
                 enough = min(max(needed, options.min_iterations), options.max_iterations)
         used = 0.0 if done == STREAMS * BATCH else used + time.thread_time() - started
         if progress is not None:
@@ -151,10 +165,12 @@ def resect_grouped(
 def _round(
     threads: int, groups: Groups, limit: float, seed: int, done: int, floor: float, first_floor: float
 ) -> tuple[tuple[Rigid, float] | None, float]:
-    """The best new pose of a round and the gain of its first groups, None if none is better than `floor`; and the processor
-    seconds of all of its searches."""
+    """Best new pose of a round with the gain of its first groups, and the processor seconds of all of its searches.
 
-    def one(stream: int) -> tuple[tuple[np.ndarray, np.ndarray, float, float], float]:
+    The pose is None if no gain is above `floor`. `done` is the number of samples drawn before, and part of the seeds.
+    """
+
+    def batch(stream: int) -> tuple[tuple[np.ndarray, np.ndarray, float, float], float]:
         start = (seed << 40) + done + stream + 1
         most, begun = BATCH * COMPARISONS, time.thread_time()
         found = search(
@@ -162,14 +178,14 @@ def _round(
         )
         return found, time.thread_time() - begun
 
-    searched = list(shared(one, range(STREAMS), threads))
+    searched = list(shared(batch, range(STREAMS), threads))
     rotation, translation, gain, first_gain = max((found for found, _ in searched), key=lambda found: found[2])
     seconds = sum(each for _, each in searched)
     return (Rigid(rotation=rotation, translation=translation), first_gain) if gain > floor else None, seconds
 
 
 def candidates_searched(group: Int64[np.ndarray, "candidates"]) -> int:
-    """Candidates of the most trusted groups, which each pose is compared with; `group` names them in order of trust.
+    """Number of candidates of the most trusted groups, which each pose is compared with; `group` is in order of trust.
 
     With more than `COMPARISONS` / 2 of them searches draw fewer samples than their options say, as a sample gives two poses.
     """
@@ -178,7 +194,7 @@ def candidates_searched(group: Int64[np.ndarray, "candidates"]) -> int:
 
 
 def consensus_of(groups: Groups, pose: Rigid, limit: float, iterations: int) -> GroupedConsensus:
-    """What agrees with a pose."""
+    """Consensus of the groups with a pose (cam_from_world): candidates within `limit` (normalized plane), and their gain."""
     rows, residuals = best_candidates(groups, pose.rotation, pose.translation)
     inlier = residuals < limit
     gain = float((1 - (residuals[inlier] / limit) ** 2).sum())
@@ -186,20 +202,18 @@ def consensus_of(groups: Groups, pose: Rigid, limit: float, iterations: int) -> 
 
 
 def _optimized(groups: Groups, pose: Rigid, limit: float, refine: Refine, iterations: int) -> GroupedConsensus:
-    best = consensus_of(groups, pose, limit, iterations)
-    for _ in range(ROUNDS):
-        refined = refine(best.pose, best.rows)
-        if refined is None:
-            break
-        found = consensus_of(groups, refined, limit, iterations)
-        if found.gain <= best.gain:
-            break
-        best = found
-    return best
+    """The consensus with a pose after local optimization."""
+
+    def refined(best: GroupedConsensus) -> GroupedConsensus | None:
+        better = refine(best.pose, best.rows)
+        return None if better is None else consensus_of(groups, better, limit, iterations)
+
+    start = consensus_of(groups, pose, limit, iterations)
+    return locally_optimized(start, refined=refined, cost=lambda consensus: -consensus.gain, rounds=ROUNDS)
 
 
-def _needed(groups: Groups, inliers: Int64[np.ndarray, "inliers"], confidence: float) -> int:
-    """Samples after which one holds inliers only: its share is the mean over lists and pools (docs/theory/words.md, Eq. 16)."""
+def _clean_share(groups: Groups, inliers: Int64[np.ndarray, "inliers"]) -> float:
+    """Probability that a sample holds inliers only: the mean over lists and pools (docs/theory/words.md, Eq. 16)."""
     right = np.zeros(len(groups.points))
     right[inliers] = 1
     shares = []
@@ -210,7 +224,4 @@ def _needed(groups: Groups, inliers: Int64[np.ndarray, "inliers"], confidence: f
             pools += 1
         sizes = np.minimum(SMALLEST_POOL << np.arange(pools + 1), end - start)
         shares.append(float(((found[sizes - 1] / sizes) ** groups.sample_size).mean()))
-    clean = float(np.mean(shares))
-    if clean >= 1:
-        return 1
-    return 2**62 if clean < 1e-15 else math.ceil(math.log(1 - confidence) / math.log1p(-clean))
+    return float(np.mean(shares))

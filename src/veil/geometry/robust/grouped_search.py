@@ -1,4 +1,4 @@
-"""Samples and scores for poses from groups of candidates, compiled by numba (docs/theory/words.md, Eq. 15-16).
+"""Sampling and scoring of poses from groups of candidates, compiled by numba (docs/theory/words.md, Eq. 15-16).
 
 A keypoint is a group: it has several candidate points, of which at most one is right (words.md#search-among-groups). A pose is
 scored by keypoints, each by its best candidate.
@@ -7,6 +7,7 @@ scored by keypoints, each by its best candidate.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -15,9 +16,11 @@ from veil.compiled import compiled
 from veil.geometry.solvers.p3p import MAX_POSES, three_point_poses
 from veil.geometry.solvers.up4lp import upright_line_poses
 
-# The most trusted groups are scored first. A pose is dropped that gains no more there than chance, so many standard deviations
-# of it (more for lines, of which chance gives many) and `FIRST_OTHERS`, or less than a share of what the best pose gains there.
+# The `FIRST_GROUPS` most trusted groups are scored first. A pose is dropped unless it gains more there than wrong poses do, by
+# `FIRST_OTHERS` and so many standard deviations (more for lines, as many agree with wrong poses), and at least `FIRST_SHARE` of
+# what the best pose gains there.
 FIRST_GROUPS, FIRST_SHARE, FIRST_OTHERS, POINT_SIGMAS, LINE_SIGMAS = 192, 0.7, 0.3, 1.0, 3.0
+# Candidates in the smallest pool of a list that samples are drawn from; each further pool has twice as many.
 SMALLEST_POOL = 12
 
 
@@ -25,10 +28,11 @@ SMALLEST_POOL = 12
 class Groups:
     """Candidates sorted by group, the most trusted group first: those of group g are rows `starts[g]` to `starts[g + 1]`.
 
-    `seen` holds for each group the keypoint (x, y, 1) or, with `as_lines`, the unit-normal line, in the normalized plane.
-    `lists` are the samples' sources, each a run `list_starts[k]` to `list_starts[k + 1]` of candidate rows, most trusted first.
-    Projections beyond `half_extent` never agree. `agreement` is the least probability that a wrong candidate
-    agrees with a pose.
+    Candidate i is of group `group[i]` and stands for point `points[i]` of the map, row `point_rows[i]` there. `seen` holds for
+    each group the keypoint (x, y, 1) or, with `as_lines`, the unit-normal line, in the normalized plane. Samples are drawn from
+    `lists`, runs `list_starts[k]` to `list_starts[k + 1]` of candidate rows, most trusted first. Projections beyond
+    `half_extent` (normalized, |x| and |y|) never agree. `down_cam` and `down_world` are unit vectors of gravity, used with
+    `as_lines` only. `agreement` is the least probability that a wrong candidate agrees with a pose.
     """
 
     starts: Int64[np.ndarray, "_"]
@@ -46,17 +50,18 @@ class Groups:
 
     @property
     def sample_size(self) -> int:
-        """Three points, or four lines with gravity."""
+        """Candidates in a sample: three points, or four lines with gravity."""
         return 4 if self.as_lines else 3
 
 
 def best_candidates(
     groups: Groups, rotation: Float64[np.ndarray, "3 3"], translation: Float64[np.ndarray, "3"]
 ) -> tuple[Int64[np.ndarray, "groups"], Float64[np.ndarray, "groups"]]:
-    """For each group the candidate that agrees best with a pose, and its residual in the normalized plane."""
-    return _best(
-        groups.starts, groups.points, groups.seen, groups.as_lines, groups.half_extent, _plain(rotation), _plain(translation)
-    )
+    """Row of the candidate that agrees best with a pose (cam_from_world), and its residual (normalized plane), for each group.
+
+    The residual is infinite, and the row the group's first, where no candidate projects into the image.
+    """
+    return _best(_scored(groups), _plain(rotation), _plain(translation))
 
 
 def search(
@@ -69,44 +74,75 @@ def search(
     first_floor: float,
     max_comparisons: int = 1 << 62,
 ) -> tuple[Float64[np.ndarray, "3 3"], Float64[np.ndarray, "3"], float, float]:
-    """The best pose of `iterations` samples whose gain is above `floor`: rotation, translation, gain, that of the first groups.
+    """Best pose of `iterations` samples, as rotation, translation, gain, and the gain of the first groups.
 
     The gain of a pose is the sum over groups of (1 - (residual / limit)^2) where the best candidate's residual is below `limit`
-    (normalized plane). A gain of `floor` says that none was better. No sample is drawn after `max_comparisons` of a candidate
-    with a pose.
+    (normalized plane; words.md#search-among-groups). Only poses whose gain is above `floor` count: a gain of `floor`
+    says that none was better. Poses whose first groups gain too little beside `first_floor`, that of an earlier best pose, are
+    not scored further. No sample is drawn after `max_comparisons` comparisons of a candidate with a pose.
     """
-    # A residual that agrees by chance is uniform in a strip of a line or a disk of a point, where 1 - r^2 has these means.
+    # Residuals of wrong candidates that agree are uniform in a strip of a line or a disk of a point: 1 - r^2 has these means.
     mean = 2 / 3 if groups.as_lines else 1 / 2
-    by_chance = mean * float(np.minimum(1.0, np.diff(groups.starts[: FIRST_GROUPS + 1]) * groups.agreement).sum())
-    return _search(
-        groups.starts,
-        groups.group,
-        groups.points,
-        groups.point_rows,
-        groups.seen,
-        groups.as_lines,
-        groups.half_extent,
-        groups.lists,
-        groups.list_starts,
-        groups.down_cam,
-        groups.down_world,
-        limit,
-        iterations,
-        np.uint64(seed),
-        floor,
-        first_floor,
-        FIRST_OTHERS + by_chance + (LINE_SIGMAS if groups.as_lines else POINT_SIGMAS) * by_chance**0.5,
-        max_comparisons,
-    )
+    expected = mean * float(np.minimum(1.0, np.diff(groups.starts[: FIRST_GROUPS + 1]) * groups.agreement).sum())
+    others = FIRST_OTHERS + expected + (LINE_SIGMAS if groups.as_lines else POINT_SIGMAS) * expected**0.5
+    limits = _Limits(limit, iterations, np.uint64(seed), floor, first_floor, others, max_comparisons)
+    sampled = _Sampled(groups.group, groups.point_rows, groups.lists, groups.list_starts, groups.down_cam, groups.down_world)
+    return _search(_scored(groups), sampled, limits)
+
+
+class _Scored(NamedTuple):
+    """The arrays of `Groups` that poses are scored by."""
+
+    starts: Int64[np.ndarray, "groups+1"]
+    points: Float64[np.ndarray, "candidates 3"]
+    seen: Float64[np.ndarray, "groups 3"]
+    as_lines: bool
+    half_extent: Float64[np.ndarray, "2"]
+
+
+class _Sampled(NamedTuple):
+    """The arrays of `Groups` that samples, and from them poses, are drawn from."""
+
+    group: Int64[np.ndarray, "candidates"]
+    point_rows: Int64[np.ndarray, "candidates"]
+    lists: Int64[np.ndarray, "_"]
+    list_starts: Int64[np.ndarray, "lists+1"]
+    down_cam: Float64[np.ndarray, "3"]
+    down_world: Float64[np.ndarray, "3"]
+
+
+class _Limits(NamedTuple):
+    """Arguments of a search: inlier limit (normalized plane), number and seed of samples, and what a pose must gain.
+
+    `floor` and `first_floor` are the gains of an earlier best pose, of all groups and of the first ones. The first groups must
+    gain `others` without the pose's own sample.
+    """
+
+    limit: float
+    iterations: int
+    seed: np.uint64
+    floor: float
+    first_floor: float
+    others: float
+    max_comparisons: int
+
+
+def _scored(groups: Groups) -> _Scored:
+    """The scored arrays as one argument of compiled functions."""
+    return _Scored(groups.starts, groups.points, groups.seen, groups.as_lines, groups.half_extent)
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
+    """The values as a contiguous float64 array, so that one compiled form serves every caller."""
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
 @compiled
-def _squared(rotation, translation, x, seen, as_lines, half_extent, worst):  # type: ignore[no-untyped-def]
-    """The squared residual if it is below `worst`, else `worst`: most candidates are wrong and are done without a division."""
+def _squared(rotation, translation, x, seen, as_lines, half_extent, worst):
+    """Squared residual (normalized plane) of point `x` (3,) against `seen` (3,), but `worst` if it is not below `worst`.
+
+    Most candidates are wrong, and are done with before the division.
+    """
     y2 = rotation[2, 0] * x[0] + rotation[2, 1] * x[1] + rotation[2, 2] * x[2] + translation[2]
     y0 = rotation[0, 0] * x[0] + rotation[0, 1] * x[1] + rotation[0, 2] * x[2] + translation[0]
     y1 = rotation[1, 0] * x[0] + rotation[1, 1] * x[1] + rotation[1, 2] * x[2] + translation[1]
@@ -122,7 +158,9 @@ def _squared(rotation, translation, x, seen, as_lines, half_extent, worst):  # t
 
 
 @compiled
-def _best(starts, points, seen, as_lines, half_extent, rotation, translation):  # type: ignore[no-untyped-def]
+def _best(scored, rotation, translation):
+    """Row (groups,) of each group's best candidate for a pose, and its residual (groups,) in the normalized plane."""
+    starts, points, seen, as_lines, half_extent = scored
     count = len(starts) - 1
     rows, squared = np.empty(count, dtype=np.int64), np.empty(count)
     for g in range(count):
@@ -135,7 +173,9 @@ def _best(starts, points, seen, as_lines, half_extent, rotation, translation):  
 
 
 @compiled
-def _gain(starts, points, seen, as_lines, half_extent, rotation, translation, limit, first, last):  # type: ignore[no-untyped-def]
+def _gain(scored, rotation, translation, limit, first, last):
+    """Gain of a pose over the groups `first` to `last`; `limit` is in the normalized plane."""
+    starts, points, seen, as_lines, half_extent = scored
     total, whole = 0.0, limit * limit
     for g in range(first, last):
         best = whole
@@ -146,8 +186,11 @@ def _gain(starts, points, seen, as_lines, half_extent, rotation, translation, li
 
 
 @compiled
-def _below(state, bound):  # type: ignore[no-untyped-def]
-    """SplitMix64 (Steele et al. 2014): good enough to choose samples, never for a release."""
+def _below(state, bound):
+    """Random integer below `bound`, by SplitMix64 (Steele et al. 2014) from `state` (1,), which it advances.
+
+    It is good enough to choose samples, and never for a release.
+    """
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -157,15 +200,19 @@ def _below(state, bound):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _sample(state, group, point_rows, lists, list_starts, size, rows):  # type: ignore[no-untyped-def]
-    """`size` candidates of different groups and points, from a pool of one list: its best 12, 24, ..., or all (Eq. 16)."""
+def _sample(sampled, state, rows):
+    """Draw a sample into `rows` (3,) or (4,): candidates of different groups and points. False if no such sample was drawn.
+
+    The sample is from a pool of one list: its best 12, 24, ..., or all candidates (Eq. 16).
+    """
+    group, point_rows, lists, list_starts = sampled.group, sampled.point_rows, sampled.lists, sampled.list_starts
     chosen = _below(state, len(list_starts) - 1)
     start, count = list_starts[chosen], list_starts[chosen + 1] - list_starts[chosen]
     pools = 1
     while SMALLEST_POOL << pools < count:
         pools += 1
     pool = min(count, SMALLEST_POOL << _below(state, pools + 1))
-    for i in range(size):
+    for i in range(len(rows)):
         fresh = False
         for _ in range(20):
             rows[i] = lists[start + _below(state, pool)]
@@ -180,27 +227,14 @@ def _sample(state, group, point_rows, lists, list_starts, size, rows):  # type: 
 
 
 @compiled
-def _search(  # type: ignore[no-untyped-def]
-    starts,
-    group,
-    points,
-    point_rows,
-    seen,
-    as_lines,
-    half_extent,
-    lists,
-    list_starts,
-    down_cam,
-    down_world,
-    limit,
-    iterations,
-    seed,
-    floor,
-    first_floor,
-    others,
-    max_comparisons,
-):
-    state = np.array([seed], dtype=np.uint64)
+def _search(scored, sampled, limits):
+    """Best pose of random samples, as rotation (3, 3), translation (3,), gain, and the gain of the first groups.
+
+    The pose is the identity, with the gains `limits.floor` and `limits.first_floor`, where no sample gives a better one.
+    """
+    starts, points, seen, as_lines, _ = scored
+    group, limit = sampled.group, limits.limit
+    state = np.array([limits.seed], dtype=np.uint64)
     size = 4 if as_lines else 3
     rows = np.empty(size, dtype=np.int64)
     shown, world = np.empty((size, 3)), np.empty((size, 3))
@@ -208,18 +242,18 @@ def _search(  # type: ignore[no-untyped-def]
     best_rotation, best_translation = np.eye(3), np.zeros(3)
     count = len(starts) - 1
     first = min(FIRST_GROUPS, count)
-    best, best_first = floor, first_floor
+    best, best_first = limits.floor, limits.first_floor
     compared = 0
-    for _ in range(iterations):
-        if compared > max_comparisons:
+    for _ in range(limits.iterations):
+        if compared > limits.max_comparisons:
             break
-        if not _sample(state, group, point_rows, lists, list_starts, size, rows):
+        if not _sample(sampled, state, rows):
             continue
         for i in range(size):
             for j in range(3):
                 shown[i, j], world[i, j] = seen[group[rows[i]], j], points[rows[i], j]
         if as_lines:
-            found = upright_line_poses(shown, world, down_cam, down_world, rotations, translations)
+            found = upright_line_poses(shown, world, sampled.down_cam, sampled.down_world, rotations, translations)
         else:
             for i in range(size):
                 length = (shown[i, 0] ** 2 + shown[i, 1] ** 2 + shown[i, 2] ** 2) ** 0.5
@@ -231,12 +265,12 @@ def _search(  # type: ignore[no-untyped-def]
             own += group[rows[i]] < first
         for k in range(found):
             compared += starts[first]
-            head = _gain(starts, points, seen, as_lines, half_extent, rotations[k], translations[k], limit, 0, first)
-            # Its own sample agrees with any pose; a pose with which nothing else agrees there is not worth the rest.
-            if head - own < max(others, FIRST_SHARE * (best_first - size)):
+            head = _gain(scored, rotations[k], translations[k], limit, 0, first)
+            # The pose's own sample agrees with it always; a pose with which nothing else agrees there is not worth the rest.
+            if head - own < max(limits.others, FIRST_SHARE * (best_first - size)):
                 continue
             compared += starts[count] - starts[first]
-            gain = head + _gain(starts, points, seen, as_lines, half_extent, rotations[k], translations[k], limit, first, count)
+            gain = head + _gain(scored, rotations[k], translations[k], limit, first, count)
             if gain > best:
                 best, best_first = gain, max(head, best_first)
                 best_rotation[:], best_translation[:] = rotations[k], translations[k]

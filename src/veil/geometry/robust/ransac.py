@@ -1,4 +1,8 @@
-"""One robust loop for all of veil: LO-MSAC that asks an estimator for samples, models, residuals and a refinement."""
+"""Robust estimation by LO-MSAC, a RANSAC that asks an estimator for samples, models, residuals and a refinement.
+
+Local optimization and the number of samples are functions of their own, which the grouped search
+(`veil.geometry.robust.grouped`) shares.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +17,40 @@ from jaxtyping import Bool, Float64, Int64
 from veil.errors import RangeError
 
 Model = TypeVar("Model")
+Hypothesis = TypeVar("Hypothesis")
+
+ROUNDS = 3  # of local optimization after each new best model
 
 
 @runtime_checkable
 class Estimator(Protocol[Model]):
-    """What the loop needs to know of a problem; residuals are non-negative, infinite for what can never be an inlier."""
+    """A problem as `ransac` needs it: how to draw samples, solve them, measure residuals and refine a model."""
 
-    def sample(self, random: np.random.Generator) -> Int64[np.ndarray, "sample"]: ...
+    def sample(self, random: np.random.Generator) -> Int64[np.ndarray, "sample"]:
+        """Rows of the data in one minimal sample."""
+        ...
 
-    def models(self, rows: Int64[np.ndarray, "sample"]) -> Sequence[Model]: ...
+    def models(self, rows: Int64[np.ndarray, "sample"]) -> Sequence[Model]:
+        """All models that a sample allows, possibly none."""
+        ...
 
-    def residuals(self, model: Model) -> Float64[np.ndarray, "data"]: ...
+    def residuals(self, model: Model) -> Float64[np.ndarray, "data"]:
+        """Non-negative residuals of all data, infinite for what can never be an inlier."""
+        ...
 
-    def refine(self, model: Model, inliers: Bool[np.ndarray, "data"]) -> Model | None: ...
+    def refine(self, model: Model, inliers: Bool[np.ndarray, "data"]) -> Model | None:
+        """The model refined on its inliers, or None where they do not determine one."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class RansacOptions:
-    """The threshold has the residuals' unit; the seed makes runs repeat."""
+    """Settings of `ransac`. Raises RangeError for values out of range.
+
+    `max_error` is the inlier threshold, in the residuals' unit. Iterations are samples: the loop ends, after `min_iterations`
+    at least and `max_iterations` at most, when with probability `confidence` one sample has held inliers only. Runs with one
+    `seed` are equal.
+    """
 
     max_error: float
     confidence: float = 0.9999
@@ -49,7 +69,7 @@ class RansacOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Consensus(Generic[Model]):
-    """The best model, its inliers, its truncated cost, and how many samples were drawn."""
+    """Best model of a robust search, its inliers, its truncated cost (`score`), and how many samples were drawn."""
 
     model: Model
     inliers: Bool[np.ndarray, "data"]
@@ -64,10 +84,11 @@ def ransac(
     *,
     clean_share: Callable[[Bool[np.ndarray, "data"]], float] | None = None,
 ) -> Consensus[Model] | None:
-    """The model of least truncated squared residual (Torr and Zisserman 2000), each new best refined on its inliers
-    (Chum et al. 2003). None if no sample gave a model.
+    """The model of least truncated squared residuals (Torr and Zisserman 2000), or None if no sample gave a model.
 
-    `clean_share` says which share of samples holds inliers only; without it, samples are taken to be uniform.
+    Each new best model is refined on its inliers (Chum et al. 2003). `sample_size` is the number of data in a sample.
+    `clean_share` gives the share of samples that hold inliers only, from a mask of the inliers; without it, samples are taken
+    to be uniform.
     """
     random = np.random.default_rng(options.seed)
     best: Consensus[Model] | None = None
@@ -78,36 +99,61 @@ def ransac(
             found = _scored(estimator, model, options.max_error, iteration)
             if best is not None and found.score >= best.score:
                 continue
-            best = _locally_optimized(estimator, found, options.max_error)
+            best = locally_optimized(
+                found, refined=lambda each: _refined(estimator, each, options.max_error), cost=_cost, rounds=ROUNDS
+            )
             clean = best.inliers.mean() ** sample_size if clean_share is None else clean_share(best.inliers)
-            needed = _iterations(clean, options.confidence)
+            needed = samples_needed(clean, options.confidence)
     if best is None:
         return None
     return Consensus(model=best.model, inliers=best.inliers, score=best.score, iterations=iteration)
 
 
-def _scored(estimator: Estimator[Model], model: Model, max_error: float, iteration: int) -> Consensus[Model]:
-    residuals = np.minimum(estimator.residuals(model), max_error)
-    return Consensus(model=model, inliers=residuals < max_error, score=float((residuals**2).sum()), iterations=iteration)
+def locally_optimized(
+    start: Hypothesis,
+    *,
+    refined: Callable[[Hypothesis], Hypothesis | None],
+    cost: Callable[[Hypothesis], float],
+    rounds: int,
+) -> Hypothesis:
+    """The best of a hypothesis and its successive refinements: the local optimization of LO-RANSAC (Chum et al. 2003).
 
-
-def _locally_optimized(estimator: Estimator[Model], start: Consensus[Model], max_error: float) -> Consensus[Model]:
+    `refined` makes the next hypothesis from the best one on its inliers, or None where these do not determine one. At most
+    `rounds` refinements are made, and none after one that does not lower `cost`.
+    """
     best = start
-    for _ in range(3):
-        refined = estimator.refine(best.model, best.inliers)
-        if refined is None:
-            break
-        found = _scored(estimator, refined, max_error, best.iterations)
-        if found.score >= best.score:
+    for _ in range(rounds):
+        found = refined(best)
+        if found is None or cost(found) >= cost(best):
             break
         best = found
     return best
 
 
-def _iterations(clean: float, confidence: float) -> int:
-    """Samples after which one is all inliers with the given confidence."""
-    if clean >= 1:
+def samples_needed(clean_share: float, confidence: float) -> int:
+    """Number of samples of which one holds inliers only with probability `confidence` (2^62 where practically none does).
+
+    `clean_share` is the probability that a sample holds inliers only.
+    """
+    if clean_share >= 1:
         return 1
-    if clean < 1e-12:
+    if clean_share < 1e-15:
         return 2**62
-    return math.ceil(math.log(1 - confidence) / math.log1p(-clean))
+    return math.ceil(math.log(1 - confidence) / math.log1p(-clean_share))
+
+
+def _scored(estimator: Estimator[Model], model: Model, max_error: float, iteration: int) -> Consensus[Model]:
+    """The consensus of all data with a model that was found in sample `iteration`."""
+    residuals = np.minimum(estimator.residuals(model), max_error)
+    return Consensus(model=model, inliers=residuals < max_error, score=float((residuals**2).sum()), iterations=iteration)
+
+
+def _refined(estimator: Estimator[Model], start: Consensus[Model], max_error: float) -> Consensus[Model] | None:
+    """The consensus of all data with a model refined on its inliers."""
+    model = estimator.refine(start.model, start.inliers)
+    return None if model is None else _scored(estimator, model, max_error, start.iterations)
+
+
+def _cost(consensus: Consensus[Model]) -> float:
+    """The truncated cost, which the loop minimizes."""
+    return consensus.score

@@ -1,4 +1,4 @@
-"""A camera from many lines, some of them wrong: six-line samples, pixel residuals, refinement by the line adjustment."""
+"""Robust resection of a camera from many lines, some of them wrong: six-line samples, refined by the line adjustment."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from veil.geometry.robust.significance import SAME_PX, LineBackground, apart_lin
 from veil.geometry.solvers.p6lp import MINIMAL_LINES, pose_from_six_lines
 
 MIN_RANDOM_LINES = 2  # fewer leave the height unbounded (lines.md#points-and-cameras)
-# Ranked correspondences are sampled from the best 20, ..., all of them, in this many steps of equal ratio.
+# Ranked correspondences are sampled from pools of the best 20, ..., all of them, in this many steps of equal ratio.
 SMALLEST_POOL, POOLS = 20, 8
-# The loss of samples' refinements, and that of the result in medians of its residuals (docs/theory/lines.md, Eq. 25).
+# Loss of refinements within the search (pixels), that of the final ones in medians of the residuals, and their number
+# (docs/theory/lines.md, Eq. 25).
 LOSS_PX, LOSS_MEDIANS, POLISHES = 2.0, 2.0, 3
 SMALLEST_LOSS_PX = 1e-3
 
@@ -26,9 +27,9 @@ SMALLEST_LOSS_PX = 1e-3
 class LineResection:
     """Correspondences of one view: `lines[i]` (normalized plane, unit normals) passes through the image of `points[i]`.
 
-    `focal_px` turns distances of the normalized plane into pixels; `half_extent` bounds |x|, |y| of projections that count as
-    inside the image (lines.md#points-and-cameras). With `best_first` the rows are sorted from the most to the least trusted,
-    and samples come as often from the best 20 as from all (docs/theory/lines.md, Eq. 24).
+    `aligned` marks lines along gravity. `focal_px` turns distances of the normalized plane into pixels; `half_extent` bounds
+    |x|, |y| of projections that count as inside the image (lines.md#points-and-cameras). With `best_first` the rows are sorted
+    from the most to the least trusted, and samples come as often from the best 20 as from all (docs/theory/lines.md, Eq. 24).
     """
 
     lines: Float64[np.ndarray, "pairs 3"]
@@ -47,13 +48,13 @@ class LineResection:
         return np.concatenate([first, rest[(rest != first[0]) & (rest != first[1])][: MINIMAL_LINES - MIN_RANDOM_LINES]])
 
     def clean_share(self, inliers: Bool[np.ndarray, "pairs"]) -> float:
-        """The share of samples that hold inliers only: its mean over the pools (docs/theory/lines.md, Eq. 24)."""
+        """Share of samples that hold inliers only, its mean over the pools (docs/theory/lines.md, Eq. 24)."""
         found = np.cumsum(inliers)[self._pools - 1]
         return float(((found / self._pools) ** MINIMAL_LINES).mean())
 
     @cached_property
     def _pools(self) -> Int64[np.ndarray, "pools"]:
-        """Numbers of first rows that samples are drawn from."""
+        """Sizes of the pools: samples are drawn from so many of the first rows."""
         count = len(self.lines)
         if not self.best_first or count <= SMALLEST_POOL:
             return np.array([count])
@@ -61,14 +62,15 @@ class LineResection:
 
     @cached_property
     def _free(self) -> Int64[np.ndarray, "free"]:
+        """Rows of the lines that do not run along gravity."""
         return np.flatnonzero(~self.aligned)
 
     def models(self, rows: Int64[np.ndarray, "6"]) -> list[Rigid]:
-        """All poses that six lines allow."""
+        """All poses (cam_from_world) that six lines allow."""
         return pose_from_six_lines(self.lines[rows], self.points[rows])
 
     def residuals(self, pose: Rigid) -> Float64[np.ndarray, "pairs"]:
-        """Pixels from each projected point to its line; infinite behind the camera or outside the image."""
+        """Distance in pixels of each projected point from its line; infinite behind the camera or outside the image."""
         x, y, depth = pose.rotation @ self.points.T + pose.translation[:, None]
         ahead = depth > 1e-9
         inverse = 1 / np.where(ahead, depth, 1.0)
@@ -78,7 +80,10 @@ class LineResection:
         return np.where(inside, np.abs(a * x + b * y + c) * self.focal_px, np.inf)
 
     def refine(self, pose: Rigid, inliers: Bool[np.ndarray, "pairs"], loss_px: float = LOSS_PX) -> Rigid | None:
-        """Robust least squares over the inliers; None if they are too few to determine a pose."""
+        """The pose of robust least squares over the inliers, or None if they are too few to determine a pose.
+
+        `loss_px` is the scale of the Cauchy loss in pixels.
+        """
         if inliers.sum() <= MINIMAL_LINES or (inliers & ~self.aligned).sum() < MIN_RANDOM_LINES:
             return None
         rows = np.flatnonzero(inliers)
@@ -99,7 +104,10 @@ class LineResection:
 
 
 def resect_from_lines(problem: LineResection, options: RansacOptions) -> Consensus[Rigid] | None:
-    """The pose that most lines agree with, or None if there are fewer than six lines or two that are not aligned."""
+    """The pose that most lines agree with, or None without six lines, two of them not along gravity, or without any pose.
+
+    `options.max_error` is in pixels.
+    """
     if len(problem.lines) < MINIMAL_LINES or (~problem.aligned).sum() < MIN_RANDOM_LINES:
         return None
     found = ransac(problem, MINIMAL_LINES, options, clean_share=problem.clean_share)
@@ -107,10 +115,10 @@ def resect_from_lines(problem: LineResection, options: RansacOptions) -> Consens
 
 
 def weighed(problem: LineResection, pose: Rigid, inliers: Bool[np.ndarray, "pairs"], max_error: float) -> tuple[int, float]:
-    """How many different lines agree with a pose, and how often a wrong one would, by the problem's own lines.
+    """Number of different lines among the inliers of a pose, and the probability that a wrong line agrees with it.
 
-    The second is the mean share of the other lines that pass within `max_error` (pixels) of a projected point; what lines all
-    over the picture would give is less where they crowd (docs/theory/localization.md, Eq. 1).
+    The probability is the mean share of the other lines that pass within `max_error` (pixels) of a projected point; where lines
+    crowd, it is more than lines all over the picture would give (docs/theory/localization.md, Eq. 1).
     """
     x, y, depth = pose.rotation @ problem.points.T + pose.translation[:, None]
     inverse = 1 / np.where(depth > 1e-9, depth, np.nan)
@@ -124,7 +132,7 @@ def weighed(problem: LineResection, pose: Rigid, inliers: Bool[np.ndarray, "pair
 
 
 def _polished(problem: LineResection, found: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:
-    """The robust optimum at the residuals' own scale: the threshold's wide loss weighs lines of moved keypoints too much."""
+    """The consensus refined with a loss at the scale of its residuals: a wide loss weighs lines of moved keypoints too much."""
     pose = found.model
     for _ in range(POLISHES):
         residuals = problem.residuals(pose)
@@ -143,7 +151,7 @@ def _not_flipped(problem: LineResection, found: Consensus[Rigid], max_error: flo
     """The better of a pose and its mirror image about the points' plane.
 
     Nearly planar points leave two minima, tilted to either side of the line of sight (Schweighofer and Pinz 2006); samples
-    find one of them, and which one is better shows at the residuals' own scale only.
+    find one of them, and which one is better shows only with a loss at the scale of the residuals.
     """
     other = mirrored(found.model, problem.points[found.inliers])
     for _ in range(3):
@@ -154,6 +162,7 @@ def _not_flipped(problem: LineResection, found: Consensus[Rigid], max_error: flo
     scale = max(float(np.median(problem.residuals(found.model)[found.inliers])), 1e-9)
 
     def cost(values: np.ndarray) -> float:
+        """Cauchy cost of truncated residuals in units of `scale`."""
         return float(np.log1p((np.minimum(values, max_error) / scale) ** 2).sum())
 
     if cost(residuals) >= cost(problem.residuals(found.model)):
@@ -163,13 +172,16 @@ def _not_flipped(problem: LineResection, found: Consensus[Rigid], max_error: flo
 
 
 def relief(pose: Rigid, points: Float64[np.ndarray, "points 3"]) -> float:
-    """Root mean square distance of points from their plane, as a part of their median depth."""
+    """Root mean square distance of points from their plane, as a share of their median depth at a pose (cam_from_world)."""
     spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)[-1] / np.sqrt(len(points))
     return float(spread / abs(np.median(points @ pose.rotation[2] + pose.translation[2])))
 
 
 def mirrored(pose: Rigid, points: Float64[np.ndarray, "points 3"]) -> Rigid | None:
-    """The pose whose view of the points' plane is tilted to the other side of the line of sight."""
+    """The pose whose view of the points' plane is tilted to the other side of the line of sight.
+
+    None for six points or fewer.
+    """
     if len(points) <= MINIMAL_LINES:
         return None
     center = points.mean(axis=0)

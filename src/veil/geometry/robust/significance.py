@@ -1,7 +1,8 @@
-"""How many poses chance gives: the number of false alarms, with a background taken from the query's own features.
+"""Number of false alarms (NFA) of a pose, with a background model taken from the query's own features.
 
-If all matches are wrong, who is matched with whom is an accident, and a match agrees with a pose as often as another feature of
-the same query would in its place (docs/theory/localization.md, Eq. 1-2). Where features crowd, that is often.
+If all matches are wrong, which keypoint is matched with which point is an accident, and a match agrees with a pose as often as
+another feature of the same query would in its place (docs/theory/localization.md, Eq. 1-2). Where features crowd, that is
+often. The NFA is the expected number of poses as good as a given one that such wrong matches give.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.geometry.camera import Camera
 
-# Keypoints, or lines, that differ by no more are one observation: SIFT repeats a place with several orientations.
+# Keypoints, or lines, that differ by no more than this are one observation: SIFT repeats a place with several orientations.
 SAME_PX = 1.0
-# Pairs of near places that are listed at once; where there are more, features crowd.
+# Number of pairs of near places that are listed at once; where there are more, features are thinned out row by row.
 MOST_PAIRS = 1_000_000
-# So many lines stand for all of a query where it has more: the standard error of one share of 4 % is a fifth of it, and that of
-# a mean over hundreds of places far less.
+# Number of lines that stand for all lines of a query that has more: the standard error of one share of 4 % is a fifth of it,
+# and that of a mean over hundreds of places far less.
 MOST_LINES = 512
-# `line_agreement` is an upper bound; lines all over a picture reach a third of it and more.
+# Share of `line_agreement`, an upper bound, that lines all over a picture reach at least.
 LINE_FLOOR = 1 / 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """What chance needs to know of a minimal solver: matches in a sample, and poses that one sample may give."""
+    """Number of matches in a sample of a minimal solver, and the most poses that one sample gives: what the NFA counts."""
 
     size: int
     poses: int
@@ -44,9 +45,10 @@ UPRIGHT_LINES = Sampling(size=4, poses=2)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PointBackground:
-    """The different places of keypoints `xy`, in the unit of `limit`: the law that wrong matches are drawn from.
+    """Background model of keypoints: wrong matches are draws from the different places of the keypoints `xy`.
 
-    Keypoints within `same` of each other are one place: repeats of an observation would speak against their own place.
+    Keypoints within `same` of each other are one place: repeats of an observation would speak against their own place. `limit`
+    is the inlier threshold; `xy` and `same` are in its unit.
     """
 
     xy: Float64[np.ndarray, "features 2"]
@@ -56,7 +58,10 @@ class PointBackground:
     def shares(
         self, projected: Float64[np.ndarray, "pairs 2"], own: Int64[np.ndarray, "pairs"], part: float = 1.0
     ) -> Float64[np.ndarray, "pairs"]:
-        """For each projection the share of places within `part` of `limit`, but for that of keypoint `own[i]`; 0 for NaN."""
+        """Share of all places that lie within `part` * `limit` of each projection, the place of keypoint `own[i]` left out.
+
+        It is 0 for a projection that is NaN.
+        """
         found = np.zeros(len(projected))
         rows = np.flatnonzero(np.isfinite(projected).all(axis=1))
         places, tree, place_of = self._places
@@ -71,7 +76,7 @@ class PointBackground:
 
     @cached_property
     def _places(self) -> tuple[Float64[np.ndarray, "places 2"], Any, Int64[np.ndarray, "features"]]:
-        """The places, a tree of them, and which one each keypoint stands at."""
+        """The different places, a search tree of them, and the row of the place of each keypoint."""
         from scipy.spatial import cKDTree
 
         places = self.xy[apart(self.xy, self.same)]
@@ -81,9 +86,9 @@ class PointBackground:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LineBackground:
-    """Lines with unit normals, each once, in the unit of `limit`: the law that wrong matches are drawn from.
+    """Background model of lines: wrong matches are draws from the query's lines, which have unit normals and differ.
 
-    Of more than `MOST_LINES` an even choice stands for all.
+    Of more than `MOST_LINES` lines an even choice stands for all. `limit` is the inlier threshold, in the lines' unit.
     """
 
     lines: Float64[np.ndarray, "features 3"]
@@ -92,7 +97,10 @@ class LineBackground:
     def shares(
         self, projected: Float64[np.ndarray, "pairs 2"], own: Int64[np.ndarray, "pairs"], part: float = 1.0
     ) -> Float64[np.ndarray, "pairs"]:
-        """For each projection the share of lines within `part` of `limit`, but for its own, `own[i]`; 0 for NaN."""
+        """Share of all lines that pass within `part` * `limit` of each projection, its own line `own[i]` left out.
+
+        It is 0 for a projection that is NaN.
+        """
         rows = np.flatnonzero(np.isfinite(projected).all(axis=1))
         found = np.zeros(len(projected))
         if len(self.lines) < 2:
@@ -114,7 +122,10 @@ Background = PointBackground | LineBackground
 
 
 def apart(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.ndarray, "inliers"]:
-    """The first of each group of rows that lie within `same` of one that is kept: what stands at one place counts once."""
+    """Mask of rows that lie farther than `same` from each other: of rows at one place the first is kept.
+
+    A row is dropped if it lies within `same` of an earlier one that is kept.
+    """
     from scipy.spatial import cKDTree
 
     kept = np.ones(len(places), dtype=bool)
@@ -131,7 +142,7 @@ def apart(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.nd
 
 
 def _apart_crowded(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.ndarray, "inliers"]:
-    """The same row by row: what is kept stands apart, so few of them lie in the cells around a row."""
+    """Mask of rows as `apart` has it, made row by row: kept rows stand apart, so few of them lie in the cells around a row."""
     kept = np.zeros(len(places), dtype=bool)
     cells = np.floor((places - places.min(axis=0)) / same).astype(np.int64)
     around = list(product((-1, 0, 1), repeat=places.shape[1]))
@@ -145,7 +156,10 @@ def _apart_crowded(places: Float64[np.ndarray, "inliers dim"], same: float) -> B
 
 
 def apart_lines(lines: Float64[np.ndarray, "inliers 3"], reach: float, same: float) -> Bool[np.ndarray, "inliers"]:
-    """The first of each group of lines that differ by at most `same` within `reach` of the origin, all in one unit."""
+    """Mask of lines that differ by more than `same` within `reach` of the origin: of equal lines the first is kept.
+
+    Lines n . x + c = 0 have unit normals; `reach`, `same` and c have one unit.
+    """
     sign = np.where((lines[:, 0] < 0) | ((lines[:, 0] == 0) & (lines[:, 1] < 0)), -1.0, 1.0)
     turned = lines * sign[:, None] * [reach, reach, 1.0]
     kept = apart(turned, same)
@@ -159,21 +173,26 @@ def apart_lines(lines: Float64[np.ndarray, "inliers 3"], reach: float, same: flo
 
 
 def point_agreement(camera: Camera, max_error_px: float) -> float:
-    """Probability that a keypoint at a random place lies within `max_error_px` of a given one: pi t^2 / (w h)."""
+    """Probability that a keypoint at a random place lies within t = `max_error_px` of a given one: pi t^2 / (w h)."""
     return min(1.0, math.pi * max_error_px**2 / (camera.width_px * camera.height_px))
 
 
 def line_agreement(camera: Camera, max_error_px: float) -> float:
-    """Probability that a random line passes within `max_error_px` of a given point, at most 2 t diagonal / (w h)."""
+    """Bound of the probability that a random line passes within t = `max_error_px` of a given point: 2 t diagonal / (w h).
+
+    docs/theory/lines.md, Eq. 10.
+    """
     diagonal = math.hypot(camera.width_px, camera.height_px)
     return min(1.0, 2 * max_error_px * diagonal / (camera.width_px * camera.height_px))
 
 
-def chance_poses(inliers: int, matches: int, agreement: float, sampling: Sampling = P3P) -> float:
-    """log10 of the expected number of poses as good as this if all matches were accidents (NFA).
+def pose_log10_nfa(inliers: int, matches: int, agreement: float, sampling: Sampling = P3P) -> float:
+    """log10 of the number of false alarms (NFA) of a pose with so many inliers among so many matches.
 
-    Moisan and Stival 2004, Eq. 6: each of the C(n, s) samples gives up to `sampling.poses` poses, and of the other n - s
-    matches a wrong one agrees with probability `agreement`, a mean where it differs (docs/theory/localization.md, Eq. 3).
+    The NFA is the expected number of poses as good as this one if all matches were accidents (Moisan and Stival 2004, Eq. 6;
+    docs/theory/localization.md, Eq. 3): each of the C(n, s) samples gives up to `sampling.poses` poses, and of the other n - s
+    matches a wrong one agrees with probability `agreement`, a mean where it differs. Infinite for no more inliers than a
+    sample.
     """
     if inliers <= sampling.size:
         return math.inf
@@ -183,4 +202,5 @@ def chance_poses(inliers: int, matches: int, agreement: float, sampling: Samplin
 
 
 def _log_binomial(n: int, k: int) -> float:
+    """Natural logarithm of the binomial coefficient C(n, k)."""
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

@@ -1,1 +1,1 @@
-"""Minimal and least-squares solvers, one a file, each documented by its equation."""
+"""Minimal and least-squares solvers, one in each file, documented by its equation."""

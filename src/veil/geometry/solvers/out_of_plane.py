@@ -3,7 +3,7 @@
     det [l_i^T R_i, l_i^T t_i] = 0,   i = 1..4
 
 is linear in (t_y2, t_y3, t_y4), because all unknowns stand in the last column. Tracks with three or four gravity-aligned lines
-say nothing.
+do not constrain them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ def determinant_rows(
     rotations: Float64[np.ndarray, "4 3 3"],
     translations: Float64[np.ndarray, "4 3"],
 ) -> tuple[Float64[np.ndarray, "tracks 3"], Float64[np.ndarray, "tracks"]]:
-    """(M, b) with M (t_y2, t_y3, t_y4) = b for each track; `translations` have any y, which is ignored.
+    """The linear system (M, b) with M (t_y2, t_y3, t_y4) = b, one row a track.
 
-    Rows are scaled by the largest product of the three other planes' normals, so residuals are comparable between tracks.
+    `lines` are unit normals in the gravity-aligned camera frames; the y of `translations` is ignored. Rows are scaled by the
+    largest product of the three other planes' normals, so residuals are comparable between tracks.
     """
     flat = translations.copy()
     flat[:, 1] = 0.0
@@ -45,7 +46,8 @@ def solve_out_of_plane(
 ) -> Float64[np.ndarray, "3"] | None:
     """Least-squares (t_y2, t_y3, t_y4) with t_y1 = 0, or None where the tracks do not determine them.
 
-    `lines` are unit normals in the gravity-aligned camera frames. Raises InputError for fewer than three tracks.
+    `lines` are unit normals in the gravity-aligned camera frames; the y of `translations` is ignored. Raises InputError for
+    fewer than three tracks.
     """
     if len(lines) < MINIMAL_TRACKS:
         raise InputError(f"translations along gravity need {MINIMAL_TRACKS} four-view tracks, got {len(lines)}")

@@ -1,6 +1,6 @@
-"""A camera from three points and their rays (Grunert 1841; Haralick et al. 1991), for compiled loops.
+"""The pose of a camera from three points and their rays (Grunert 1841; Haralick et al. 1991), for compiled loops.
 
-Its slow twins are PoseLib's P3P and the defining equation, in tests.
+Tests compare it with PoseLib's P3P and with the defining equation.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ MAX_POSES = 4
 
 
 @compiled
-def three_point_poses(rays, points, rotations, translations):  # type: ignore[no-untyped-def]
-    """Poses with s_i rays_i = R points_i + t and s_i > 0; `rays` (3, 3) are unit vectors in the rows.
+def three_point_poses(rays, points, rotations, translations):
+    """Number of poses with s_i rays_i = R points_i + t and s_i > 0.
+
+    The poses (cam_from_world) are written to the front of `rotations` (4, 3, 3) and `translations` (4, 3). Rows of `rays`
+    (3, 3) are unit vectors in the camera, rows of `points` (3, 3) are in the world. Collinear or coinciding points give none.
 
     With s_2 = u s_1 and s_3 = v s_1 the law of cosines gives a quartic in v (Haralick et al. 1991, Eq. 9).
     """
@@ -65,16 +68,23 @@ def three_point_poses(rays, points, rotations, translations):  # type: ignore[no
 
 
 @compiled
-def _collinear(points, sides):  # type: ignore[no-untyped-def]
-    """Whether the sine of the angle at the first point is below 1e-6; `sides` is the product of its sides' squares."""
+def _collinear(points, sides):
+    """Whether the sine of the angle at the first of `points` (3, 3) is below 1e-6.
+
+    `sides` is the product of the squared lengths of the two sides that meet there.
+    """
     normal = np.empty(3)
     cross(points[1] - points[0], points[2] - points[0], normal)
     return dot(normal, normal) < 1e-12 * sides
 
 
 @compiled
-def _polish_depths(s, a2, b2, c2, cos_a, cos_b, cos_c):  # type: ignore[no-untyped-def]
-    """Two Newton steps on the three laws of cosines: the quartic's root has lost half of its digits. Returns their misfit."""
+def _polish_depths(s, a2, b2, c2, cos_a, cos_b, cos_c):
+    """Misfit of the three laws of cosines after two Newton steps that refine the depths `s` (3,) in place.
+
+    The quartic's root has lost half of its digits. a2, b2, c2 are the squared sides opposite of the first, second and third
+    point, the cosines those of the angles between the rays to the ends of these sides. The misfit is a squared length.
+    """
     for step in range(3):
         f0 = s[1] * s[1] + s[2] * s[2] - 2 * s[1] * s[2] * cos_a - a2
         f1 = s[0] * s[0] + s[2] * s[2] - 2 * s[0] * s[2] * cos_b - b2
@@ -96,8 +106,12 @@ def _polish_depths(s, a2, b2, c2, cos_a, cos_b, cos_c):  # type: ignore[no-untyp
 
 
 @compiled
-def _rigid_from_triangles(points, rays, depths, rotation, translation):  # type: ignore[no-untyped-def]
-    """The rotation that turns the triangle of points into that of depths times rays: both span an orthonormal frame."""
+def _rigid_from_triangles(points, rays, depths, rotation, translation):
+    """Write the pose that takes the triangle of `points` (3, 3) to that of depths times rays: both span an orthonormal frame.
+
+    `depths` (3,) are distances from the camera along the unit rows of `rays` (3, 3); the pose goes to `rotation` (3, 3) and
+    `translation` (3,).
+    """
     world, camera = np.empty((3, 3)), np.empty((3, 3))
     seen = np.empty((3, 3))
     for i in range(3):
@@ -113,7 +127,8 @@ def _rigid_from_triangles(points, rays, depths, rotation, translation):  # type:
 
 
 @compiled
-def _frame(triangle, axes):  # type: ignore[no-untyped-def]
+def _frame(triangle, axes):
+    """Write to the rows of `axes` (3, 3) the orthonormal frame of a triangle (3, 3): first side, in its plane, normal."""
     for j in range(3):
         axes[0, j] = triangle[1, j] - triangle[0, j]
         axes[1, j] = triangle[2, j] - triangle[0, j]

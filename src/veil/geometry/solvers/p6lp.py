@@ -1,8 +1,9 @@
-"""A camera from six lines through the projections of known points (Speciale et al. 2019; Geppert et al. 2020, Sec. 3.3).
+"""Poses of a camera from six lines through the projections of known points (Geppert et al. 2020, Sec. 3.3).
 
     l_i^T (R X_i + t) = 0,   i = 1..6
 
-Solved by PoseLib (Kukelova et al., E3Q3). If all six lines follow gravity nothing bounds the height, and there is no solution.
+The problem is that of Speciale et al. 2019. PoseLib solves it (Kukelova et al., E3Q3). If all six lines follow gravity nothing
+bounds the height, and there is no solution.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ MINIMAL_LINES = 6
 
 
 def pose_from_six_lines(lines: Float64[np.ndarray, "_ 3"], points: Float64[np.ndarray, "_ 3"]) -> list[Rigid]:
-    """All real solutions (up to eight) with all six points in front of the camera.
+    """All real poses (cam_from_world, up to eight) with the six points in front of the camera.
 
-    `lines` are in the normalized image plane, any scale. Raises InputError for another number of lines.
+    `lines[i]`, in the normalized plane and of any scale, passes through the projection of `points[i]` of the world. Raises
+    InputError for another number of lines or points.
     """
     import poselib
 
@@ -30,6 +32,6 @@ def pose_from_six_lines(lines: Float64[np.ndarray, "_ 3"], points: Float64[np.nd
     for solution in poselib.p6lp(list(unit), list(points)):
         matrix = np.asarray(solution.Rt, dtype=np.float64)
         pose = Rigid(rotation=matrix[:, :3].copy(), translation=matrix[:, 3].copy())
-        if ((points @ pose.rotation.T + pose.translation)[:, 2] > 0).all():
+        if (pose.apply(points)[:, 2] > 0).all():
             poses.append(pose)
     return poses

@@ -1,10 +1,10 @@
-"""Cameras of the plane: what remains of a gravity-aligned view once only gravity-aligned lines are looked at.
+"""Planar cameras, the horizontal part of gravity-aligned views, which gravity-aligned lines alone determine.
 
-A vertical line through (x, y) in a view whose y-axis is gravity constrains (X, Z) alone: lambda (x, 1) = R (X, Z) + t with R =
-[[cos, sin], [-sin, cos]] (Geppert et al. 2020, Eq. 2-3; lines.md#planar-views: this sign everywhere). Vectors of the plane are
-also written as complex numbers a + ib, and theta is the angle of R, so that R acts on I = (1, i) as exp(i theta).
+A vertical line through (x, y) in a view whose y-axis is gravity constrains (X, Z) alone: lambda (x, 1) = R (X, Z) + t with
+R = [[cos, sin], [-sin, cos]] (Geppert et al. 2020, Eq. 2-3; lines.md#planar-views). All modules use this sign. Vectors of the
+plane are also written as complex numbers a + ib, and theta is the angle of R, so that R acts on I = (1, i) as exp(i theta).
 
-Everything takes leading batch axes, because the robust search tries hundreds of poses at a time.
+All functions take leading batch axes, because the robust search tries hundreds of poses at a time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from jaxtyping import Bool, Float64
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanarViews:
-    """cam_from_world of the plane for some views: `angle` in radians about gravity, `translation` = (t_x, t_z)."""
+    """Planar poses (cam_from_world) of some views: `angle` in radians about gravity, and `translation` = (t_x, t_z).
+
+    The last axis of `angle` runs over views, axes before it are batches.
+    """
 
     angle: Float64[np.ndarray, "..."]
     translation: Float64[np.ndarray, "... 2"]
 
     @property
     def rotation(self) -> Float64[np.ndarray, "... 2 2"]:
-        """[[cos, sin], [-sin, cos]]."""
+        """The rotations [[cos, sin], [-sin, cos]] of all views."""
         c, s = np.cos(self.angle), np.sin(self.angle)
         return np.stack([np.stack([c, s], axis=-1), np.stack([-s, c], axis=-1)], axis=-2)
 
@@ -34,7 +37,7 @@ class PlanarViews:
         return turned + self.translation[..., None, :]
 
     def take(self, rows: int | slice | np.ndarray) -> PlanarViews:
-        """Along the first batch axis."""
+        """The views at `rows` of the first batch axis."""
         return PlanarViews(angle=self.angle[rows], translation=self.translation[rows])
 
 
@@ -43,10 +46,11 @@ def triangulate_planar(
     x: Float64[np.ndarray, "*batch views points"],
     given: Bool[np.ndarray, "... views points"] | None = None,
 ) -> Float64[np.ndarray, "... points 2"]:
-    """Least-squares (X, Z) of each point from its image coordinates x in two or more views (those `given`; default all).
+    """Least-squares (X, Z) of each point from its image coordinates x (normalized plane) in two or more views.
 
-    Each view gives (1, -x) (R (X, Z) + t) = 0, weighted to unit norm so that residuals are distances to rays. Rays that are
-    parallel in all views leave a singular system: such points go to the origin, where depth and residuals refuse them.
+    `given` says which views see a point (default: all). Each view gives (1, -x) (R (X, Z) + t) = 0, weighted to unit norm so
+    that residuals are distances to rays. Rays that are parallel in all views leave a singular system: such points go to the
+    origin, where depth and residuals refuse them.
     """
     weight = 1 / np.hypot(1.0, x)
     if given is not None:
@@ -70,7 +74,7 @@ def in_front(views: PlanarViews, points: Float64[np.ndarray, "*batch points 2"])
 def planar_residuals(
     views: PlanarViews, points: Float64[np.ndarray, "*batch points 2"], x: Float64[np.ndarray, "... views points"]
 ) -> Float64[np.ndarray, "*batch views points"]:
-    """Image residual x_projected - x of each point in each view; infinite behind a camera."""
+    """Residual x_projected - x (normalized plane) of each point in each view; infinite behind a camera."""
     in_camera = views.apply(points)
     depth = in_camera[..., 1]
     ahead = depth > 1e-9

@@ -2,7 +2,7 @@
 
     l_i^T (R_i X + t_i) = 0
 
-With three planes the fit is exact whatever the matches are; only from the fourth on does a residual tell
+With three planes the fit is exact whatever the matches are; residuals show wrong matches only from the fourth plane on
 (lines.md#points-and-cameras).
 """
 
@@ -21,7 +21,7 @@ def triangulate_planes(
 ) -> Float64[np.ndarray, "*batch 3"]:
     """The point with least squared distance to planes normals . X + offsets = 0, rows scaled to unit normals.
 
-    NaN where the planes leave the point undetermined (all normals in one plane: for example only gravity-aligned lines).
+    The point is NaN where the planes leave it undetermined (all normals in one plane: for example only gravity-aligned lines).
     Raises InputError for fewer than three planes.
     """
     if normals.shape[-2] < MINIMAL_PLANES:
@@ -39,5 +39,8 @@ def triangulate_planes(
 def plane_of_line(
     line: Float64[np.ndarray, "*batch 3"], rotation: Float64[np.ndarray, "3 3"], translation: Float64[np.ndarray, "3"]
 ) -> tuple[Float64[np.ndarray, "*batch 3"], Float64[np.ndarray, "*batch"]]:
-    """(normal, offset) of the plane in the world that a line of one view back-projects to."""
+    """(normal, offset) of the plane normal . X + offset = 0 in the world that a line of one view back-projects to.
+
+    `line` is in the view's normalized plane, of any scale; `rotation` and `translation` are its cam_from_world.
+    """
     return line @ rotation, line @ translation

@@ -8,8 +8,12 @@ from veil.compiled import compiled
 
 
 @compiled
-def quartic_roots(c, roots):  # type: ignore[no-untyped-def]
-    """Real roots of c0 + c1 x + ... + c4 x^4, by Ferrari's resolvent and two Newton steps."""
+def quartic_roots(c, roots):
+    """Number of real roots of c0 + c1 x + ... + c4 x^4, which are written to the front of `roots` (4,).
+
+    They come from Ferrari's resolvent and two Newton steps. `c` (5,) holds the coefficients; a leading one that is zero beside
+    the others gives no roots.
+    """
     if abs(c[4]) < 1e-14 * (abs(c[0]) + abs(c[1]) + abs(c[2]) + abs(c[3])):
         return 0
     b3, b2, b1, b0 = c[3] / c[4], c[2] / c[4], c[1] / c[4], c[0] / c[4]
@@ -51,8 +55,8 @@ def quartic_roots(c, roots):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _largest_cubic_root(a, b, c):  # type: ignore[no-untyped-def]
-    """Largest real root of x^3 + a x^2 + b x + c."""
+def _largest_cubic_root(a, b, c):
+    """Largest real root of x^3 + a x^2 + b x + c, after two Newton steps."""
     q, r = (a * a - 3 * b) / 9, (2 * a**3 - 9 * a * b + 27 * c) / 54
     if r * r < q**3:
         root, angle = math.sqrt(q), math.acos(max(-1.0, min(1.0, r / math.sqrt(q**3))))

@@ -1,4 +1,4 @@
-"""A planar view from known points of the plane: three or more, linear (Geppert et al. 2020, Eq. 8-9).
+"""Linear resection of a planar view from three or more known points of the plane (Geppert et al. 2020, Eq. 8-9).
 
 (1, -x) (R (X, Z) + t) = 0,   R = [[cos, sin], [-sin, cos]]
 """
@@ -15,7 +15,9 @@ MINIMAL_POINTS = 3
 
 
 def resect_planar(points: Float64[np.ndarray, "*batch points 2"], x: Float64[np.ndarray, "*batch points"]) -> PlanarViews:
-    """One view (last view axis of length 1) a problem, of the two signs that with more points in front.
+    """Pose of one view for each problem: of the solution's two signs, that with more points in front of the camera.
+
+    `points` are (X, Z) in the world, `x` their image coordinates (normalized plane); the view axis of the result has length 1.
 
     min |M (cos, sin, t_x, t_z)|^2 subject to cos^2 + sin^2 = 1: the translation is eliminated by projection on the complement
     of its columns, the rotation is the last singular vector of what remains, and its sign is decided by depth.

@@ -1,4 +1,4 @@
-"""The calibrated 2D trifocal tensor: relative poses of three planar views from five or more points.
+"""Relative poses of three planar views from five or more points, by the calibrated 2D trifocal tensor.
 
     T_ijk x1_i x2_j x3_k = 0,   x = (x, 1)          (Geppert et al. 2020, Eq. 4; lines.md#planar-views: i is view 1)
     T(I, I, I) = 0,             I = (1, i)          (Eq. 6 and 7 are its real and imaginary part)
@@ -24,9 +24,9 @@ SOLUTIONS = 16
 
 
 def estimate_tensor(x: Float64[np.ndarray, "*batch 3 points"]) -> Complex128[np.ndarray, "*batch 3"]:
-    """(A, B, C) of unit norm that minimizes sum T(x1, x2, x3)^2; defined up to sign.
+    """Tensors (A, B, C) of unit norm that minimize the sum of T(x1, x2, x3)^2 over the points; defined up to sign.
 
-    Raises InputError for fewer than five points.
+    `x` are the points' image coordinates (normalized plane) in the three views. Raises InputError for fewer than five points.
     """
     if x.shape[-1] < MINIMAL_POINTS:
         raise InputError(f"the planar trifocal tensor needs {MINIMAL_POINTS} gravity-aligned tracks, got {x.shape[-1]}")
@@ -40,12 +40,12 @@ def estimate_tensor(x: Float64[np.ndarray, "*batch 3 points"]) -> Complex128[np.
 
 
 def factor_tensor(tensor: Complex128[np.ndarray, "*batch 3"]) -> PlanarViews:
-    """All (cam1, cam2, cam3)_from_cam1 of each tensor, without regard to depth: batch axes (..., 16), three views.
+    """All poses (cam1, cam2, cam3)_from_cam1 of each tensor, without regard to depth: batch axes (..., 16), three views.
 
     With tau_k = t_kx + i t_kz:  A = -2 exp(i theta3) tau2,  B = 2 exp(i theta2) tau3, and
     C + B exp(-2i theta2) + A exp(-2i theta3) = 0: a triangle of three known sides, so two solutions, mirror images.
-    Noise may leave no triangle; it is then flattened to the nearest one. The scale is |t2|^2 + |t3|^2 = 1. NaN where a view
-    did not move: a pure rotation about gravity leaves nothing to factor (lines.md#planar-views).
+    Noise may leave no triangle; it is then flattened to the nearest one. The scale is |t2|^2 + |t3|^2 = 1. Translations are
+    NaN where a view did not move: a pure rotation about gravity leaves nothing to factor (lines.md#planar-views).
     """
     a, b, c = tensor[..., 0], tensor[..., 1], tensor[..., 2]
     angles, taus = [], []
@@ -63,7 +63,7 @@ def factor_tensor(tensor: Complex128[np.ndarray, "*batch 3"]) -> PlanarViews:
 
 
 def _close_triangle(c: np.ndarray, u_length: np.ndarray, v_length: np.ndarray, mirror: float) -> tuple[np.ndarray, np.ndarray]:
-    """u + v = -c with the given lengths; `mirror` chooses the side of c on which the corner lies."""
+    """Complex numbers (u, v) of the given lengths with u + v = -c; `mirror` chooses the side of c on which the corner lies."""
     base = np.maximum(abs(c), 1e-300)
     cosine = (base**2 + u_length**2 - v_length**2) / np.maximum(2 * base * u_length, 1e-300)
     u = -c / base * u_length * np.exp(1j * mirror * np.arccos(np.clip(cosine, -1.0, 1.0)))
@@ -74,10 +74,12 @@ def _close_triangle(c: np.ndarray, u_length: np.ndarray, v_length: np.ndarray, m
 def three_planar_views(
     x: Float64[np.ndarray, "problems 3 points"], *, min_in_front: float = 0.5
 ) -> tuple[PlanarViews, Int64[np.ndarray, "candidates"]]:
-    """Poses of three views in the frame of the first with `min_in_front` or more of the points before all of them.
+    """Candidate poses of three views in the frame of the first, in one batch, and the problem that each belongs to.
 
-    Returns the candidates of all problems in one batch, and the problem that each belongs to, best supported first within a
-    problem. Exact data often leave *two* (the mirror pair), which only a fourth view tells apart (lines.md#planar-views).
+    `x` are image coordinates (normalized plane) of each problem's points. Candidates have at least the share `min_in_front` of
+    the points in front of all three cameras, and come with the largest share first within a problem. Exact data often leave
+    *two* (the mirror pair), which only a fourth view tells apart (lines.md#planar-views). Raises InputError for fewer than five
+    points.
     """
     found = factor_tensor(estimate_tensor(x))
     moved = np.isfinite(found.translation).all(axis=(-1, -2))

@@ -1,6 +1,6 @@
-"""A camera from four lines through the projections of known points, and known gravity, for compiled loops.
+"""The pose of a camera from four lines through the projections of known points, and known gravity, for compiled loops.
 
-Solutions are written into arrays that the caller owns. Its slow twin is the defining equation, in tests.
+Solutions are written into arrays that the caller owns. Tests compare them with the defining equation.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ MAX_POSES = 2
 
 
 @compiled
-def upright_line_poses(lines, points, down_cam, down_world, rotations, translations):  # type: ignore[no-untyped-def]
-    """Poses with lines_i (R points_i + t) = 0 for four lines and R down_world = down_cam (docs/theory/words.md, Eq. 17-18).
+def upright_line_poses(lines, points, down_cam, down_world, rotations, translations):
+    """Number of poses with lines_i (R points_i + t) = 0 and R down_world = down_cam (docs/theory/words.md, Eq. 17-18).
+
+    The poses (cam_from_world), with all points in front of the camera, are written to the front of `rotations` (2, 3, 3) and
+    `translations` (2, 3). `lines` (4, 3) are in the normalized plane, of any scale; `points` (4, 3) are in the world;
+    `down_cam` (3,) and `down_world` (3,) are unit vectors.
 
     R = B Y(angle) A with A, B that turn `down` of world and camera to the y-axis: linear in (cos, sin, t), and without t one
     equation a cos + b sin + c = 0 is left.
@@ -65,8 +69,8 @@ def upright_line_poses(lines, points, down_cam, down_world, rotations, translati
 
 
 @compiled
-def _eliminate(design):  # type: ignore[no-untyped-def]
-    """Gaussian elimination of the first three columns with row exchange; False if they are dependent."""
+def _eliminate(design):
+    """Eliminate the first three columns of `design` (4, 6) in place, with row exchange; False if they are dependent."""
     for j in range(3):
         best = j
         for i in range(j + 1, 4):
@@ -85,8 +89,8 @@ def _eliminate(design):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _turn_to_y(down, out):  # type: ignore[no-untyped-def]
-    """A rotation whose second row is the unit vector `down`."""
+def _turn_to_y(down, out):
+    """Write to `out` (3, 3) a rotation whose second row is the unit vector `down` (3,)."""
     side = np.zeros(3)
     side[0 if abs(down[0]) < 0.7 else 2] = 1.0
     out[1] = down

@@ -1,4 +1,4 @@
-"""Connected components of a match graph in which no component holds two features of one image, compiled by numba."""
+"""Connected components of a match graph that hold at most one feature of each image, compiled by numba."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from veil.compiled import compiled
 def consistent_components(
     image_of: Int64[np.ndarray, "features"], first: Int64[np.ndarray, "matches"], second: Int64[np.ndarray, "matches"]
 ) -> tuple[Int64[np.ndarray, "features"], int]:
-    """(root of each feature, matches left out). Matches join components in the given order, best first; one that would put
-    two features of an image into one component is left out, so a wrong match costs itself and not the whole track."""
+    """Root feature of each feature's component, and the number of matches that were left out.
+
+    `image_of` is the image of each feature; match k joins features `first[k]` and `second[k]`. Matches join components in the
+    given order, best first; one that would put two features of an image into one component is left out, so a wrong match costs
+    itself and not the whole track.
+    """
     images = int(image_of.max(initial=-1)) + 1
     member = np.zeros((len(image_of), images // 64 + 1), dtype=np.uint64)
     member[np.arange(len(image_of)), image_of // 64] = np.left_shift(np.uint64(1), (image_of % 64).astype(np.uint64))
@@ -20,7 +24,8 @@ def consistent_components(
 
 
 @compiled
-def _find(parent, node):  # type: ignore[no-untyped-def]
+def _find(parent, node):
+    """Root of the tree of a node, paths halved on the way; `parent` (features,) is the parent of each node."""
     while parent[node] != node:
         parent[node] = parent[parent[node]]
         node = parent[node]
@@ -28,7 +33,12 @@ def _find(parent, node):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _join_in_order(first, second, member):  # type: ignore[no-untyped-def]
+def _join_in_order(first, second, member):
+    """Root (features,) of each feature and the number of matches left out, as `consistent_components`.
+
+    `first` and `second` (matches,) are features. `member` (features, words) holds the images of each root's component as bits;
+    it is changed in place.
+    """
     parent = np.arange(len(member))
     left_out = 0
     for k in range(len(first)):

@@ -19,7 +19,7 @@ from veil.geometry.robust.grouped import grouped
 from veil.geometry.robust.grouped_search import search
 from veil.geometry.robust.ransac import RansacOptions
 from veil.geometry.robust.resection_lines import LineResection, resect_from_lines
-from veil.localization.by_distance import P6L, chance_poses, line_agreement
+from veil.localization.by_distance import P6L, line_agreement, pose_log10_nfa
 from veil.mapping.lines.problem import MappingProblem
 from veil.mapping.lines.reconstruction import Reconstruction, mapped_tracks, upright
 from veil.mapping.lines.registration import LineMapOptions
@@ -273,7 +273,7 @@ def evidence(
     )
     sets = [np.arange(len(seen.rows)), *sources]
     weights = [
-        (chance_poses(int(candidate.inliers[rows].sum()), len(rows), agreement, P6L), float(candidate.inliers[rows].mean()))
+        (pose_log10_nfa(int(candidate.inliers[rows].sum()), len(rows), agreement, P6L), float(candidate.inliers[rows].mean()))
         for rows in sets
     ]
     log10_nfa, share = min(weights)

@@ -16,7 +16,7 @@ from veil.errors import RangeError
 from veil.geometry.gravity import aligned_from_cam, gravity_spread_px
 from veil.geometry.rigid import Rigid
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
-from veil.localization.by_distance import Sampling, chance_poses
+from veil.localization.by_distance import Sampling, pose_log10_nfa
 from veil.mapping.lines.planar_poses import MANY_COMPLETE, PlanarPoses, PlanarTracks, flat_share, lifted, planar_poses
 from veil.mapping.lines.quad_adjustment import (
     FEW_TRACKS,
@@ -224,7 +224,7 @@ def _chance(seed: Seed, tracks: QuadTracks, options: SeedOptions) -> float:
             agreeing += int((quad_points(list(seed.cam_from_world), replace(tracks, lines=lines))[1] < close_px).sum())
             tried += count
     close = round(seed.precise_share * count)
-    return math.log10(options.modes) + chance_poses(close, count, agreeing / tried, UNKNOWNS)
+    return math.log10(options.modes) + pose_log10_nfa(close, count, agreeing / tried, UNKNOWNS)
 
 
 def _shrinking(widest: float, narrowest: float) -> list[float]:

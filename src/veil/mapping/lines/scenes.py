@@ -70,7 +70,7 @@ def projections(
     camera: Camera, cam_from_world: Rigid, points: Float64[np.ndarray, "points 3"]
 ) -> Float32[np.ndarray, "points 2"]:
     """Positions in pixels of world points that lie in front of the camera."""
-    in_camera = points @ cam_from_world.rotation.T + cam_from_world.translation
+    in_camera = cam_from_world.apply(points)
     return np.asarray(as_colmap(camera).img_from_cam(in_camera), dtype=np.float32).reshape(-1, 2)
 
 

@@ -115,7 +115,7 @@ def right_matches(query: Query, max_error_px: float) -> Int64[np.ndarray, "right
     """Indices of the query's matches that its reference pose confirms to `max_error_px`; no keypoint and no point twice."""
     assert query.reference is not None and query.reference_from_map is not None
     in_reference = query.reference_from_map.apply(query.points[query.point_rows])
-    in_camera = in_reference @ query.reference.rotation.T + query.reference.translation
+    in_camera = query.reference.apply(in_reference)
     projected = np.asarray(as_colmap(query.features.camera).img_from_cam(in_camera), dtype=np.float64).reshape(-1, 2)
     gap = np.linalg.norm(projected - query.features.keypoints[query.keypoint_rows], axis=1)
     rows = np.flatnonzero((in_camera[:, 2] > 0) & (gap <= max_error_px))

@@ -286,6 +286,6 @@ def _moved(cam_from_map: Rigid, reference_from_map: Similarity) -> Rigid:
 def _reprojection(scene: Scene, name: str) -> np.ndarray:
     """Distances in pixels between the keypoints of an image and the projections of their points."""
     image = scene.images[name]
-    in_camera = scene.points[image.point_rows] @ image.cam_from_world.rotation.T + image.cam_from_world.translation
+    in_camera = image.cam_from_world.apply(scene.points[image.point_rows])
     projected = np.asarray(as_colmap(image.camera).img_from_cam(in_camera))
     return np.linalg.norm(projected - image.keypoints, axis=1)
