@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from veil.localization.by_distance import Localization as Localization
     from veil.localization.by_distance import LocalizeOptions as LocalizeOptions
     from veil.localization.by_distance import NoPose as NoPose
-    from veil.localization.word_poses import WordOptions as WordOptions
+    from veil.localization.word_options import WordOptions as WordOptions
     from veil.mapping.points import NoMap as NoMap
     from veil.mechanisms.profile import Profile as Profile
     from veil.mechanisms.profile import hardened as hardened
@@ -117,7 +117,7 @@ _HOMES = {
     "Upload": "wire.message",
     "VeilError": "errors",
     "WireError": "errors",
-    "WordOptions": "localization.word_poses",
+    "WordOptions": "localization.word_options",
     "decode": "wire.codec",
     "encode": "wire.codec",
     "extract": "extraction",

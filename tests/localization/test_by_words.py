@@ -18,7 +18,8 @@ from veil.geometry.robust.significance import P3P, UPRIGHT_LINES, line_agreement
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, NoPose
 from veil.localization.by_words import WordOptions, localize_candidates, localize_words
-from veil.localization.word_poses import WordProblem
+from veil.localization.word_poses import word_problem
+from veil.localization.word_problem import WordProblem
 from veil.matching.inverted_index import Candidates, index_map, vocabulary_candidates
 from worlds import generator, world
 from worlds.word_uploads import random_ids
@@ -178,7 +179,7 @@ def test_options_out_of_range(bad: dict) -> None:
 
 
 def problem_of(observations: np.ndarray | Lines, candidates: Candidates) -> WordProblem:
-    return WordProblem(PLACE.camera, observations, candidates, SCENE, list(SCENE.images), WordOptions())
+    return word_problem(PLACE.camera, observations, candidates, SCENE, list(SCENE.images), WordOptions())
 
 
 def nested(problem: WordProblem, rows: np.ndarray) -> dict[tuple[int, int], float]:
@@ -211,11 +212,11 @@ def test_chance_is_the_least_of_the_nested_sets_and_pays_for_their_number(observ
     for rows in (starts[:40], last[-40:], np.sort(random.choice(starts, 30, replace=False))):
         sets = nested(problem, rows)
         plain = sets[len(starts), 10**9]
-        found = problem.chance(rows, problem.limit_px)
+        found = problem.log10_nfa(rows, problem.limit_px)
         assert found == pytest.approx(min(sets.values()) + math.log10(len(sets)), abs=1e-9)
         assert found <= plain + math.log10(12) + 1e-9
     # Trusted inliers are worth more than others; without nested sets they would not be.
-    assert problem.chance(starts[:40], problem.limit_px) < problem.chance(last[-40:], problem.limit_px) - 10
+    assert problem.log10_nfa(starts[:40], problem.limit_px) < problem.log10_nfa(last[-40:], problem.limit_px) - 10
 
 
 def test_the_chance_of_grouped_poses_is_bounded_by_means() -> None:
@@ -244,7 +245,7 @@ def test_more_candidates_or_less_inliers_are_more_chance() -> None:
     candidates = vocabulary_candidates(QUERY, VOCABULARY)
     problem = problem_of(KEYPOINTS, candidates)
     starts = problem.groups.starts[:-1]
-    assert problem.chance(starts[:30], 8.0) < problem.chance(starts[:20], 8.0)
+    assert problem.log10_nfa(starts[:30], 8.0) < problem.log10_nfa(starts[:20], 8.0)
     doubled = Candidates(
         keypoint_rows=np.tile(candidates.keypoint_rows, 2),
         point_rows=np.concatenate([candidates.point_rows, generator("wrong").permutation(candidates.point_rows)]),
@@ -252,7 +253,7 @@ def test_more_candidates_or_less_inliers_are_more_chance() -> None:
     )
     wider = problem_of(KEYPOINTS, doubled)
     rows = wider.groups.starts[1:-1] - 1  # the least trusted of each group
-    assert wider.chance(rows[:30], 8.0) > problem.chance(starts[:30], 8.0)
+    assert wider.log10_nfa(rows[:30], 8.0) > problem.log10_nfa(starts[:30], 8.0)
 
 
 def test_noise_reaches_no_small_chance() -> None:

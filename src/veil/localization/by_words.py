@@ -20,8 +20,9 @@ from veil.localization.by_distance import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localiza
 from veil.localization.matched_features import Matched, matched_features
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import COIN, Evidence, coin, pictured, too_few, turn_deviation_deg, weakest_rival
-from veil.localization.word_poses import WordOptions as WordOptions
-from veil.localization.word_poses import WordProblem
+from veil.localization.word_options import WordOptions as WordOptions
+from veil.localization.word_poses import PointWords, word_problem
+from veil.localization.word_problem import WordProblem
 from veil.matching.inverted_index import Candidates, InvertedIndex, vocabulary_candidates
 from veil.matching.retrieval import most_similar
 from veil.progress import Progress
@@ -108,11 +109,11 @@ def localize_candidates(
     if count < options.min_inliers:
         return NoPose(reason=f"only {count} features share words with the map; is it of this place?", correspondences=count)
     cameras = _cameras(camera, observations)
-    problem = WordProblem(cameras[0], observations, candidates, scene, names, options)
+    problem = word_problem(cameras[0], observations, candidates, scene, names, options)
     if len(cameras) > 1:  # a short search with each focal length, a full one with the best
         part_s = options.search.max_seconds and options.search.max_seconds / len(cameras)  # together as long as one full search
         brief = replace(options.search, max_iterations=options.search.min_iterations, max_seconds=part_s)
-        tried = [WordProblem(one, observations, candidates, scene, names, options) for one in cameras]
+        tried = [word_problem(one, observations, candidates, scene, names, options) for one in cameras]
         problem = min(tried, key=lambda one: _searched(one, brief, None)[2])
     best, rows, log10_nfa = _searched(problem, options.search, progress)
     if best is None:
@@ -144,7 +145,9 @@ def localize_candidates(
     deviation_deg = turn_deviation_deg(matched, estimate, rows)
     if too_few(matched, evidence, options.max_log10_nfa) or deviation_deg > options.max_turn_deg:
         return refused(VAGUE.format(len(rows), count))
-    pose = best.pose if len(cameras) == 1 else problem.with_focal(best.pose, rows)
+    pose = best.pose
+    if len(cameras) > 1 and isinstance(problem, PointWords):
+        pose = problem.with_focal(best.pose, rows)
     return Localization(
         cam_from_world=pose,
         covariance=problem.covariance(best.pose, rows),
@@ -165,7 +168,7 @@ def _matched(problem: WordProblem, candidates: Candidates) -> Matched:
     """Pairs of a feature and a point, one for each candidate, in the order of the problem's rows."""
     return matched_features(
         problem.camera,
-        problem.seen,
+        problem.observations,
         candidates.keypoint_rows[problem.order],
         candidates.point_rows[problem.order],
         problem.scene.points,
@@ -188,7 +191,7 @@ def _rival(
     if min(len(np.unique(rest.keypoint_rows)), len(np.unique(rest.point_rows))) < needed:
         return None
     brief = replace(options.search, min_iterations=1, max_iterations=min(RIVAL_SAMPLES, options.search.max_iterations))
-    second = WordProblem(problem.camera, problem.seen, rest, problem.scene, names, options)
+    second = word_problem(problem.camera, problem.observations, rest, problem.scene, names, options)
     other, other_rows, log10_nfa = _searched(second, brief, None)
     if other is None or not _beyond_chance(other_rows, log10_nfa, options):
         return None

@@ -1,20 +1,17 @@
-"""A query's words as a pose problem: what the search needs, what refines a pose, and what weighs it (docs/theory/words.md)."""
+"""Poses of queries in words, from keypoints or from lines that hide them."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
-from veil.errors import InputError, RangeError
+from veil.errors import InputError
 from veil.forms import Lines
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
-from veil.geometry.robust.acceptance import Acceptance
-from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of, grouped
 from veil.geometry.robust.resection_lines import LineResection
 from veil.geometry.robust.significance import (
     LINE_FLOOR,
@@ -28,269 +25,160 @@ from veil.geometry.robust.significance import (
     apart_lines,
     line_agreement,
     point_agreement,
-    pose_log10_nfa,
 )
-from veil.localization.pose_evidence import THRESHOLDS
+from veil.localization.word_options import WordOptions
+from veil.localization.word_problem import WordProblem
 from veil.matching.inverted_index import Candidates
 from veil.scene import Scene
 
-# Inliers are weighed among these shares of the groups and so many candidates of each, the most trusted ones.
-NESTED_GROUPS, NESTED_CANDIDATES = (0.125, 0.25, 0.5, 1.0), (1, 2, 1 << 40)
 
+class PointWords(WordProblem):
+    """Words at keypoints: samples of three points, poses refined by COLMAP."""
 
-@dataclass(frozen=True, kw_only=True)
-class WordOptions(Acceptance):
-    """Options of queries in words: what a pose must show, and how it is searched for (docs/theory/words.md).
-
-    - `max_error_px`, `line_error_px`, `min_inliers`, `max_log10_nfa`, `max_turn_deg`: as in `LocalizeOptions`.
-    - `retrieved`: number of map images, those most similar to the query's words, whose points are candidates.
-    - `gravity_sigma_deg`: standard deviation of gravity in query and map together, in degrees, for words with lines.
-    - `search`: number of samples, confidence, time limit (seconds of the processor) and seed of the search.
-    - `threads`: threads of the search; the answer does not depend on their number.
-
-    Raises RangeError for values outside their range.
-    """
-
-    retrieved: int = 20
-    gravity_sigma_deg: float = 0.5
-    search: GroupedOptions = field(default_factory=GroupedOptions)
-    threads: int = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.gravity_sigma_deg < 45:
-            raise RangeError(f"gravity_sigma_deg must lie in [0, 45), got {self.gravity_sigma_deg!r}")
-        if self.retrieved < 1 or self.threads < 1:
-            raise RangeError(f"retrieved and threads must be at least 1, got {self.retrieved!r} and {self.threads!r}")
-
-
-class WordProblem:
-    """One query's candidates as the search needs them, and what weighs and refines its poses."""
+    sampling, floor = P3P, 1.0
 
     def __init__(
         self,
         camera: Camera,
-        seen: np.ndarray | Lines,
+        keypoints: Float32[np.ndarray, "features 2"],
         candidates: Candidates,
         scene: Scene,
         names: list[str],
         options: WordOptions,
     ) -> None:
-        self.camera, self.options, self.seen, self.scene = camera, options, seen, scene
-        self._possible: tuple[Rigid, np.ndarray] | None = None
-        self.colmap = as_colmap(camera)
-        self.as_lines = isinstance(seen, Lines)
-        self.limit_px = options.line_error_px if self.as_lines else options.max_error_px
-        self.search_px = self.limit_px
-        corners = np.array([[0.0, 0.0], [camera.width_px, camera.height_px]])
-        down_cam = down_world = None
-        if isinstance(seen, Lines):
-            down_cam, down_world = seen.gravity, scene.down
-            if down_cam is None or down_world is None:
-                side = "the query" if down_cam is None else "the map"
-                raise InputError(
-                    f"words with lines are localized upright, and {side} has no gravity; release with --gravity, and give the "
-                    "map's with `veil map --gravity`"
-                )
-            # Gravity off by one sigma moves a projection by f tan(sigma) near the image's center.
-            self.search_px += camera.focal_px * math.tan(math.radians(options.gravity_sigma_deg))
-            shown, self.pixels, aligned = seen.coefficients.astype(np.float64), None, seen.aligned
-        else:
-            self.pixels, aligned = seen.astype(np.float64), None
-            xy = np.asarray(self.colmap.cam_from_img(self.pixels))
-            shown = np.hstack([xy, np.ones((len(xy), 1))])
-        self.groups, self.order = grouped(
-            group=candidates.keypoint_rows,
-            points=scene.points[candidates.point_rows],
-            point_rows=candidates.point_rows,
-            seen=shown,
-            as_lines=self.as_lines,
-            half_extent=1.1 * np.abs(np.asarray(self.colmap.cam_from_img(corners))).max(axis=0),
-            lists=_lists(candidates, scene, names),
-            down_cam=down_cam,
-            down_world=down_world,
-            agreement=LINE_FLOOR * line_agreement(camera, self.search_px)
-            if self.as_lines
-            else point_agreement(camera, self.search_px),
-        )
-        self.keypoints = candidates.keypoint_rows[self.order]
-        self.shown, self.aligned = shown, aligned
+        self.pixels = keypoints.astype(np.float64)
+        xy = np.asarray(as_colmap(camera).cam_from_img(self.pixels))
+        shown = np.hstack([xy, np.ones((len(xy), 1))])
+        limit = options.max_error_px
+        super().__init__(camera, keypoints, shown, candidates, scene, names, options, limit_px=limit, search_px=limit)
+
+    def agreement(self, limit_px: float) -> float:
+        """Probability that a point at random in the picture lies within `limit_px` of a keypoint."""
+        return point_agreement(self.camera, limit_px)
 
     def refine(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid | None:
-        """Least squares over inlier candidates, robust for lines; None if they are too few."""
-        if self.pixels is None:
-            problem = self._lines(rows)
-            return problem.refine(pose, np.ones(len(rows), dtype=bool))
-        found = self._refined(pose, rows)
-        return None if found is None else rigid_from_colmap(found["cam_from_world"])
-
-    def polished(self, found: GroupedConsensus) -> GroupedConsensus:
-        """With the threshold of the result in place of that of the search, where that was wider."""
-        if self.search_px <= self.limit_px:
-            return found
-        limit = self.limit_px / self.camera.focal_px
-        best = found
-        for _ in range(3):
-            refined = self.refine(best.pose, best.rows)
-            best = consensus_of(self.groups, refined or best.pose, limit, found.iterations)
-        return best
+        """The pose of least squares over inlier candidates, or None for fewer than four."""
+        refined = self._refined(pose, rows)
+        return None if refined is None else rigid_from_colmap(refined["cam_from_world"])
 
     def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Float64[np.ndarray, "6 6"] | None:
-        """Of (rotation, translation) in the camera frame, from points."""
-        if self.pixels is None:
-            return None
-        found = self._refined(pose, rows)
-        return None if found is None else covariance_from_colmap(found)
+        """Covariance of (rotation, translation) in the camera frame, or None for fewer than four inliers."""
+        refined = self._refined(pose, rows)
+        return None if refined is None else covariance_from_colmap(refined)
 
     def with_focal(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid:
         """The pose after its focal length was refined with it; the pose itself where that fails."""
         import pycolmap
 
-        assert self.pixels is not None
         start = pycolmap.Rigid3d(np.hstack([pose.rotation, pose.translation[:, None]]))
         refinement = pycolmap.AbsolutePoseRefinementOptions()
         refinement.refine_focal_length = True
         pixels, points = self.pixels[self.keypoints[rows]], self.groups.points[rows]
         inlier = np.ones(len(rows), dtype=bool)
-        found = pycolmap.refine_absolute_pose(start, pixels, points, inlier, as_colmap(self.camera), refinement)
-        return pose if found is None else rigid_from_colmap(found["cam_from_world"])
+        refined = pycolmap.refine_absolute_pose(start, pixels, points, inlier, as_colmap(self.camera), refinement)
+        return pose if refined is None else rigid_from_colmap(refined["cam_from_world"])
 
     def _refined(self, pose: Rigid, rows: np.ndarray) -> dict | None:
+        """COLMAP's record of the refined pose, or None for fewer than four inliers."""
         import pycolmap
 
         if len(rows) < 4:
             return None
-        assert self.pixels is not None
         start = pycolmap.Rigid3d(np.hstack([pose.rotation, pose.translation[:, None]]))
         pixels, points = self.pixels[self.keypoints[rows]], self.groups.points[rows]
         inlier = np.ones(len(rows), dtype=bool)
         return pycolmap.refine_absolute_pose(start, pixels, points, inlier, self.colmap, return_covariance=True)
 
-    def _lines(self, rows: np.ndarray) -> LineResection:
-        assert self.aligned is not None
+    def distances(
+        self, xy: Float64[np.ndarray, "candidates 2"], seen: Float64[np.ndarray, "candidates 3"]
+    ) -> Float64[np.ndarray, "candidates"]:
+        """Distances of projections to keypoints in the normalized plane; NaN where there is no projection."""
+        return np.linalg.norm(xy - seen[:, :2], axis=1)
+
+    def distinct(self, seen: Float64[np.ndarray, "features 3"]) -> Bool[np.ndarray, "features"]:
+        """Whether each keypoint counts, if those at one place count once."""
+        return apart(seen[:, :2], SAME_PX / self.camera.focal_px)
+
+    @cached_property
+    def background(self) -> Background:
+        """The query's keypoints, as the background of wrong matches."""
+        return PointBackground(xy=self.groups.seen[:, :2], limit=1.0, same=SAME_PX / self.camera.focal_px)
+
+
+class LineWords(WordProblem):
+    """Words with lines in place of keypoints: samples of four lines, upright by the gravity of query and map."""
+
+    sampling, floor = UPRIGHT_LINES, LINE_FLOOR
+
+    def __init__(
+        self, camera: Camera, lines: Lines, candidates: Candidates, scene: Scene, names: list[str], options: WordOptions
+    ) -> None:
+        if lines.gravity is None or scene.down is None:
+            side = "the query" if lines.gravity is None else "the map"
+            raise InputError(
+                f"words with lines are localized upright, and {side} has no gravity; release with --gravity, and give the "
+                "map's with `veil map --gravity`"
+            )
+        self.aligned = lines.aligned
+        super().__init__(
+            camera,
+            lines,
+            lines.coefficients.astype(np.float64),
+            candidates,
+            scene,
+            names,
+            options,
+            limit_px=options.line_error_px,
+            # Gravity off by one sigma moves a projection by f tan(sigma) near the image's center.
+            search_px=options.line_error_px + camera.focal_px * math.tan(math.radians(options.gravity_sigma_deg)),
+            down_cam=lines.gravity,
+            down_world=scene.down,
+        )
+
+    def agreement(self, limit_px: float) -> float:
+        """Probability that a point at random in the picture lies within `limit_px` of a line."""
+        return line_agreement(self.camera, limit_px)
+
+    def refine(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid | None:
+        """The pose of robust least squares over inlier candidates, or None if their lines do not determine one."""
         keypoints = self.keypoints[rows]
-        return LineResection(
+        resection = LineResection(
             lines=self.shown[keypoints],
             points=self.groups.points[rows],
             aligned=self.aligned[keypoints],
             focal_px=self.camera.focal_px,
             half_extent=self.groups.half_extent,
         )
+        return resection.refine(pose, np.ones(len(rows), dtype=bool))
 
-    def projected(self, pose: Rigid) -> Float64[np.ndarray, "candidates 2"]:
-        """Where each candidate falls in the normalized plane, NaN where the camera does not see it."""
-        x, y, depth = pose.rotation @ self.groups.points.T + pose.translation[:, None]
-        inverse = 1 / np.where(depth > 1e-9, depth, np.nan)
-        xy = np.stack([x * inverse, y * inverse], axis=1)
-        xy[~(np.abs(xy) <= self.groups.half_extent).all(axis=1)] = np.nan
-        return xy
+    def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> None:
+        """None: the covariance of a pose from lines is not computed."""
 
-    def residuals(self, pose: Rigid) -> Float64[np.ndarray, "candidates"]:
-        """Distance of each candidate's projection to its feature (normalized plane), infinite where there is none."""
-        xy, seen = self.projected(pose), self.groups.seen[self.groups.group]
-        to_line = np.abs((seen[:, :2] * xy).sum(axis=1) + seen[:, 2])
-        return np.nan_to_num(to_line if self.as_lines else np.linalg.norm(xy - seen[:, :2], axis=1), nan=np.inf)
+    def distances(
+        self, xy: Float64[np.ndarray, "candidates 2"], seen: Float64[np.ndarray, "candidates 3"]
+    ) -> Float64[np.ndarray, "candidates"]:
+        """Distances of projections to lines in the normalized plane; NaN where there is no projection."""
+        return np.abs((seen[:, :2] * xy).sum(axis=1) + seen[:, 2])
 
-    def apart(self, rows: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
-        """Rows of which no two share a point or a place: repeats are no further evidence."""
-        _, first = np.unique(self.groups.point_rows[rows], return_index=True)
-        rows = rows[np.sort(first)]
-        return rows[self._distinct(self.groups.seen[self.groups.group[rows]])]
-
-    def _distinct(self, seen: Float64[np.ndarray, "_ 3"]) -> Bool[np.ndarray, "_"]:
-        """Which keypoints, or lines, stay if those at one place count once."""
-        same = SAME_PX / self.camera.focal_px
-        if self.as_lines:
-            return apart_lines(seen, float(np.linalg.norm(self.groups.half_extent)), same)
-        return apart(seen[:, :2], same)
+    def distinct(self, seen: Float64[np.ndarray, "features 3"]) -> Bool[np.ndarray, "features"]:
+        """Whether each line counts, if those that coincide in the picture count once."""
+        return apart_lines(seen, float(np.linalg.norm(self.groups.half_extent)), SAME_PX / self.camera.focal_px)
 
     @cached_property
-    def _apart(self) -> Bool[np.ndarray, "groups"]:
-        return self._distinct(self.groups.seen)
-
-    def counted(self, found: GroupedConsensus) -> Int64[np.ndarray, "inliers"]:
-        """Inliers that the camera could have seen, each with a point and a place of its own."""
-        return self.apart(found.rows[self.possible(found.pose)[found.rows]])
-
-    def possible(self, pose: Rigid) -> Bool[np.ndarray, "candidates"]:
-        """Whether the camera could have seen each candidate's point (`veil.geometry.views`)."""
-        if self._possible is None or self._possible[0] is not pose:
-            scene = self.scene
-            mask = scene.views.possible(self.camera, pose, scene.points, self.groups.point_rows)
-            self._possible = pose, mask
-        return self._possible[1]
-
-    def convinced(self, found: GroupedConsensus) -> bool:
-        """Whether chance does not give this pose within the search's threshold; most are told without their background."""
-        rows = self.counted(found)
-        most = self.options.max_log10_nfa
-        # Words with lines reach less than the bound of evenly spread lines, so that it tells nothing before.
-        sure = self.as_lines or self.chance(rows, self.search_px) <= most
-        return len(rows) >= self.options.min_inliers and sure and self.chance(rows, self.search_px, found.pose) <= most
-
-    def chance(
-        self, rows: Int64[np.ndarray, "inliers"], limit_px: float, pose: Rigid | None = None, *, anyhow: bool = False
-    ) -> float:
-        """log10 of the expected number of chance poses with such inliers within `limit_px` (docs/theory/words.md, Eq. 19-20).
-
-        Each of a feature's candidates is one more chance to agree, and right ones gather among the most trusted: the least over
-        nested sets of groups and of candidates in them, times the number of sets. With the `pose`, a candidate agrees as often
-        as the other features would in its feature's place, else as if they were spread over the picture.
-        """
-        starts = self.groups.starts
-        group = self.groups.group[rows]
-        rank = rows - starts[group]
-        single = (line_agreement if self.as_lines else point_agreement)(self.camera, limit_px)
-        total = None if pose is None else np.concatenate([[0.0], np.cumsum(self._shares(pose, limit_px, anyhow))])
-        sampling = UPRIGHT_LINES if self.as_lines else P3P
-        tried = []
-        for groups in {max(1, int(share * (len(starts) - 1))) for share in NESTED_GROUPS}:
-            for most in NESTED_CANDIDATES:
-                sizes = np.minimum(np.diff(starts[: groups + 1]), most)
-                agreement = float(np.minimum(1.0, sizes * single).mean())
-                inliers, places = int(((group < groups) & (rank < most)).sum()), groups
-                if total is not None:
-                    places = max(int(self._apart[:groups].sum()), inliers)
-                    crowded = total[starts[:groups] + sizes] - total[starts[:groups]]
-                    # The sample's own groups are left out of the mean.
-                    mean = float(np.minimum(1.0, crowded).sum()) / max(places - sampling.size, 1)
-                    agreement = min(1.0, max(agreement * (LINE_FLOOR if self.as_lines else 1.0), mean))
-                samples = sampling.size * math.log10(float(sizes.mean()))
-                tried.append(pose_log10_nfa(inliers, places, agreement, sampling) + samples)
-        return min(tried) + math.log10(len(tried))
-
-    def weighed(self, rows: Int64[np.ndarray, "inliers"], pose: Rigid, *, anyhow: bool = False) -> float:
-        """The least chance over nested thresholds, times their number (`veil.localization.pose_evidence.weigh`).
-
-        With `anyhow`, inliers that the camera could not have seen count as well.
-        """
-        residuals = self.residuals(pose)[rows] * self.camera.focal_px
-        tried = []
-        for part in THRESHOLDS:
-            limit = part * self.limit_px
-            tried.append(self.chance(rows[residuals <= limit], limit, pose, anyhow=anyhow))
-        return min(tried) + math.log10(len(THRESHOLDS))
-
-    def _shares(self, pose: Rigid, limit_px: float, anyhow: bool) -> Float64[np.ndarray, "candidates"]:
-        """For each candidate the share of other features that would agree with it, 0 where the camera sees nothing."""
-        projected = self.projected(pose)
-        if not anyhow:
-            projected[~self.possible(pose)] = np.nan
-        return self._background.shares(projected, self.groups.group, limit_px / self.camera.focal_px)
-
-    @cached_property
-    def _background(self) -> Background:
-        seen = self.groups.seen
-        if self.as_lines:
-            return LineBackground(lines=seen, limit=1.0)
-        return PointBackground(xy=seen[:, :2], limit=1.0, same=SAME_PX / self.camera.focal_px)
+    def background(self) -> Background:
+        """The query's lines, as the background of wrong matches."""
+        return LineBackground(lines=self.groups.seen, limit=1.0)
 
 
-def _lists(candidates: Candidates, scene: Scene, names: list[str]) -> list[np.ndarray]:
-    """What samples are drawn from: all candidates, and those whose points one image of the map sees."""
-    lists = [np.arange(len(candidates))]
-    for name in names:
-        visible = np.zeros(len(scene.points), dtype=bool)
-        visible[scene.images[name].point_rows] = True
-        lists.append(np.flatnonzero(visible[candidates.point_rows]))
-    return lists
+def word_problem(
+    camera: Camera,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
+    candidates: Candidates,
+    scene: Scene,
+    names: list[str],
+    options: WordOptions,
+) -> PointWords | LineWords:
+    """The pose problem of a query in words, by what it shows of its features. Raises InputError for lines without gravity."""
+    if isinstance(observations, Lines):
+        return LineWords(camera, observations, candidates, scene, names, options)
+    return PointWords(camera, observations, candidates, scene, names, options)

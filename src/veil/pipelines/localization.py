@@ -12,7 +12,7 @@ from veil.geometry.robust.grouped import GroupedOptions
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
 from veil.localization.by_distance import localize as by_distance
 from veil.localization.by_words import localize_words
-from veil.localization.word_poses import WordOptions
+from veil.localization.word_options import WordOptions
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import Loaded, loaded
 from veil.progress import Progress

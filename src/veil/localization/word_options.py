@@ -1,0 +1,35 @@
+"""Options of queries in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from veil.errors import RangeError
+from veil.geometry.robust.acceptance import Acceptance
+from veil.geometry.robust.grouped import GroupedOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordOptions(Acceptance):
+    """Options of queries in words: what a pose must show, and how it is searched for (docs/theory/words.md).
+
+    - `max_error_px`, `line_error_px`, `min_inliers`, `max_log10_nfa`, `max_turn_deg`: as in `LocalizeOptions`.
+    - `retrieved`: number of map images, those most similar to the query's words, whose points are candidates.
+    - `gravity_sigma_deg`: standard deviation of gravity in query and map together, in degrees, for words with lines.
+    - `search`: number of samples, confidence, time limit (seconds of the processor) and seed of the search.
+    - `threads`: threads of the search; the answer does not depend on their number.
+
+    Raises RangeError for values outside their range.
+    """
+
+    retrieved: int = 20
+    gravity_sigma_deg: float = 0.5
+    search: GroupedOptions = field(default_factory=GroupedOptions)
+    threads: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.gravity_sigma_deg < 45:
+            raise RangeError(f"gravity_sigma_deg must lie in [0, 45), got {self.gravity_sigma_deg!r}")
+        if self.retrieved < 1 or self.threads < 1:
+            raise RangeError(f"retrieved and threads must be at least 1, got {self.retrieved!r} and {self.threads!r}")
