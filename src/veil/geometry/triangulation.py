@@ -1,4 +1,4 @@
-"""Robust triangulation of many tracks from the planes of their lines: triples of planes, then Gauss-Newton, in numba.
+"""Robust triangulation of tracks from the planes of their lines: triples of planes, then Gauss-Newton; compiled by numba.
 
     l_i^T (R_i X + t_i) = 0,   three planes a hypothesis            (Geppert et al. 2020, Sec. 3.2, Eq. 10)
 

@@ -30,11 +30,11 @@ class _Tree(NamedTuple):
 
 @compiled
 def shortest(orthogonal, start, end, bound, best, nodes):
-    """Write the shortest combination of the projected rows `start` to `end` to `best` (block,); (whether any, whether proved).
+    """Whether a combination of the projected rows `start` to `end` is below `bound`, and whether the search was complete.
 
-    Only combinations whose squared length is below `bound` count, and at most `nodes` nodes are visited. The search is depth
-    first, coefficients in the order of their distance from the center (Schnorr and Euchner 1994). `orthogonal` is a
-    `GramSchmidt`.
+    `bound` is a squared length. The shortest such combination is written to `best` (block,). The search visits at most `nodes`
+    nodes, depth first, coefficients in the order of their distance from the center (Schnorr and Euchner 1994). `orthogonal` is
+    a `GramSchmidt`.
     """
     n, mu, r = end - start, orthogonal.mu, orthogonal.r
     x, wide, center, rho = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1), np.zeros(n + 1)

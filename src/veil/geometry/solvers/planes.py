@@ -1,4 +1,4 @@
-"""A point from the planes that its lines back-project to: three or more (Geppert et al. 2020, Sec. 3.2, Eq. 10).
+"""Triangulation of a point from three or more planes that its lines back-project to (Geppert et al. 2020, Eq. 10).
 
     l_i^T (R_i X + t_i) = 0
 
