@@ -1,11 +1,11 @@
-"""What mapping from lines takes in at most, one image at a time: poses are the reference's, the evidence is the lines'.
+"""Upper bound on the images that mapping from lines registers: poses are the reference's, evidence comes from the lines.
 
     python benchmarks/weak.py strecha/castle-P19 --shared 100 50 --methods lines ceiling
 
 From the quad of images that has most tracks, images enter at their true poses as long as the lines that agree with points of
 the images before are beyond chance, and stay as `veil.mapping.lines` keeps them. No search is made, nothing is confused and
-nothing drifts: a mapper that decides by the same evidence registers no more. Whoever is left out is told with the lines that
-agree with its true pose.
+nothing drifts: a mapper that decides by the same evidence registers no more. Images that are left out are listed with the
+number of lines that agree with their true poses.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from dataclasses import replace
 import numpy as np
 
 from veil.mapping.lines.pose_hypotheses import Candidate, contradicted, evidence, sighting
-from veil.mapping.lines.reconstruction import Model, World, empty_model, without_images, world_of
+from veil.mapping.lines.problem import MappingProblem, mapping_problem
+from veil.mapping.lines.reconstruction import Reconstruction, empty_reconstruction, without_images
 from veil.mapping.lines.registration import LineMapOptions, triangulate
 from veil.mapping.lines.tracks import candidate_quads
 from veil.studies.mapping.reconstruction import Run, Subject, line_views, subject_graph
 
 
 def ceiling(subject: Subject, seed: int) -> Run:
-    """How many images enter and stay."""
+    """Run of the upper bound on one scene: the images that enter and stay."""
     options, start = LineMapOptions(), time.perf_counter()
     views = line_views(subject, seed=seed, gravity_noise_deg=0.0)
-    world = world_of(views, subject_graph(subject))
-    truth = [subject.reference[name] for name in world.tracks.names]
-    known = [view.lines.gravity is not None for view in world.views]
-    quads = candidate_quads(world.tracks, world.aligned, with_gravity=known, limit=1, min_tracks=options.seed.min_tracks)
-    model = empty_model(world)
+    problem = mapping_problem(views, subject_graph(subject))
+    truth = [subject.reference[name] for name in problem.tracks.names]
+    known = [view.lines.gravity is not None for view in problem.views]
+    quads = candidate_quads(problem.tracks, problem.aligned, with_gravity=known, limit=1, min_tracks=options.seed.min_tracks)
+    reconstruction = empty_reconstruction(problem)
     for image in quads[0].images if quads else ():
-        model = model.with_pose(image, truth[image])
-    model = triangulate(world, model, options.point_error_px, options)
-    while (image := _next(world, model, truth, options)) is not None:
-        model = triangulate(world, model.with_pose(image, truth[image]), options.point_error_px, options)
-    left = [f"{i}: {_agreeing(world, model, i, truth, options)}" for i in np.flatnonzero(~model.registered).tolist()]
-    out = contradicted(world, model, options)
-    model = without_images(world, model, out)
+        reconstruction = reconstruction.with_pose(image, truth[image])
+    reconstruction = triangulate(problem, reconstruction, options.point_error_px, options)
+    while (image := _next(problem, reconstruction, truth, options)) is not None:
+        reconstruction = triangulate(problem, reconstruction.with_pose(image, truth[image]), options.point_error_px, options)
+    left = [f"{i}: {_agreeing(world, model, i, truth, options)}" for i in np.flatnonzero(~reconstruction.registered).tolist()]
+    out = contradicted(problem, reconstruction, options)
+    reconstruction = without_images(problem, reconstruction, out)
     return Run(
         scene=subject.name,
         method="ceiling",
@@ -47,23 +48,23 @@ def ceiling(subject: Subject, seed: int) -> Run:
         total=len(views),
         gravity_is_measured=subject.gravity_is_measured,
         seconds={"map": time.perf_counter() - start},
-        cam_from_world={name: truth[i] for i, name in enumerate(world.tracks.names) if model.registered[i]},
+        cam_from_world={name: truth[i] for i, name in enumerate(problem.tracks.names) if reconstruction.registered[i]},
         reason=f"in and out again: {sorted(out)}; never in, lines that agree: {', '.join(left)}",
     )
 
 
-def _next(world: World, model: Model, truth: list, options: LineMapOptions) -> int | None:
-    """The image that is most beyond chance on points of four lines, or else of three."""
+def _next(problem: MappingProblem, reconstruction: Reconstruction, truth: list, options: LineMapOptions) -> int | None:
+    """Next image to register: the one most beyond chance on points of four lines, or else of three; None if none is."""
     for limits in (options, replace(options, min_lines=3)):
-        source = triangulate(world, model, options.point_error_px, limits)
+        source = triangulate(problem, reconstruction, options.point_error_px, limits)
         best, found = options.max_log10_nfa, None
-        for image in np.flatnonzero(~model.registered).tolist():
-            seen, sources = sighting(world, source, image)
+        for image in np.flatnonzero(~reconstruction.registered).tolist():
+            seen, sources = sighting(problem, source, image)
             if len(seen.rows) < options.min_registration_inliers:
                 continue
-            inliers = seen.problem.residuals(truth[image]) < options.resection_error_px
+            inliers = seen.resection.residuals(truth[image]) < options.resection_error_px
             held = Candidate(pose=truth[image], inliers=inliers, score=float(inliers.sum()))
-            support = evidence(world, seen, sources, held, options)
+            support = evidence(problem, seen, sources, held, options)
             if support.inliers >= options.min_registration_inliers and support.log10_nfa <= best:
                 best, found = support.log10_nfa, image
         if found is not None:
@@ -71,8 +72,8 @@ def _next(world: World, model: Model, truth: list, options: LineMapOptions) -> i
     return None
 
 
-def _agreeing(world: World, model: Model, image: int, truth: list, options: LineMapOptions) -> str:
-    source = triangulate(world, model, options.point_error_px, replace(options, min_lines=3))
-    seen, _ = sighting(world, source, image)
-    agreeing = int((seen.problem.residuals(truth[image]) < options.resection_error_px).sum()) if len(seen.rows) else 0
+def _agreeing(problem: MappingProblem, reconstruction: Reconstruction, image: int, truth: list, options: LineMapOptions) -> str:
+    source = triangulate(problem, reconstruction, options.point_error_px, replace(options, min_lines=3))
+    seen, _ = sighting(problem, source, image)
+    agreeing = int((seen.resection.residuals(truth[image]) < options.resection_error_px).sum()) if len(seen.rows) else 0
     return f"{agreeing} of {len(seen.rows)}"

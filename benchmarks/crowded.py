@@ -5,8 +5,9 @@
 
 Wall time beside other work grows by what the others take. Processor time must not: where it does, threads wait for each other
 in loops. Audits are of fifteen photographs of BSDS500 with a decoy pool from the other ones; "paper" is m = 16. The map is of
-the bundled portal, the localization that of Strecha's fountain. A smaller run comes first, so that nothing is compiled during
-a measurement. Exit code 1 if any ratio is above 1.3. "alone" is what else the machine does: say so beside the numbers.
+the bundled portal, the localization that of Strecha's fountain. A smaller run comes first, so that nothing is compiled during a
+measurement. The exit code is 1 if any ratio is above 1.3. "alone" includes whatever else the machine does: state it with the
+numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SETTLED = ("OMP", "OPENBLAS", "GOMP", "MKL", "KMP")  # what the shell says of th
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A command, what it overwrites, and a smaller one of its kind that compiles all that it needs."""
+    """Command to measure, the path that it overwrites, and a smaller command that compiles all that it needs."""
 
     name: str
     command: Sequence[str]
@@ -49,14 +50,14 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Time:
-    """Seconds of the processor, children included, and of the wall."""
+    """Processor time, children included, and wall time, in seconds."""
 
     processor: float
     wall: float
 
 
 def main() -> int:
-    """Print one line a command."""
+    """Print one line for each command; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--what", nargs="+", choices=("audit", "map", "localization"), default=["audit", "map", "localization"])
     parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=list(FORMS))
@@ -111,7 +112,7 @@ def _prepare_audit(photographs: Path, folder: Path, forms: Sequence[str]) -> Non
 
 
 def _measured(job: Job, folder: Path) -> float:
-    """Print the job's line; returns the ratio."""
+    """Measure a job, print its line, and return the ratio of processor times."""
     _run(job.warm, folder)
     times = []
     for busy in (0, CORES):
@@ -129,7 +130,7 @@ def _measured(job: Job, folder: Path) -> float:
 
 @contextmanager
 def _crowd(count: int) -> Iterator[None]:
-    """So many processes that take all they are given."""
+    """Context in which `count` processes use all the processor time they get."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -140,7 +141,7 @@ def _crowd(count: int) -> Iterator[None]:
 
 
 def _run(command: Sequence[str], folder: Path, home: Path | None = None) -> Time:
-    """Run to its end, quietly. Raises RuntimeError with what it said if it fails."""
+    """Run a command to its end, quietly. Raises RuntimeError with its error output if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(SETTLED)}
     environment["VEIL_HOME"] = str(home or folder / "home")
     log, start = folder / "log.txt", time.perf_counter()

@@ -5,10 +5,10 @@
 Real SIFT descriptors of the bundled photographs, left and right of different ones, lifted with half of the decoys from either
 half of the bundled pool. The floor is the float32 Gram matrix of all components, alone and into memory at hand, by the fastest
 BLAS of the same run: NumPy's, torch's where torch is importable, and every core type that NumPy's OpenBLAS has, each in a
-process of its own (`benchmarks/cores.py`), as the one that it chooses itself may be the wrong one. 100 % means that all
+process of its own (`benchmarks/cores.py`), as OpenBLAS may choose a slower core type by itself. 100 % means that all
 distances, with best and second best in both directions, take the time of that product; more is faster. `float` sweeps all
 pairs of packed sets in single precision, `fixed` in 16 bits where the processor multiplies pairs of these (VNNI); `search` is
-what `nearest_two` does before float64 decides: it tries whether bounds pay, packs, and prunes or sweeps; `whole` is all of
+what `nearest_two` does before float64 decides: it tests whether pruning pays, packs, and prunes or sweeps; `whole` is all of
 `nearest_two`, float64 included, and `MB` its memory beyond the inputs. The repeats are short and interleaved, the best of each
 counts. Times are those of the processor if one thread works (other programs count less), of the clock otherwise. A kernel that
 disagrees with the float64 reference is not timed.
@@ -33,9 +33,10 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from veil import distances
+from veil.distances import FeatureSet
 from veil.distances.cpu import candidates
 from veil.distances.cpu.axes import axes_worth_it
-from veil.distances.cpu.compile import adds_pairs
+from veil.distances.cpu.compile import has_vnni
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_decoys
 from veil.files.examples import lund_door
@@ -48,14 +49,13 @@ try:
 except ImportError:
     torch = None
 
-Set = tuple[np.ndarray, np.ndarray | None]
-# Pairs per side of what is compared with the reference, and of the textbook code, whose time is scaled up.
+# Features of each side that are compared with the reference, and that the textbook code takes, whose time is scaled up.
 CHECKED, TEXTBOOK = 20, 60
 # Floats of the Gram matrix that are held at a time.
 GRAM_FLOATS = 1 << 28
-# Turns at least; repeats of each work in a turn.
+# Least number of turns; repeats of each work in a turn.
 LEAST, REPEATS = 2, 3
-# Seconds after which threads of a BLAS no longer wait in a loop for more work (MKL: 0.2), which would take a core from others.
+# Seconds after which threads of a BLAS stop waiting in a loop for more work (MKL: 0.2), which takes a core from others.
 SETTLED = 0.25
 HEADS = ("floor ms", "by", "float", "fixed", "search", "whole ms", "whole", "numpy", "textbook", "pruned to", "MB", "max error")
 
@@ -98,6 +98,7 @@ def main() -> int:
 def _line(
     name: str, m: int, count: int, pools: list[np.ndarray], cores: list[Core], seconds: float, threads: int
 ) -> dict[str, object]:
+    """Measure and print one line of the table; the record lacks times where a kernel is red."""
     random = generator(f"benchmark {m}")
     left, right = (_set(random, side, count, m if name == "s2s" or k else 0) for k, side in enumerate((pools[:2], pools[2:])))
     record: dict[str, object] = {"distance": name, "m": m, "features": count, "error": _error(left, right)}
@@ -106,14 +107,15 @@ def _line(
         return record
     both = candidates.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
     a, b = both.first, both.second
-    axes = axes_worth_it(a, b, candidates.sweeping(both))
+    axes = axes_worth_it(a, b, candidates.sweep_shape(both))
+    scale = candidates.squared_scale(a, b)
     engines = {name: candidates.Compiled(a, b, replace(both.shape, fixed=name == "fixed"), threads) for name in _engines(both)}
     planes = [np.stack(side.components).astype(np.float32) for side in (a, b)]
     sizes = [part.shape[0] * part.shape[1] for part in planes]
     floors = {core.name: partial(core.product, *sizes, planes[0].shape[2]) for core in cores}
     works = {
         **_grams(*planes),
-        **{name: partial(engine.best_two, engine.reaches[0] * candidates.size(a, b)) for name, engine in engines.items()},
+        **{name: partial(engine.best_two, engine.reaches[0] * scale) for name, engine in engines.items()},
         "search": lambda: candidates.candidates(both, threads),
         "whole": lambda: distances.nearest_two(left, right, backend="cpu", threads=threads),
         "numpy": lambda: distances.nearest_two(left, right, backend="numpy", threads=threads),
@@ -144,12 +146,12 @@ def _line(
 
 
 def _engines(both: candidates.Compared) -> tuple[str, ...]:
-    """What this processor sweeps with."""
-    return ("float", "fixed") if adds_pairs(both.shape.lanes) else ("float",)
+    """Names of the precisions that this processor can sweep in."""
+    return ("float", "fixed") if has_vnni(both.shape.lanes) else ("float",)
 
 
 def _megabytes(work: Callable[[], object]) -> float:
-    """The most that NumPy held beyond what there was."""
+    """Peak memory in MB that Python and NumPy allocated during `work`, beyond what they held before."""
     tracemalloc.start()
     work()
     peak = tracemalloc.get_traced_memory()[1]
@@ -158,7 +160,7 @@ def _megabytes(work: Callable[[], object]) -> float:
 
 
 def _pools() -> list[np.ndarray]:
-    """Descriptors and decoys of the left side, and of the right one: other photographs, another half of the pool."""
+    """Descriptors and decoys of the left side, then those of the right one, of other photographs and the pool's other half."""
     import pycolmap
 
     pycolmap.logging.minloglevel = 3
@@ -171,8 +173,11 @@ def _pools() -> list[np.ndarray]:
     return [np.concatenate(vectors[::2]), decoys[:half], np.concatenate(vectors[1::2]), decoys[half:]]
 
 
-def _set(random: np.random.Generator, side: list[np.ndarray], count: int, m: int) -> Set:
-    """Features drawn from the photographs; sub-hybrid lifting: half the directions lead to decoys, half are random."""
+def _set(random: np.random.Generator, side: list[np.ndarray], count: int, m: int) -> FeatureSet:
+    """Features drawn from the photographs, lifted so that half the directions lead to decoys and half are random.
+
+    Points where m is 0.
+    """
     inside = side[0][random.permutation(len(side[0]))[:count]]
     if m == 0:
         return inside.astype(np.float32), None
@@ -184,7 +189,7 @@ def _set(random: np.random.Generator, side: list[np.ndarray], count: int, m: int
 
 
 def _draw(path: Path, records: list[dict[str, object]], threads: int) -> None:
-    """Shares by dimension, one panel for each size and distance."""
+    """Draw the shares by dimension, one panel for each size and distance."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -216,16 +221,16 @@ def _draw(path: Path, records: list[dict[str, object]], threads: int) -> None:
     figure.savefig(path, dpi=150)
 
 
-def _head(side: Set, count: int) -> Set:
+def _head(side: FeatureSet, count: int) -> FeatureSet:
     return side[0][:count], None if side[1] is None else side[1][:count]
 
 
-def _error(left: Set, right: Set) -> float:
-    """The larger error of the two backends."""
+def _error(left: FeatureSet, right: FeatureSet) -> float:
+    """Larger error of the backends `cpu` and `numpy`."""
     return max(_error_of(backend, left, right) for backend in ("cpu", "numpy"))
 
 
-def _error_of(backend: str, left: Set, right: Set) -> float:
+def _error_of(backend: str, left: FeatureSet, right: FeatureSet) -> float:
     """Largest error of the dense and of the reported distances; infinite where a neighbor is the wrong one."""
     left, right = _head(left, CHECKED), _head(right, CHECKED)
     truth = distances.pairwise(left, right, backend="reference")
@@ -239,7 +244,10 @@ def _error_of(backend: str, left: Set, right: Set) -> float:
 
 
 def _grams(a: np.ndarray, b: np.ndarray) -> dict[str, Callable[[], object]]:
-    """The product alone, all rows by all rows, into memory that is there already; a slice of rows at a time if that is much."""
+    """Works that compute the Gram matrix alone, by NumPy and torch, into memory allocated before.
+
+    They take a slice of rows at a time where the matrix is large.
+    """
     rows, columns = (np.ascontiguousarray(planes.reshape(-1, planes.shape[2])) for planes in (a, b))
     step = max(1, GRAM_FLOATS // len(columns))
     out = np.empty((min(step, len(rows)), len(columns)), dtype=np.float32)
@@ -262,7 +270,7 @@ def _grams(a: np.ndarray, b: np.ndarray) -> dict[str, Callable[[], object]]:
 
 
 def _timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of the processor and of the clock."""
+    """Seconds of the processor, and of the clock, that `work` takes."""
     start = time.process_time(), time.perf_counter()
     work()
     return time.process_time() - start[0], time.perf_counter() - start[1]
@@ -271,9 +279,12 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
 def _interleaved(
     works: dict[str, Callable[[], tuple[float, float]]], seconds: float, loud: set[str]
 ) -> dict[str, tuple[float, float]]:
-    """Best seconds of the processor and of the clock; what is `loud` leaves threads that are waited for."""
+    """Best seconds of the processor, and of the clock, of each work.
+
+    After works that are `loud`, whose BLAS threads wait in loops, there is a pause until these sleep.
+    """
     best = {name: (np.inf, np.inf) for name in works}
-    slow = {"numpy"}  # not what is judged; once is enough
+    slow = {"numpy"}  # run once only: its time is not what this benchmark is about
     end, turn = time.perf_counter() + seconds, 0
     while turn < LEAST or time.perf_counter() < end:
         for name, work in works.items():
@@ -285,8 +296,8 @@ def _interleaved(
     return best
 
 
-def _textbook(left: Set, right: Set) -> None:
-    """Eq. 7 of Dusmanu et al. 2021 as one would write it: all 2m x 2m systems, batched solve; projections for points."""
+def _textbook(left: FeatureSet, right: FeatureSet) -> None:
+    """Compute Dusmanu et al. 2021, Eq. 7 as in a textbook: batched solve of all 2m x 2m systems; projections for points."""
     if left[1] is None or right[1] is None:
         points, (origin, basis) = left[0], right
         offset = points[:, None] - origin[None]
@@ -309,7 +320,7 @@ def _textbook(left: Set, right: Set) -> None:
 
 
 def _textbook_torch(d0, d, e0, e) -> None:  # type: ignore[no-untyped-def]
-    """The same in torch."""
+    """Compute the textbook solution of `_textbook` with torch."""
     m, n = d.shape[1], e.shape[1]
     system = torch.zeros((len(d), len(e), m + n, m + n))
     system[..., :m, :m], system[..., m:, m:] = torch.eye(m), -torch.eye(n)

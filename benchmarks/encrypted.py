@@ -145,7 +145,7 @@ def _lifted(way: str, dim: int, m: int, batch: int, threads: int) -> dict[str, o
     }
 
 
-def _forms(random: np.random.Generator, count: int, dim: int, m: int) -> distances.Set:
+def _forms(random: np.random.Generator, count: int, dim: int, m: int) -> distances.FeatureSet:
     inside = unit(random.normal(size=(count, dim)))
     if m == 0:
         return inside.astype(np.float32), None

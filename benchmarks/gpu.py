@@ -51,6 +51,7 @@ def main() -> int:
 
 
 def _line(pools: list[np.ndarray], count: int, m: int, repeats: int) -> int:
+    """Measure and print one line; 1 if the kernel is red, else 0."""
     random = np.random.default_rng(m)
     left, right = _set(random, pools[:2], count, m), _set(random, pools[2:], count, m)
     error = _error_of("gpu", left, right)
@@ -59,8 +60,8 @@ def _line(pools: list[np.ndarray], count: int, m: int, repeats: int) -> int:
         return 1
     both = candidates.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
     a, b, engine = both.first, both.second, Device(both.first, both.second)
-    ours, theirs = planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")
-    flat = [side.values.reshape(-1, side.values.shape[2]) for side in (ours, theirs)]
+    left_planes, right_planes = planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")
+    flat = [side.values.reshape(-1, side.values.shape[2]) for side in (left_planes, right_planes)]
 
     def product() -> None:
         with tensor_products():
@@ -68,7 +69,8 @@ def _line(pools: list[np.ndarray], count: int, m: int, repeats: int) -> int:
                 flat[0][start : start + 4096] @ flat[1].T
 
     product_ms = _milliseconds(product, repeats)
-    best_ms = _milliseconds(lambda: engine.swept(ours, theirs, candidates.REACHES[0] * candidates.size(a, b)), repeats)
+    reach = candidates.REACHES[0] * candidates.squared_scale(a, b)
+    best_ms = _milliseconds(lambda: engine.swept(left_planes, right_planes, reach), repeats)
     some = tuple(part[:SLICE] for part in left)
     torch_ms = _milliseconds(_textbook(some, right), 3) * count / SLICE
     rate = 2 * len(flat[0]) * len(flat[1]) * flat[0].shape[1] / product_ms / 1e9
@@ -82,7 +84,7 @@ def _line(pools: list[np.ndarray], count: int, m: int, repeats: int) -> int:
 
 
 def _milliseconds(work: Callable[[], object], repeats: int) -> float:
-    """The best of some repeats on the device's own clock, after one that compiles."""
+    """Best of some repeats in milliseconds on the device's own clock, after one call that compiles."""
     import time
 
     import torch
@@ -105,7 +107,7 @@ def _milliseconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def _textbook(left: tuple[np.ndarray, ...], right: tuple[np.ndarray, ...]) -> Callable[[], object]:
-    """All pairs by one batched product and batched Cholesky solves: N = I - C C^T of docs/theory/distances.md, Eq. 4."""
+    """Work that compares all pairs by one batched product and batched Cholesky solves (docs/theory/distances.md, Eq. 4-5)."""
     import torch
 
     where = "cuda" if torch.cuda.is_available() else "cpu"

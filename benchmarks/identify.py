@@ -8,11 +8,11 @@ in one transaction, as 100,000 enrollments would each wait for the disk. What is
 the processor if one thread works (other programs count less), else of the clock:
 
 floor     the float32 product of a matrix of all origins and bases, in memory, with the probe (BLAS): reading it once
-kernel    the compiled p-to-s kernel alone, which yields bounds of all distances and decides nothing
+kernel    the compiled point-to-subspace pass alone, which yields bounds of all distances and decides nothing
 written   the distances by textbook NumPy in float32: offsets, projections, |d|^2 - |D d|^2, no check, no float64
-nearest   `kernels.nearest` of one probe in templates in memory, its answer that of exhaustive float64 search
-numpy     the same without the compiler
-distances `kernels.distances` of the probe from all templates, those that are near in float64 (once)
+nearest   `distances.nearest` of one probe in templates in memory, whose answer is that of an exhaustive float64 search
+numpy     `distances.nearest` without the compiler
+distances `distances.pairwise` of the probe and all templates, near ones evaluated in float64 (run twice at most)
 read      `FaceStore.templates`: from the file, which the system has in memory, to arrays; seal and tags are checked
 identify  all of `veil faces identify` but the start of Python and making the probe: the store opened, read, searched
 
@@ -36,18 +36,19 @@ from veil import distances
 from veil.distances import few_queries
 from veil.distances.pairs import exact
 from veil.faces.seal import Line, Sealer
-from veil.faces.template import Setup
+from veil.faces.template import TemplateScheme
 from veil.files.face_facts import opened, read_contents, write_facts, write_line
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
 from veil.randomness import Secret
 from veil.space import Space
 
-# Templates that are made at a time, and templates whose float64 distances are held against the answer.
+# Templates that are made at a time; templates among which the answer is compared with float64; and the target, the time of an
+# identification over that of the kernel alone.
 MADE, CHECKED = 2000, 20_000
 TARGET = 1.1
-# Run twice at most.
-ONCE = ("distances", "read", "identify")
+# Works that are run twice at most.
+SLOW = ("distances", "read", "identify")
 
 
 def main() -> int:
@@ -87,11 +88,13 @@ def main() -> int:
     return 0
 
 
-def _filled(path: Path, arguments: argparse.Namespace, random: np.random.Generator) -> distances.Set:
-    """Write the templates; a probe of the person in the middle."""
+def _filled(path: Path, arguments: argparse.Namespace, random: np.random.Generator) -> distances.FeatureSet:
+    """Probe of the person in the middle of a store, whose templates are written to `path`."""
     space = Space(descriptor="synthetic-face", normalization="L2", dim=arguments.dim)
     home = _home(path)
-    FaceStore.create(path, Setup(strategy="random", m=arguments.m, by="p2s", space=space, decoys="0" * 64), home)
+    FaceStore.create(
+        path, TemplateScheme(strategy="random", m=arguments.m, comparison="p2s", space=space, decoys="0" * 64), home
+    )
     inside = _unit(random.standard_normal((arguments.people, arguments.dim), dtype=np.float32))
     with opened(path) as connection:
         contents, sealer = read_contents(connection, path), Sealer.of(home.secret)
@@ -128,8 +131,9 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def _works(
-    path: Path, probe: distances.Set, gallery: distances.Set, arguments: argparse.Namespace
+    path: Path, probe: distances.FeatureSet, gallery: distances.FeatureSet, arguments: argparse.Namespace
 ) -> dict[str, Callable[[], object]]:
+    """Works of the table, by name."""
     origin, basis = gallery
     assert basis is not None
     rows = np.concatenate([origin[:, None], basis], axis=1).reshape(-1, arguments.dim)
@@ -163,19 +167,19 @@ def _works(
 
 
 def _timed(works: dict[str, Callable[[], object]], repeats: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Best seconds."""
+    """Best seconds of each work."""
     best: dict[str, float] = {}
     for turn in range(repeats):
         for name, work in works.items():
-            if name not in ONCE or turn < 2:
+            if name not in SLOW or turn < 2:
                 start = clock()
                 work()
                 best[name] = min(best.get(name, np.inf), clock() - start)
     return best
 
 
-def _right(probe: distances.Set, gallery: distances.Set, arguments: argparse.Namespace) -> bool:
-    """The person is found, and among some of the templates the order is that of float64."""
+def _right(probe: distances.FeatureSet, gallery: distances.FeatureSet, arguments: argparse.Namespace) -> bool:
+    """Whether the person is found, and the nearest among some of the templates are those of float64."""
     if distances.nearest(probe, gallery, 1).index[0, 0] != arguments.people // 2:
         return False
     some = gallery[0][:CHECKED], None if gallery[1] is None else gallery[1][:CHECKED]

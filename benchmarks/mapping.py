@@ -3,9 +3,9 @@
     python benchmarks/mapping.py strecha/castle-P19 lund_door fox [--max-features 2048] [--repeats 3] [--cores 2]
 
 Scenes are folders as `veil evaluate reconstruction` takes them. Both ways begin with the features that `veil extract` wrote
-and end with a map on the disk: match all pairs, verify, map; both are programs of their own, so that starting counts. Plain
-pycolmap matches, verifies and maps with its defaults, known intrinsics held. They take turns; printed is the median of each,
-of the wall and of the processor, and the ratio of the medians. Say beside the numbers what else the machine did.
+and end with a map on disk: match all pairs, verify, map. Both are programs of their own, so that starting counts. Plain
+pycolmap matches, verifies and maps with its defaults, known intrinsics held. Both take turns; the output is the median of the
+wall time and of the processor time of each, and the ratios of the medians. State with the numbers what else the machine did.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ print("registered", max((model.num_reg_images() for model in models.values()), d
 
 
 def main() -> None:
-    """Print one line a scene."""
+    """Print one line for each scene."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenes", type=Path, nargs="+")
     parser.add_argument("--max-features", type=int, default=2048)
@@ -106,7 +106,7 @@ def _compare(scene: Path, folder: Path, arguments: argparse.Namespace) -> None:
 
 
 def _run(command: list[str]) -> tuple[str, float, float]:
-    """What a program printed, and its seconds of the wall and of the processor. Raises RuntimeError if it fails."""
+    """Output of a program, its wall time and its processor time in seconds. Raises RuntimeError if it fails."""
     start = time.perf_counter()
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=output, stderr=errors)

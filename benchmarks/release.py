@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.dictionary import Dictionary
 from veil.features import Features
 from veil.files.codebooks import read_codebook, write_codebook
 from veil.ldp.mechanism import SubsetMechanism
@@ -61,8 +62,7 @@ def main() -> int:
 
 def _dictionary(words: int) -> Codebook:
     """As a user has it: from a file."""
-    book = Codebook(
-        kind="centroids",
+    book = Dictionary(
         descriptor="sift",
         normalization="L2",
         stored=sift_like(generator("dictionary"), words),

@@ -64,13 +64,14 @@ def main() -> int:
         distances.nearest(queries, (words, None), 2, backend="cpu", threads=arguments.threads)
         peak = tracemalloc.get_traced_memory()[1] / 1e6
     floor = min((name for name in times if name != "search"), key=lambda name: times[name])
-    ours, product = times["search"], times[floor]
+    search, product = times["search"], times[floor]
     print(f"{arguments.queries} queries (m = {arguments.m}) in {len(words)} entries, {arguments.threads} thread(s):")
-    print(f"{ours:.2f} s, the product alone {product:.2f} s ({floor}): {ours / product:.2f} times that; {peak:.0f} MB")
+    print(f"{search:.2f} s, the product alone {product:.2f} s ({floor}): {search / product:.2f} times that; {peak:.0f} MB")
     return 0
 
 
-def _works(queries: distances.Set, words: np.ndarray, threads: int) -> dict[str, Callable[[], object]]:
+def _works(queries: distances.FeatureSet, words: np.ndarray, threads: int) -> dict[str, Callable[[], object]]:
+    """The search, and the matrix product that it contains by each BLAS, by name."""
     origin, basis = queries
     parts = [origin[:, None]] if basis is None else [origin[:, None], basis]
     rows = np.ascontiguousarray(np.concatenate(parts, axis=1).reshape(-1, origin.shape[1]))
@@ -85,6 +86,7 @@ def _works(queries: distances.Set, words: np.ndarray, threads: int) -> dict[str,
 
 
 def _database(random: np.random.Generator, photographs: list[Path], entries: int) -> np.ndarray:
+    """Descriptors of photographs, repeated with noise of their rounding if there are too few."""
     found: list[np.ndarray] = []
     for _, path in named_pictures(photographs):
         if sum(map(len, found)) >= entries:
@@ -98,7 +100,8 @@ def _database(random: np.random.Generator, photographs: list[Path], entries: int
     return np.ascontiguousarray(words[:entries], dtype=np.float32)
 
 
-def _right(queries: distances.Set, words: np.ndarray) -> bool:
+def _right(queries: distances.FeatureSet, words: np.ndarray) -> bool:
+    """Whether the answers for some queries are those of float64."""
     few = queries[0][:CHECKED], None if queries[1] is None else queries[1][:CHECKED]
     found = distances.nearest(few, (words, None), 2, backend="cpu")
     truth = reference.point_to_subspace(words, (few[0], few[1])).T  # type: ignore[arg-type]

@@ -18,8 +18,8 @@ from veil.cli.evaluate.reconstruction import read_subject
 from veil.files.scenes import read_scene
 from veil.geometry.similarity import pairwise_rotation_deg
 from veil.mapping.lines import LineMapOptions
+from veil.mapping.lines.problem import mapping_problem
 from veil.mapping.lines.quads import quad_batches, ranked_seeds
-from veil.mapping.lines.reconstruction import world_of
 from veil.studies.mapping.reconstruction import Subject, line_views, subject_graph
 
 RIGHT_DEG = 0.5
@@ -44,13 +44,13 @@ def main() -> None:
 
 def _error_deg(subject: Subject, seed: int, noise_deg: float) -> float:
     """Worst relative rotation of the seed that a map would begin with; infinite if there is none."""
-    world = world_of(line_views(subject, seed=seed, gravity_noise_deg=noise_deg), subject_graph(subject))
+    problem = mapping_problem(line_views(subject, seed=seed, gravity_noise_deg=noise_deg), subject_graph(subject))
     options = LineMapOptions()
-    found = ranked_seeds(world, next(quad_batches(world, options), []), options).found
+    found = ranked_seeds(problem, next(quad_batches(problem, options), []), options).found
     if not found:
         return float("inf")
     quad, best = found[0]
-    reference = [subject.reference[world.tracks.names[image]] for image in quad.images]
+    reference = [subject.reference[problem.tracks.names[image]] for image in quad.images]
     return max(
         pairwise_rotation_deg([best.cam_from_world[a], best.cam_from_world[b]], [reference[a], reference[b]])
         for a in range(4)

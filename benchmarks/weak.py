@@ -5,14 +5,14 @@
     python benchmarks/weak.py strecha/entry-P10 --methods raw subspaces words --shared 0 200 100 50 --first-octave 0
     python benchmarks/weak.py strecha/entry-P10 --methods lines lines-noise lines-aligned
 
-Scenes are folders as `veil evaluate reconstruction` takes them. For every scene, number of shared tracks and seed, the
-features that are left are matched anew. Plain pycolmap (ratio test at 0.8, known intrinsics held) maps them, and so does each
-of veil's ways that `--methods` names: `lines` (`ceiling`: what these take in at most, if every pose is true), or maps of
+Scenes are folders as `veil evaluate reconstruction` takes them. For every scene, number of shared tracks and seed, the features
+that are left are matched anew. Plain pycolmap (ratio test at 0.8, known intrinsics held) maps them, and so does each of veil's
+methods that `--methods` names: `lines` (`ceiling`: the images that lines register at most, if every pose is true), or maps of
 positions as `veil map` makes them from `raw` features, `subspaces` (hardened) or `words` (16,384 words, m = 2, epsilon 10).
-`--shared 0` leaves the scene whole. A row gives images registered, images off by more than 5 % of the extent of the
-reference's camera centers, the median position error as a share of it, and seconds. Processor time is that of verification
-and mapping, of subspaces and words also of the release and of matching. A table of all rows ends the output; rows that
-`--json` kept are told again by `--table rows.json ...` without running anything.
+`--shared 0` leaves the scene whole. A row gives images registered, images off by more than 5 % of the extent of the reference's
+camera centers, the median position error as a share of it, and seconds. Processor time is that of verification and mapping, of
+subspaces and words also of the release and of matching. A table of all rows ends the output; rows that `--json` stored are
+printed again by `--table rows.json ...` without any run.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def table(rows: list[dict]) -> str:
-    """One line for each scene, number of shared tracks and method, over all seeds; the errors are the worst of any run."""
+    """Table with a line for each scene, number of shared tracks and method, over all seeds; errors are the worst of any run."""
     cells: dict[tuple, list[dict]] = {}
     for row in rows:
         cells.setdefault((row["scene"], row["shared"] or "all", row["method"]), []).append(row)
@@ -111,7 +111,7 @@ def table(rows: list[dict]) -> str:
 
 
 def thinned_subject(whole: Subject, *, shared: int, seed: int) -> tuple[Subject, float]:
-    """The scene with features dropped and matched anew, and the share of features that is left."""
+    """Scene with features dropped and matched anew, and the share of features that is left."""
     thinned = thin(whole.features, whole.matches, shared_tracks=shared, seed=seed)
     forms = {name: publish(item) for name, item in thinned.features.items()}
     matches = match_pairs(forms, all_pairs(sorted(forms)))
@@ -131,18 +131,20 @@ METHODS: dict[str, Callable[[Subject, int], Run]] = {
 
 
 def _lifted(subject: Subject, seed: int) -> Run:
-    """The map from hardened subspaces, compared by their distance to each other."""
+    """Map from hardened subspaces, matched by the distance between subspaces."""
     book, decoys = bundled_codebook(), bundled_decoys()
     profile = hardened(quantized=True)
     forms = {
-        name: lift(item, profile=profile, codebook=book, decoys=decoys, randomness=seeded(f"weak {subject.name} {seed}")).form
+        name: lift(
+            item, profile=profile, compression=book.compression, decoys=decoys, randomness=seeded(f"weak {subject.name} {seed}")
+        ).form
         for name, item in subject.features.items()
     }
     return _released(subject, forms, seed)
 
 
 def _worded(subject: Subject, seed: int) -> Run:
-    """The map from words alone."""
+    """Map from words alone."""
     book = bundled_codebook()
     mechanism = SubsetMechanism(dictionary_size=len(book), epsilon=EPSILON, m=2)
     forms = {

@@ -46,3 +46,20 @@ def test_importing_veil_stays_light() -> None:
     code = f"import sys, veil.cli; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_tests_mirror_the_rooms() -> None:
+    """Each folder of tests is that of a room, or of a part of one; a file of tests lies nowhere else."""
+    tests = Path(__file__).parent
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    assert len(folders) > 30
+    assert [str(folder) for folder in sorted(folders) if not (PACKAGE / folder / "__init__.py").is_file()] == []
+
+
+def test_every_room_is_on_the_map() -> None:
+    """docs/architecture.md names each room of the package."""
+    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+    rooms = [
+        p.name + ("/" if p.is_dir() else "") for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()
+    ]
+    assert [room for room in sorted(rooms) if room != "__init__.py" and f"`{room}" not in page] == []

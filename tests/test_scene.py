@@ -73,7 +73,7 @@ def test_images_without_lines_or_without_gravity_say_nothing() -> None:
 
 
 def test_opposite_readings_give_none_whatever_rounding_leaves_of_them() -> None:
-    """Of each two images' readings that cancel, the sum is some 1e-17 long, and its direction depends on the BLAS kernel."""
+    """Two readings that cancel have a sum some 1e-17 long, whose direction depends on the BLAS kernel."""
     images = scene_of(PLACE).images
     for first, second in combinations(PLACE.poses, 2):
         for rounding in (0.0, 1e-16, -1e-16):
@@ -86,7 +86,7 @@ def test_opposite_readings_give_none_whatever_rounding_leaves_of_them() -> None:
 
 @pytest.mark.parametrize("degrees", [(0.0, 25.0), (0.0, 90.0), (0.0, 60.0, 120.0), (0.0, 0.0, 40.0, 40.0)])
 def test_without_a_majority_within_ten_degrees_there_is_no_down(degrees: tuple[float, ...]) -> None:
-    """Which half to believe, nothing tells; the middle of both is what neither measured."""
+    """Nothing tells which half to believe, and the middle of both is a direction that neither measured."""
     readings = {
         name: PLACE.poses[name].rotation @ Rotation.from_euler("x", tilt, degrees=True).apply(DOWN)
         for name, tilt in zip(PLACE.poses, degrees, strict=False)

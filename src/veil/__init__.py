@@ -1,9 +1,9 @@
-"""veil: cameras localize, map and recognize through a server that cannot see what they saw.
+"""veil lets cameras localize, map and recognize through a server that cannot see what they saw.
 
-Every name below is public, and loads its module when it is first used, so that `import veil` is light. On the device:
-`read_picture`, `extract`, a `Protection` and a `Device`, whose `release` gives the bytes that may leave. On the server:
-`decode`, `map_images`, `localize` against a `Map`. `run_audit` plays the server against one's own upload. See
-docs/reference/python.md.
+Every name of `veil.__all__` is public, and loads its module when it is first used, so that `import veil` is light. On the
+device: `read_picture`, `extract`, a `Protection` and a `Device`, whose `release` gives the bytes that may leave. On the server:
+`decode`, `map_images`, `localize` against a `Map`. `run_audit` attacks one's own upload as the server could. The names are
+listed in docs/reference/python.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from veil.attacks.attack import Attack as Attack
     from veil.attacks.registry import ATTACKS as ATTACKS
     from veil.codebooks.codebook import Codebook as Codebook
+    from veil.codebooks.decoys import DecoyPool as DecoyPool
+    from veil.codebooks.dictionary import Dictionary as Dictionary
     from veil.errors import FileFormatError as FileFormatError
     from veil.errors import InputError as InputError
     from veil.errors import ReleaseRefused as ReleaseRefused
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
     from veil.wire.message import LineUpload as LineUpload
     from veil.wire.message import Upload as Upload
 
-# Where each name lives; a test compares this table with the imports above, which are for type checkers.
+# The module of each public name; a test compares this table with the imports above, which are for type checkers.
 _HOMES = {
     "ATTACKS": "attacks.registry",
     "Attack": "attacks.attack",
@@ -82,8 +84,10 @@ _HOMES = {
     "BuiltMap": "pipelines.mapping",
     "Camera": "geometry.camera",
     "Codebook": "codebooks.codebook",
+    "DecoyPool": "codebooks.decoys",
     "Device": "pipelines.device",
     "DeviceRelease": "pipelines.device",
+    "Dictionary": "codebooks.dictionary",
     "Features": "features",
     "FileFormatError": "errors",
     "HideInLines": "mechanisms.release",
@@ -135,7 +139,7 @@ __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll
 
 
 def __getattr__(name: str) -> Any:
-    """The public name, loaded when it is first used."""
+    """The public object called `name`, whose module is loaded when it is first used (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module 'veil' has no attribute {name!r}; the public names are in veil.__all__")
     value = getattr(import_module(f"veil.{_HOMES[name]}"), name)

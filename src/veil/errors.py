@@ -4,15 +4,15 @@ from __future__ import annotations
 
 
 class VeilError(Exception):
-    """Base of all failures that veil foresees; the command line prints them without a traceback."""
+    """Root of all errors that veil raises on purpose; the command line prints them without a traceback."""
 
 
 class InputError(VeilError, ValueError):
-    """An input cannot be used: it is empty, NaN, of the wrong size, or lacks something that is needed."""
+    """An argument or input cannot be used: it is empty, NaN, of the wrong size, or lacks something that is needed."""
 
 
 class NoFace(InputError):
-    """A photograph shows no usable face, or several where one is asked for; this is an answer by itself, not a fault."""
+    """A photograph shows no usable face, or several where only one is allowed; callers treat this as an answer, not a fault."""
 
 
 class RangeError(InputError):
@@ -20,7 +20,7 @@ class RangeError(InputError):
 
 
 class SpaceError(InputError):
-    """Descriptors of different spaces, or words of different dictionaries, were to be compared."""
+    """Descriptors of different spaces (`veil.space.Space`), or words of different dictionaries, were to be compared."""
 
 
 class WireError(VeilError):
@@ -28,12 +28,12 @@ class WireError(VeilError):
 
 
 class FileFormatError(VeilError):
-    """A file is not what its name or place promises."""
+    """A file is missing, damaged, or not of the format that its name or place promises."""
 
 
 class ReleaseRefused(VeilError):
-    """Releasing would break a promise made to the user, for example a second draw for one image."""
+    """A release would break a promise made to the user, for example by a second draw for one image; nothing was released."""
 
 
 class VeilWarning(VeilError, UserWarning):
-    """A warning beside a right answer, about how it came about; the command line prints it as a note."""
+    """A warning about how a correct answer was computed; the command line prints it as a note."""

@@ -11,9 +11,6 @@ from veil.errors import InputError
 from veil.geometry.camera import Camera
 from veil.space import Space
 
-# COLMAP stores a unit SIFT descriptor as round(512 x), clipped to 255.
-U8_STEP = 1.0 / 512.0
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Features:

@@ -1,4 +1,4 @@
-"""The record of how sure a map is: numbers that speak for and against it, and when it is not told as good."""
+"""Record of how sure a map is: numbers that speak for and against it, and when it is refused."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# A pair is explained by a map that explains half of its matches.
+# Share of a pair's matches that a map must explain to explain the pair.
 EXPLAINED = 0.5
-# Below this share of explained matches, above this one of contradicting pairs and this uncertainty (share of the extent), a map
-# is refused.
+# A map is refused below this share of explained matches, above this share of contradicting pairs, or above this uncertainty (as
+# a share of the extent).
 MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY = 0.7, 0.35, 0.02
-# Pairs turn otherwise than the map by more than this in the middle: its cameras look elsewhere.
+# A map is refused if the median angle between the rotations of its pairs and its own is larger: its cameras look elsewhere.
 MAX_ROTATION_DEG = 10.0
 # Fewer common points than this between two parts fix no scale between them that chance could not have given.
 MIN_NECK = 20
-# Readings of gravity that disagree with the others by more, and the share that must not.
+# Readings of gravity disagree if they are off by more degrees than this; at least this share must agree.
 GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapCheck:
-    """What speaks for and against a map; docs/theory/mapping.md says how each number is made.
+    """Numbers that speak for and against a map of positions (docs/theory/mapping.md says how each of them is made).
 
     `pairs` verified pairs of its images, of which it explains `explained_pairs`; `contradicting_pairs` of the others are
     confirmed by a cycle of rotations. `explained_matches` is the share of all their matches. `rotation_deg` is the median angle
     between the rotation of a pair by itself and in the map. `neck` is the number of common points that hold its most loosely
     joined parts together; `uncertainty` the median standard deviation of camera centers as a share of their extent;
     `step_ratio` the longest way from a camera to its nearest one over the median. `gravity_deg` is the median angle between
-    readings of gravity and their middle in the map, `gravity_agreeing` the share within 15 degrees. None: not known. `left_out`
-    says why images are not in the map, by name.
+    readings of gravity and their middle in the map, `gravity_agreeing` the share within 15 degrees. None stands for a number
+    that is not known. `left_out` says why images are not in the map, by name.
     """
 
     pairs: int
@@ -47,7 +47,7 @@ class MapCheck:
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> MapCheck:
-        """The inverse of `as_json`. Raises ValueError or TypeError for another record."""
+        """Check from its JSON record, the inverse of `as_json`. Raises ValueError or TypeError for another record."""
         try:
             found = MapCheck(
                 pairs=record["pairs"],
@@ -69,7 +69,7 @@ class MapCheck:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """The record of docs/reference/json.md."""
+        """JSON record of the check, as docs/reference/json.md describes it."""
         return {
             "pairs": self.pairs,
             "explained_pairs": self.explained_pairs,
@@ -85,7 +85,7 @@ class MapCheck:
         }
 
     def described(self) -> str:
-        """One line for people."""
+        """Summary of the check in one line, for people."""
         parts = [
             f"explains {self.explained_pairs} of {self.pairs} verified pairs and {self.explained_matches:.1%} of their matches"
         ]
@@ -104,7 +104,7 @@ class MapCheck:
 
     @property
     def doubts(self) -> list[str]:
-        """Why the map is not told as good; empty if nothing speaks against it."""
+        """Reasons to refuse the map, as sentences; empty if nothing speaks against it."""
         found = []
         if self.pairs == 0:
             found.append("no pair of images is verified within it")

@@ -1,4 +1,4 @@
-"""A map: cameras, images with poses, points, and which released feature observes which point."""
+"""Map of a place: images with cameras and poses, points, and which released feature observes which point."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from veil.space import Space
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MappedImage:
-    """One registered image: only its features that observe a point are kept.
+    """Registered image of a map, with those of its features that observe a point.
 
-    `point_rows[i]` is the row in `Scene.points` that feature i observes. Where the image hid its positions, `lines` are what
-    it sent, and `keypoints` are the projections of its points: the sent positions exist nowhere here.
+    Feature i observes the point `point_rows[i]` (row of `Scene.points`) at `keypoints[i]` (pixels). Where the image hid its
+    positions, `lines` are what it sent, and `keypoints` are the projections of its points: the true positions are not here.
+    Raises InputError if keypoints, observations, descriptors or lines differ in number.
     """
 
     name: str
@@ -46,10 +47,11 @@ class MappedImage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scene:
-    """World coordinates of arbitrary scale unless the images' poses were metric.
+    """Map: images by name, points in world coordinates, and how well both fit.
 
-    `measured_down` is gravity in the world (unit vector) where it was given apart from the images' lines. `check` says how sure
-    a map of positions is, as it was when the map was built.
+    World coordinates have an arbitrary scale unless the images' poses were metric. `measured_down` is gravity in the world
+    (unit vector) where it was given apart from the images' lines. `check` says how sure a map of positions was when it was
+    built. Raises InputError for a map without images or points, or with points that are not finite.
     """
 
     images: Mapping[str, MappedImage]
@@ -66,35 +68,35 @@ class Scene:
 
     @property
     def space(self) -> Space:
-        """The space of the map's descriptors."""
+        """Descriptor space of the map."""
         return next(iter(self.images.values())).form.space
 
     @property
     def is_public(self) -> bool:
-        """Whether the descriptors are raw, so that queries match by point-to-subspace distance."""
+        """Whether the map's descriptors are raw, so that queries match by point-to-subspace distance."""
         return isinstance(next(iter(self.images.values())).form, Points)
 
     @property
     def down(self) -> Float64[np.ndarray, "3"] | None:
-        """Gravity in the world: as measured, or the mean of what the images' lines say; None if nothing does."""
+        """Gravity in the world (unit vector): as measured, or the mean of the images' readings; None if there is neither."""
         if self.measured_down is not None:
             return self.measured_down
         return mean_down({name: image.lines.gravity for name, image in self.images.items() if image.lines}, self.images)
 
     @cached_property
     def views(self) -> MapViews:
-        """From where, and how large, the map's images see its points."""
+        """Directions and sizes in which the map's images see its points."""
         images = [(image.camera, image.cam_from_world, image.point_rows) for image in self.images.values()]
         return map_views(images, self.points)
 
     @property
     def observation_count(self) -> int:
-        """Observations of all images together."""
+        """Number of observations of all images together."""
         return sum(len(image.keypoints) for image in self.images.values())
 
     @property
     def extent(self) -> float:
-        """Diagonal of the box that holds the middle 90 % of the points along each axis, world units."""
+        """Diagonal of the box that holds the middle 90 % of the points along each axis, in world units."""
         low, high = np.percentile(self.points, [5, 95], axis=0)
         return float(np.linalg.norm(high - low))
 
@@ -102,9 +104,10 @@ class Scene:
 def mean_down(
     gravity: Mapping[str, Float64[np.ndarray, "3"] | None], images: Mapping[str, MappedImage]
 ) -> Float64[np.ndarray, "3"] | None:
-    """Mean direction in the world of readings in the cameras' frames, those more than 10 degrees off their median left out.
+    """Mean direction of gravity in the world, from readings (by image) in the camera frames.
 
-    None if no reading is left, or if not more than half of them agree so: which of them to believe, nothing tells.
+    Readings more than 10 degrees off the median are left out. None if no reading is left, or if not more than half of them
+    agree so: nothing tells which of them to believe.
     """
     readings = [
         images[name].cam_from_world.rotation.T @ down for name, down in gravity.items() if down is not None and name in images
@@ -114,7 +117,7 @@ def mean_down(
     down = np.array(readings)
     middle = np.median(down, axis=0)
     length = float(np.linalg.norm(middle))
-    if not length > 0.5:  # of opposite readings a rounding error is left, and its direction is no agreement
+    if not length > 0.5:  # opposite readings leave a rounding error, whose direction is no agreement
         return None
     near = down[down @ middle > np.cos(np.radians(10)) * length]
     if not 2 * len(near) > len(down):

@@ -7,6 +7,8 @@ from typing import Literal
 
 from veil.errors import RangeError, SpaceError
 
+# COLMAP stores a unit SIFT descriptor as round(512 x), clipped to 255; dithers are counted in these steps.
+U8_STEP = 1.0 / 512.0
 Normalization = Literal["L2", "L1_ROOT"]
 NORMALIZATIONS: tuple[Normalization, ...] = ("L2", "L1_ROOT")
 

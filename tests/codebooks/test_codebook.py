@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.codebooks.codebook import WordTraining, fit_pca
+from veil.codebooks.compression import fit_pca
+from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Points
 from veil.space import Space
@@ -101,15 +102,17 @@ def test_public_points_meet_hardened_queries_in_the_middle_of_the_dither() -> No
     book = codebook(generator("book"), 64, 2)
     values = sift_like(random, 400)
     points = Points(vectors=unit(values).astype(np.float32), space=book.raw_space)
-    moved = book.into_space(points, book.hardened_space)
-    dithered = book.require_pca().apply(unit(values + random.uniform(0, 4, values.shape)))
+    moved = book.compression.into_space(points, book.compression.hardened_space)
+    dithered = book.compression.require_pca().apply(unit(values + random.uniform(0, 4, values.shape)))
     bias = np.linalg.norm((dithered - moved.vectors).mean(axis=0))
-    naive = np.linalg.norm((dithered - book.require_pca().apply(unit(values))).mean(axis=0))
+    naive = np.linalg.norm((dithered - book.compression.require_pca().apply(unit(values))).mean(axis=0))
     assert bias < 0.003
     assert naive > 3 * bias
-    assert book.into_space(points, points.space) is points
+    assert book.compression.into_space(points, points.space) is points
     with pytest.raises(SpaceError, match="does not lead"):
-        book.into_space(points, Space(descriptor="sift", normalization="L2", dim=64, codebook="0" * 64, dither_steps=4.0))
+        book.compression.into_space(
+            points, Space(descriptor="sift", normalization="L2", dim=64, codebook="0" * 64, dither_steps=4.0)
+        )
 
 
 def test_a_codebook_of_nothing_is_refused() -> None:
@@ -119,4 +122,4 @@ def test_a_codebook_of_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="none of them zero"):
         replace(book, stored=zero)
     with pytest.raises(InputError, match="no PCA"):
-        replace(book, pca=None).hardened_space  # noqa: B018
+        replace(book, pca=None).compression.hardened_space  # noqa: B018

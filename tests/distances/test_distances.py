@@ -1,4 +1,4 @@
-"""Distances against least squares, the paper's printed equations, the dual, and the invariants of distances.md#invariants."""
+"""Distances of every backend against least squares, printed equations, the dual form, and distances.md#invariants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def descriptors(name: str, count: int, dim: int = 128) -> np.ndarray:
 
 
 def single(side: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """As a release carries it."""
+    """Set in single precision, as a release carries it."""
     return side[0].astype(np.float32), side[1].astype(np.float32)
 
 
@@ -52,7 +52,7 @@ def test_point_distances_agree_with_least_squares(m: int, backend: distances.Bac
 
 @pytest.mark.parametrize("m", [1, 3, 8, 15])
 def test_primal_is_dual(m: int) -> None:
-    """Second method: Eq. 13 and 17-18 of the supplement, on 16 dimensions."""
+    """Second method: Dusmanu et al. 2021, Eq. 13 and 17-18, in 16 dimensions."""
     random = generator(f"dual {m}")
     left, right = affine_set(random, descriptors("a", 6, 16), m), affine_set(random, descriptors("b", 5, 16), 16 - m)
     np.testing.assert_allclose(
@@ -66,7 +66,7 @@ def test_primal_is_dual(m: int) -> None:
 
 @pytest.mark.parametrize("m", [2, 4, 8])
 def test_printed_equations(m: int) -> None:
-    """Second method: Eq. 3, 7, 8 as printed, which hold for generic pairs."""
+    """Second method: Dusmanu et al. 2021, Eq. 3, 7 and 8 as printed, which hold for generic pairs."""
     random = generator(f"printed {m}")
     left, right = affine_set(random, descriptors("a", 8), m), affine_set(random, descriptors("b", 9), m)
     np.testing.assert_allclose(
@@ -77,7 +77,11 @@ def test_printed_equations(m: int) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("m", "n"), [(2, 2), (4, 2), (8, 8)])
 def test_invariants(m: int, n: int, backend: distances.Backend) -> None:
-    """D3: 0 <= s-to-s <= p-to-s <= point distance; symmetry; re-parametrization; m = 0 is the point distance."""
+    """Oracle: distances.md#invariants.
+
+    0 <= subspace to subspace <= point to subspace <= point distance; symmetry; other origins and bases of the same subspaces;
+    m = 0 is the point distance.
+    """
     random = generator(f"invariants {m} {n}")
     d, e = descriptors("d", 25), descriptors("e", 30)
     left, right = affine_set(random, d, m), affine_set(random, e, n)
@@ -96,7 +100,7 @@ def test_invariants(m: int, n: int, backend: distances.Backend) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("m", [2, 4, 8, 16])
 def test_a_feature_against_itself_is_zero(m: int, backend: distances.Backend) -> None:
-    """D2: N is singular here and a plain solve gives NaN (the printed equations do)."""
+    """Oracle: zero. N is singular here (distances.md#what-n-is-and-when-it-is-singular); the printed equations give NaN."""
     side = single(affine_set(generator(f"self {m}"), descriptors("d", 12), m))
     own = np.diagonal(distances.pairwise(side, side, backend=backend))
     assert own.max() < 1e-6
@@ -107,7 +111,7 @@ def test_a_feature_against_itself_is_zero(m: int, backend: distances.Backend) ->
 @pytest.mark.parametrize("m", [2, 4, 8])
 @pytest.mark.parametrize("shared", [1, 2])
 def test_zero_reads_as_zero_where_decoys_are_shared(m: int, shared: int, backend: distances.Backend) -> None:
-    """Two lifts through one or two common points meet: oracle by construction; < 1e-3 is asked, float64 gives less."""
+    """Oracle: construction. Two lifts through one or two common points meet. Attacks need less than 1e-3; float64 has it."""
     random = generator(f"shared {m} {shared}")
     for _ in range(10):
         decoys = list(descriptors(f"decoys {random.integers(1 << 30)}", shared))
@@ -120,7 +124,10 @@ def test_zero_reads_as_zero_where_decoys_are_shared(m: int, shared: int, backend
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_parallel_direction_does_not_break_the_distance(backend: distances.Backend) -> None:
-    """D2: one exactly shared direction, distance not zero; oracle: lstsq with the direction counted once."""
+    """Oracle: least squares with the direction counted once.
+
+    One direction is shared exactly, and the distance is not zero (distances.md#what-n-is-and-when-it-is-singular).
+    """
     random = generator("parallel")
     direction = random.normal(size=128)
     d, e = descriptors("parallel ends", 2)
@@ -132,7 +139,10 @@ def test_a_parallel_direction_does_not_break_the_distance(backend: distances.Bac
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_member_of_the_subspace_is_at_distance_zero(backend: distances.Backend) -> None:
-    """p-to-s of every decoy is 0 < 1e-3 (distribution_attacks.md#the-database-attack, distances.md#rounding)."""
+    """Oracle: construction. Every decoy is at distance 0 from a lift through it.
+
+    Attacks need less than 1e-3 (distribution_attacks.md#the-database-attack, distances.md#rounding).
+    """
     decoys = descriptors("members", 5)
     lifted = single(through(list(decoys), np.empty((0, 128))))
     assert distances.pairwise((decoys.astype(np.float32), None), lifted, backend=backend).max() < 1e-5
@@ -142,7 +152,7 @@ def test_a_member_of_the_subspace_is_at_distance_zero(backend: distances.Backend
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("m", "n"), [(0, 0), (0, 4), (2, 2), (8, 4), (18, 17)])
 def test_nearest_two_is_the_two_smallest_of_the_full_matrix(m: int, n: int, threads: int, backend: distances.Backend) -> None:
-    """Oracle: sort of the float64 reference matrix, both directions, values and indices."""
+    """Oracle: the float64 reference matrix, sorted in both directions; values and indices."""
     random = generator(f"nearest {m} {n}")
     count = 40 if m > 16 else 300
     d, e = descriptors("d", count), descriptors("e", count // 2)
@@ -181,7 +191,7 @@ def test_a_single_rival_is_no_rival(backend: distances.Backend) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("count", "rivals"), [(0, 0), (0, 3), (3, 0), (1, 1)])
 def test_an_empty_set_has_no_neighbors(count: int, rivals: int, backend: distances.Backend) -> None:
-    """Oracle: there is nobody to be near to; (-1, inf) says so."""
+    """Oracle: without rivals there is no neighbor, which (-1, inf) says."""
     left, right = (affine_set(generator("e"), descriptors("empty", 4), 2) for _ in range(2))
     left, right = (left[0][:count], left[1][:count]), (right[0][:rivals], right[1][:rivals])
     assert distances.pairwise(left, right, backend=backend).shape == (count, rivals)

@@ -1,4 +1,4 @@
-"""One pass of a few points over many subspaces: against sorting float64 distances, where single precision cannot tell them."""
+"""One pass of a few points over many subspaces against sorted float64 distances, which single precision cannot always order."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import numpy as np
 import pytest
 
 from veil import distances
-from veil.distances import few_queries, reference
+from veil.distances import SubspaceSet, few_queries, reference
 from veil.distances.pairs import exact
 from veil.errors import InputError, RangeError
 from worlds import affine_set, generator, unit
 
-Set = tuple[np.ndarray, np.ndarray]
 BACKENDS: list[distances.Backend] = ["numpy", "cpu"]
 
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks that no size divides."""
+    """Chunks whose size does not divide the databases of these tests."""
     monkeypatch.setattr(few_queries, "CHUNK", 37)
     monkeypatch.setattr(few_queries, "CACHED_NUMBERS", 1000)
 
 
-def gallery(name: str, count: int, m: int, dim: int, kind: type = np.float32) -> Set:
+def gallery(name: str, count: int, m: int, dim: int, kind: type = np.float32) -> SubspaceSet:
     random = generator(f"few {name} {count} {m} {dim}")
     origin, basis = affine_set(random, unit(random.normal(size=(count, dim))), m)
     return origin.astype(kind), basis.astype(kind)
@@ -32,13 +31,13 @@ def probes(name: str, count: int, dim: int, kind: type = np.float32) -> np.ndarr
     return unit(generator(f"few probes {name}").normal(size=(count, dim))).astype(kind)
 
 
-def all_distances(points: np.ndarray, database: Set) -> np.ndarray:
+def all_distances(points: np.ndarray, database: SubspaceSet) -> np.ndarray:
     rows, columns = np.indices((len(points), len(database[0]))).reshape(2, -1)
     return exact((points, None), database, rows, columns).reshape(len(points), -1)
 
 
-def is_sorting(points: np.ndarray, database: Set, count: int, backend: distances.Backend, threads: int = 1) -> None:
-    """Oracle: stable sort of all float64 distances in residual form."""
+def is_sorting(points: np.ndarray, database: SubspaceSet, count: int, backend: distances.Backend, threads: int = 1) -> None:
+    """Assert that the neighbors are those of a stable sort of all float64 distances in residual form."""
     assert few_queries.serves((points, None), database, count, compiled=backend == "cpu")
     found = distances.nearest((points, None), database, count, backend=backend, threads=threads)
     truth = all_distances(points, database)
@@ -79,7 +78,7 @@ def test_origins_need_not_be_minimal_or_near(backend: distances.Backend) -> None
 def test_differences_below_rounding_are_decided_in_float64(backend: distances.Backend) -> None:
     """Oracle: sorting. Copies of the nearest subspace, each with one coordinate one float away, among others.
 
-    The broken twin is the order of the pass itself, which does not know them apart.
+    The broken twin is the order of the pass itself, which does not tell them apart.
     """
     points, (origin, basis) = probes("close", 1, 128), gallery("close", 200, 4, 128)
     best = int(np.argmin(all_distances(points, (origin, basis))))
@@ -89,8 +88,8 @@ def test_differences_below_rounding_are_decided_in_float64(backend: distances.Ba
     truth = all_distances(points, (origin, basis))[0]
     near = np.sort(truth)[:40]
     assert np.diff(near).max() < 1e-7 and np.diff(near).min() >= 0 and len(np.unique(near)) > 20
-    look = few_queries.pass_compiled if backend == "cpu" else few_queries.pass_plain
-    squares, along, _ = look(points, origin, basis)
+    bounding_pass = few_queries.pass_compiled if backend == "cpu" else few_queries.pass_plain
+    squares, along, _ = bounding_pass(points, origin, basis)
     assert (np.argsort(squares - along, axis=0, kind="stable")[:20, 0] != np.argsort(truth, kind="stable")[:20]).any()
     is_sorting(points, (origin, basis), 20, backend)
 
@@ -107,7 +106,7 @@ def test_repeated_subspaces_and_zeros_keep_the_smaller_index(backend: distances.
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_bases_with_the_defect_that_is_allowed(backend: distances.Backend) -> None:
-    """Oracle: sorting. Gram matrices off by up to 1e-6, and copies whose order that turns round."""
+    """Oracle: sorting. Gram matrices are off by up to 1e-6, which changes the order of copies."""
     points, (origin, basis) = probes("defect", 2, 64, np.float64), gallery("defect", 120, 4, 64, np.float64)
     origin[60:], basis[60:] = origin[:60], basis[:60]
     mixed = np.eye(4) + 0.49e-6 * generator("mixed").uniform(-1, 1, size=(120, 4, 4))
@@ -135,8 +134,8 @@ def test_bounds_hold_and_are_narrow(shear: float, backend: distances.Backend, ki
         points, (origin, basis) = probes(f"bounds {dim}", 3, dim, kind), gallery("bounds", 60, m, dim, kind)
         basis[:, 1] += (shear * basis[:, 0]).astype(kind)
         truth = all_distances(points, (origin, basis)) ** 2
-        look = few_queries.pass_compiled if backend == "cpu" else few_queries.pass_plain
-        lower, upper = few_queries._bounds(look(points, origin, basis), (m, dim), kind)
+        bounding_pass = few_queries.pass_compiled if backend == "cpu" else few_queries.pass_plain
+        lower, upper = few_queries._bounds(bounding_pass(points, origin, basis), (m, dim), kind)
         assert (lower <= truth).all() and (truth <= upper).all()
         if not shear:
             assert (upper - lower).max() < 1e-2
@@ -145,7 +144,7 @@ def test_bounds_hold_and_are_narrow(shear: float, backend: distances.Backend, ki
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_is_refused(bad: float, backend: distances.Backend) -> None:
-    """Wherever it stands, even beside a zero of the point."""
+    """NaN and infinity are refused wherever they stand, even where they meet a zero of the point."""
     points = np.zeros((1, 16), dtype=np.float32)
     for part, place in ((0, (3, 2)), (1, (90, 1, 15)), (1, (5, 0, 0))):
         database = gallery("bad", 100, 2, 16)

@@ -1,4 +1,4 @@
-"""The nearest few of a large database, on every backend: against sorting, in chunks, with ties, zeros and poisoned memory."""
+"""Nearest few features of a large database on every backend against sorting: chunks, ties, zeros and poisoned memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from veil import distances
+from veil.distances import FeatureSet
 from veil.distances.cpu import axes, candidates, pack, prepared, prune, stream
 from veil.distances.cpu import compile as compiler
 from veil.distances.numpy import chunked
@@ -13,18 +14,17 @@ from veil.distances.pairs import exact
 from veil.errors import InputError, RangeError
 from worlds import affine_set, generator, sift_like, unit
 
-Set = tuple[np.ndarray, np.ndarray | None]
 BACKENDS = ["reference", "numpy", "cpu"]
 
 
-def a_set(name: str, count: int, m: int) -> Set:
+def a_set(name: str, count: int, m: int) -> FeatureSet:
     random = generator(f"many {name} {count} {m}")
     inside = unit(sift_like(random, count) * 0.1 + random.normal(size=(count, 128)) * np.exp(-np.arange(128) / 12))
     origin, basis = (inside, None) if m == 0 else affine_set(random, inside, m)
     return origin.astype(np.float32), None if basis is None else basis.astype(np.float32)
 
 
-def truth(queries: Set, database: Set) -> np.ndarray:
+def truth(queries: FeatureSet, database: FeatureSet) -> np.ndarray:
     rows, columns = np.indices((len(queries[0]), len(database[0]))).reshape(2, -1)
     return exact(queries, database, rows, columns).reshape(len(queries[0]), len(database[0]))
 
@@ -33,7 +33,7 @@ def truth(queries: Set, database: Set) -> np.ndarray:
 def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks that no size divides, bounds forced, memory that starts as NaN; in single precision and in fixed point."""
     fixed = request.param == "fixed point"
-    if fixed and not compiler.adds_pairs(compiler.host_lanes()):
+    if fixed and not compiler.has_vnni(compiler.host_lanes()):
         pytest.skip("this processor does not multiply 16-bit numbers in pairs (VNNI)")
     if fixed and request.getfixturevalue("backend") != "cpu":
         pytest.skip("only the compiled kernel has it")
@@ -63,7 +63,7 @@ def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     ("m", "n", "count"), [(4, 0, 2), (2, 0, 20), (4, 0, 60), (0, 3, 2), (0, 3, 20), (2, 2, 3), (0, 0, 1), (9, 9, 2)]
 )
 def test_it_is_sorting(m: int, n: int, count: int, threads: int, backend: distances.Backend) -> None:
-    """Oracle: sort of all float64 distances; queries of m dimensions, database of n."""
+    """Oracle: all float64 distances, sorted; queries of m dimensions, database of n."""
     queries, database = a_set("queries", 17, m), a_set("database", 211, n)
     expected = truth(queries, database)
     done: list[tuple[int, int]] = []
@@ -77,7 +77,7 @@ def test_it_is_sorting(m: int, n: int, count: int, threads: int, backend: distan
 
 
 def test_once_thresholds_are_known_many_neighbors_take_few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part for each of 200 neighbors in the first chunks; in later ones these were calls without end for a few queries."""
+    """Oracle: sorting. The first chunks have a part for each of 200 neighbors; in later ones that would be too many calls."""
     monkeypatch.setattr(stream, "CHUNK_MAX", 1024)
     parts, plain = [], prune.Search.run
 
@@ -122,8 +122,9 @@ def test_bad_requests_are_refused(backend: distances.Backend) -> None:
 
 @pytest.mark.parametrize("factor", [1.0, 40.0])
 def test_large_searches_use_bounds(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: float64. Queries near entries of a database on few axes are pruned, and nothing changes; nor does it where some
-    chunks of the database have longer origins than others.
+    """Oracle: float64. Queries near entries of a database on few axes are pruned, and the answers do not change.
+
+    Nor do they where some chunks of the database have longer origins than others.
     """
     random = generator("large")
     words = unit(random.normal(size=(3000, 128)) * np.exp(-np.arange(128) / 12)).astype(np.float32)

@@ -63,7 +63,9 @@ def test_it_lifts() -> None:
     book = others.pool("test")
     profile = Profile(name="study", strategy="adversarial", m=3, decoys="descriptors")
     rule = BalancedRule(own=own, pool=pool, classes=len(classes), others_only=True)
-    form = lift(faces.features, profile=profile, codebook=book, decoys=book, randomness=seeded("balanced"), rule=rule).form
+    form = lift(
+        faces.features, profile=profile, compression=book.compression, decoys=book, randomness=seeded("balanced"), rule=rule
+    ).form
     offset = book.vectors[None] - form.origin[:, None]
     inside = np.einsum("fwn,fmn->fwm", offset, form.basis)
     distance = np.linalg.norm(offset - np.einsum("fwm,fmn->fwn", inside, form.basis), axis=2)

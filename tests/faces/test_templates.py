@@ -10,7 +10,7 @@ import pytest
 from veil import distances
 from veil.errors import InputError, RangeError, SpaceError
 from veil.faces.collection import centered
-from veil.faces.template import Client, Setup, decoys_digest, rotation, scores
+from veil.faces.template import Client, TemplateScheme, decoys_digest, rotation, scores
 from veil.features import unit_length
 from veil.forms import Subspaces
 from veil.randomness import Secret, Secure
@@ -22,8 +22,16 @@ VICTIMS = crowd("victims", 25, 2)
 
 
 def client(by: str = "p2s", *, keyed: bool = True, secret: bytes = b"s" * 32, strategy: str = "hybrid") -> Client:
-    setup = Setup(strategy=strategy, m=4, by=by, space=SPACE, decoys=decoys_digest(DECOYS), keyed=keyed)  # type: ignore[arg-type]
-    return Client(setup=setup, decoys=DECOYS, secret=Secret(secret))
+    digest = decoys_digest(DECOYS)
+    scheme = TemplateScheme(
+        strategy=strategy,  # type: ignore[arg-type]
+        m=4,
+        comparison=by,
+        space=SPACE,
+        decoys=digest,
+        keyed=keyed,
+    )
+    return Client(scheme=scheme, decoys=DECOYS, secret=Secret(secret))
 
 
 def enrolled(who: Client, row: int, purpose: str = "door", version: int = 1) -> Subspaces:
@@ -130,12 +138,12 @@ def test_two_templates_of_one_descriptor_meet_in_it() -> None:
 
 def test_centered_templates_are_those_of_centered_faces() -> None:
     """Oracle: a client of faces that were centered before; and a point of a template is the centered descriptor."""
-    setup = replace(client(keyed=False).setup, centered=True)
-    who = Client(setup=setup, decoys=DECOYS, secret=Secret(b"s" * 32))
+    scheme = replace(client(keyed=False).scheme, centered=True)
+    who = Client(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
     form = who.template(VICTIMS.vectors[0], purpose="door", person="a", version=1)
     point = unit_length(VICTIMS.vectors[:1] - DECOYS.vectors.astype(np.float64).mean(axis=0))
     assert distances.pairwise((point, None), (form.origin, form.basis))[0, 0] < 1e-6
-    plain = Client(setup=replace(setup, centered=False), decoys=DECOYS, secret=Secret(b"s" * 32))
+    plain = Client(scheme=replace(scheme, centered=False), decoys=DECOYS, secret=Secret(b"s" * 32))
     other = plain.template(VICTIMS.vectors[0], purpose="door", person="a", version=1)
     assert distances.pairwise((VICTIMS.vectors[:1], None), (other.origin, other.basis))[0, 0] < 1e-6
     with pytest.raises(InputError, match="mean of the others"):
@@ -144,8 +152,10 @@ def test_centered_templates_are_those_of_centered_faces() -> None:
 
 def balanced() -> Client:
     digest = decoys_digest(DECOYS, "sex")
-    setup = Setup(strategy="adversarial", m=3, by="p2s", space=SPACE, decoys=digest, keyed=False, balance="sex")
-    return Client(setup=setup, decoys=DECOYS, secret=Secret(b"s" * 32))
+    scheme = TemplateScheme(
+        strategy="adversarial", m=3, comparison="p2s", space=SPACE, decoys=digest, keyed=False, balance="sex"
+    )
+    return Client(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
 
 
 def test_balanced_templates_hold_both_classes() -> None:
@@ -164,41 +174,41 @@ def test_balanced_templates_hold_both_classes() -> None:
 
 def test_a_quota_is_the_callers() -> None:
     """Three decoys of one class in a round and one of the other: the subspace holds more of the first."""
-    setup = replace(balanced().setup, quota=(("b", 1), ("a", 3)), m=8)
-    who = Client(setup=setup, decoys=DECOYS, secret=Secret(b"s" * 32))
+    scheme = replace(balanced().scheme, quota=(("b", 1), ("a", 3)), m=8)
+    who = Client(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
     form = who.template(VICTIMS.vectors[0], purpose="door", person="x", version=1)
     inside = np.flatnonzero(distances.pairwise((DECOYS.vectors, None), (form.origin, form.basis))[:, 0] < 1e-5)
     found = [DECOYS.label("sex")[k] for k in inside]
     assert len(found) == 8 and found.count("a") > found.count("b") > 0
     with pytest.raises(InputError, match="a count for each sex: a, b; got a"):
-        Client(setup=replace(setup, quota=(("a", 3),)), decoys=DECOYS, secret=Secret(b"s" * 32))
+        Client(scheme=replace(scheme, quota=(("a", 3),)), decoys=DECOYS, secret=Secret(b"s" * 32))
     with pytest.raises(RangeError, match="say which with balance"):
-        replace(setup, balance="")
+        replace(scheme, balance="")
 
 
 def test_what_cannot_be_balanced_is_refused_at_once() -> None:
     with pytest.raises(RangeError, match="no decoys to balance"):
-        replace(balanced().setup, strategy="random")
+        replace(balanced().scheme, strategy="random")
     with pytest.raises(InputError, match="not the decoys"):
         swapped = replace(DECOYS, labels={"sex": DECOYS.label("sex")[::-1]})
         replace(balanced(), decoys=swapped)
     one = replace(DECOYS, labels={"sex": ("a",) * 118 + ("b",) * 2})
     with pytest.raises(InputError, match="too few decoys of sex 'b'"):
-        Client(setup=replace(balanced().setup, decoys=decoys_digest(one, "sex")), decoys=one, secret=Secret(b"s" * 32))
+        Client(scheme=replace(balanced().scheme, decoys=decoys_digest(one, "sex")), decoys=one, secret=Secret(b"s" * 32))
 
 
 def test_bad_setups_and_faces_are_refused() -> None:
     with pytest.raises(RangeError, match="parallel, p2s, s2s"):
         client("euclid")
     with pytest.raises(RangeError, match="m must be"):
-        replace(client().setup, m=64)
+        replace(client().scheme, m=64)
     with pytest.raises(InputError, match="not the decoys"):
         replace(client(), decoys=crowd("others", 120, 1))
     with pytest.raises(SpaceError, match="one network"):
         replace(client(), decoys=replace(DECOYS, space=replace(SPACE, descriptor="another")))
     few = DECOYS.take(np.arange(10))
     with pytest.raises(InputError, match="too few"):
-        Client(setup=replace(client().setup, decoys=decoys_digest(few)), decoys=few, secret=Secret(b"s" * 32))
+        Client(scheme=replace(client().scheme, decoys=decoys_digest(few)), decoys=few, secret=Secret(b"s" * 32))
     with pytest.raises(InputError, match="one of the decoys"):
         client().template(DECOYS.vectors[0], purpose="door", person="x", version=1)
     for vector in (2 * VICTIMS.vectors[0], np.full(64, np.nan, dtype=np.float32)):

@@ -10,6 +10,7 @@ import pytest
 from veil.errors import InputError, RangeError, SpaceError
 from veil.faces.collection import Faces
 from veil.features import unit_length
+from veil.studies.faces.face_study import FaceStudy
 from veil.studies.faces.verification import (
     VerificationRow,
     balanced_rule,
@@ -81,8 +82,8 @@ def test_a_threshold_never_sees_the_fold_it_is_tried_on() -> None:
 @pytest.fixture(scope="module")
 def rows() -> dict[tuple[str, int, str], VerificationRow]:
     faces, decoys = crowd("victims", 40, 4), crowd("decoys", 200, 1)
-    found = verification_study(faces, pairs_of(faces, 200), decoys, seed=0, dimensions=(2, 8, 63), balance="sex", centered=True)
-    return {(row.lifting, row.m, row.distance): row for row in found}
+    study = FaceStudy(faces=faces, pairs=pairs_of(faces, 200), decoys=decoys, seed=0, dimensions=(2, 8, 63), centered=True)
+    return {(row.lifting, row.m, row.distance): row for row in verification_study(study, balance="sex")}
 
 
 def test_templates_verify(rows: dict[tuple[str, int, str], VerificationRow]) -> None:
@@ -113,11 +114,10 @@ def away_from_zero(faces: Faces) -> Faces:
 def test_centering_parts_people_near_the_mean_from_all_others() -> None:
     """Planted: seen from zero, those near the mean are near everybody; seen from the mean, all are as far from it."""
     faces, decoys = away_from_zero(crowd("victims", 40, 4, spread=0.7)), away_from_zero(crowd("decoys", 200, 1))
+    study = FaceStudy(faces=faces, pairs=pairs_of(faces, 200), decoys=decoys, seed=0, dimensions=(4,), liftings=("hybrid",))
     errors = {}
     for centered in (False, True):
-        found = verification_study(
-            faces, pairs_of(faces, 200), decoys, seed=0, dimensions=(4,), liftings=("hybrid",), centered=centered
-        )
+        found = verification_study(replace(study, centered=centered))
         errors[centered] = {row.distance: row.equal_error for row in found}
         assert len(found) == 3 + centered
     assert errors[True]["s2s"] < errors[False]["s2s"] - 0.05
@@ -152,7 +152,7 @@ def test_bad_studies_are_refused() -> None:
     faces = crowd("victims", 10, 2)
     pairs = pairs_of(faces, 10)
     with pytest.raises(InputError, match="a decoy is one of the faces"):
-        verification_study(faces, pairs, faces.take(np.arange(12)), seed=0)
+        FaceStudy(faces=faces, pairs=pairs, decoys=faces.take(np.arange(12)), seed=0)
     other = replace(crowd("decoys", 20, 1), space=replace(SPACE, descriptor="another"))
     with pytest.raises(SpaceError, match="one network"):
-        verification_study(faces, pairs, other, seed=0)
+        FaceStudy(faces=faces, pairs=pairs, decoys=other, seed=0)

@@ -51,7 +51,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
         write_codebook(tmp_path / "b.npz", book)
         got = read_codebook(tmp_path / "b.npz")
         assert got.provenance == book.provenance and got.digest == book.digest
-        assert got.hardened_space == book.hardened_space and got.raw_space == book.raw_space
+        assert got.compression.hardened_space == book.compression.hardened_space and got.raw_space == book.raw_space
         np.testing.assert_array_equal(got.stored, book.stored)
         assert got.stored.dtype == book.stored.dtype
 

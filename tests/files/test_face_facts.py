@@ -7,17 +7,22 @@ import json
 import pytest
 
 from veil.faces.identification import GallerySize, OpenSet
-from veil.faces.template import Setup
-from veil.files.face_facts import Contents, Threshold, setup_of, setup_text
+from veil.faces.template import TemplateScheme
+from veil.files.face_facts import Contents, Threshold, scheme_of, scheme_text
 from veil.space import Space
 
-PLAIN = Setup(
-    strategy="hybrid", m=4, by="p2s", space=Space(descriptor="dlib", normalization="L2", dim=128), decoys="ab" * 32, keyed=False
+PLAIN = TemplateScheme(
+    strategy="hybrid",
+    m=4,
+    comparison="p2s",
+    space=Space(descriptor="dlib", normalization="L2", dim=128),
+    decoys="ab" * 32,
+    keyed=False,
 )
-BALANCED = Setup(
+BALANCED = TemplateScheme(
     strategy="hybrid",
     m=2,
-    by="s2s",
+    comparison="s2s",
     space=Space(descriptor="x", normalization="L2", dim=64, codebook="cd" * 32, dither_steps=1.5),
     decoys="ab" * 32,
     centered=True,
@@ -28,24 +33,24 @@ BALANCED = Setup(
 
 def test_setups_are_stored_as_ever() -> None:
     space = '{"descriptor": "dlib", "normalization": "L2", "dim": 128, "codebook": "", "dither_steps": 0.0}'
-    assert setup_text(PLAIN) == (
+    assert scheme_text(PLAIN) == (
         f'{{"strategy": "hybrid", "m": 4, "by": "p2s", "space": {space}, "decoys": "{"ab" * 32}", "keyed": false, '
         '"centered": false, "balance": "", "quota": []}'
     )
-    assert setup_text(BALANCED).endswith('"keyed": true, "centered": true, "balance": "sex", "quota": [["f", 2], ["m", 3]]}')
-    for setup in (PLAIN, BALANCED):
-        assert setup_of(setup_text(setup)) == setup
+    assert scheme_text(BALANCED).endswith('"keyed": true, "centered": true, "balance": "sex", "quota": [["f", 2], ["m", 3]]}')
+    for scheme in (PLAIN, BALANCED):
+        assert scheme_of(scheme_text(scheme)) == scheme
 
 
 def test_setups_of_before_lack_what_was_not_yet_to_be_chosen() -> None:
-    record = json.loads(setup_text(PLAIN))
+    record = json.loads(scheme_text(PLAIN))
     old = {key: record[key] for key in ("strategy", "m", "by", "space", "decoys", "keyed")}
-    assert setup_of(json.dumps(old)) == PLAIN
+    assert scheme_of(json.dumps(old)) == PLAIN
     for broken in ({**record, "more": 1}, {**record, "space": {**record["space"], "more": 1}}):
         with pytest.raises(ValueError, match="no more"):
-            setup_of(json.dumps(broken))
+            scheme_of(json.dumps(broken))
     with pytest.raises(LookupError):
-        setup_of(json.dumps({key: value for key, value in record.items() if key != "decoys"}))
+        scheme_of(json.dumps({key: value for key, value in record.items() if key != "decoys"}))
 
 
 def test_thresholds_are_stored_as_ever() -> None:

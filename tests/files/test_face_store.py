@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError
-from veil.faces.template import Setup
+from veil.faces.template import TemplateScheme
 from veil.files import face_facts, face_store
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore, Threshold
@@ -27,7 +27,7 @@ from veil.space import Space
 from worlds import generator
 
 SPACE = Space(descriptor="planted-face", normalization="L2", dim=16)
-SETUP = Setup(strategy="random", m=2, by="p2s", space=SPACE, decoys="0" * 64)
+SCHEME = TemplateScheme(strategy="random", m=2, comparison="p2s", space=SPACE, decoys="0" * 64)
 
 
 def template(name: str) -> Subspaces:
@@ -51,7 +51,7 @@ def home_of(path: Path) -> FaceHome:
 @pytest.fixture
 def store(tmp_path: Path) -> FaceStore:
     path = tmp_path / "door.store"
-    return FaceStore.create(path, SETUP, home_of(path))
+    return FaceStore.create(path, SCHEME, home_of(path))
 
 
 def test_what_is_stored_comes_back(store: FaceStore) -> None:
@@ -60,7 +60,7 @@ def test_what_is_stored_comes_back(store: FaceStore) -> None:
     store.enroll("alice", "vault", 1, template("vault"), renew=False)
     store.calibrate(Threshold(distance=0.5, false_accepts=0.01, false_rejects=0.02, pairs=100))
     again = FaceStore(store.path, home_of(store.path))
-    assert again.setup == SETUP and again.threshold == store.threshold
+    assert again.scheme == SCHEME and again.threshold == store.threshold
     people, forms = again.templates("door")
     assert people == ["alice", "bob"] and forms is not None
     np.testing.assert_array_equal(forms.origin[0], template("alice").origin[0])
@@ -93,7 +93,7 @@ def test_damage_and_strangers_are_refused(store: FaceStore, tmp_path: Path) -> N
     with pytest.raises(InputError, match="there is no store"):
         FaceStore(tmp_path / "none", home_of(store.path))
     with pytest.raises(InputError, match="exists"):
-        FaceStore.create(store.path, SETUP, home_of(store.path))
+        FaceStore.create(store.path, SCHEME, home_of(store.path))
     for name, data in (("text", b"not a database" * 100), ("empty", b""), ("half", store.path.read_bytes()[:5000])):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(FileFormatError):

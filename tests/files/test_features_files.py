@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError, VeilError
-from veil.files.features import features_digest, read_colmap_database, read_features, write_features
+from veil.files.features import features_digest, holds_features, read_colmap_database, read_features, write_features
 from veil.space import Space
 from worlds import features, generator, sift_like
 from worlds.edges import colmap_database, flipped, other_database, outcome, truncated
@@ -226,3 +226,11 @@ def test_images_are_found_at_any_depth_without_opening_every_object(tmp_path: Pa
     found = [name for name, _ in read_features(path, space=replace(SUPERPOINT, dim=4))]
     assert found == ["b.jpg", "db/1.jpg", f"{chain}/c.jpg"]
     assert time.process_time() - begun < 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("f.h5", True), ("f.HDF5", True), ("f.npz", False), ("h5", False), ("f.h5.part", False), ("folder.h5/a.jpg", False)],
+)
+def test_features_are_known_by_their_suffix(name: str, wanted: bool) -> None:
+    assert holds_features(Path(name)) is wanted

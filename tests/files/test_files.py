@@ -126,7 +126,7 @@ def test_what_ships_is_what_it_says() -> None:
     assert centroids.stored.dtype == pool.stored.dtype == np.uint8
     np.testing.assert_allclose(np.linalg.norm(centroids.vectors, axis=1), 1, atol=1e-5)
     assert len(np.unique(pool.stored, axis=0)) == len(pool)
-    pca = centroids.require_pca()
+    pca = centroids.compression.require_pca()
     np.testing.assert_allclose(pca.axes @ pca.axes.T, np.eye(48), atol=1e-5)
     assert pool.provenance.image_count == len(pool.provenance.image_digests) > 800
 

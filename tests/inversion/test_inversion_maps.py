@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.codebooks.codebook import Codebook, Provenance, fit_pca
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.compression import fit_pca
+from veil.codebooks.dictionary import Dictionary
 from veil.errors import InputError, SpaceError
 from veil.forms import Points, Subsets, Subspaces, canonical
 from veil.inversion.maps import SIDE, Frame, SparseMap, back_projected, canonical_basis, points_map, subspaces_map, words_map
@@ -112,8 +114,7 @@ def test_subspaces_stand_with_their_origin_first() -> None:
 
 
 def dictionary(random: np.random.Generator, count: int = 40) -> Codebook:
-    return Codebook(
-        kind="centroids",
+    return Dictionary(
         descriptor="sift",
         normalization="L2",
         stored=unit(random.normal(size=(count, 128))).astype(np.float32),
@@ -147,16 +148,18 @@ def test_a_pca_that_loses_nothing_is_undone() -> None:
     vectors = unit(np.abs(random.normal(size=(400, 20))) @ parts)
     shifted = unit(vectors + 4 / 2 / 512)
     book = replace(dictionary(random), pca=fit_pca(shifted, 24), dither_steps=4.0)
-    inside = book.into_space(Points(vectors=vectors.astype(np.float32), space=SIFT), book.hardened_space)
+    inside = book.compression.into_space(
+        Points(vectors=vectors.astype(np.float32), space=SIFT), book.compression.hardened_space
+    )
     points = inside.vectors.astype(np.float64)
     points[7] = np.nan
-    found = back_projected(points, book.hardened_space, book)
+    found = back_projected(points, book.compression.hardened_space, book)
     np.testing.assert_allclose(np.delete(found, 7, axis=0), np.delete(vectors, 7, axis=0), atol=2e-6)
     assert np.isnan(found[7]).all()
     assert np.abs(shifted - vectors).max() > 1e-3  # what the twin would be wrong by
     np.testing.assert_array_equal(back_projected(points[:, :1] + vectors[:400], SIFT, None), points[:, :1] + vectors[:400])
     with pytest.raises(SpaceError, match="codebook"):
-        back_projected(points, book.hardened_space, None)
+        back_projected(points, book.compression.hardened_space, None)
 
 
 def test_what_is_no_map_is_refused() -> None:

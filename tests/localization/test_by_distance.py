@@ -121,8 +121,8 @@ def test_a_hardened_query_needs_the_codebook() -> None:
     """A public map is brought into the query's space by the public PCA; without it, comparing is refused."""
     book: Codebook = bundled_codebook()
     raw = WORLD.form("02")
-    projected = book.into_space(raw, book.hardened_space)
-    query = subspaces(generator("hardened"), projected.vectors, 4, book.hardened_space)
+    projected = book.compression.into_space(raw, book.compression.hardened_space)
+    query = subspaces(generator("hardened"), projected.vectors, 4, book.compression.hardened_space)
     scene = scene_of(WORLD, without="02")
     found = localize(WORLD.camera, WORLD.keypoints["02"], query, scene, codebook=book)
     assert isinstance(found, Localization)

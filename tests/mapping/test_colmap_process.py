@@ -37,14 +37,14 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_log_that_is_no_text_stops_nobody(stand_in: None) -> None:
-    """More bytes than a pipe holds, none of them UTF-8: whoever stops reading them hangs COLMAP."""
+    """The log has more bytes than a pipe holds, none of them UTF-8: a reader that stopped would hang COLMAP."""
     with Colmap(Limits(max_seconds=20.0)) as colmap:
         assert isinstance(colmap.run({"do": "log"}), dict)
         assert isinstance(colmap.run({"do": "log"}), dict)
 
 
 def test_the_reason_is_the_one_it_ended_for(stand_in: None) -> None:
-    """Killed by the system, as without memory, is not out of time; what comes next gets another process."""
+    """A process that the system kills, as for lack of memory, is not out of time; the next request gets another process."""
     with Colmap(Limits(max_seconds=30.0)) as colmap:
         found = colmap.run({"do": "die"})
         assert isinstance(found, Stopped) and "ended by itself (code -9)" in found.reason and not found.out_of_time
@@ -61,7 +61,7 @@ def test_limits_are_positive(wrong: dict[str, float]) -> None:
 
 
 def test_the_worker_takes_nothing_but_its_own_folder_from_the_path(tmp_path: Path) -> None:
-    """Under PYTHONSAFEPATH the first entry is somebody else's: a stand-in for pycolmap there must still be found."""
+    """Under PYTHONSAFEPATH the first entry of the path is not the worker's folder, and pycolmap must still be found there."""
     (tmp_path / "pycolmap.py").write_text("raise ValueError('found it')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
     request = '{"do": "verify", "memory_bytes": 0, "stall_s": 0, "seed": 0, "options": {}, "database": ""}\n'

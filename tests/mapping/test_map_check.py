@@ -33,13 +33,13 @@ def planted(place: World) -> tuple[Scene, dict[str, MapImage], dict[tuple[str, s
 
 
 def moved(scene: Scene, poses: dict[str, Rigid]) -> Scene:
-    """The scene with other poses."""
+    """Scene with its poses replaced."""
     images = {n: replace(image, cam_from_world=poses.get(n, image.cam_from_world)) for n, image in scene.images.items()}
     return replace(scene, images=images)
 
 
 def test_a_right_map_explains_its_pairs_and_wrong_ones_do_not() -> None:
-    """Oracle: planted poses. Twins: one image turned up by 20 degrees; all cameras on one center."""
+    """Oracle: planted poses. Broken twins: one image turned up by 20 degrees; all cameras on one center."""
     scene, images, pairs = planted(world("agreement"))
     shares = explained_shares(scene, images, pairs)
     assert len(shares) == 15 and min(shares.values()) > 0.99
@@ -108,7 +108,7 @@ def test_two_halves_of_different_scale_are_told_apart() -> None:
 
 
 def test_groups_are_those_of_a_scan_of_all_pairs() -> None:
-    """Slow reference: of all sums between groups the largest, the pair of last names among equals, until none is positive."""
+    """Slow reference: join the two groups of the largest sum, among equals the pair of last names, until none is positive."""
 
     def scanned(names: list[str], weights: dict[tuple[str, str], float]) -> list[frozenset[str]]:
         groups = {name: frozenset([name]) for name in sorted(names)}
@@ -247,7 +247,7 @@ def test_gravity_and_steps_tell_a_bent_map() -> None:
 
 
 def test_doubts_name_their_number_and_the_record_comes_back() -> None:
-    """Inverse pair, and each limit on both sides."""
+    """Inverse pair: a record is read back as it was written. Doubts begin at each limit and not before it."""
     good = MapCheck(
         pairs=10, explained_pairs=7, contradicting_pairs=2, explained_matches=0.95, neck=40, uncertainty=0.001, step_ratio=2.0
     )

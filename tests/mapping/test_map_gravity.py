@@ -31,7 +31,7 @@ def test_a_wrong_reading_is_named() -> None:
 
 
 def test_a_map_that_contradicts_its_readings_is_told() -> None:
-    """Planted: rotations that have nothing to do with the readings; and a map without readings."""
+    """Planted: rotations unrelated to the readings, and a map without readings, both have no direction down."""
     random = generator("another map")
     poses = {
         f"{k}.jpg": Rigid(rotation=Rotation.random(random_state=random).as_matrix(), translation=np.zeros(3)) for k in range(9)

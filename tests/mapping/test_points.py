@@ -69,8 +69,10 @@ def _point_errors(scene: Scene, place: World, alignment) -> np.ndarray:
 
 
 def test_points_that_the_ratio_dropped_come_back_and_move_no_pose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: the planted points. A third of them look like each other in pairs, which no ratio passes, and are not in the map
-    that the poses come from."""
+    """Oracle: the planted points. A third of them look alike in pairs, so that no ratio passes them.
+
+    They are not in the map that the poses come from.
+    """
     import veil.mapping.points as points
 
     place = world("twins")
@@ -96,8 +98,10 @@ def test_points_that_the_ratio_dropped_come_back_and_move_no_pose(tmp_path: Path
 
 
 def test_an_image_that_the_ratio_cuts_off_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that the last image sees but 22 points has a twin, which no ratio passes: its pairs are verified, but COLMAP asks
-    for 30 points. Without the matches that the ratio dropped it is left out."""
+    """Planted: of the points that the last image sees all but 22 have a twin, so that their matches pass no ratio.
+
+    Its pairs are verified, but COLMAP asks for 30 points: without the matches that the ratio dropped it is left out.
+    """
     from veil.mapping import verification
 
     place = world("cut off", points=400)
@@ -202,7 +206,7 @@ def test_an_upload_that_would_collapse_the_map_is_left_out_and_named(tmp_path: P
 
 
 def test_an_upload_that_hangs_the_mapper_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the lock on cameras open, COLMAP never returns from it: the clock ends that, and the others are mapped."""
+    """Broken twin: without the check of cameras COLMAP never returns; the time limit ends it, and the others are mapped."""
     import veil.mapping.points as points
 
     monkeypatch.setattr(points, "impossible", lambda images: {})
@@ -217,7 +221,7 @@ def test_an_upload_that_hangs_the_mapper_is_left_out_and_named(tmp_path: Path, m
 
 
 def test_time_that_is_up_ends_the_map_and_accuses_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: mapping takes longer than its limit. It is not begun anew without the image that it happened to be at."""
+    """Planted: mapping takes longer than its limit, and is not begun anew without the image that it happened to be at."""
     import veil.mapping.points as points
     from veil.mapping.colmap import Stopped
 

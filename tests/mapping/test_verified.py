@@ -37,7 +37,7 @@ def as_matches(rows: np.ndarray) -> Matches:
 
 
 def after(kept: np.ndarray, dropped: np.ndarray, place: World, *, reverse: bool = False) -> np.ndarray:
-    """The pair's matches with what came back."""
+    """Matches of the pair after dropped ones were restored."""
     images, geometry = pair_of(place)
     geometry.inlier_matches = kept.astype(np.uint32)
     lost = {NAMES[::-1]: as_matches(dropped[:, ::-1])} if reverse else {NAMES: as_matches(dropped)}
@@ -45,7 +45,7 @@ def after(kept: np.ndarray, dropped: np.ndarray, place: World, *, reverse: bool 
 
 
 def test_right_matches_that_the_ratio_dropped_come_back() -> None:
-    """Oracle: planted points; nine in ten of the dropped right ones are back, and of 10 wrong ones among them 2 at most."""
+    """Oracle: planted points; nine in ten of the right matches dropped are restored, and of 10 wrong ones 2 at most."""
     place = world("dropped")
     right = generator("dropped order").permutation(right_matches(place))
     assert len(right) > 150
@@ -59,7 +59,7 @@ def test_right_matches_that_the_ratio_dropped_come_back() -> None:
 
 
 def test_accidents_do_not_come_back() -> None:
-    """Wrong ones agree with the geometry now and then: where no more do than chance gives, none comes back."""
+    """Wrong matches agree with the geometry now and then: where no more agree than chance gives, none is restored."""
     place = world("accidents")
     right = generator("accident order").permutation(right_matches(place))
     left, other = right[60:].T

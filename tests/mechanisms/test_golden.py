@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from veil.faces.collection import Faces
-from veil.faces.template import Client, Setup, decoys_digest
+from veil.faces.template import Client, TemplateScheme, decoys_digest
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subsets, Subspaces
@@ -58,7 +58,9 @@ def subspaces(profile: Profile, lines: HideInLines | None = None, *, features: i
     book = bundled_codebook()
     decoys = bundled_decoys() if profile.decoys == "descriptors" else book
     photograph = image().take(np.arange(features))
-    made = privatize(photograph, profile=profile, codebook=book, decoys=decoys, randomness=memoized(SECRET), lines=lines)
+    made = privatize(
+        photograph, profile=profile, compression=book.compression, decoys=decoys, randomness=memoized(SECRET), lines=lines
+    )
     return encode(made.upload, dtype=profile.dtype)
 
 
@@ -76,10 +78,10 @@ def template(*, balance: str = "", quota: tuple[tuple[str, int], ...] = ()) -> b
     people = (people / np.linalg.norm(people, axis=1, keepdims=True)).astype(np.float32)
     labels = tuple("ab"[row % 4 // 2] for row in range(80))
     pool = Faces(vectors=people[1:], space=space, names=tuple(f"face {row}" for row in range(80)), labels={"group": labels})
-    setup = Setup(
-        strategy="hybrid", m=6, by="p2s", space=space, decoys=decoys_digest(pool, balance), balance=balance, quota=quota
+    scheme = TemplateScheme(
+        strategy="hybrid", m=6, comparison="p2s", space=space, decoys=decoys_digest(pool, balance), balance=balance, quota=quota
     )
-    client = Client(setup=setup, decoys=pool, secret=SECRET)
+    client = Client(scheme=scheme, decoys=pool, secret=SECRET)
     form = client.template(people[0], purpose="door", person="ada", version=1, label="a" if balance else None)
     return encode(Upload(camera=image().camera, keypoints=np.zeros((1, 2), dtype=np.float32), form=form), dtype="float32")
 

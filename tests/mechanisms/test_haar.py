@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from veil.codebooks.codebook import Codebook, Kind, Provenance, fit_pca
+from veil.codebooks.codebook import Codebook, Kind, Provenance
+from veil.codebooks.compression import fit_pca
+from veil.codebooks.decoys import DecoyPool
+from veil.codebooks.dictionary import Dictionary
 from veil.faces.template import rotation
 from veil.features import Features
 from veil.forms import Subspaces, canonical
@@ -51,8 +54,7 @@ def book(kind: Kind) -> Codebook:
     random = generator(f"haar {kind}")
     stored = sift_like(random, 64, RAW)
     compressing = kind == "centroids"
-    return Codebook(
-        kind=kind,
+    return (Dictionary if compressing else DecoyPool)(
         descriptor="sift",
         normalization="L2",
         stored=stored,
@@ -77,9 +79,9 @@ def released(name: str) -> tuple[np.ndarray, Subspaces]:
     )
     centroids, pool = (book(kind) for kind in ("centroids", "descriptors"))
     decoys = pool if case.profile.decoys == "descriptors" else centroids
-    form = lift(image, profile=case.profile, codebook=centroids, decoys=decoys, randomness=seeded(name)).form
+    form = lift(image, profile=case.profile, compression=centroids.compression, decoys=decoys, randomness=seeded(name)).form
     point = unit(raw.astype(np.float64) + case.profile.dither_steps / 2)
-    point = centroids.require_pca().apply(point) if case.profile.compress else point
+    point = centroids.compression.require_pca().apply(point) if case.profile.compress else point
     return point, as_sent(form, case.dtype)  # type: ignore[arg-type]
 
 
@@ -139,7 +141,7 @@ def test_the_wire_leaves_every_basis_as_it_was(dtype: str, rounding: float) -> N
         image_digest=bytes(32),
     )
     words = book("centroids")
-    form = lift(image, profile=paper(4), codebook=words, decoys=words, randomness=Secure(b"haar".ljust(32))).form
+    form = lift(image, profile=paper(4), compression=words.compression, decoys=words, randomness=Secure(b"haar".ljust(32))).form
     got = decode(encode(Upload(camera=image.camera, keypoints=image.keypoints, form=form), dtype=dtype)).form  # type: ignore[arg-type]
     assert isinstance(got, Subspaces)
     np.testing.assert_allclose(got.basis, form.basis, atol=rounding)

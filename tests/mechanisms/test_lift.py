@@ -9,6 +9,7 @@ import pytest
 
 from veil import randomness
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.decoys import DecoyPool
 from veil.distances import reference
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import Features
@@ -44,7 +45,7 @@ def test_the_descriptor_lies_in_its_subspace_with_its_decoys(strategy: str, m: i
     Theory: lifting.md#why-m--1-is-not-used.
     """
     profile = paper(m, strategy)  # type: ignore[arg-type]
-    lifted = lift(IMAGE, profile=profile, codebook=BOOK, decoys=BOOK, randomness=STUDY)
+    lifted = lift(IMAGE, profile=profile, compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     assert lifted.form.m == m
     assert own_distance(lifted.form, unit(IMAGE.descriptors)).max() < 1e-5
     members = distances_to(lifted.form, BOOK.vectors) < 1e-4
@@ -58,7 +59,7 @@ def test_the_descriptor_lies_in_its_subspace_with_its_decoys(strategy: str, m: i
 
 def test_the_form_is_canonical() -> None:
     """Canonical form: an orthonormal basis, and the origin nearest to zero (lifting.md#canonical-form)."""
-    form = lift(IMAGE, profile=paper(4), codebook=BOOK, decoys=BOOK, randomness=STUDY).form
+    form = lift(IMAGE, profile=paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
     gram = np.einsum("fin,fjn->fij", form.basis, form.basis)
     np.testing.assert_allclose(gram, np.broadcast_to(np.eye(4), gram.shape), atol=1e-6)
     assert np.abs(np.einsum("fin,fn->fi", form.basis, form.origin)).max() < 1e-6
@@ -72,7 +73,7 @@ def test_random_directions_are_isotropic_unless_the_paper_is_asked_for() -> None
     many, draws = features(generator("directions"), 1500), []
     for directions in ("gaussian", "cube"):
         profile = Profile(name="test", strategy="random", m=1, directions=directions)
-        form = lift(many, profile=profile, codebook=BOOK, decoys=BOOK, randomness=STUDY).form
+        form = lift(many, profile=profile, compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
         draws.append((form.basis[:, 0].astype(np.float64) ** 4).mean(axis=1) * 128 * 130 / 3)  # one number a direction
     require_mean(draws[0], 1.0, sees=0.06)
     require_mean(draws[1], 0.6 * 130 / 128, sees=0.03)
@@ -80,10 +81,10 @@ def test_random_directions_are_isotropic_unless_the_paper_is_asked_for() -> None
 
 def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
     """64-D, m = 4, four decoys of one sub-pool, each within its own dither of D; nothing lies on the 8-bit grid."""
-    lifted = lift(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=POOL, randomness=STUDY)
-    assert lifted.form.space == BOOK.hardened_space
+    lifted = lift(IMAGE, profile=hardened(quantized=True), compression=BOOK.compression, decoys=POOL, randomness=STUDY)
+    assert lifted.form.space == BOOK.compression.hardened_space
     assert (lifted.form.m, lifted.form.space.dim) == (4, 64)
-    pca = BOOK.require_pca()
+    pca = BOOK.compression.require_pca()
 
     def mean_dither(words: np.ndarray) -> np.ndarray:
         return pca.apply(unit(words.astype(np.float64) + 2.0))
@@ -96,7 +97,7 @@ def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
     bare = lift(
         IMAGE,
         profile=replace(hardened(quantized=True), name="x", dither_steps=0.0, compress=False),
-        codebook=BOOK,
+        compression=BOOK.compression,
         decoys=POOL,
         randomness=STUDY,
     )
@@ -107,10 +108,10 @@ def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
 def test_equal_descriptors_get_equal_lifts_and_others_do_not() -> None:
     """Draws depend on the descriptor, so that another extraction with fewer features repeats the subspaces of those it has."""
     half = replace(IMAGE, keypoints=IMAGE.keypoints[:30], descriptors=IMAGE.descriptors[:30])
-    whole = lift(IMAGE, profile=paper(4), codebook=BOOK, decoys=BOOK, randomness=STUDY).form
-    part = lift(half, profile=paper(4), codebook=BOOK, decoys=BOOK, randomness=STUDY).form
+    whole = lift(IMAGE, profile=paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
+    part = lift(half, profile=paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
     np.testing.assert_array_equal(part.basis, whole.basis[:30])
-    other = lift(half, profile=paper(2), codebook=BOOK, decoys=BOOK, randomness=STUDY).form
+    other = lift(half, profile=paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
     assert not np.allclose(other.origin, part.origin)
 
 
@@ -124,7 +125,9 @@ def test_the_callers_rule_chooses_the_decoys() -> None:
             chosen[i] = fitting[randomness.distinct_below(draws[i : i + 1], len(fitting))[0]]
         return chosen
 
-    form = lift(IMAGE, profile=paper(4, "adversarial"), codebook=BOOK, decoys=BOOK, randomness=STUDY, rule=Rule(parity)).form
+    form = lift(
+        IMAGE, profile=paper(4, "adversarial"), compression=BOOK.compression, decoys=BOOK, randomness=STUDY, rule=Rule(parity)
+    ).form
     rows, words = np.nonzero(distances_to(form, BOOK.vectors) < 1e-4)
     assert len(rows) == 4 * len(IMAGE)
     assert (rows % 2 == words % 2).all()
@@ -134,29 +137,28 @@ def test_slices_are_drawn_uniformly_by_image() -> None:
     """Each image draws one slice; 3,000 images draw each of 4 slices equally often, where 17 % off would be seen."""
     one, profile = features(generator("one"), 1), paper(2, "sub-adversarial")
     images = [replace(one, image_digest=index.to_bytes(32, "big")) for index in range(3000)]
-    found = [_plan(image, profile, BOOK, BOOK, STUDY, uniform_rule).slice_index for image in images]
+    found = [_plan(image, profile, BOOK.compression, BOOK, STUDY, uniform_rule).slice_index for image in images]
     require_even(np.bincount(np.array(found, dtype=int), minlength=4), sees=0.17)
-    lifted = lift(images[5], profile=profile, codebook=BOOK, decoys=BOOK, randomness=STUDY)
+    lifted = lift(images[5], profile=profile, compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     assert lifted.slice_index == found[5]
 
 
 def test_learned_descriptors_are_lifted_in_full_precision() -> None:
     image, pool = _learned()
-    form = lift(image, profile=hardened(quantized=False), codebook=pool, decoys=pool, randomness=STUDY).form
+    form = lift(image, profile=hardened(quantized=False), compression=pool.compression, decoys=pool, randomness=STUDY).form
     assert form.space == image.space
     assert own_distance(form, image.descriptors).max() < 1e-5
     eight_bit = np.round(image.descriptors * 300) + 0.0
     coarse = replace(image, descriptors=unit(eight_bit).astype(np.float32))
     with pytest.raises(InputError, match="8 bits"):
-        lift(coarse, profile=hardened(quantized=False), codebook=pool, decoys=pool, randomness=STUDY)
+        lift(coarse, profile=hardened(quantized=False), compression=pool.compression, decoys=pool, randomness=STUDY)
 
 
 def _learned() -> tuple[Features, Codebook]:
     random = generator("learned")
     space = Space(descriptor="hardtfeat", normalization="L2", dim=128)
     image = replace(features(random, 20), space=space, descriptors=unit(random.normal(size=(20, 128))).astype(np.float32))
-    pool = Codebook(
-        kind="descriptors",
+    pool = DecoyPool(
         descriptor="hardtfeat",
         normalization="L2",
         stored=unit(random.normal(size=(100, 128))).astype(np.float32),
@@ -174,29 +176,35 @@ def test_refusals() -> None:
     with pytest.raises(RangeError, match="at least 1"):
         paper(0)
     with pytest.raises(RangeError, match="does not fit"):
-        lift(IMAGE, profile=paper(128, "random"), codebook=BOOK, decoys=BOOK, randomness=STUDY)
+        lift(IMAGE, profile=paper(128, "random"), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="kind 'descriptors'"):
-        lift(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=BOOK, randomness=STUDY)
+        lift(IMAGE, profile=hardened(quantized=True), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="distinct decoys"):
         lift(
             IMAGE,
             profile=paper(127, "sub-adversarial"),
-            codebook=BOOK,
+            compression=BOOK.compression,
             decoys=codebook(generator("small"), 200, 4),
             randomness=STUDY,
         )
     with pytest.raises(SpaceError, match="codebook"):
         root = replace(IMAGE, space=Space(descriptor="sift", normalization="L1_ROOT", dim=128))
-        lift(root, profile=paper(2), codebook=BOOK, decoys=BOOK, randomness=STUDY)
+        lift(root, profile=paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="no features"):
         empty = replace(IMAGE, keypoints=IMAGE.keypoints[:0], descriptors=IMAGE.descriptors[:0])
-        lift(empty, profile=paper(2), codebook=BOOK, decoys=BOOK, randomness=STUDY)
+        lift(empty, profile=paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="dither"):
-        lift(IMAGE, profile=replace(hardened(quantized=True), dither_steps=0.0), codebook=BOOK, decoys=POOL, randomness=STUDY)
+        lift(
+            IMAGE,
+            profile=replace(hardened(quantized=True), dither_steps=0.0),
+            compression=BOOK.compression,
+            decoys=POOL,
+            randomness=STUDY,
+        )
 
 
 def test_the_guarantee_travels_and_names_the_break() -> None:
-    form = lift(IMAGE, profile=paper(2), codebook=BOOK, decoys=BOOK, randomness=STUDY).form
+    form = lift(IMAGE, profile=paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
     assert isinstance(form.guarantee, NoProof)
     assert "broken" in form.guarantee.reason
     assert any("coin toss" in warning for warning in paper(2).warnings(quantized=True))
@@ -207,5 +215,5 @@ def test_the_guarantee_travels_and_names_the_break() -> None:
 def test_a_decoy_equal_to_the_descriptor_is_survived() -> None:
     """A decoy may be the descriptor d itself: then one direction is arbitrary, and D still holds d."""
     twin = replace(BOOK, stored=np.concatenate([IMAGE.descriptors[:2], sift_like(generator("rest"), 6)]), slices=1)
-    form = lift(IMAGE, profile=paper(7, "adversarial"), codebook=BOOK, decoys=twin, randomness=STUDY).form
+    form = lift(IMAGE, profile=paper(7, "adversarial"), compression=BOOK.compression, decoys=twin, randomness=STUDY).form
     assert own_distance(form, unit(IMAGE.descriptors)).max() < 1e-5

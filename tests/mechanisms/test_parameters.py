@@ -49,7 +49,7 @@ def forced(name: str, value: object) -> Profile:
 
 
 def encoded(profile: Profile, decoys: Codebook = BOOK, slice_index: int | None = 3, rule: list[bytes] = RULE):
-    return subspace_parameters(profile, codebook=BOOK, decoys=decoys, slice_index=slice_index, rule=rule)
+    return subspace_parameters(profile, compression=BOOK.compression, decoys=decoys, slice_index=slice_index, rule=rule)
 
 
 def test_the_encoding_is_a_protocol() -> None:
@@ -110,9 +110,15 @@ def test_what_a_version_cannot_express_is_refused() -> None:
     """What version 1 cannot express is refused: a second draw under the same secret would allow the intersection attack."""
     for twin, named in ((Widened(name="x", strategy="random", m=2), "sparsity"), (renamed(), "directions, kinds")):
         with pytest.raises(ReleaseRefused, match=f"cannot express a .*{named}.*version"):
-            subspace_parameters(twin, codebook=BOOK, decoys=BOOK, slice_index=None, rule=RULE)
+            subspace_parameters(twin, compression=BOOK.compression, decoys=BOOK, slice_index=None, rule=RULE)
     with pytest.raises(ReleaseRefused, match="sparsity"):
-        lift(IMAGE, profile=Widened(name="x", strategy="random", m=2), codebook=BOOK, decoys=BOOK, randomness=SECRET)
+        lift(
+            IMAGE,
+            profile=Widened(name="x", strategy="random", m=2),
+            compression=BOOK.compression,
+            decoys=BOOK,
+            randomness=SECRET,
+        )
     with pytest.raises(ReleaseRefused, match="decoys 'words'"):
         encoded(forced("decoys", "words"))
     with pytest.raises(ReleaseRefused, match="name"):
@@ -133,7 +139,7 @@ def balanced(own: int, quota: tuple[int, ...] | None = None, others_only: bool =
 
 def lifted(rule: DecoyRule) -> Lifted:
     profile = replace(paper(4, "adversarial"), decoys="descriptors")
-    return lift(IMAGE, profile=profile, codebook=BOOK, decoys=POOL, randomness=SECRET, rule=rule)
+    return lift(IMAGE, profile=profile, compression=BOOK.compression, decoys=POOL, randomness=SECRET, rule=rule)
 
 
 def test_a_quota_changes_draws_and_ledger(tmp_path: Path) -> None:

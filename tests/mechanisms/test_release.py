@@ -26,7 +26,7 @@ IMAGE = features(generator("image"), 50)
 
 def release(source: Randomness, profile: Profile, image=IMAGE) -> Release:
     decoys = POOL if profile.decoys == "descriptors" else BOOK
-    return privatize(image, profile=profile, codebook=BOOK, decoys=decoys, randomness=source)
+    return privatize(image, profile=profile, compression=BOOK.compression, decoys=decoys, randomness=source)
 
 
 @pytest.mark.parametrize("profile", [paper(4), hardened(quantized=True)], ids=lambda p: p.name)
@@ -64,7 +64,7 @@ def _in_raw_order(made: Release):
 
 def test_more_releases_of_the_hardened_profile_close_in_too() -> None:
     """Fresh dither does not protect a fresh release: the intersection is near the descriptor, and so the ledger refuses."""
-    truth = BOOK.require_pca().apply(unit(IMAGE.descriptors.astype(np.float64) + 2.0))
+    truth = BOOK.compression.require_pca().apply(unit(IMAGE.descriptors.astype(np.float64) + 2.0))
     found = intersect([_in_raw_order(release(randomness.fresh(), hardened(quantized=True))) for _ in range(4)])
     assert np.median(np.linalg.norm(found.points - truth, axis=1)) < 0.05
 
@@ -117,7 +117,9 @@ def test_photographs_of_the_pool_are_refused() -> None:
         ),
     )
     with pytest.raises(ReleaseRefused, match="decoy pool"):
-        privatize(IMAGE, profile=hardened(quantized=True), codebook=BOOK, decoys=own, randomness=randomness.fresh())
+        privatize(
+            IMAGE, profile=hardened(quantized=True), compression=BOOK.compression, decoys=own, randomness=randomness.fresh()
+        )
 
 
 def test_pseudonyms_hang_on_the_secret() -> None:

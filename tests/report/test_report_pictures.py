@@ -12,7 +12,7 @@ import pytest
 from veil.geometry.rigid import Rigid
 from veil.report.pictures import error_chart
 from veil.report.reconstruction import maps_figure
-from veil.studies.mapping.reconstruction import Run, Spread
+from veil.studies.mapping.reconstruction import ErrorStatistics, Run
 from worlds import generator
 
 
@@ -58,7 +58,7 @@ def test_every_color_of_a_map_is_explained() -> None:
         total=4,
         cam_from_world=poses,
         points=random.normal(size=(50, 3)),
-        position=Spread.of(np.array([0.1])),
+        position=ErrorStatistics.of(np.array([0.1])),
     )
     for reference, expected in (({}, 2), (poses, 3)):
         figure = maps_figure([run], {"door": reference} if reference else {})

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veil.codebooks.codebook import Codebook, Pca, Provenance, fit_pca
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.compression import Pca, fit_pca
+from veil.codebooks.decoys import DecoyPool
+from veil.codebooks.dictionary import Dictionary
 from veil.features import Features
 from veil.forms import Points, Subspaces, canonical
 from veil.geometry.camera import MODELS, Camera
@@ -78,8 +81,7 @@ def codebook(random: np.random.Generator, words: int = 512, slices: int = 4, *, 
     pca: Pca | None = None
     if kind == "centroids":
         pca = fit_pca(unit(sift_like(random, 400) + random.uniform(0, 4, (400, 128))), 64)
-    return Codebook(
-        kind=kind,  # type: ignore[arg-type]
+    return (DecoyPool if kind == "descriptors" else Dictionary)(
         descriptor="sift",
         normalization="L2",
         stored=stored,

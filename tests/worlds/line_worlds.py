@@ -1,4 +1,4 @@
-"""Planted worlds as line mapping sees them: features, lines, matches of equal points."""
+"""Planted worlds as mapping from lines gets them: features, lines, matches of equal points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worlds import World, generator, sift_like
 
 
 def features_of(place: World, name: str) -> dict[str, Features]:
-    """Every view's keypoints with descriptors of their points."""
+    """Features of every view: keypoints with the descriptors of their points."""
     quantized = sift_like(generator(f"descriptors {name}"), len(place.points))
     return {
         key: Features(
@@ -29,7 +29,7 @@ def features_of(place: World, name: str) -> dict[str, Features]:
 
 
 def images_of(place: World, name: str) -> dict[str, LineImage]:
-    """Every view as a message with exact gravity would give it."""
+    """Images of all views, as messages with exact gravity would give them."""
     down = np.array([0.0, 1.0, 0.0])
     return {
         key: LineImage(
@@ -42,7 +42,7 @@ def images_of(place: World, name: str) -> dict[str, LineImage]:
 
 
 def views_of(images: dict[str, LineImage]) -> dict[str, LineView]:
-    """What mapping needs."""
+    """Camera and lines of every image, without descriptors."""
     return {key: image.view for key, image in images.items()}
 
 
@@ -59,7 +59,7 @@ def matches_of(place: World) -> dict[tuple[str, str], Matches]:
 
 
 def graph_of(counts: dict[str, int], matches: dict[tuple[str, str], Matches]) -> MatchGraph:
-    """The matches as mapping takes them."""
+    """Match graph of these matches."""
     return match_graph(
         counts, {pair: m.indices for pair, m in matches.items()}, ratios={pair: m.ratios for pair, m in matches.items()}
     )

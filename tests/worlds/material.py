@@ -34,14 +34,14 @@ def photograph(number: int = 1, count: int = 300) -> Features:
 
 def truth(features: Features, form: Subspaces) -> np.ndarray:
     """The descriptors (without their dither) in the space of the form."""
-    return bundled_codebook().into_space(publish(features), form.space).vectors.astype(np.float64)
+    return bundled_codebook().compression.into_space(publish(features), form.space).vectors.astype(np.float64)
 
 
 def lifted(features: Features, profile: Profile, *, case: str, decoys: Codebook | None = None) -> Subspaces:
     """In the order of the features."""
     book = bundled_codebook()
     pool = decoys or (bundled_decoys() if profile.decoys == "descriptors" else book)
-    return lift(features, profile=profile, codebook=book, decoys=pool, randomness=seeded(case)).form
+    return lift(features, profile=profile, compression=book.compression, decoys=pool, randomness=seeded(case)).form
 
 
 def paper_form(features: Features, m: int, case: str = "attack") -> Subspaces:

@@ -39,7 +39,7 @@ def released(features: Features, profile: Profile | None, *, lines: bool = False
         words = privatize_words(features, mechanism=law, dictionary=book, randomness=CHANCE, lines=hide)
         return decode(encode(words.upload)), words.order
     decoys: Codebook = bundled_decoys() if profile.decoys == "descriptors" else book
-    lifted = privatize(features, profile=profile, codebook=book, decoys=decoys, randomness=CHANCE, lines=hide)
+    lifted = privatize(features, profile=profile, compression=book.compression, decoys=decoys, randomness=CHANCE, lines=hide)
     return decode(encode(lifted.upload)), lifted.order
 
 
@@ -56,7 +56,7 @@ def planted_map(features: Features, *, public: bool) -> Scene:
         form = published
         if not public:
             book = bundled_codebook()
-            form = lift(features, profile=paper(4), codebook=book, decoys=book, randomness=seeded("a map")).form  # type: ignore[assignment]
+            form = lift(features, profile=paper(4), compression=book.compression, decoys=book, randomness=seeded("a map")).form  # type: ignore[assignment]
         images[f"{place}.jpg"] = MappedImage(
             name=f"{place}.jpg",
             camera=features.camera,

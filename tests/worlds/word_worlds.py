@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.dictionary import Dictionary
 from veil.forms import Form, Lines, Points, Subsets
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.words import randomized
@@ -23,8 +24,7 @@ def dictionary_of(place: World, *, others: int, name: str = "others") -> Codeboo
     """A word for each of the world's points, and `others`, in random order."""
     random = generator(f"dictionary {name}")
     words = np.concatenate([place.descriptors, unit(sift_like(random, others))]).astype(np.float32)
-    return Codebook(
-        kind="centroids",
+    return Dictionary(
         descriptor="sift",
         normalization="L2",
         stored=words[random.permutation(len(words))],

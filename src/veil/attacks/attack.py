@@ -1,4 +1,4 @@
-"""What an attack is, and what running one on a release comes to: an attempt, or why there is none.
+"""The records of attacks: what an attack is, and the result of running it on a release (an attempt, or why there is none).
 
 `veil.attacks.registry.ATTACKS` lists every attack that veil knows; the audit and the studies iterate it. An attack sees a
 `Target`, which holds what a server sees and what the attacker has beside it, never the truth.
@@ -30,11 +30,17 @@ OWN = "photographs of its own"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attack:
-    """One known attack: where it looks, what it takes, what it estimates, and how it is run on one release.
+    """One known attack, an entry of `ATTACKS`: where it looks, what it needs, what it estimates, and how it is run.
 
-    `assumes` is what the attacker needs beside the release. `run` returns an attempt, or raises CannotRun (or another
-    VeilError) with the reason why there is none. `modules` of `veil.attacks` hold its algorithm, the first of them its
-    description. `time_share` is its part of an audit's time (0: it compares all features with each other and is not cut).
+    - `name`: as reports and rules of `veil audit --fail-on` call it.
+    - `surface`: the part of a release that it looks at: "subspaces", "lines", "words", "order" of the features, or "faces".
+    - `family`: group of related attacks, one of `FAMILIES`; rules may name it as well.
+    - `assumes`: in words, what the attacker needs beside the release.
+    - `units`: what it estimates: descriptors, positions ("px"), words, whether the order means something, or classes of faces.
+    - `modules`: modules of `veil.attacks` that hold its algorithm; the first of them describes it and cites its source.
+    - `run`: runs it on a `Target` and returns an `Attempt`; raises CannotRun (or another VeilError) with the reason why it
+      cannot be run there.
+    - `time_share`: its part of an audit's processor time (0: it compares all features with each other and is not cut).
     """
 
     name: str
@@ -49,7 +55,7 @@ class Attack:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attempt:
-    """What an attack claims about the features `rows` of a release.
+    """The result of one run of an attack: its claim about the features `rows` of a release.
 
     `label` is the attack's name, with what this run of it was like. `left_out` features were to be attacked too, but time was
     short. `seconds` are the processor's. `notes` are sentences for the reader, `details` numbers behind them. `decoys` are the
@@ -68,7 +74,7 @@ class Attempt:
 
     @property
     def estimates(self) -> Estimates | None:
-        """A point for each of `rows`; None where the attack claims something else."""
+        """The claimed points, one for each of `rows`; None where the attack claims something else."""
         if isinstance(self.claim, NamedWords):
             return self.claim.estimates
         return self.claim if isinstance(self.claim, Estimates) else None
@@ -76,7 +82,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """That an attack was not run, and why; `left_out` features were to be attacked."""
+    """The record of an attack that was not run, with the reason `why`; `left_out` features were to be attacked."""
 
     label: str
     why: str
@@ -84,7 +90,7 @@ class Skipped:
 
 
 def attempted(attack: Attack, target: Target) -> Attempt | Skipped:
-    """The attack on one release, or why it cannot be run there."""
+    """Run an attack on one release; the result is its attempt, or why it cannot be run there."""
     try:
         return attack.run(target)
     except CannotRun as error:

@@ -7,7 +7,7 @@ told apart: `certified` is set only where a wrong guess would pass the attack's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,6 @@ from veil.errors import InputError, VeilError
 from veil.forms import Subspaces
 
 # Called with the number of features done and the number of all.
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

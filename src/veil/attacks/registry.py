@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from veil.attacks.attack import Attack, Attempt
-from veil.attacks.claims import CannotRun, Classes
+from veil.attacks.claims import CannotRun, Classes, Estimates, Lists
 from veil.attacks.distribution.attributes import infer
 from veil.attacks.on_lines import LINE_ATTACKS, ORDER_ATTACK
 from veil.attacks.on_subspaces import SUBSPACE_ATTACKS
@@ -40,14 +40,29 @@ ATTRIBUTE_ATTACK = Attack(
 )
 
 ATTACKS: tuple[Attack, ...] = (*SUBSPACE_ATTACKS, *WORD_ATTACKS, *LINE_ATTACKS, ORDER_ATTACK, ATTRIBUTE_ATTACK)
+"""Every attack that veil knows, in the order in which an audit runs them: on subspaces, words, lines, order, and faces."""
 # Each attack's part of the time of one release (`TimeBudget`): what searches has more than what looks up.
 TIME_SHARES = {attack.name: attack.time_share for attack in ATTACKS if attack.time_share}
+# A value of `Effort.auxiliary` that no number of other subspaces reaches: attacks compare with all of them.
+ALL_AUXILIARY = 1 << 40
 
 
 def named(*names: str) -> tuple[Attack, ...]:
     """The attacks on subspaces of these names, in this order. Raises KeyError for a name that none has."""
     known = {attack.name: attack for attack in SUBSPACE_ATTACKS}
     return tuple(known[name] for name in names)
+
+
+def estimated(name: str, target: Target) -> tuple[Estimates, Lists | None]:
+    """Estimates that the attack on subspaces called `name` makes of `target`, and the decoys that it names, if it names any.
+
+    Raises KeyError for an unknown name, TypeError for an attack that does not estimate descriptors, and what the attack raises.
+    """
+    (attack,) = named(name)
+    attempt = attack.run(target)
+    if attempt.estimates is None:
+        raise TypeError(f"the attack {name!r} does not estimate descriptors")
+    return attempt.estimates, attempt.decoys
 
 
 def unbounded() -> TimeBudget:

@@ -24,7 +24,8 @@ from veil.attacks.structural.lattice import LatticeOptions
 from veil.attacks.structural.vertex import VertexOptions
 from veil.attacks.time_budget import TimeBudget
 from veil.attacks.words.cooccurrence import NeighborModel
-from veil.codebooks.codebook import Codebook, Pca
+from veil.codebooks.codebook import Codebook
+from veil.codebooks.compression import Pca
 from veil.errors import RangeError
 from veil.forms import Form, Lines, Points, Released, Subsets, Subspaces
 from veil.geometry.camera import Camera
@@ -274,4 +275,4 @@ class Target:
 def pca_of(form: Form, knowledge: Knowledge) -> Pca | None:
     """The PCA that a form's descriptors went through, if any and if it is known."""
     book = knowledge.codebook
-    return book.pca if form.space.codebook and book is not None else None
+    return book.compression.pca if form.space.codebook and book is not None else None

@@ -78,7 +78,7 @@ def in_space(features: Features, space: Space, codebook: Codebook | None) -> Flo
     if points.space != space:
         if codebook is None:
             raise InputError(f"the release lives in [{space}]; give its codebook with --codebook")
-        points = codebook.into_space(points, space)
+        points = codebook.compression.into_space(points, space)
     return points.vectors.astype(np.float64)
 
 

@@ -13,7 +13,7 @@ from veil.attacks.claims import Estimates
 from veil.attacks.registry import named, unbounded
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.attacks.time_budget import TimeBudget
-from veil.audit.run import Examined, Progress, try_attacks
+from veil.audit.run import Examined, StepProgress, try_attacks
 from veil.features import Features
 from veil.forms import Subsets, Subspaces
 from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
@@ -60,7 +60,7 @@ def reconstructions(
     features: Features | None = None,
     photograph: UInt8[np.ndarray, "_ _ 3"] | None = None,
     time: TimeBudget | None = None,
-    progress: Progress = lambda step: None,
+    progress: StepProgress = lambda step: None,
 ) -> list[Reconstruction]:
     """Pictures of one release, best known first: of what attacks recovered ("raw" in `inverters`), and by direct inversion.
 
@@ -88,7 +88,7 @@ def _maps(
     inverters: Mapping[Kind, Inverts],
     effort: Effort,
     features: Features | None,
-    progress: Progress,
+    progress: StepProgress,
     time: TimeBudget | None,
 ) -> Iterator[tuple[str, SparseMap]]:
     message = item.message
@@ -115,7 +115,7 @@ def _estimates(
     rows: Int64[np.ndarray, "drawn"],
     knowledge: Knowledge,
     effort: Effort,
-    progress: Progress,
+    progress: StepProgress,
     time: TimeBudget | None,
 ) -> Iterator[tuple[str, Int64[np.ndarray, "attacked"], Estimates]]:
     """Descriptors of the features `rows`, or of those that there is time for. Those of words are there already, subspaces were

@@ -25,7 +25,7 @@ from veil.ldp.composition import account
 from veil.wire.message import Message
 
 # Called with the name of what is being done.
-Progress = Callable[[str], None]
+StepProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,7 +59,7 @@ def examine(
     effort: Effort | None = None,
     attacks: Sequence[Attack] = ATTACKS,
     time: TimeBudget | None = None,
-    progress: Progress = lambda step: None,
+    progress: StepProgress = lambda step: None,
 ) -> list[Examined]:
     """Try every one of `attacks` that a release gives something to look at; of each release an equal part of `effort.features`.
 
@@ -92,7 +92,7 @@ def examine(
     return found
 
 
-def try_attacks(target: Target, attacks: Sequence[Attack], progress: Progress = lambda step: None) -> list[Tried]:
+def try_attacks(target: Target, attacks: Sequence[Attack], progress: StepProgress = lambda step: None) -> list[Tried]:
     """Those of `attacks` that `target` gives something to look at, in their order; those on lines know what others found of the
     descriptors. Begins a turn of the target's time."""
     target.time.begin_turn()
@@ -118,7 +118,7 @@ def not_looked_at(releases: Iterable[Message]) -> dict[str, str]:
     return {f"{attack.name} ({attack.surface})": why[0] for attack, why in reasons.items() if all(why)}
 
 
-def _named(progress: Progress, name: str, step: str) -> None:
+def _named(progress: StepProgress, name: str, step: str) -> None:
     progress(f"{name} {step}")
 
 

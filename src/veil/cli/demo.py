@@ -53,13 +53,13 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _print_lines(run: Run, extent: float) -> None:
-    if run.position is None or run.leak is None:
+    if run.position is None or run.leakage is None:
         print(f"mapped from lines alone: {run.reason}")
         return
     print(
         f"mapped from lines alone: {run.registered} of {run.total} photographs, {len(run.points)} points, median position "
-        f"error {100 * run.position.median / extent:.2f} %; the server can now name {run.leak.share:.0%} of the hidden "
-        f"positions to {run.leak.median_px:.1f} px"
+        f"error {100 * run.position.median / extent:.2f} %; the server can now name {run.leakage.share:.0%} of the hidden "
+        f"positions to {run.leakage.median_px:.1f} px"
     )
 
 

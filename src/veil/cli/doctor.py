@@ -1,4 +1,4 @@
-"""`veil doctor`: what this machine offers, which backend will serve, and how fast that is."""
+"""`veil doctor`: what this machine offers, which backend will serve, and how fast it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = """\
   veil doctor --backend gpu                   exit code 1 and the reason where it cannot serve
   veil doctor --json -
 """
-# What each extra needs, and what it is for.
+# Packages that each extra needs, and what it is for.
 EXTRAS = {
     "gpu": (("torch", "triton"), "distances on a graphics processor"),
     "inversion": (("torch",), "training networks that turn features into pictures; the bundled one needs nothing"),
@@ -32,7 +32,7 @@ DIMENSIONS = (2, 4)
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil doctor` to the parser's commands."""
     parser = add_command(
         commands,
         "doctor",
@@ -62,45 +62,57 @@ def _doctor(arguments: argparse.Namespace) -> int:
             measure(serving, m, threads=threads, seconds=each)  # type: ignore[arg-type]
             for m in progress(DIMENSIONS, "measuring")
         ]
+    facts = {
+        "machine": _machine(),
+        "backends": [{"backend": o.backend, "serves": not o.refusal, "detail": o.refusal or o.detail} for o in offered],
+        "serving": serving or None,
+        "extras": {name: {package: _version(package) for package in packages} for name, (packages, _) in EXTRAS.items()},
+        "rates": [_record(rate, threads) for rate in rates],
+    }
+    write_json(arguments.json, facts)
+    if str(arguments.json) != "-":
+        _print_offers(facts)
+        if serving:
+            print(f"\nbackend {arguments.backend!r} is served by {serving!r}, {threads} thread(s)")
+        _print_rates(rates)
+    if refusal:
+        raise VeilError(refusal)
+    return 0
+
+
+def _machine() -> dict[str, object]:
+    """Versions, system, number of cores and linear algebra libraries of this machine."""
     blas = [_library(item) for item in threadpool_info() if item["user_api"] == "blas"]
-    machine = {
+    return {
         "veil": version("veil"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "blas": sorted(set(blas)),
     }
-    extras = {name: {package: _version(package) for package in packages} for name, (packages, _) in EXTRAS.items()}
-    write_json(
-        arguments.json,
-        {
-            "machine": machine,
-            "backends": [{"backend": o.backend, "serves": not o.refusal, "detail": o.refusal or o.detail} for o in offered],
-            "serving": serving or None,
-            "extras": extras,
-            "rates": [_record(rate, threads) for rate in rates],
-        },
-    )
-    if str(arguments.json) != "-":
-        print(f"veil {machine['veil']}, Python {machine['python']}, {machine['system']}, {machine['cores']} cores")
-        print(f"matrix products by {', '.join(machine['blas']) or 'NumPy'}\n\nbackends")  # type: ignore[arg-type]
-        for item in offered:
-            print(f"  {item.backend:10} {'no: ' + item.refusal if item.refusal else 'yes: ' + item.detail}")
-        print("\nextras")
-        for name, packages in extras.items():
-            missing = [package for package, found in packages.items() if found is None]
-            state = f"no: pip install 'veil[{name}]'" if missing else "yes"
-            print(f"  {name:10} {state} ({EXTRAS[name][1]})")
-        if serving:
-            print(f"\nbackend {arguments.backend!r} is served by {serving!r}, {threads} thread(s)")
-        for rate in rates:
-            print(
-                f"  m = {rate.m}: nearest two of {rate.features} by {rate.features} subspaces in {1e3 * rate.seconds:.1f} ms, "
-                f"{rate.share:.0%} of the speed of the matrix product alone ({1e3 * rate.product_seconds:.1f} ms)"
-            )
-    if refusal:
-        raise VeilError(refusal)
-    return 0
+
+
+def _print_offers(facts: dict[str, Any]) -> None:
+    """Print the machine, its backends and the installed extras."""
+    machine = facts["machine"]
+    print(f"veil {machine['veil']}, Python {machine['python']}, {machine['system']}, {machine['cores']} cores")
+    print(f"matrix products by {', '.join(machine['blas']) or 'NumPy'}\n\nbackends")
+    for item in facts["backends"]:
+        print(f"  {item['backend']:10} {'yes: ' if item['serves'] else 'no: '}{item['detail']}")
+    print("\nextras")
+    for name, packages in facts["extras"].items():
+        missing = [package for package, found in packages.items() if found is None]
+        state = f"no: pip install 'veil[{name}]'" if missing else "yes"
+        print(f"  {name:10} {state} ({EXTRAS[name][1]})")
+
+
+def _print_rates(rates: list[Rate]) -> None:
+    """Print the measured times, each beside that of the matrix product that distances contain."""
+    for rate in rates:
+        print(
+            f"  m = {rate.m}: nearest two of {rate.features} by {rate.features} subspaces in {1e3 * rate.seconds:.1f} ms, "
+            f"{rate.share:.0%} of the speed of the matrix product alone ({1e3 * rate.product_seconds:.1f} ms)"
+        )
 
 
 def _record(rate: Rate, threads: int) -> dict[str, object]:
@@ -115,7 +127,7 @@ def _record(rate: Rate, threads: int) -> dict[str, object]:
 
 
 def _library(item: dict[str, Any]) -> str:
-    """With the kernels that it chose: those of an older processor may be twice too slow."""
+    """Name, version and chosen kernels of a BLAS library: kernels for an older processor may take twice as long."""
     kernels_of = f" ({item['architecture']} kernels)" if item.get("architecture") else ""
     return f"{item['internal_api']} {item['version']}{kernels_of}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64, UInt8
 
 from veil.errors import RangeError
+from veil.progress import Progress, ignore_progress
 
 Method = Literal["flat", "hierarchical"]
 METHODS: tuple[Method, ...] = ("flat", "hierarchical")
@@ -18,13 +19,8 @@ FLAT_WORDS = 16384  # up to so many words flat k-means takes minutes; its time g
 COARSE_SAMPLE = 256
 BLOCK = 1 << 14  # rows that are converted to float32 at a time
 
-Progress = Callable[[int, int], None]
 Descriptors = UInt8[np.ndarray, "samples dim"] | Float32[np.ndarray, "samples dim"]
 Words = UInt8[np.ndarray, "words dim"] | Float32[np.ndarray, "words dim"]
-
-
-def _silent(done: int, total: int) -> None:
-    """Progress that is not reported."""
 
 
 def chosen_method(method: str, words: int) -> Method:
@@ -46,8 +42,8 @@ def train_words(
     method: Method,
     iterations: int,
     seed: int,
-    on_cells: Progress = _silent,
-    on_words: Progress = _silent,
+    on_cells: Progress = ignore_progress,
+    on_words: Progress = ignore_progress,
 ) -> Words:
     """Train a codebook's words: centroids of descriptors, as a codebook stores them, no two of them equal.
 
@@ -137,8 +133,8 @@ def hierarchical_kmeans(
     *,
     iterations: int,
     seed: int,
-    on_cells: Progress = _silent,
-    on_words: Progress = _silent,
+    on_cells: Progress = ignore_progress,
+    on_words: Progress = ignore_progress,
 ) -> Float32[np.ndarray, "words dim"]:
     """Unit centroids from k-means in two levels: about sqrt(words) cells, and spherical k-means inside each.
 

@@ -1,6 +1,19 @@
-"""Distances of two sets of features, points or affine subspaces, and the nearest of each (docs/theory/distances.md)."""
+"""Distances between two sets of features, points or affine subspaces, and nearest neighbors (docs/theory/distances.md)."""
 
-from veil.distances.backend import BACKENDS, PREFERRED, Backend, Set, resolve
+from veil.distances.backend import BACKENDS, PREFERRED, Backend, resolve
 from veil.distances.search import Nearest, NearestTwo, nearest, nearest_two, pairwise
+from veil.distances.sets import FeatureSet, SubspaceSet
 
-__all__ = ["BACKENDS", "PREFERRED", "Backend", "Nearest", "NearestTwo", "Set", "nearest", "nearest_two", "pairwise", "resolve"]
+__all__ = [
+    "BACKENDS",
+    "PREFERRED",
+    "Backend",
+    "FeatureSet",
+    "Nearest",
+    "NearestTwo",
+    "SubspaceSet",
+    "nearest",
+    "nearest_two",
+    "pairwise",
+    "resolve",
+]

@@ -1,4 +1,7 @@
-"""Which backend computes distances: what this machine offers and the environment prefers, NumPy where a compiler fails."""
+"""Choice of the backend that computes distances: by name, by the environment, or by what this machine can run.
+
+Where "auto" was asked for and the compiler fails, NumPy computes instead.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,32 @@ import warnings
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
-import numpy as np
-from jaxtyping import Float
-
 from veil.distances.cpu import candidates
 from veil.distances.cpu import compile as compiler
+from veil.distances.sets import FeatureSet, dimension
 from veil.errors import RangeError, VeilError, VeilWarning
 
 Backend = Literal["auto", "reference", "numpy", "cpu", "gpu"]
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "numpy", "cpu", "gpu")
-# The environment variable that says what "auto" takes where that serves.
+# The environment variable that names the backend which "auto" uses, where that one serves the dimensions.
 PREFERRED = "VEIL_BACKEND"
-# A set of features: origins (N, dim), and bases (N, m, dim) unless they are points.
-Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 Result = TypeVar("Result")
-# Reasons for which NumPy serves unasked that were told: each is told once.
-_told: set[str] = set()
+# Reasons why NumPy computes in the place of the compiled kernel that this process has warned of: one warning for each.
+_warned: set[str] = set()
 
 
 def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> Backend:
-    """The backend that will serve sets of these dimensions (points: 0); never another one than was named.
+    """Name of the backend that will compute distances between sets of these dimensions; a named one is never replaced.
 
-    "cpu" is the kernel compiled for this processor, "gpu" sweeps on a graphics processor and decides on this one, "numpy"
-    needs nothing but NumPy, "reference" is float64 and slow. "auto" is what the environment variable VEIL_BACKEND names, else
-    "cpu", where that serves these dimensions, and "numpy" elsewhere; it never takes a graphics processor unasked.
-    Where the compiler then fails on a kernel, "auto" computes with "numpy" after all and warns once (`VeilWarning`).
-    Raises VeilError if the named one cannot serve.
+    `backend` is one of `BACKENDS`. "cpu" is the kernel compiled for this processor. "gpu" compares all pairs on a graphics
+    processor and decides between candidates on this one. "numpy" needs nothing but NumPy, "reference" is float64 and slow.
+    "auto" is the backend that the environment variable VEIL_BACKEND names, else "cpu", where that serves these dimensions, and
+    "numpy" elsewhere; it never chooses a graphics processor on its own. Where the compiler then fails on a kernel, "auto"
+    computes with "numpy" after all and warns once (`VeilWarning`).
+
+    `left_m` and `right_m` are the dimensions of the subspaces of both sets (0: points), `dim` is the length of a descriptor.
+    Returns one of `BACKENDS`, never "auto". Raises RangeError if `backend` or VEIL_BACKEND is no name of a backend, and
+    VeilError if the backend that either names cannot run on this machine or, for `backend`, does not serve these dimensions.
     """
     name, source = (os.environ.get(PREFERRED, "auto"), PREFERRED) if backend == "auto" else (backend, "backend")
     for known in BACKENDS:
@@ -42,28 +45,31 @@ def resolve(backend: str, left_m: int = 1, right_m: int = 1, dim: int = 128) -> 
         raise RangeError(f"{source} must be one of {', '.join(map(repr, BACKENDS))}, got {name!r}")
     if known in ("reference", "numpy"):
         return known
-    wanted: Backend = "cpu" if known == "auto" else known
-    here, refusal = _refusals(wanted, left_m, right_m, dim)
-    if not (here or refusal):
-        return wanted
-    if backend == "auto" and (known == "auto" or not here):
+    candidate: Backend = "cpu" if known == "auto" else known
+    obstacle, refusal = _refusals(candidate, left_m, right_m, dim)
+    if not (obstacle or refusal):
+        return candidate
+    if backend == "auto" and (known == "auto" or not obstacle):
         return "numpy"
-    raise VeilError(f"backend {wanted!r} cannot serve: {refusal or here}")
+    raise VeilError(f"backend {candidate!r} cannot serve: {refusal or obstacle}")
 
 
 def _refusals(backend: Backend, left_m: int, right_m: int, dim: int) -> tuple[str | None, str | None]:
-    """Why this machine, and why these dimensions, are not served."""
-    here, refusal = compiler.obstacle(), candidates.refusal(left_m, right_m, dim)
+    """Reason why a backend cannot run on this machine, and reason why it does not serve these dimensions; None: it does."""
+    obstacle, refusal = compiler.obstacle(), candidates.refusal(left_m, right_m, dim)
     if backend == "gpu":
         from veil.distances.gpu import device
 
-        here, refusal = here or device.obstacle(), refusal or device.refusal(left_m, right_m)
-    return here, refusal
+        obstacle, refusal = obstacle or device.obstacle(), refusal or device.refusal(left_m, right_m)
+    return obstacle, refusal
 
 
-def served(backend: Backend, sets: tuple[Set, Set], work: Callable[[Backend], Result]) -> Result:
-    """What the backend returns that serves these sets; with "auto" NumPy's where the compiler fails, which is told once."""
-    m, n = (0 if basis is None else basis.shape[1] for _, basis in sets)
+def served(backend: Backend, sets: tuple[FeatureSet, FeatureSet], work: Callable[[Backend], Result]) -> Result:
+    """Result of `work` with the backend that `resolve` chooses for these sets.
+
+    With "auto" NumPy computes where the compiler fails; a warning (`VeilWarning`) says so once for each reason.
+    """
+    m, n = (dimension(side) for side in sets)
     chosen = resolve(backend, m, n, sets[0][0].shape[1])
     free = backend == "auto" and os.environ.get(PREFERRED, "auto") == "auto"
     if free and chosen == "cpu":
@@ -72,8 +78,8 @@ def served(backend: Backend, sets: tuple[Set, Set], work: Callable[[Backend], Re
         except compiler.CompileError:
             chosen = resolve(backend, m, n, sets[0][0].shape[1])
     reason = compiler.obstacle() if free else None
-    if reason and reason not in _told:
-        _told.add(reason)
+    if reason and reason not in _warned:
+        _warned.add(reason)
         text = f"distances are computed by NumPy, several times slower: {reason} (VEIL_BACKEND=numpy: that is meant)"
         warnings.warn(text, VeilWarning, stacklevel=3)
     return work(chosen)

@@ -1,12 +1,11 @@
-"""The nearest of many subspaces to a few points: one pass over these as they are stored, then float64 for all it leaves open.
+"""Nearest subspaces of a large database to a few points: one pass over the database as it is stored, then float64.
 
-The pass knows d^2 up to a bound that holds for any order of summation and any basis, orthonormal or not
-(docs/theory/distances.md, Eq. 15), so that the answer is that of float64.
+The pass knows squared distances up to a bound that holds for any order of summation and any basis, orthonormal or not
+(docs/theory/distances.md, Eq. 15). Float64 decides between all subspaces that the bounds do not tell apart, so that the answer
+is that of an exhaustive float64 search.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
@@ -16,60 +15,67 @@ from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.compile import host_lanes, kernels
 from veil.distances.cpu.prepared import DEFECT_MAX, stored
 from veil.distances.pairs import best, exact
+from veil.distances.sets import FeatureSet, dimension
+from veil.progress import Progress
 from veil.threads import shared
 
-Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
-# Points, and their neighbors asked for, up to which this is faster than comparing many (measured in benchmarks/identify.py).
+# Numbers of points, and of neighbors of all points together, up to which this is faster than the search of `cpu.stream`
+# (measured in benchmarks/identify.py).
 POINTS_MAX, NEIGHBORS_MAX = 16, 256
-# Subspaces that one task looks through, and numbers of the bases that NumPy takes at a time: they stay in the second cache.
+# Subspaces that one task bounds, and numbers of the bases that NumPy multiplies at a time: they stay in the second-level cache.
 CHUNK, CACHED_NUMBERS = 1 << 13, 1 << 17
-# Bases farther from orthonormal than this are left to float64, whatever the pass says.
+# Largest |D D^T - I| for which the bounds of the pass are used; subspaces beyond it are left to float64.
 STRAIN_MAX = 0.25
-# |d|^2 and |D d|^2 of every subspace and point, and |D D^T - I| of every subspace.
+# Result of the pass: |d|^2 and |D d|^2 of every subspace and point, d being the offset of the point from the origin, and the
+# Frobenius norm |D D^T - I| of every subspace.
 Passed = tuple[Float[np.ndarray, "some points"], Float[np.ndarray, "some points"], Float[np.ndarray, "some"]]
 
 
-def serves(queries: Set, database: Set, count: int, *, compiled: bool) -> bool:
-    """Whether these are few points and a database of subspaces."""
+def serves(queries: FeatureSet, database: FeatureSet, count: int, *, compiled: bool) -> bool:
+    """Whether `nearest` of this file serves: few points, few neighbors and a database of subspaces.
+
+    The compiled pass serves subspaces up to `candidates.M_MAX` dimensions, NumPy's those of any.
+    """
     if queries[1] is not None or database[1] is None or not 0 < len(queries[0]) <= POINTS_MAX:
         return False
-    m = database[1].shape[1]
+    m = dimension(database)
     return len(queries[0]) * count <= NEIGHBORS_MAX and m >= 1 and (m <= candidates.M_MAX or not compiled)
 
 
 def nearest(
-    queries: Set,
-    database: Set,
+    queries: FeatureSet,
+    database: FeatureSet,
     count: int,
     *,
     compiled: bool,
     threads: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Int64[np.ndarray, "queries count"], Float64[np.ndarray, "queries count"]] | None:
-    """Indices and float64 distances of the `count` nearest, in order; ties keep the smaller index.
+    """Indices and float64 distances of the `count` nearest subspaces of every point, nearest first.
 
-    None where a number is not finite or its square is out of range. Without a compiler bases are taken to be orthonormal.
+    Ties keep the smaller index. None where a number is not finite or its square is out of range. `compiled` chooses the
+    compiled pass, which takes any basis; NumPy's takes bases to be orthonormal. `progress(done, all)` counts subspaces.
     """
     kind = np.float32 if stored(queries, database) == "float" else np.float64
     points = np.ascontiguousarray(queries[0], dtype=kind)
-    look, total = pass_compiled if compiled else pass_plain, len(database[0])
+    bounding_pass, total = pass_compiled if compiled else pass_plain, len(database[0])
 
     def chunk(start: int) -> tuple[np.ndarray, ...] | None:
         origin, basis = (np.ascontiguousarray(part[start : start + CHUNK], dtype=kind) for part in database)  # type: ignore[index]
-        lower, upper = _bounds(look(points, origin, basis), basis.shape[1:], kind)
+        lower, upper = _bounds(bounding_pass(points, origin, basis), basis.shape[1:], kind)
         if not np.isfinite(upper).all():
             return None
         rows, entries = np.nonzero(lower <= _limits(upper, count))
         return rows, entries + start, lower[rows, entries], upper[rows, entries]
 
-    found = []
+    chunks = []
     for k, part in enumerate(shared(chunk, range(0, total, CHUNK), threads)):
         if part is None:
             return None
-        found.append(part)
+        chunks.append(part)
         if progress is not None:
             progress(min((k + 1) * CHUNK, total), total)
-    rows, entries, lower, upper = (np.concatenate(each) for each in zip(*found, strict=True))
+    rows, entries, lower, upper = (np.concatenate(each) for each in zip(*chunks, strict=True))
     limits = np.array([_limits(upper[rows == row][None], count)[0, 0] for row in range(len(points))])
     near = lower <= limits[rows]
     rows, entries = rows[near], entries[near]
@@ -77,7 +83,7 @@ def nearest(
 
 
 def _limits(upper: Float64[np.ndarray, "points some"], count: int) -> Float64[np.ndarray, "points 1"]:
-    """What the `count` nearest do not exceed."""
+    """Upper bound of the squared distances of each point's `count` nearest: the count-th smallest of `upper`."""
     if upper.shape[1] < count:
         return np.full((len(upper), 1), np.inf)
     return np.partition(upper, count - 1, axis=1)[:, count - 1 : count]
@@ -86,14 +92,17 @@ def _limits(upper: Float64[np.ndarray, "points some"], count: int) -> Float64[np
 def _bounds(
     passed: Passed, size: tuple[int, ...], kind: type
 ) -> tuple[Float64[np.ndarray, "points some"], Float64[np.ndarray, "points some"]]:
-    """Lower and upper bounds of the squared distances (docs/theory/distances.md, Eq. 15)."""
+    """Lower and upper bounds of the squared distances, from the result of a pass (docs/theory/distances.md, Eq. 15).
+
+    `size` is (m, dim) of the bases, `kind` the type of number in which the pass summed.
+    """
     m, dim = size
     rounding, double = ((dim + m + 8) * np.finfo(each).eps for each in (kind, np.float64))
     squares, along, strain = (part.T.astype(np.float64) for part in passed)
     strain = 1.2 * strain + m * rounding
     loose = ~(strain < STRAIN_MAX)
     strain[loose] = STRAIN_MAX
-    with np.errstate(invalid="ignore"):  # what is not finite is found by the caller
+    with np.errstate(invalid="ignore"):  # the caller tests whether the bounds are finite
         square = squares - along
         error = (rounding * (1 + 2 * np.sqrt(m) + m * rounding) + 8 * double) * squares + strain / (1 - strain) * along
         error += dim * np.finfo(kind).tiny
@@ -103,7 +112,7 @@ def _bounds(
 def pass_compiled(
     points: Float[np.ndarray, "points dim"], origin: Float[np.ndarray, "some dim"], basis: Float[np.ndarray, "some m dim"]
 ) -> Passed:
-    """The compiled pass over some subspaces, in the precision of the points."""
+    """Compiled pass of some points over some subspaces, in the precision of the points."""
     count, m, dim = basis.shape
     name = "float" if points.dtype == np.float32 else "double"
     function = kernels(Shape(left=1, right=m + 1, lanes=host_lanes()), f"points of {name}")["points"]
@@ -117,7 +126,10 @@ def pass_compiled(
 def pass_plain(
     points: Float[np.ndarray, "points dim"], origin: Float[np.ndarray, "some dim"], basis: Float[np.ndarray, "some m dim"]
 ) -> Passed:
-    """The same with NumPy, which does not look at D D^T: it would take longer than the distances."""
+    """Pass of some points over some subspaces with NumPy, in the precision of the points.
+
+    It takes the defect of every basis to be the largest allowed: D D^T would take longer than the distances.
+    """
     count, m, dim = basis.shape
     squares, along = (np.empty((count, len(points)), dtype=points.dtype) for _ in range(2))
     size = max(1, CACHED_NUMBERS // (m * dim))

@@ -1,4 +1,4 @@
-"""What the backends of this machine offer, and how fast they are beside the matrix product that distances contain."""
+"""Which backends run on this machine, and how fast they are beside the matrix product that the distances contain."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from threadpoolctl import threadpool_limits
 
 from veil import distances
 from veil.distances import Backend
-from veil.distances.cpu.compile import adds_pairs, host_lanes, trial
+from veil.distances.cpu.compile import has_vnni, host_lanes, trial
 from veil.distances.gpu import device
 
-# Descriptors of what is measured: all directions alike, so that nothing is pruned.
+# Number and length of the descriptors of a measurement, which are isotropic, so that nothing is pruned.
 FEATURES, DIM = 600, 128
 
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """Whether a backend serves here: an empty `refusal`, or why not; `detail` says by what means."""
+    """Whether a backend runs on this machine: `refusal` is empty or the reason why not, `detail` is how it runs."""
 
     backend: Backend
     refusal: str
@@ -29,7 +29,10 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Nearest two of all features by all features, m on both sides: wall seconds, those of the float32 Gram matrix alone."""
+    """Wall seconds of `nearest_two` of `features` against as many, subspaces of dimension m on both sides.
+
+    `product_seconds` are those of the float32 Gram matrix of all origins and directions alone.
+    """
 
     backend: Backend
     m: int
@@ -39,15 +42,15 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """1: the time of the matrix product alone; more is faster."""
+        """Speed relative to the matrix product alone: 1 is the time of that product, more is faster."""
         return self.product_seconds / self.seconds
 
 
 def offers() -> list[Offer]:
-    """Every backend, the slowest first; a few kernels are compiled to see whether that works."""
+    """Every backend, the slowest first, with whether it runs here; a few kernels are compiled to see whether that works."""
     refusal = trial() or ""
     lanes = "" if refusal else f"compiled for vectors of {host_lanes()} floats"
-    if lanes and adds_pairs(host_lanes()):
+    if lanes and has_vnni(host_lanes()):
         lanes += ", sweeps in 16 bits (VNNI)"
     barred = device.obstacle() or refusal
     means = "" if barred else "Triton's interpreter, for tests: slow" if device.interpreted() else "Triton on a CUDA device"
@@ -60,7 +63,10 @@ def offers() -> list[Offer]:
 
 
 def measure(backend: Backend, m: int, *, threads: int = 1, seconds: float = 1.0) -> Rate:
-    """The best of as many runs as fit in `seconds`, in turn with the matrix product alone, both by as many threads."""
+    """Best wall time of as many runs as fit in `seconds`, in turn with the matrix product alone, both with `threads` threads.
+
+    `m` is the dimension of the subspaces. The first run, which compiles, is not timed.
+    """
     random = np.random.default_rng(m)
     sides = [_lifted(random, m) for _ in range(2)]
     rows = [np.concatenate([origin[:, None], basis], axis=1).reshape(-1, DIM) for origin, basis in sides]
@@ -81,7 +87,7 @@ def measure(backend: Backend, m: int, *, threads: int = 1, seconds: float = 1.0)
 
 
 def _lifted(random: np.random.Generator, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random subspaces at the distances of descriptors."""
+    """Origins and orthonormal bases of random subspaces; origins are about as far apart as descriptors of unit length."""
     origin = random.normal(size=(FEATURES, DIM)) / np.sqrt(DIM)
     basis = np.linalg.qr(random.normal(size=(FEATURES, DIM, m)))[0]
     return origin.astype(np.float32), np.ascontiguousarray(np.swapaxes(basis, 1, 2), dtype=np.float32)

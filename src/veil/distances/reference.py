@@ -1,6 +1,7 @@
-"""Distances in float64, a few lines each: the slow, obvious twins that every fast path is held against.
+"""Reference distances in float64, a few obvious lines each: slow, and what tests hold every fast path against.
 
-A set of subspaces is (origin (N, dim), basis (N, m, dim)); D = origin + span(basis rows). Bases need not be orthonormal.
+Unless a function says otherwise, bases need not be orthonormal here. Results are matrices (left, right) in the unit of the
+descriptors.
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Float64
 
-Set = tuple[Float[np.ndarray, "_ dim"], Float[np.ndarray, "_ _ dim"]]
+from veil.distances.sets import SubspaceSet
 
 
 def point_to_point(a: Float[np.ndarray, "left dim"], b: Float[np.ndarray, "right dim"]) -> Float64[np.ndarray, "_ _"]:
-    """All Euclidean distances |a_i - b_j|."""
+    """Euclidean distances |a_i - b_j| of all pairs of points."""
     return np.linalg.norm(a[:, None].astype(np.float64) - b[None].astype(np.float64), axis=2)
 
 
-def point_to_subspace(points: Float[np.ndarray, "left dim"], subspaces: Set) -> Float64[np.ndarray, "_ _"]:
-    """All dist(E, d) = min over x in E of |d - x| by least squares (Dusmanu et al. 2021, Eq. 1)."""
+def point_to_subspace(points: Float[np.ndarray, "left dim"], subspaces: SubspaceSet) -> Float64[np.ndarray, "_ _"]:
+    """Distances min over x in E of |d - x| of all points d and subspaces E, by least squares (Dusmanu et al. 2021, Eq. 1)."""
     origin, basis = (part.astype(np.float64) for part in subspaces)
     distances = np.empty((len(points), len(origin)))
     for j in range(len(origin)):
@@ -27,8 +28,11 @@ def point_to_subspace(points: Float[np.ndarray, "left dim"], subspaces: Set) -> 
     return distances
 
 
-def point_to_subspace_dual(points: Float[np.ndarray, "left dim"], subspaces: Set) -> Float64[np.ndarray, "_ _"]:
-    """The same through the orthogonal complement (Dusmanu et al. 2021, Eq. 17-18); cheaper when m >= dim / 2."""
+def point_to_subspace_dual(points: Float[np.ndarray, "left dim"], subspaces: SubspaceSet) -> Float64[np.ndarray, "_ _"]:
+    """Point-to-subspace distances through the orthogonal complement (Dusmanu et al. 2021, Eq. 17-18).
+
+    This takes fewer operations than least squares when m >= dim / 2.
+    """
     origin, basis = (part.astype(np.float64) for part in subspaces)
     distances = np.empty((len(points), len(origin)))
     for j in range(len(origin)):
@@ -37,10 +41,11 @@ def point_to_subspace_dual(points: Float[np.ndarray, "left dim"], subspaces: Set
     return distances
 
 
-def subspace_to_subspace(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
-    """All dist(D, E) = min over x in D, y in E of |y - x| by least squares (Eq. 2); ranks may be deficient.
+def subspace_to_subspace(left: SubspaceSet, right: SubspaceSet) -> Float64[np.ndarray, "_ _"]:
+    """Distances min over x in D and y in E of |y - x| of all pairs of subspaces, by least squares.
 
-    Theory: distances.md#what-n-is-and-when-it-is-singular.
+    Bases and pairs of bases of deficient rank are allowed (distances.md#what-n-is-and-when-it-is-singular). Source: Dusmanu et
+    al. 2021, Eq. 2.
     """
     (d0, d), (e0, e) = ((part.astype(np.float64) for part in side) for side in (left, right))
     distances = np.empty((len(d0), len(e0)))
@@ -53,10 +58,11 @@ def subspace_to_subspace(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
     return distances
 
 
-def subspace_to_subspace_dual(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
-    """The same from the orthogonality conditions of the dual (Dusmanu et al. 2021, Eq. 11-13; distances.md#the-dual-form).
+def subspace_to_subspace_dual(left: SubspaceSet, right: SubspaceSet) -> Float64[np.ndarray, "_ _"]:
+    """Subspace-to-subspace distances from the orthogonality conditions of the dual problem.
 
-    y* - x* lies in both complements; the unknowns are mu, nu and x*, solved with minimum norm.
+    y* - x* lies in both orthogonal complements; the unknowns mu, nu and x* are solved for with minimum norm. Sources: Dusmanu
+    et al. 2021, Eq. 11-13; distances.md#the-dual-form.
     """
     (d0, d), (e0, e) = ((part.astype(np.float64) for part in side) for side in (left, right))
     dim = d0.shape[1]
@@ -79,11 +85,11 @@ def subspace_to_subspace_dual(left: Set, right: Set) -> Float64[np.ndarray, "_ _
     return distances
 
 
-def subspace_to_subspace_printed(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
-    """Equations 3, 7 and 8 of Dusmanu et al. 2021 exactly as printed: orthonormal bases, and N must be invertible.
+def subspace_to_subspace_printed(left: SubspaceSet, right: SubspaceSet) -> Float64[np.ndarray, "_ _"]:
+    """Subspace-to-subspace distances by equations 3, 7 and 8 of Dusmanu et al. 2021, exactly as printed there.
 
-    Kept as a second method for tests; it fails where two subspaces share a direction
-    (distances.md#what-n-is-and-when-it-is-singular).
+    Bases must be orthonormal and N invertible. This is kept as a second method for tests; it fails where two subspaces share a
+    direction (distances.md#what-n-is-and-when-it-is-singular).
     """
     (d0, d), (e0, e) = ((part.astype(np.float64) for part in side) for side in (left, right))
     distances = np.empty((len(d0), len(e0)))

@@ -1,31 +1,35 @@
-"""Distances of all pairs and the nearest of each feature, by the backend that serves.
+"""Distances of all pairs of two feature sets, and nearest neighbors, by whichever backend serves.
 
-A set is (origin (N, dim), basis (N, m, dim) or None); without a basis its members are points. Bases must be orthonormal,
-as `veil.forms.Subspaces` are; the numpy backend does not check what would cost as much as the distances.
+A set is (origin (N, dim), basis (N, m, dim) or None); without a basis its members are points (`veil.distances.sets`). Bases
+must be orthonormal, as `veil.forms.Subspaces` are; the numpy backend does not check that, as it would cost as much as the
+distances.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.distances import few_queries, reference
-from veil.distances.backend import Backend, Set, served
+from veil.distances.backend import Backend, served
 from veil.distances.cpu import candidates, ranked, stream
 from veil.distances.cpu.codegen.outputs import SQUARE_TRUSTED
 from veil.distances.numpy import chunked, tiles
 from veil.distances.pairs import exact
-from veil.errors import InputError, RangeError
+from veil.distances.sets import FeatureSet, check_finite, check_sets, check_shapes, take
+from veil.errors import RangeError
+from veil.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NearestTwo:
-    """For every left feature its nearest and second nearest right feature, and the reverse; distances in float64.
+    """Nearest and second nearest right feature of every left one, and the reverse, with float64 distances.
 
-    Where the other side has a single feature, the second distance is infinite and its index -1.
+    `right_of_left` holds indices of right features, the nearest first, and `left_distance` their distances in the unit of the
+    descriptors; `left_of_right` and `right_distance` hold the reverse. Where the other side has a single feature, the second
+    distance is infinite and its index -1; where it has none, both are.
     """
 
     right_of_left: Int64[np.ndarray, "left 2"]
@@ -36,13 +40,17 @@ class NearestTwo:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Nearest:
-    """For every query the rows of its nearest in a database, nearest first, and their float64 distances."""
+    """Nearest features of a database to every query: their rows in the database, nearest first, and float64 distances.
+
+    Where the database is empty, the row is -1 and the distance infinite. Distances are in the unit of the descriptors.
+    """
 
     index: Int64[np.ndarray, "queries count"]
     distance: Float64[np.ndarray, "queries count"]
 
 
 def _engine(backend: Backend, both: candidates.Compared) -> candidates.Engine | None:
+    """Engine of the graphics processor for "gpu"; None for the compiled kernel, which `candidates` takes without one."""
     if backend != "gpu":
         return None
     from veil.distances.gpu.device import Device
@@ -50,15 +58,26 @@ def _engine(backend: Backend, both: candidates.Compared) -> candidates.Engine | 
     return Device(both.first, both.second)
 
 
-def pairwise(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> Float64[np.ndarray, "_ _"]:
-    """All distances. What single precision does not know to about 1e-6 is re-evaluated in float64 (distances.md#rounding):
-    pairs nearer than 0.1, and pairs that nearly share a direction. `threads` serve "cpu".
+def pairwise(left: FeatureSet, right: FeatureSet, *, backend: Backend = "auto", threads: int = 1) -> Float64[np.ndarray, "_ _"]:
+    """Matrix (left, right) of the distances of all pairs of features of two sets, in the unit of the descriptors.
+
+    A distance is min over x in D and y in E of |y - x|, with a single point for D or E where its set has no basis. `left` is
+    (origin (L, dim), basis (L, m, dim) or None), `right` is (origin (R, dim), basis (R, n, dim) or None) with orthonormal
+    bases; m and n may differ, and a set may be empty.
+
+    "reference" computes in float64, the others in single precision first: what that does not know to about 1e-6, for
+    descriptors of unit length, is evaluated again in float64 (distances.md#rounding): pairs nearer than 0.1, and pairs that
+    nearly share a direction. `backend` is chosen as `resolve` says; `threads` is the number of threads of "cpu", and of what
+    "gpu" leaves to this processor.
+
+    Raises InputError if shapes or descriptor lengths do not fit each other or a number is not finite, RangeError or VeilError
+    as `resolve` does. Sources: Dusmanu et al. 2021, Eq. 1-2; docs/theory/distances.md, Eq. 4.
     """
-    _check(left, right)
+    check_sets(left, right)
     return served(backend, (left, right), lambda chosen: _pairwise(left, right, chosen, threads))
 
 
-def _pairwise(left: Set, right: Set, backend: Backend, threads: int) -> Float64[np.ndarray, "_ _"]:
+def _pairwise(left: FeatureSet, right: FeatureSet, backend: Backend, threads: int) -> Float64[np.ndarray, "_ _"]:
     if 0 in (len(left[0]), len(right[0])):
         return np.empty((len(left[0]), len(right[0])))
     if backend == "reference":
@@ -73,52 +92,71 @@ def _pairwise(left: Set, right: Set, backend: Backend, threads: int) -> Float64[
     return result
 
 
-def nearest_two(left: Set, right: Set, *, backend: Backend = "auto", threads: int = 1) -> NearestTwo:
-    """Nearest and second nearest in both directions without the full matrix; reported distances are float64.
+def nearest_two(left: FeatureSet, right: FeatureSet, *, backend: Backend = "auto", threads: int = 1) -> NearestTwo:
+    """Nearest and second nearest feature in both directions, without the full matrix; reported distances are float64.
 
-    With "cpu" and "gpu" the choice is that of float64 as well, whatever single precision swaps.
+    `left` is (origin (L, dim), basis (L, m, dim) or None), `right` is (origin (R, dim), basis (R, n, dim) or None) with
+    orthonormal bases; a set may be empty. Distances are those of `pairwise`.
+
+    With "cpu" and "gpu" the neighbors are those of an exhaustive float64 search as long as the error estimate of
+    docs/theory/distances.md, Eq. 13 holds; ties keep the smaller index (distances.md#the-compiled-kernel). With "numpy" single
+    precision chooses, so that two candidates whose squared distances differ by less than its rounding may be exchanged
+    (distances.md#rounding). `backend` is chosen as `resolve` says; `threads` is the number of threads of "cpu" and "numpy", and
+    of what "gpu" leaves to this processor.
+
+    Raises InputError if shapes or descriptor lengths do not fit each other or a number is not finite, RangeError or VeilError
+    as `resolve` does. Sources: Dusmanu et al. 2021, Eq. 1-2; docs/theory/distances.md, Eq. 4.
     """
-    _check(left, right)
+    check_sets(left, right)
     return served(backend, (left, right), lambda chosen: _nearest_two(left, right, chosen, threads))
 
 
-def _nearest_two(left: Set, right: Set, backend: Backend, threads: int) -> NearestTwo:
+def _nearest_two(left: FeatureSet, right: FeatureSet, backend: Backend, threads: int) -> NearestTwo:
     if 0 in (len(left[0]), len(right[0])):
-        none = [tiles.Best.empty(len(side[0])) for side in (left, right)]
-        return _nearest(none[0].index, none[0].value, none[1].index, none[1].value)
+        rows, columns = (tiles.Best.empty(len(side[0])) for side in (left, right))
+        return _both_ways((rows.index, rows.value), (columns.index, columns.value))
     if backend == "reference":
         matrix = _reference(left, right)
-        return _nearest(*tiles.two_smallest(matrix), *tiles.two_smallest(matrix.T))
+        return _both_ways(tiles.two_smallest(matrix), tiles.two_smallest(matrix.T))
     if backend in ("cpu", "gpu"):
         both = candidates.compared(left, right, tiles.center(left, right), threads=threads)
         pairs = candidates.candidates(both, threads, _engine(backend, both))
         if pairs is not None:
             value = candidates.distances(both, pairs, threads)
-            rows, columns = ranked.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape)
-            return _nearest(*rows, *columns)
+            return _both_ways(*ranked.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape))
     row_best, column_best = tiles.sweep(left, right, threads, by_pairs=backend in ("cpu", "gpu"))
-    return _nearest(
-        *tiles.refined(left, right, row_best, transpose=False), *tiles.refined(left, right, column_best, transpose=True)
+    return _both_ways(
+        tiles.refined(left, right, row_best, transpose=False), tiles.refined(left, right, column_best, transpose=True)
     )
 
 
 def nearest(
-    queries: Set,
-    database: Set,
+    queries: FeatureSet,
+    database: FeatureSet,
     count: int,
     *,
     backend: Backend = "auto",
     threads: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Nearest:
-    """The `count` nearest of a database to every query, in memory that does not grow with the database.
+    """The `count` nearest features of a database to every query, in memory that does not grow with the database.
 
-    Neighbors are those of float64 with "cpu", and with "numpy" those of a few points among subspaces; else "numpy" and "gpu"
-    rank by single precision and may swap the last among equals. A few points among subspaces take "cpu" about the time of
-    reading these. `progress` is called with the database features done and all. Raises RangeError if the database has not so
-    many.
+    `queries` is (origin (Q, dim), basis (Q, m, dim) or None), `database` is (origin (N, dim), basis (N, n, dim) or None) with
+    orthonormal bases; either may be empty. Distances are those of `pairwise`, in float64.
+
+    Neighbors are those of an exhaustive float64 search with "cpu", and with "numpy" where the queries are a few points and the
+    database holds subspaces. Else "numpy" and "gpu" rank by single precision and may swap the last among equals. A few points
+    among subspaces take "cpu" about the time of reading the subspaces (distances.md#the-compiled-kernel).
+
+    `count` is at least 1 and at most N (1 for an empty database). `backend` is chosen as `resolve` says; `threads` is the
+    number of threads of "cpu", and of "numpy" for a few points. `progress(done, all)` is called with numbers of database
+    features.
+
+    Raises RangeError if `count` is out of this range, InputError if shapes or descriptor lengths do not fit each other or a
+    number is not finite, RangeError or VeilError as `resolve` does. Sources: Dusmanu et al. 2021, Eq. 1-2;
+    docs/theory/distances.md, Eq. 4 and 15.
     """
-    _check_shapes(queries, database)
+    check_shapes(queries, database)
     if not 1 <= count <= max(1, len(database[0])):
         raise RangeError(f"count must be between 1 and the {len(database[0])} features of the database, got {count!r}")
     both = queries, database
@@ -126,37 +164,41 @@ def nearest(
 
 
 def _nearest_of(
-    queries: Set, database: Set, count: int, backend: Backend, threads: int, progress: Callable[[int, int], None] | None
+    queries: FeatureSet,
+    database: FeatureSet,
+    count: int,
+    backend: Backend,
+    threads: int,
+    progress: Progress | None,
 ) -> Nearest:
     if 0 in (len(queries[0]), len(database[0])):
-        _check_finite(queries, database)
+        check_finite(queries, database)
         shape = len(queries[0]), count
         return Nearest(index=np.full(shape, -1, dtype=np.int64), distance=np.full(shape, np.inf))
     if backend in ("cpu", "numpy") and few_queries.serves(queries, database, count, compiled=backend == "cpu"):
         passed = few_queries.nearest(queries, database, count, compiled=backend == "cpu", threads=threads, progress=progress)
         if passed is not None:
             return Nearest(index=passed[0], distance=passed[1])
-    _check_finite(queries, database)
+    check_finite(queries, database)
     if backend == "cpu":
-        found = stream.nearest(queries, database, count, tiles.center(queries, database), threads, progress)
+        index, distance = stream.nearest(queries, database, count, tiles.center(queries, database), threads, progress)
     else:
-        found = chunked.nearest(
+        index, distance = chunked.nearest(
             len(queries[0]),
             len(database[0]),
             count,
-            lambda rows, entries: _squares(_some(queries, rows), _some(database, entries), backend),
+            lambda rows, entries: _squares(take(queries, rows), take(database, entries), backend),
             lambda rows, entries: exact(queries, database, rows, entries),
             progress,
         )
-    return Nearest(index=found[0], distance=found[1])
+    return Nearest(index=index, distance=distance)
 
 
-def _some(side: Set, part: slice) -> Set:
-    return side[0][part], None if side[1] is None else side[1][part]
+def _squares(left: FeatureSet, right: FeatureSet, backend: Backend, reach: float = np.inf) -> np.ndarray:
+    """Squared distances of all pairs, in the backend's own precision.
 
-
-def _squares(left: Set, right: Set, backend: Backend, reach: float = np.inf) -> np.ndarray:
-    """All squared distances of a strip, in the backend's own precision; "numpy" has 0 beyond `reach` (`plain.tiles`)."""
+    "numpy" gives 0 for pairs beyond `reach` (`veil.distances.numpy.tiles.tiles`).
+    """
     if backend == "reference":
         return _reference(left, right) ** 2
     if backend == "gpu":
@@ -168,32 +210,13 @@ def _squares(left: Set, right: Set, backend: Backend, reach: float = np.inf) -> 
     return squared
 
 
-def _nearest(rows: np.ndarray, row_values: np.ndarray, columns: np.ndarray, column_values: np.ndarray) -> NearestTwo:
-    return NearestTwo(right_of_left=rows, left_distance=row_values, left_of_right=columns, right_distance=column_values)
+def _both_ways(rows: tuple[np.ndarray, np.ndarray], columns: tuple[np.ndarray, np.ndarray]) -> NearestTwo:
+    """Result from (indices, distances) of the two nearest of every row, and of every column."""
+    return NearestTwo(right_of_left=rows[0], left_distance=rows[1], left_of_right=columns[0], right_distance=columns[1])
 
 
-def _check(left: Set, right: Set) -> None:
-    _check_shapes(left, right)
-    _check_finite(left, right)
-
-
-def _check_shapes(left: Set, right: Set) -> None:
-    for name, (origin, basis) in (("left", left), ("right", right)):
-        if origin.ndim != 2 or (basis is not None and (basis.ndim != 3 or basis.shape[::2] != origin.shape)):
-            shapes = origin.shape, None if basis is None else basis.shape
-            raise InputError(f"the {name} set needs an origin (N, dim) and a basis (N, m, dim), got {shapes}")
-    if left[0].shape[1] != right[0].shape[1]:
-        raise InputError(f"descriptor lengths differ: {left[0].shape[1]} and {right[0].shape[1]}")
-
-
-def _check_finite(left: Set, right: Set) -> None:
-    for name, side in (("left", left), ("right", right)):
-        for part in side:
-            if part is not None and not np.isfinite(part).all():
-                raise InputError(f"the {name} set holds NaN or infinity; drop those features first")
-
-
-def _reference(left: Set, right: Set) -> Float64[np.ndarray, "_ _"]:
+def _reference(left: FeatureSet, right: FeatureSet) -> Float64[np.ndarray, "_ _"]:
+    """Matrix of distances by `veil.distances.reference`."""
     if left[1] is None and right[1] is None:
         return reference.point_to_point(left[0], right[0])
     if left[1] is None:

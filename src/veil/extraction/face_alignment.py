@@ -1,4 +1,4 @@
-"""Faces turned and scaled so that eyes, nose and mouth lie where networks of the ArcFace kind expect them."""
+"""Alignment of faces: turned and scaled so that eyes, nose and mouth lie where networks of the ArcFace kind expect them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TEMPLATE_PX = 112
 TEMPLATE = np.array(
     [[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]], dtype=np.float64
 )
-# The same places among the 68 landmarks of dlib's predictor; an eye is the mean of its outline.
+# These five places among the 68 landmarks of dlib's predictor; an eye is the mean of its outline.
 PLACES = (range(36, 42), range(42, 48), (30,), (48,), (54,))
 
 
 def five_points(landmarks: Any) -> Float64[np.ndarray, "5 2"]:
-    """The places of the template (pixels x, y) among dlib's 68 landmarks of a face."""
+    """The five places of the template in a photograph, pixels (x, y), from dlib's 68 landmarks of a face."""
     return np.array(
         [np.mean([(landmarks.part(k).x, landmarks.part(k).y) for k in place], axis=0) for place in PLACES], dtype=np.float64
     )
@@ -28,9 +28,10 @@ def five_points(landmarks: Any) -> Float64[np.ndarray, "5 2"]:
 def aligned_face(
     pixels: UInt8[np.ndarray, "height width 3"], points: Float64[np.ndarray, "5 2"], size_px: int
 ) -> UInt8[np.ndarray, "size size 3"]:
-    """The face at these five points as a square picture; black where the photograph ends.
+    """The face at five points as a square picture of `size_px` a side; black where the photograph ends.
 
-    A similarity takes the points nearest to the template, which is scaled by `size_px` / 112. Raises InputError if all are one.
+    The similarity that brings the points nearest to the template, scaled by `size_px` / 112, is applied. Raises InputError if
+    all points are the same.
     """
     import cv2
 

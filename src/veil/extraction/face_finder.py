@@ -1,4 +1,4 @@
-"""Faces in photographs by dlib's detector, with their landmarks: what all face descriptors start from, and what they refuse."""
+"""Detection of faces in photographs by dlib, with their landmarks, from which all face descriptors are computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from veil.errors import InputError, NoFace
 
 FIVE_LANDMARKS, SIXTY_EIGHT_LANDMARKS = "shape_predictor_5_face_landmarks.dat", "shape_predictor_68_face_landmarks.dat"
 DETECTION_NETWORK = "mmod_human_face_detector.dat"
-# What the network must say of a face to be believed, and the longest side that it is shown: its time grows with the pixels.
+# Least confidence of the network for a face, and the longest side of the picture that it is given: its time grows with the
+# pixels.
 LEAST_CONFIDENCE, LONGEST_PX = 0.5, 800
 FIRST_TRY = "frontal detector"
 SECOND_TRY = "detection network"
@@ -23,7 +24,10 @@ SECOND_TRY = "detection network"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FoundFace:
-    """dlib's landmarks of a face, what found it, and for the second try how sure that was (about 1 for a clear face)."""
+    """A detected face: dlib's landmarks, the detector (`found_by`), and the network's confidence (about 1 for a clear face).
+
+    `confidence` is None for a face of the frontal detector.
+    """
 
     landmarks: Any
     found_by: str
@@ -36,11 +40,11 @@ class FoundFace:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FaceFinder:
-    """dlib's detector of frontal faces with a predictor of their landmarks; `network` finds others where that finds none.
+    """dlib's detector of frontal faces with a predictor of landmarks, and a network for photographs where it finds none.
 
     The detector of gradients misses faces that are turned, dark, covered or cut off by the edge of the photograph. dlib's
-    network (King 2015, max-margin object detection) finds most of them, and takes some fifty times as long. Its finds are
-    said to be that, as it may take something else for a face.
+    network (King 2015, max-margin object detection) finds most of them, and takes some fifty times as long. `network` None
+    makes no second try. A face that the network found is marked, as it may take something else for a face.
     """
 
     detector: Any
@@ -48,9 +52,9 @@ class FaceFinder:
     network: Any = None
 
     def find(self, pixels: UInt8[np.ndarray, "height width 3"], *, only: bool = False, least_px: int = 0) -> FoundFace:
-        """The largest face in contiguous RGB pixels, and which try found it.
+        """The largest face in contiguous RGB pixels.
 
-        Raises NoFace if no try finds a face, one finds several where there may be `only` one, or one narrower than `least_px`.
+        Raises NoFace if no try finds a face, with `only` if there are several, or if it is narrower than `least_px` pixels.
         """
         # The detector finds faces of 80 px; small ones are looked for in the picture at twice its size.
         faces = self.detector(pixels, 0) or self.detector(pixels, 1)
@@ -71,7 +75,7 @@ class FaceFinder:
 
     @property
     def tried(self) -> str:
-        """What looks for faces, for messages."""
+        """Phrase for messages that lists the detectors that were tried."""
         first = f"tried: dlib's {FIRST_TRY} at one and two times the size"
         return (
             first
@@ -80,8 +84,11 @@ class FaceFinder:
         )
 
     def _by_network(self, pixels: UInt8[np.ndarray, "height width 3"]) -> tuple[list[Any], list[float]]:
-        """Rectangles in these pixels, and how sure the network is of each: of the photograph, else of it in a frame of its own
-        edge pixels, without which faces that are cut off are missed."""
+        """Rectangles of faces in these pixels, with the network's confidences.
+
+        If it finds none, the photograph is shown to it once more in a frame of repeated edge pixels, without which it misses
+        faces that are cut off.
+        """
         for frame in (0, -(-max(pixels.shape[:2]) // 4)):
             shown = np.pad(pixels, [(frame, frame), (frame, frame), (0, 0)], mode="edge") if frame else pixels
             step = -(-max(shown.shape[:2]) // LONGEST_PX)
@@ -93,14 +100,14 @@ class FaceFinder:
 
 
 def _shrunk(pixels: UInt8[np.ndarray, "height width 3"], step: int) -> UInt8[np.ndarray, "_ _ 3"]:
-    """Means of squares of `step` pixels; what is left at the right and at the bottom is cut off."""
+    """Pixels averaged over squares of `step` a side; an incomplete square at the right or at the bottom is cut off."""
     height, width = pixels.shape[0] // step, pixels.shape[1] // step
     squares = pixels[: height * step, : width * step].reshape(height, step, width, step, 3)
     return np.ascontiguousarray(squares.mean(axis=(1, 3), dtype=np.float32).astype(np.uint8))
 
 
 def _moved(box: Any, step: int, frame: int) -> Any:
-    """A rectangle of the picture that the network saw, in pixels of the photograph."""
+    """A rectangle in pixels of the photograph, from one in the framed and shrunk picture that the network saw."""
     if step == 1 and frame == 0:
         return box
     sides = (box.left(), box.top(), box.right(), box.bottom())
@@ -108,7 +115,7 @@ def _moved(box: Any, step: int, frame: int) -> Any:
 
 
 def import_dlib() -> Any:
-    """dlib, or an InputError that says how to install it."""
+    """The module dlib. Raises InputError, which says how to install it, if it is missing."""
     try:
         return importlib.import_module("dlib")
     except ImportError as error:
@@ -116,9 +123,9 @@ def import_dlib() -> Any:
 
 
 def shipped_network(name: str) -> str:
-    """The path of a file of `face-recognition-models`. Raises InputError if it is not installed.
+    """The path of a file of the package `face-recognition-models`. Raises InputError if it is not installed.
 
-    That package is found without being imported: it imports pkg_resources, which newer setuptools no longer have.
+    The package is found without being imported: it imports pkg_resources, which newer setuptools no longer have.
     """
     found = importlib.util.find_spec("face_recognition_models")
     folders = [Path(place) / "models" for place in (found.submodule_search_locations or ())] if found else []
@@ -129,7 +136,7 @@ def shipped_network(name: str) -> str:
 
 
 def load_face_finder(landmarks: str, *, second_try: bool = True) -> FaceFinder:
-    """The detector with one of the two predictors of landmarks, and the network for a second try.
+    """The detector with one of the two predictors of landmarks (a file name), and the network if there is a `second_try`.
 
     Raises InputError if dlib or its files are not installed.
     """

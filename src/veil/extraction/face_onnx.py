@@ -1,7 +1,7 @@
-"""Descriptors of faces by an ONNX network of the ArcFace kind that the user has: veil ships none, and fetches none.
+"""Descriptors of faces by an ONNX network of the ArcFace kind that the user has; veil ships none and downloads none.
 
 Deng et al. 2019: the face, aligned by five points, goes through a network whose last layer is the descriptor. Models differ in
-what is done to pixels first, and their files do not say; so that is a `Preparation`, and the space names it beside the file.
+how pixels are prepared, and their files do not say it; so this is a `Preparation`, and the space names it beside the file.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ EXPECTED = "expected one float32 input of 1 x 3 x S x S or 1 x S x S x 3 and one
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """How 8-bit pixels x reach the network: red first, or blue first with `bgr`, and as (x - mean) / scale.
+    """The preparation of 8-bit pixels x for a network: (x - `mean`) / `scale`, with red first, or blue first with `bgr`.
 
-    Raises RangeError if a number is not finite, or scale not positive.
+    Raises RangeError if a number is not finite, or `scale` is not positive.
     """
 
     bgr: bool = False
@@ -44,7 +44,7 @@ class Preparation:
 
     @property
     def mark(self) -> str:
-        """What it adds to the name of a descriptor: nothing by default, and 32 bits of a hash for other numbers."""
+        """Suffix of the descriptor's name: empty by default, "-bgr" for blue first, 32 bits of a hash for other numbers."""
         order = "-bgr" if self.bgr else ""
         if (self.mean, self.scale) == (127.5, 127.5):
             return order
@@ -52,14 +52,14 @@ class Preparation:
         return f"{order}-{hashlib.sha256(numbers.encode()).hexdigest()[:8]}"
 
     def __call__(self, chip: UInt8[np.ndarray, "size size 3"]) -> np.ndarray:
-        """float32 (size, size, 3)."""
+        """The prepared pixels, float32 (size, size, 3)."""
         ordered = chip[..., ::-1] if self.bgr else chip
         return ((ordered.astype(np.float64) - self.mean) / self.scale).astype(np.float32)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OnnxModel:
-    """A model that is loaded and checked: pictures of `size_px` in, descriptors of `space` out."""
+    """A loaded and checked model that takes pictures of `size_px` a side and returns descriptors of `space`."""
 
     session: Any
     input_name: str
@@ -69,7 +69,10 @@ class OnnxModel:
     space: Space
 
     def describe(self, chip: UInt8[np.ndarray, "size size 3"]) -> Float64[np.ndarray, "dim"]:
-        """The descriptor of an aligned face, of any length. Raises InputError if the model fails, or returns another shape."""
+        """The descriptor of an aligned face, not scaled to unit length.
+
+        Raises InputError if the model fails, or returns another shape than when it was loaded.
+        """
         (vector,) = _run(self.session, self.input_name, _batch(self.preparation(chip), self.channels_first))
         if vector.shape != (self.space.dim,):
             raise InputError(f"the model returned {len(vector)} numbers, and {self.space.dim} when loaded; give another")
@@ -78,32 +81,32 @@ class OnnxModel:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OnnxNetwork:
-    """A model with dlib's detector and its 68 landmarks: a `FaceNetwork`."""
+    """A `FaceNetwork` of an ONNX model with dlib's detector and its 68 landmarks."""
 
     finder: FaceFinder
     model: OnnxModel
 
     @property
     def space(self) -> Space:
-        """Where the model's descriptors live."""
+        """The space of the model's descriptors."""
         return self.model.space
 
     def describe(self, pixels: UInt8[np.ndarray, "height width 3"], landmarks: Any) -> Float64[np.ndarray, "dim"]:
-        """The descriptor of the face at these landmarks, of any length."""
+        """The descriptor of the face at these landmarks, not scaled to unit length."""
         return self.model.describe(aligned_face(pixels, five_points(landmarks), self.model.size_px))
 
 
 def load_onnx_network(model: OnnxModel, *, second_try: bool = True) -> OnnxNetwork:
-    """The model with what finds faces. Raises InputError if dlib or its predictor of 68 landmarks are not installed."""
+    """The model with dlib's detector. Raises InputError if dlib or its predictor of 68 landmarks is not installed."""
     return OnnxNetwork(finder=load_face_finder(SIXTY_EIGHT_LANDMARKS, second_try=second_try), model=model)
 
 
 def load_onnx_model(content: bytes, preparation: Preparation) -> OnnxModel:
-    """A model from the bytes of its file, run once to see what it returns.
+    """Load a model from the bytes of its file and run it once to learn the size of its descriptors.
 
-    Its descriptors are called onnx-, the first 12 digits of the file's SHA-256, and the preparation where it is not the
-    default, so those of two models or preparations never meet. Raises InputError if onnxruntime is missing, or the model is
-    damaged, leaves weights to other files, or has other inputs and outputs than a network of faces.
+    Its descriptors are called "onnx-", the first 12 digits of the file's SHA-256, and the preparation's suffix, so that those
+    of two models or preparations are never compared. Raises InputError if onnxruntime is missing, or the model is damaged,
+    leaves weights to other files, or has other inputs and outputs than a network of faces.
     """
     session = _session(content)
     input_name, shape = _signature(session)
@@ -126,6 +129,7 @@ def load_onnx_model(content: bytes, preparation: Preparation) -> OnnxModel:
 
 
 def _session(content: bytes) -> Any:
+    """The session of onnxruntime for a model, on the CPU and without telemetry."""
     try:
         runtime = importlib.import_module("onnxruntime")
     except ImportError as error:
@@ -147,7 +151,7 @@ def _session(content: bytes) -> Any:
 
 
 def _signature(session: Any) -> tuple[str, list[object]]:
-    """The name and shape of the one input."""
+    """Name and shape of the model's one input. Raises InputError for other inputs or outputs."""
     try:
         ends = (session.get_inputs(), session.get_outputs())
         inputs, outputs = ([(node.name, node.type, list(node.shape)) for node in nodes] for nodes in ends)
@@ -160,7 +164,10 @@ def _signature(session: Any) -> tuple[str, list[object]]:
 
 
 def _layout(shape: list[object]) -> tuple[int, bool]:
-    """S, and whether channels come before pixels. Sizes that the model leaves open are 112; a batch has one picture."""
+    """Side S of the input in pixels, and whether channels come first. A size that the model leaves open is 112 px.
+
+    Raises InputError for other shapes than a batch of one picture of three channels.
+    """
     channels_first = shape[1] == 3
     sides = shape[2:] if channels_first else shape[1:3]
     fixed = {side for side in sides if isinstance(side, int)} or {TEMPLATE_PX}
@@ -172,10 +179,12 @@ def _layout(shape: list[object]) -> tuple[int, bool]:
 
 
 def _batch(prepared: np.ndarray, channels_first: bool) -> np.ndarray:
+    """A batch of one prepared picture, contiguous and in the model's order of axes."""
     return np.ascontiguousarray(prepared.transpose(2, 0, 1) if channels_first else prepared)[None]
 
 
 def _run(session: Any, name: str, batch: np.ndarray) -> Float64[np.ndarray, "1 dim"]:
+    """The model's output for a batch. Raises InputError if it fails, or returns no floats of shape (1, dim)."""
     try:
         (found,) = session.run(None, {name: batch})
     except Exception as error:  # onnxruntime's errors have no other class in common
@@ -187,6 +196,6 @@ def _run(session: Any, name: str, batch: np.ndarray) -> Float64[np.ndarray, "1 d
 
 
 def _plain(value: object) -> str:
-    """What a model says, for a message: printable, and short."""
+    """Text from a model for a message, printable and at most 300 characters long."""
     text = str(value)[:300]
     return "".join(character if character.isprintable() else " " for character in text).strip()

@@ -1,7 +1,7 @@
-"""Descriptors of faces: what networks have in common, and dlib's, for those who install the optional extra `veil[faces]`.
+"""Descriptors of faces: the interface of networks, and dlib's network, with the optional extra `veil[faces]`.
 
 King 2017: a residual network of 29 layers, 128 numbers a face, trained so that faces of one person are nearer than 0.6. Its
-vectors are not of unit length (about 1.4); veil scales them to it, and the space says so: "dlib-face", normalization L2.
+vectors have a length of about 1.4; veil scales them to unit length, and the space says so: "dlib-face", normalization L2.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHIP_PX, CHIP_PADDING = 150, 0.25  # what the network was trained on
 
 @runtime_checkable
 class FaceNetwork(Protocol):
-    """What describes faces: how it finds them, and where its descriptors live."""
+    """Interface of face networks: a `finder` of faces, the `space` of the descriptors, and `describe`."""
 
     @property
     def finder(self) -> FaceFinder: ...
@@ -36,13 +36,13 @@ class FaceNetwork(Protocol):
     def space(self) -> Space: ...
 
     def describe(self, pixels: UInt8[np.ndarray, "height width 3"], landmarks: Any) -> Float64[np.ndarray, "dim"]:
-        """The descriptor of the face at these landmarks, of any length."""
+        """The descriptor of the face at these landmarks, not scaled to unit length."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DlibNetwork:
-    """dlib's descriptor of a face aligned by the five landmarks of its own predictor."""
+    """The `FaceNetwork` of dlib, whose faces are aligned by the five landmarks of its own predictor."""
 
     finder: FaceFinder
     dlib: Any
@@ -50,13 +50,13 @@ class DlibNetwork:
     space: Space = FACE_SPACE
 
     def describe(self, pixels: UInt8[np.ndarray, "height width 3"], landmarks: Any) -> Float64[np.ndarray, "dim"]:
-        """The descriptor, of any length."""
+        """The descriptor of the face at these landmarks, float64 (128,), not scaled to unit length."""
         chip = self.dlib.get_face_chip(pixels, landmarks, CHIP_PX, CHIP_PADDING)
         return np.array(self.encoder.compute_face_descriptor(chip), dtype=np.float64)
 
 
 def load_face_network(*, second_try: bool = True) -> DlibNetwork:
-    """dlib's network as `face-recognition-models` ships it. Raises InputError if it or dlib are not installed."""
+    """dlib's network from `face-recognition-models`. Raises InputError if that package or dlib is not installed."""
     dlib = import_dlib()
     encoder = shipped_network(ENCODER)
     finder = load_face_finder(FIVE_LANDMARKS, second_try=second_try)
@@ -71,9 +71,10 @@ def describe_face(
     least_px: int = 0,
     on_found: Callable[[FoundFace], None] | None = None,
 ) -> Float32[np.ndarray, "dim"]:
-    """The unit-length descriptor of the largest face, aligned by its landmarks; `on_found` is told what found it.
+    """The unit-length descriptor of the largest face in an RGB picture.
 
-    Raises NoFace if the finder refuses the picture, InputError if the network returns NaN, infinity or nothing but zeros.
+    `only` and `least_px` are as in `FaceFinder.find`; `on_found` is called with the face that was found. Raises NoFace if the
+    finder refuses the picture, InputError if the network returns NaN, infinity or nothing but zeros.
     """
     pixels = np.ascontiguousarray(rgb)
     found = network.finder.find(pixels, only=only, least_px=least_px)
@@ -94,8 +95,10 @@ def describe_faces(
     least_px: int = 0,
     on_found: Callable[[int, FoundFace], None] | None = None,
 ) -> tuple[Float32[np.ndarray, "faces dim"], dict[int, str]]:
-    """Descriptors of all pictures with a face, and for those that were refused, by number, why; `on_found` is told, by number,
-    what found each."""
+    """Unit-length descriptors of the pictures that show a face, in their order, and by number why the others were refused.
+
+    `only` and `least_px` are as in `FaceFinder.find`; `on_found` is called with the number of a picture and its face.
+    """
     found, refused = [], {}
     for row, rgb in enumerate(pictures):
         tell = None if on_found is None else partial(on_found, row)

@@ -1,4 +1,4 @@
-"""HardNet through kornia, for those who have torch: the optional extra `veil[hardnet]`."""
+"""HardNet descriptors through kornia and torch, with the optional extra `veil[hardnet]`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ CHUNK = 256  # patches at a time: some 100 MB of activations
 def hardnet_describe(
     patches: Float32[np.ndarray, "patches 32 32"], *, weights: Mapping[str, np.ndarray] | None
 ) -> Float32[np.ndarray, "patches 128"]:
-    """Descriptors of unit length (Mishchuk et al., NeurIPS 2017) by `kornia.feature.HardNet`, on the CPU.
+    """HardNet descriptors of unit length by `kornia.feature.HardNet` on the CPU (Mishchuk et al., NeurIPS 2017).
 
-    `weights` is the network's state dict as arrays; None lets kornia load its own, which it downloads the first time.
-    Raises InputError if torch or kornia is missing, the weights do not fit or cannot be had, or patches are not finite.
+    `patches` are gray values; `weights` is the network's state dict as arrays, or None for those that kornia downloads the
+    first time. Raises InputError if torch or kornia is missing, the weights do not fit or cannot be loaded, or patches are not
+    finite.
     """
     try:
         import torch
@@ -39,6 +40,7 @@ def hardnet_describe(
 
 
 def _published(architecture: Any) -> Any:
+    """The network with kornia's own weights. Raises InputError if they cannot be loaded."""
     try:
         return architecture(pretrained=True).eval()
     except (OSError, RuntimeError, KeyError) as error:
@@ -46,6 +48,7 @@ def _published(architecture: Any) -> Any:
 
 
 def _loaded(architecture: Any, weights: Mapping[str, np.ndarray]) -> Any:
+    """The network with given weights. Raises InputError if they do not fit or are not finite."""
     import torch
 
     broken = [name for name, array in weights.items() if not np.isfinite(array).all()]

@@ -1,4 +1,4 @@
-"""HardTFeat: a small learned descriptor of 128 signed dimensions, in plain NumPy.
+"""HardTFeat, a small learned descriptor of 128 signed dimensions, in plain NumPy.
 
 The network is TFeat (Balntas et al., BMVC 2016), trained with the HardNet loss (Mishchuk et al., NeurIPS 2017); its
 published weights are those of ducha-aiki/affnet (MIT).
@@ -19,7 +19,7 @@ from veil.threads import single_blas
 PATCH = 32
 # Layers of the published state dict: outputs, inputs, side of the square kernel.
 LAYERS = {"features.0": (32, 1, 7), "features.3": (64, 32, 6), "classifier.1": (128, 64, 8)}
-# Patches at a time: the unfolded second layer then takes 9 MB.
+# Number of patches at a time: the unfolded second layer then takes 9 MB.
 CHUNK = 32
 
 
@@ -33,7 +33,7 @@ class Convolution:
     def apply(
         self, maps: Float32[np.ndarray, "patches rows columns inputs"]
     ) -> Float32[np.ndarray, "patches rows_out columns_out outputs"]:
-        """Unfold all windows, then one matrix product; channels come last."""
+        """The layer's output, by one matrix product over all unfolded windows; channels come last."""
         outputs, _, side, _ = self.weight.shape
         windows = sliding_window_view(maps, (side, side), axis=(1, 2))  # patches rows columns inputs side side
         unfolded = windows.reshape(-1, self.weight[0].size)
@@ -42,7 +42,7 @@ class Convolution:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HardTFeat:
-    """The three layers of the network; get them from `from_arrays`, which checks them."""
+    """The three layers of the HardTFeat network; `from_arrays` makes and checks them."""
 
     first: Convolution
     second: Convolution
@@ -50,7 +50,7 @@ class HardTFeat:
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray]) -> HardTFeat:
-        """The network of a state dict as published, whose `SIFT.*` entries belong to another descriptor.
+        """The network of a state dict as published; its `SIFT.*` entries, which belong to another descriptor, are ignored.
 
         Raises InputError if a tensor is missing or unknown, has a wrong shape or type, or is not finite.
         """
@@ -65,9 +65,9 @@ class HardTFeat:
         return HardTFeat(first=first, second=second, last=last)
 
     def describe(self, patches: Float32[np.ndarray, "patches 32 32"]) -> Float32[np.ndarray, "patches 128"]:
-        """Descriptors of unit length; the patches' brightness and contrast do not matter.
+        """Descriptors of unit length of gray patches, whose brightness and contrast do not matter.
 
-        A constant patch gets the network's answer to zeros: finite, but the same for all of them.
+        A constant patch gets the network's answer to zeros: finite, but the same for all constant patches.
         Raises InputError if patches are not (N, 32, 32) or not finite.
         """
         if patches.shape != (len(patches), PATCH, PATCH) or not np.isfinite(patches).all():
@@ -89,6 +89,7 @@ class HardTFeat:
 
 
 def _layer(arrays: Mapping[str, np.ndarray], name: str) -> Convolution:
+    """The layer of this name. Raises InputError if its tensors have a wrong shape or type, or are not finite."""
     outputs, inputs, side = LAYERS[name]
     weight, bias = arrays[f"{name}.weight"], arrays[f"{name}.bias"]
     for part, array, shape in (("weight", weight, (outputs, inputs, side, side)), ("bias", bias, (outputs,))):
@@ -101,6 +102,7 @@ def _layer(arrays: Mapping[str, np.ndarray], name: str) -> Convolution:
 
 
 def _standardized(patches: Float32[np.ndarray, "patches 32 32"]) -> Float32[np.ndarray, "patches 32 32"]:
+    """Patches with zero mean and a standard deviation of one."""
     # In float64 the mean of a constant patch is exact, so its rounding error is not blown up by the small divisor.
     values = patches.astype(np.float64)
     values -= values.mean(axis=(1, 2), keepdims=True)

@@ -1,4 +1,4 @@
-"""Learned descriptors on SIFT's keypoints: dense, signed, and never stored in 8 bits."""
+"""Learned descriptors on SIFT's keypoints, which are dense, signed, and never stored in 8 bits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from veil.space import Space
 
 
 def describe_keypoints(picture: Picture, features: Features, name: str, network: Any) -> Features:
-    """The same keypoints with `name`'s descriptors, float32 of unit length.
+    """The features with their descriptors replaced by learned ones, float32 of unit length.
 
-    Raises InputError if the network is missing or the features carry no scale and orientation.
+    `name` is "hardtfeat" or "hardnet", `network` as `veil.extraction.extract` takes it. Raises InputError if the network is
+    missing or does not fit, or the features carry no scale and orientation.
     """
     if features.scales is None or features.orientations is None:
         raise InputError("a patch descriptor needs each keypoint's scale and orientation; extract from the photograph")

@@ -1,4 +1,4 @@
-"""Whether an ONNX file holds all its weights: its SHA-256 names the network only then.
+"""A check that an ONNX file holds all its weights: only then its SHA-256 stands for the network.
 
 A tensor may name another file (`external_data`), or with some versions of onnxruntime an address in memory, and is loaded from
 there. So the few messages that lead to tensors are walked here (onnx.proto), before anything is given to onnxruntime.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-# By kind of message, which fields hold messages of which kind. Other fields hold no tensors.
+# Fields that hold messages, with their kind, by kind of the outer message. Other fields hold no tensors.
 WITHIN: dict[str, dict[int, str]] = {
     "ModelProto": {7: "GraphProto", 20: "TrainingInfoProto", 25: "FunctionProto"},
     "TrainingInfoProto": {1: "GraphProto", 2: "GraphProto"},
@@ -27,7 +27,7 @@ VARINT, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5  # how a field is written
 
 
 def has_external_tensors(model: bytes) -> bool:
-    """Whether a tensor of the model lies elsewhere. Raises ValueError if the bytes are no protocol buffer."""
+    """Whether a tensor of the model lies outside of its bytes. Raises ValueError if they are no protocol buffer."""
     waiting = [("ModelProto", memoryview(model))]
     while waiting:
         kind, message = waiting.pop()
@@ -40,6 +40,7 @@ def has_external_tensors(model: bytes) -> bool:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Numbers and values of a message's fields. Raises ValueError for bytes that are no protocol buffer."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -61,6 +62,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    """The variable-length integer at byte `at`, and the position behind it. Raises ValueError if it is cut short."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):

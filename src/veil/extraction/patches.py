@@ -1,4 +1,4 @@
-"""Oriented, scale-normalized gray patches around keypoints: what a learned descriptor looks at."""
+"""Oriented, scale-normalized gray patches around keypoints, the input of learned descriptors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sample_patches(
     support_scale: float = SUPPORT_SCALE,
     size: int = 32,
 ) -> Float32[np.ndarray, "features {size} {size}"]:
-    """Squares with sides of `support_scale` x scale pixels around each keypoint, turned by its orientation.
+    """Gray patches around keypoints: squares with sides of `support_scale` x scale pixels, turned by the orientation.
 
     `keypoints` are pixels (x, y) from the image's top-left corner, so that pixel centers lie at +0.5; `scales` are
     SIFT's sigma in pixels; `orientations` are radians from the x-axis towards the y-axis (which points down), as
@@ -55,6 +55,7 @@ def sample_patches(
 
 
 def _require_usable(image: np.ndarray, keypoints: np.ndarray, scales: np.ndarray, orientations: np.ndarray) -> None:
+    """Raise InputError if the image is empty, a number is not finite, or a scale is not positive."""
     if 0 in image.shape or not np.isfinite(image).all():
         raise InputError(f"the image is empty or contains NaN or infinity (shape {image.shape}); load it again")
     if not (np.isfinite(keypoints).all() and np.isfinite(orientations).all()):
@@ -67,12 +68,16 @@ def _require_usable(image: np.ndarray, keypoints: np.ndarray, scales: np.ndarray
 
 
 def _levels(steps: Float64[np.ndarray, "features"], longest_side: int) -> Int64[np.ndarray, "features"]:
-    """The level in which a step of `steps` image pixels is in [1, 2), but none finer than 0 or of a single pixel."""
+    """The pyramid level of each feature, where its step of `steps` image pixels lies in [1, 2).
+
+    No level is finer than 0, nor so coarse that the image would be less than a pixel long.
+    """
     _, exponents = np.frexp(steps)  # step = fraction 2^exponent with the fraction in [1/2, 1)
     return np.clip(exponents.astype(np.int64) - 1, 0, longest_side.bit_length() - 1)
 
 
 def _pyramid(image: np.ndarray, top: int) -> Iterator[Float32[np.ndarray, "rows columns"]]:
+    """The image, then `top` levels of which each has half the size of the one before."""
     from scipy import ndimage
 
     picture = image.astype(np.float32)
@@ -90,7 +95,7 @@ def _grid(
     orientations: Float32[np.ndarray, "features"],
     size: int,
 ) -> tuple[Float64[np.ndarray, "features {size} {size}"], Float64[np.ndarray, "features {size} {size}"]]:
-    """Where the patches' pixels (row v, column u) lie in the image: x and y from its top-left corner."""
+    """Positions of the patches' pixels (row v, column u) in the image: x and y from its top-left corner, in pixels."""
     offsets = np.arange(size) - (size - 1) / 2
     along = steps * np.cos(orientations.astype(np.float64))
     across = steps * np.sin(orientations.astype(np.float64))

@@ -1,4 +1,4 @@
-"""A decoded photograph: upright gray pixels, its identity, and the camera that its metadata tells."""
+"""Decoded photographs: upright gray pixels, a digest, and the camera read from the metadata."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ _ROWS = 256
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Picture:
-    """An upright 8-bit gray image (rows, columns) with its camera; `digest` identifies its pixels, not its file."""
+    """A decoded, upright photograph.
+
+    - `gray`, uint8 (height, width): luma of ITU-R 601.
+    - `camera`: intrinsics in pixels of this image.
+    - `digest`, 32 bytes: BLAKE2b of the size and the RGB pixels; it identifies the pixels, not the file.
+    """
 
     gray: UInt8[np.ndarray, "height width"]
     camera: Camera
@@ -33,9 +38,10 @@ class Picture:
 
 
 def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object], camera: Camera | None) -> Picture:
-    """A picture from upright pixels and the Exif IFD; `camera`, if given, overrides what the metadata says.
+    """The `Picture` of upright RGB pixels; `exif` is the Exif IFD, `camera`, if given, overrides what it says.
 
-    Raises InputError if the image is too small to hold a feature or the camera is for another size.
+    Raises InputError if the image is too small to hold a feature, the camera is for another size, or its intrinsics are
+    impossible (RangeError).
     """
     height, width = rgb.shape[:2]
     if min(height, width) < 16:
@@ -56,7 +62,7 @@ def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object]
 
 
 def focal_from_exif(exif: Mapping[int, object], width_px: int, height_px: int) -> float | None:
-    """Focal length in pixels, or None where the metadata is missing or absurd.
+    """Focal length in pixels that EXIF gives, or None where the metadata is missing or absurd.
 
     The 35-mm equivalent relates diagonals (CIPA DCG-001); otherwise the sensor's resolution converts millimeters.
     """
@@ -82,5 +88,5 @@ def _number(value: object) -> float | None:
 
 
 def _plausible(focal_px: float, width_px: int, height_px: int) -> float | None:
-    """The focal length if it is one of such an image."""
+    """The focal length (pixels) if an image of this size can have it, else None."""
     return focal_px if MIN_FOCAL <= focal_px / max(width_px, height_px) <= MAX_FOCAL else None

@@ -1,4 +1,4 @@
-"""Straight line segments of a picture, and the vertical that they tell; the raw side."""
+"""Straight line segments of a picture, and gravity estimated from them; everything here stays on the device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _MEASURED, _FROM_EXIF, _GUESSED = 0.01, 0.05, 0.3
 
 
 def detect_segments(picture: Picture) -> Float64[np.ndarray, "segments 2 2"]:
-    """Both ends of every segment in pixels of the picture, by OpenCV's LSD (Grompone von Gioi et al., IPOL 2012)."""
+    """Line segments of a picture as pairs of end points (x, y) in its pixels.
+
+    Source: OpenCV's LSD (Grompone von Gioi et al., IPOL 2012), on a picture of at most `MAX_SIDE_PX`.
+    """
     import cv2
 
     height, width = picture.gray.shape
@@ -38,16 +41,16 @@ def detect_segments(picture: Picture) -> Float64[np.ndarray, "segments 2 2"]:
 
 
 def undistorted(segments: Float64[np.ndarray, "segments 2 2"], camera: Camera) -> Float64[np.ndarray, "segments 2 2"]:
-    """Ends in the normalized plane, NaN where the distortion cannot be undone."""
+    """End points of segments in the normalized plane; NaN where the distortion cannot be undone."""
     ends = np.asarray(as_colmap(camera).cam_from_img(segments.reshape(-1, 2)), dtype=np.float64)
     return ends.reshape(-1, 2, 2)
 
 
 def vertical_of(picture: Picture, *, calibrated: bool, options: VerticalOptions | None = None) -> Vertical | NoGravity:
-    """Down from the picture's segments; `Vertical.rows` index those that `detect_segments` gives.
+    """Gravity from the vertical segments of a picture; `Vertical.rows` index the segments of `detect_segments`.
 
     `calibrated` says that the picture's camera was measured; otherwise its focal length is from EXIF or a guess, and the
-    standard deviation says so (docs/theory/gravity.md, Eq. 8).
+    standard deviation is larger (docs/theory/gravity.md, Eq. 8).
     """
     segments, pixel = normalized_segments(picture)
     spread = focal_spread(picture.camera, calibrated=calibrated)
@@ -60,7 +63,8 @@ def focal_spread(camera: Camera, *, calibrated: bool) -> float:
 
 
 def normalized_segments(picture: Picture) -> tuple[Float64[np.ndarray, "segments 2 2"], float]:
-    """The picture's segments in the normalized plane, in the order of `detect_segments`, and the detector's pixel there."""
+    """The picture's segments in the normalized plane, in the order of `detect_segments`, and the size of the detector's pixel
+    there."""
     camera = picture.camera
     pixel = max(1.0, max(camera.width_px, camera.height_px) / MAX_SIDE_PX) / camera.focal_px
     return undistorted(detect_segments(picture), camera), pixel

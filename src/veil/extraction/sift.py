@@ -16,11 +16,15 @@ MAX_FEATURES = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class SiftOptions:
-    """How SIFT is extracted: the `max_features` features of largest scale, from the first octave on.
+    """Options of SIFT's extraction (COLMAP's implementation, on the CPU).
 
-    Octave 0 is that of [D21]; -1 doubles the image and triples features.
+    - `max_features`: largest number of features, 1..8192; those of largest scale are kept.
+    - `normalization`: "L2", or "L1_ROOT" for RootSIFT (lifting.md#strategies).
+    - `first_octave`: 0 as in Dusmanu et al. 2021, 1 for half the size; -1 doubles the image and triples the features. None
+      begins with 0 and doubles the image where that gives less than half of `max_features`.
+    - `max_image_side_px`: larger images are shrunk to this side first; keypoints are in pixels of the original all the same.
 
-    None begins with octave 0 and doubles the image where that gives less than half of `max_features`.
+    Raises RangeError for values outside these ranges (the side is at least 64 px).
     """
 
     max_features: int = MAX_FEATURES
@@ -45,7 +49,7 @@ def sift_space(normalization: Normalization) -> Space:
 
 
 def extract_sift(picture: Picture, options: SiftOptions | None = None) -> Features:
-    """Features of one picture, keypoints in its full-resolution pixels.
+    """SIFT features of one picture, with keypoints in its full-resolution pixels.
 
     Raises InputError if nothing is found: a blank image is refused rather than released as an empty message.
     """
@@ -90,7 +94,7 @@ def _extracted(picture: Picture, options: SiftOptions, first_octave: int) -> Fea
 
 
 def _shrunk(gray: np.ndarray, max_side: int) -> tuple[np.ndarray, np.float32]:
-    """The image at most `max_side` px long, and the factor that leads back."""
+    """The image shrunk to at most `max_side` px a side, and the factor from its pixels to the original's."""
     longest = max(gray.shape)
     if longest <= max_side:
         return gray, np.float32(1)

@@ -1,8 +1,8 @@
 """Attribute-balanced decoys, `hybrid+` of Dusmanu et al. 2021, Sec. 4.3 (faces.md#what-the-steps-are-worth).
 
-Every class is as often in a subspace as any other, the face itself counted. [D21] samples other classes only; a vote among
-neighbors then turns over, and tells an attacker who knows this as much as before (`veil evaluate attributes`, "others only").
-The labels are used on the client and never leave it.
+Every class is in a subspace as often as any other, the face itself counted. [D21] samples other classes only; then the vote of
+neighbors is merely inverted, and tells an attacker who knows this as much as before (`veil evaluate attributes`, "others
+only"). The labels are used on the client and never leave it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,18 @@ from veil.randomness import distinct_below
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BalancedRule:
-    """A decoy rule (`veil.mechanisms.subspaces.DecoyRule`): decoys from all classes in turn, each round in random rotation.
+    """A decoy rule (`veil.mechanisms.subspaces.DecoyRule`) that takes decoys from all classes in turn.
 
-    `own` is the class of each feature, `pool` of each word, both numbers below `classes`. In the first round the face stands
-    for its own class, and in all of them with `others_only`, as [D21] has it. `quota` says how many decoys of a round each
-    class gives (one, if not given).
+    Each round goes through the classes, rotated at random.
+
+    - `own`, int64 (features,): class of each feature, a number below `classes`.
+    - `pool`, int64 (words,): class of each word of the decoys.
+    - `classes`: number of classes.
+    - `quota`: number of decoys that each class gives in a round; None: one.
+    - `others_only`: no round takes decoys of the feature's own class, as in [D21]. Otherwise only the first round takes none,
+      where the face itself stands for its class.
+
+    Raises RangeError for a quota of other classes, or without any decoy.
     """
 
     own: Int64[np.ndarray, "_"]
@@ -47,7 +54,10 @@ class BalancedRule:
         draws: UInt64[np.ndarray, "features decoys"],
         available: Int64[np.ndarray, "words"],
     ) -> Int64[np.ndarray, "features decoys"]:
-        """Words of other classes for the features `rows`. Raises InputError if a class has too few."""
+        """Indices of decoys for the features `rows`, chosen by `draws` among `available`.
+
+        Raises InputError if a class has too few words, or the quota leaves no class but the feature's own.
+        """
         words = [available[self.pool[available] == k] for k in range(self.classes)]
         chosen = np.empty(draws.shape, dtype=np.int64)
         for at, row in enumerate(rows.tolist()):
@@ -60,7 +70,8 @@ class BalancedRule:
         return chosen
 
     def identity(self, rows: Int64[np.ndarray, "features"]) -> list[bytes]:
-        """Every field, and of `own` each feature's class: version 1 of this rule, in which templates are drawn for ever."""
+        """Everything that the choice depends on, for each of `rows`. It is version 1 of this rule and must not change, as
+        templates are drawn from it."""
         return [b"%s own=%d" % (self._shared, int(self.own[row])) for row in rows.tolist()]
 
     @cached_property
@@ -70,7 +81,7 @@ class BalancedRule:
         return f"balanced 1 classes={self.classes} quota={quota} others_only={int(self.others_only)} pool={pool}".encode()
 
     def _turns(self, own: int, draws: UInt64[np.ndarray, "decoys"]) -> list[int]:
-        """The class of each decoy. The low bits of the draws rotate the rounds, the high bits choose words."""
+        """Classes of the decoys of a feature of class `own`: low bits of the draws rotate rounds, high bits choose words."""
         quota, turns = self.quota or [1] * self.classes, list[int]()
         while len(turns) < len(draws):
             without = own if self.others_only or not turns else -1
@@ -83,7 +94,7 @@ class BalancedRule:
 
 
 def guessed(vectors: Float32[np.ndarray, "faces dim"], crowd: Faces, label: str) -> Int64[np.ndarray, "faces"]:
-    """The class of each face as its nearest ten of a labelled crowd vote, for a client that was not told."""
+    """The class of each face by the vote of its nearest ten faces of a labelled crowd, where the true class is not given."""
     numbers, classes = crowd.classes(label)
     known = Labelled(vectors=crowd.vectors, labels=numbers, classes=classes, space=crowd.space)
     return infer(Points(vectors=vectors, space=crowd.space), known, neighbors=min(NEIGHBORS, len(crowd))).labels

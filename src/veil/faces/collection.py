@@ -1,4 +1,4 @@
-"""Descriptors of faces with names and labels, from any network: what enrollment and studies start from. Raw, not to be sent."""
+"""Descriptors of faces with names and labels, from any network: the raw input of enrollment and studies, never sent."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int64
 
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError
 from veil.features import Features, unit_length
 from veil.geometry.camera import guessed
 from veil.space import Space
 
 IDENTITY = "identity"
-# What the name of a centered descriptor ends in.
+# Suffix of the name of a centered descriptor.
 CENTERED = "+c"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Faces:
-    """One unit-length descriptor a face; `names` tell pictures apart, `labels` hold a value of each face: who, gender, race.
+    """Descriptors of faces, one a face.
+
+    - `vectors`, float32 (N, dim): rows of unit length.
+    - `names`: N distinct names of the pictures.
+    - `space`: the space of the descriptors.
+    - `labels`: by the label's name, N values, such as the person, gender or race of each face.
 
     Raises InputError if lengths disagree, names repeat, or a descriptor is not finite and of unit length.
     """
@@ -51,7 +57,7 @@ class Faces:
         return len(self.names)
 
     def take(self, rows: np.ndarray) -> Faces:
-        """Some of the faces."""
+        """The faces of `rows` (indices or a mask)."""
         chosen = np.arange(len(self))[rows].tolist()
         return Faces(
             vectors=self.vectors[rows],
@@ -61,46 +67,52 @@ class Faces:
         )
 
     def label(self, name: str) -> tuple[str, ...]:
-        """The values of a label. Raises InputError where these faces have no such label."""
+        """The values of the label `name`, one a face. Raises InputError where these faces have no such label."""
         if name not in self.labels:
             known = ", ".join(sorted(self.labels)) or "none"
             raise InputError(f"these faces have no label {name!r}; there are: {known}")
         return self.labels[name]
 
     def classes(self, name: str) -> tuple[Int64[np.ndarray, "faces"], tuple[str, ...]]:
-        """The values of a label as numbers of its classes."""
+        """The values of the label `name` as class numbers, int64 (N,), and the names of the classes, sorted."""
         classes, numbers = np.unique(np.array(self.label(name)), return_inverse=True)
         return numbers.reshape(-1).astype(np.int64), tuple(str(item) for item in classes)
 
     @property
     def middle(self) -> Float64[np.ndarray, "dim"]:
-        """The mean descriptor."""
+        """The mean descriptor, float64 (dim,); not of unit length."""
         return self.vectors.mean(axis=0, dtype=np.float64)
 
     def centered(self, middle: Float[np.ndarray, "dim"]) -> Faces:
-        """Seen from `middle`, in a space that says so."""
+        """The faces with `middle` subtracted and unit length again, in a space whose descriptor name says so."""
         space = replace(self.space, descriptor=self.space.descriptor[: 32 - len(CENTERED)] + CENTERED)
         return replace(self, vectors=centered(self.vectors, middle), space=space)
 
     @property
     def features(self) -> Features:
-        """As the features of one picture, to be lifted like any others; a face has no position."""
+        """The descriptors as features of one picture, to be lifted like any others; their positions are zero."""
         return as_features(self.vectors, self.space)
 
     def pool(self, source: str) -> Codebook:
-        """As a pool of real descriptors, for decoys."""
+        """The descriptors as a pool of decoys; `source` says where they come from."""
         return pool_of(self.vectors, self.space, source=source, license="")
 
 
 def centered_alike(faces: Faces, decoys: Faces) -> tuple[Faces, Faces]:
-    """Both as seen from the decoys' mean."""
+    """Faces and decoys, both with the decoys' mean subtracted and of unit length again."""
     middle = decoys.middle
     return faces.centered(middle), decoys.centered(middle)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FacePairs:
-    """Rows of the two faces of each pair, whether they are one person, and the fold that the list puts the pair in."""
+    """Pairs of faces to verify.
+
+    - `left`, `right`, int64 (pairs,): rows of the two faces.
+    - `same`, bool (pairs,): whether they show one person.
+    - `fold`, int64 (pairs,): the fold that the list puts the pair in.
+    - `missing`: number of pairs of the list that had a face that is not at hand.
+    """
 
     left: Int64[np.ndarray, "_"]
     right: Int64[np.ndarray, "_"]
@@ -113,10 +125,11 @@ class FacePairs:
 
 
 def centered(vectors: Float32[np.ndarray, "faces dim"], middle: Float[np.ndarray, "dim"]) -> Float32[np.ndarray, "faces dim"]:
-    """Descriptors less the public mean of a crowd, of unit length again.
+    """Descriptors with the public mean of a crowd subtracted, of unit length again.
 
-    A translation changes no distance of lifted descriptors. That all are as far from the mean then does: faces near it are
-    near everybody's subspaces otherwise (docs/theory/faces.md, Eq. 5). Raises InputError where nothing is left of a descriptor.
+    The translation changes no distance of lifted descriptors, but the new length does: all are then equally far from the mean,
+    while otherwise faces near it are near everybody's subspaces (docs/theory/faces.md, Eq. 5). Raises InputError where a
+    descriptor is the mean itself.
     """
     offset = vectors.astype(np.float64) - middle
     if not (np.linalg.norm(offset, axis=1) > 1e-6).all():
@@ -126,8 +139,7 @@ def centered(vectors: Float32[np.ndarray, "faces dim"], middle: Float[np.ndarray
 
 def pool_of(vectors: Float32[np.ndarray, "faces dim"], space: Space, *, source: str, license: str) -> Codebook:
     """Real descriptors as a pool of decoys, in one sub-database."""
-    return Codebook(
-        kind="descriptors",
+    return DecoyPool(
         descriptor=space.descriptor,
         normalization=space.normalization,
         stored=vectors,
@@ -139,7 +151,7 @@ def pool_of(vectors: Float32[np.ndarray, "faces dim"], space: Space, *, source: 
 
 
 def as_features(vectors: Float32[np.ndarray, "faces dim"], space: Space) -> Features:
-    """Descriptors without positions; the digest is theirs."""
+    """Descriptors as `Features` whose positions are zero; the image digest is the BLAKE2b of the descriptors."""
     return Features(
         keypoints=np.zeros((len(vectors), 2), dtype=np.float32),
         descriptors=vectors,

@@ -1,4 +1,4 @@
-"""Everybody against everybody: the distances of probes from templates that calibrations and studies start from."""
+"""Distances of all probes from all templates, as calibrations and studies need them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from veil.faces.template import Client
 def first_and_last(
     people: Int64[np.ndarray, "faces"],
 ) -> tuple[Int64[np.ndarray, "people"], Int64[np.ndarray, "people"]]:
-    """For each person, the rows of the first and of the last picture: one row for those of whom there is only one."""
+    """Rows of the first and of the last picture of each person, in the order of the persons' numbers.
+
+    The two are equal for a person with a single picture.
+    """
     _, first = np.unique(people, return_index=True)
     _, before_end = np.unique(people[::-1], return_index=True)
     return first.astype(np.int64), (len(people) - 1 - before_end).astype(np.int64)
@@ -22,9 +25,10 @@ def first_and_last(
 def compared(
     client: Client, faces: Faces, probes: Int64[np.ndarray, "probes"], templates: Int64[np.ndarray, "templates"], purpose: str
 ) -> Float64[np.ndarray, "probes templates"]:
-    """Distances of some faces, as probes, from templates of others, made as the store of this client makes them.
+    """Distances (probes, templates) of some faces, as probes, from templates of others, as a store of this client makes them.
 
-    Raises InputError where probes fit one template only, or a face is one of the decoys.
+    `probes` and `templates` are rows of `faces`. Raises InputError where probes fit one template only, or a face is one of the
+    decoys.
     """
     forms = [
         client.template(faces.vectors[row], purpose=purpose, person=faces.names[row], version=1) for row in templates.tolist()

@@ -1,4 +1,4 @@
-"""What impostor comparisons say of whole galleries: false positives over all galleries of a size, with intervals.
+"""False positives of whole galleries, over all galleries of a size, with intervals, from single impostor comparisons.
 
 Every stranger is compared with all templates of others; of these, any N are a gallery. The share of galleries that accept the
 stranger needs no sampling: if k of G templates are near enough, it is 1 - C(G - k, N) / C(G, N). The mean over strangers is the
@@ -21,13 +21,18 @@ from veil.errors import InputError, RangeError
 from veil.faces.identification import TAIL, GallerySize, OpenSet, gallery_sizes, largest_gallery
 
 RESAMPLES = 400
-# Errors, by different people, from which resampling can be believed.
+# Least number of errors, by different people, from which resampling can be believed.
 ENOUGH = 30
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Impostors:
-    """Distances (strangers, templates) of different people, each row ascending, with the person of each; G of them a row."""
+    """Distances of strangers from templates of other people, G a row.
+
+    - `ranked`, float64 (strangers, G): distances, ascending in each row.
+    - `others`, int64 (strangers, G): the person of each of these templates.
+    - `strangers`, int64 (strangers,): the person of each row.
+    """
 
     ranked: Float64[np.ndarray, "strangers others"]
     others: Int64[np.ndarray, "strangers others"]
@@ -39,7 +44,7 @@ class Impostors:
         probe_person: Int64[np.ndarray, "probes"],
         template_person: Int64[np.ndarray, "templates"],
     ) -> Impostors:
-        """The comparisons of two people; every row is cut to the length of the shortest, the farthest dropped."""
+        """The comparisons of different people among all `distance`; rows are cut to the shortest, the farthest dropped."""
         apart = np.where(probe_person[:, None] == template_person, np.inf, distance)
         length = int(np.isfinite(apart).sum(axis=1).min(initial=distance.shape[1]))
         order = np.argsort(apart, axis=1, kind="stable")[:, :length]
@@ -48,20 +53,21 @@ class Impostors:
 
     @property
     def gallery(self) -> int:
-        """Templates that each stranger was compared with."""
+        """Number G of templates that each stranger was compared with."""
         return self.ranked.shape[1]
 
     def parts(self, size: int) -> tuple[int, int]:
-        """How many parts a gallery is seen as, and the size of one: a single part unless there are too few templates."""
+        """Number of parts that a gallery of `size` is split into, and the size of one; a single part if templates suffice."""
         parts = max(1, math.ceil(size / self.gallery))
         return parts, math.ceil(size / parts)
 
     def fpir(self, size: int, threshold: float) -> tuple[float, float, float, float]:
-        """FPIR of galleries of `size` templates at a threshold, the ends of its 95 % interval, and a bound for any strangers:
-        that for means of independent values in [0, 1] (Hoeffding 1963, Theorem 1, Eq. 2.1), one for each stranger.
+        """FPIR of galleries of `size` templates at a threshold, both ends of its 95 % interval, and a bound for any strangers.
 
-        A gallery larger than the templates at hand is c parts: a stranger of FPIR p in one is accepted by one of c in
-        1 - (1 - p)^c, which is concave in p, so that the mean over strangers is no more than that of the mean (Jensen).
+        The bound is the one for means of independent values in [0, 1], one for each stranger (Hoeffding 1963, Theorem 1,
+        Eq. 2.1). A gallery larger than the templates at hand is split into c parts: a stranger whom one part accepts with
+        probability p is accepted by one of c with 1 - (1 - p)^c. This is concave in p, so that its mean over strangers is at
+        most its value at the mean (Jensen).
         """
         parts, part = self.parts(size)
         mean = self._mean(part, threshold)
@@ -71,9 +77,9 @@ class Impostors:
         return found[0], found[1], found[2], found[3]
 
     def threshold(self, size: int, fpir: float) -> float | None:
-        """The largest distance at which the upper end of the interval does not exceed `fpir`; None where fewer than 30
-        different strangers or templates would be too near there, and nothing can be said.
+        """The largest distance at which the upper end of the FPIR's interval does not exceed `fpir`.
 
+        None where fewer than 30 different strangers or templates would be too near at this distance, and nothing can be said.
         The upper end grows with the threshold, so bisection finds it, and it holds for the threshold that is chosen.
         """
         parts, part = self.parts(size)
@@ -86,12 +92,12 @@ class Impostors:
         return float(accepting((self.ranked <= threshold).sum(axis=1), self.gallery, part).mean())
 
     def _is_seen_often(self, threshold: float) -> bool:
-        """Whether enough different people are involved for resampling them to say something (rule of 30)."""
+        """Whether resampling can be believed at a threshold: 30 different strangers and templates are too near (rule of 30)."""
         rows, columns = np.nonzero(self.ranked <= threshold)
         return min(len(np.unique(rows)), len(np.unique(self.others[rows, columns]))) >= ENOUGH
 
     def _last(self, allowed: Callable[[float], bool], high: int) -> int:
-        """The last of all distances up to number `high` that is allowed, -1 if none is; what is allowed has no gaps."""
+        """Number of the last allowed distance among `_steps` up to `high`, -1 if none is; allowed ones have no gaps."""
         if high < 0 or allowed(float(self._steps[high])):
             return high
         low = -1
@@ -102,12 +108,12 @@ class Impostors:
 
     @cached_property
     def _steps(self) -> Float64[np.ndarray, "steps"]:
-        """All distances that a threshold can be, ascending."""
+        """All different distances, ascending: the possible thresholds."""
         return np.unique(self.ranked)
 
     @cached_property
     def _weights(self) -> Int64[np.ndarray, "people resamples"]:
-        """How often each person is drawn, in every resample; people by number."""
+        """How often each person is drawn in every resample; rows are persons by number."""
         people = int(max(self.others.max(), self.strangers.max())) + 1
         known = np.union1d(self.strangers, np.unique(self.others))
         random = np.random.default_rng(0)
@@ -116,7 +122,7 @@ class Impostors:
         return weights
 
     def _resampled(self, size: int, threshold: float) -> Float64[np.ndarray, "resamples"]:
-        """FPIR where people were drawn again, as strangers and as templates alike."""
+        """FPIR in every resample, where people are drawn again, as strangers and as templates alike."""
         from scipy.sparse import csr_array
 
         rows, columns = np.nonzero(self.ranked <= threshold)
@@ -132,12 +138,12 @@ class Impostors:
 
 
 def accepting(near: Int64[np.ndarray, "rows"], gallery: int, size: int) -> Float64[np.ndarray, "rows"]:
-    """The share of galleries, of `size` templates among `gallery`, that hold at least one of the `near` ones."""
+    """Share of galleries, of `size` templates among `gallery`, that hold at least one of the `near` too near ones."""
     return 1 - _without(near, gallery, size)
 
 
 def _without(near: Int64[np.ndarray, "rows"], gallery: int, size: int) -> Float64[np.ndarray, "rows"]:
-    """C(G - k, N) / C(G, N): galleries of N that hold none of k."""
+    """Share of galleries of N = `size` templates that hold none of k = `near`: C(G - k, N) / C(G, N)."""
     from scipy.special import gammaln
 
     far = gallery - near
@@ -148,7 +154,10 @@ def _without(near: Int64[np.ndarray, "rows"], gallery: int, size: int) -> Float6
 
 
 def first_alone(impostors: Impostors, mated: Float64[np.ndarray, "probes"], size: int) -> Float64[np.ndarray, "probes"]:
-    """For every probe, how often its person is nearest in a gallery of `size` that holds this person; NaN distances count 0."""
+    """Share of galleries of `size` that hold the probe's person in which this person is nearest, for every probe.
+
+    `mated` are the distances from the own templates; where one is NaN the share is 0.
+    """
     nearer = (impostors.ranked < mated[:, None]).sum(axis=1)
     parts, _ = impostors.parts(max(1, size - 1))
     share = _without(nearer, impostors.gallery, math.ceil((size - 1) / parts)) ** parts
@@ -174,7 +183,7 @@ def bounded_mean(mean: float, count: int) -> tuple[float, float]:
 
 
 def _root(excess: Callable[[float], float], inner: float, outer: float) -> float:
-    """Where `excess`, which grows from `inner` to `outer`, becomes positive, on the side of `outer`; that if nowhere."""
+    """Point between `inner` and `outer` where the growing `excess` becomes positive, by bisection; `outer` if it never does."""
     if excess(outer) <= 0:
         return outer
     for _ in range(60):
@@ -192,11 +201,16 @@ def calibrate_open_set(
     fpir: float,
     wanted: Sequence[int] = (),
 ) -> OpenSet:
-    """Thresholds for galleries of all sizes that these comparisons can speak for.
+    """Thresholds of identification for galleries of all sizes that these comparisons allow.
 
-    `distance` has one probe and one template of each person, in any order; where both are one person's it is not looked at.
-    `mated` is the distance of each probe from another picture's template of the same person, NaN where there is none.
-    `wanted` sizes get thresholds of their own. Raises RangeError for an impossible FPIR, InputError for two probes of a person.
+    - `distance`: of probes from templates, with one probe and one template of each person, in any order. Distances of a person
+      from the own template are not used.
+    - `probe_person`, `template_person`: number of the person of each probe and template.
+    - `mated`: distance of each probe from a template of the same person by another picture, NaN where there is none.
+    - `fpir`: largest share of strangers who may be accepted, in (0, 1).
+    - `wanted`: sizes of galleries that get thresholds of their own.
+
+    Raises RangeError for an impossible FPIR, InputError for two probes or templates of a person.
     """
     if not 0 < fpir < 1:
         raise RangeError(f"an FPIR lies between 0 and 1, got {fpir!r}; 0.01 is one stranger in a hundred")
@@ -214,6 +228,7 @@ def calibrate_open_set(
 
 
 def _with_fnir(impostors: Impostors, mated: Float64[np.ndarray, "probes"], threshold: float, size: int) -> GallerySize:
+    """The record of one size with its FPIR and, where people came twice, its FNIR at rank 1."""
     fpir, low, high, bound = impostors.fpir(size, threshold)
     found = GallerySize(templates=size, threshold=threshold, fpir=fpir, fpir_low=low, fpir_high=high, fpir_bound=bound)
     twice = np.isfinite(mated)

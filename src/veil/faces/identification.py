@@ -1,4 +1,4 @@
-"""Open-set identification: which threshold keeps strangers out of a gallery of so many templates, and what it costs.
+"""Open-set identification: thresholds that keep strangers out of galleries of a size, and the misses that they cost.
 
 In the words of ISO/IEC 19795-1:2021: an identification of somebody who is not enrolled that returns a candidate is a false
 positive, and their share is the FPIR; one of an enrolled person that does not return that person first and below the threshold
@@ -17,15 +17,16 @@ from veil.errors import InputError
 
 CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
-# Sizes that get a threshold; between two of them the larger one's holds.
+# Leading digits of the sizes that get a threshold; between two sizes the threshold of the larger one holds.
 STEPS = (1, 1.5, 2, 3, 5, 7)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GallerySize:
-    """One size of a gallery: its threshold, and what this does, with 95 % intervals; FNIR is None where nobody came twice.
+    """The threshold for galleries of one size (`templates`), with its error shares and their 95 % intervals.
 
-    `fpir_bound` is what FPIR stays below, at 97.5 %, even if a few strangers nobody has seen are near to everybody.
+    `fpir_bound` is a bound that FPIR stays below, at 97.5 %, even if a few strangers nobody has seen are near to everybody.
+    FNIR is None where nobody came twice.
     """
 
     templates: int
@@ -39,7 +40,7 @@ class GallerySize:
     fnir_high: float | None = None
 
     def as_json(self) -> dict[str, object]:
-        """As it is stored and printed (docs/reference/json.md)."""
+        """The record that is stored and printed (docs/reference/json.md)."""
         return {
             "templates": self.templates,
             "threshold": self.threshold,
@@ -54,7 +55,7 @@ class GallerySize:
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> GallerySize:
-        """The inverse of `as_json`. Raises LookupError for a record that lacks a key."""
+        """The size of a record that `as_json` made. Raises LookupError for a record that lacks a key."""
         return GallerySize(
             templates=record["templates"],
             threshold=record["threshold"],
@@ -70,9 +71,12 @@ class GallerySize:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenSet:
-    """Thresholds by size of the gallery for one FPIR that was asked for: the upper end of its interval stays below that.
+    """Thresholds of identification by size of the gallery, for one FPIR that was asked for.
 
-    `people` were strangers to each other, `mated` of them came twice. Without sizes, `people` are too few for any.
+    - `asked`: the FPIR; the upper end of its interval stays below it at each threshold.
+    - `people`: number of people in the calibration, each a stranger to the others.
+    - `mated`: number of people with two pictures.
+    - `sizes`: ascending sizes with their thresholds; empty if the people are too few for any.
     """
 
     asked: float
@@ -82,13 +86,13 @@ class OpenSet:
 
     @property
     def largest(self) -> int:
-        """The largest gallery that these people can speak for; 0 if none."""
+        """Size of the largest gallery that the calibration covers; 0 if none."""
         return self.sizes[-1].templates if self.sizes else 0
 
     def at(self, templates: int) -> GallerySize:
-        """What holds for a gallery of so many templates: that of the next size which was fitted.
+        """The threshold for a gallery of so many templates: that of the next larger size which was fitted.
 
-        Raises InputError where the people were too few for it, which says how many would do.
+        Raises InputError, which says how many people are needed, where the calibration had too few.
         """
         found = next((size for size in self.sizes if size.templates >= templates), None)
         if found is None:
@@ -101,7 +105,7 @@ class OpenSet:
         return found
 
     def as_record(self) -> dict[str, Any]:
-        """As it is stored and printed (docs/reference/json.md)."""
+        """The record that is stored and printed (docs/reference/json.md)."""
         return {
             "fpir": self.asked,
             "confidence": CONFIDENCE,
@@ -112,32 +116,33 @@ class OpenSet:
 
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> OpenSet:
-        """The inverse of `as_record`."""
+        """The thresholds of a record that `as_record` made. Raises LookupError for a record that lacks a key."""
         sizes = tuple(GallerySize.from_json(size) for size in record["sizes"])
         return OpenSet(asked=record["fpir"], people=record["people"], mated=record["mated"], sizes=sizes)
 
 
 def people_needed(templates: int, fpir: float) -> int:
-    """About how many people a calibration needs for a gallery of so many templates, each a stranger to all the others.
+    """About how many people, all strangers to each other, a calibration needs for a gallery of so many templates.
 
-    So many that, were a share FPIR of strangers near to everybody, one would be among them at 97.5 % (the rule of three); and
-    that 30 different ones are too near some of 30 templates at the threshold: P people make P^2 comparisons, of which about
-    FPIR / templates are. Part of the FPIR goes to the interval, and errors gather at a few people: 200 were enough for LFW.
+    Enough that, were a share `fpir` of strangers near to everybody, one would be among them at 97.5 % (the rule of three); and
+    that 30 different people are too near some of 30 templates at the threshold: P people make P^2 comparisons, of which about a
+    share `fpir` / `templates` are too near. Part of the FPIR goes to the interval, and errors gather at a few people: a factor
+    of 200 was enough for LFW.
     """
     return max(math.ceil(strangers_needed(fpir)), math.ceil(math.sqrt(200 * templates / fpir)))
 
 
 def largest_gallery(people: int, fpir: float) -> int:
-    """No gallery larger than this is tried: it would want 30 errors of fewer comparisons; 0 if people are too few for any."""
+    """Size of the largest gallery to try, 0 for too few people; a larger one would need 30 errors of fewer comparisons."""
     return math.floor(people**2 * fpir / 30) if people >= strangers_needed(fpir) else 0
 
 
 def gallery_sizes(largest: int, wanted: Sequence[int] = ()) -> list[int]:
-    """1, 2, 3, 5, 7, 10, 20, ... up to `largest`, that itself, and those `wanted` that do not exceed it; ascending."""
+    """Sizes that get a threshold, ascending: 1, 2, 3, 5, 7, 10, 15, 20, ... below `largest`, itself, and `wanted` up to it."""
     steps = {int(step * 10**power) for power in range(len(str(max(1, largest)))) for step in STEPS}
     return sorted(size for size in {*steps, *wanted, largest} if 1 <= size <= largest)
 
 
 def strangers_needed(fpir: float) -> float:
-    """How many strangers of whom none is accepted show that no more than `fpir` are: 3.7 / FPIR or so."""
+    """Number of strangers that show, if none of them is accepted, that at most a share `fpir` is: about 3.7 / `fpir`."""
     return math.log(TAIL) / math.log1p(-fpir)

@@ -1,4 +1,4 @@
-"""Names of people and purposes in one spelling: two that look alike must not be two people."""
+"""Names of people and purposes in one spelling, so that two names that look alike are not two people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def checked_name(text: str, what: str) -> str:
-    """`text` in Unicode's normal form C, for `what` ("person", "purpose").
+    """The name `text` in Unicode's normal form C; `what` ("person", "purpose") is for error messages.
 
     Raises InputError for a name that is empty, begins or ends with a space, is longer than 256 characters, or holds a control
     character, a line break, or one that is not seen or turns others around (Unicode categories Cc, Cf but joiners, Cs, Zl, Zp).

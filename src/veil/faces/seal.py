@@ -1,10 +1,10 @@
-"""What binds the numbers of a face store to its people: keyed tags of templates, and one seal over all that a store holds.
+"""Tags and seals that bind the templates of a face store to its people: a keyed tag each, and one seal over the whole store.
 
 A template is only a few vectors; nothing in them says whose they are. Whoever can write to a store could put one person's
 vectors into another's row, raise the threshold, or bring an erased template back. The client has a secret, so it can tell:
 each template has a tag over everything that it is used with, and the seal covers the facts of the store and the list of tags.
-It is a MAC, no encryption, and says nothing of an older store that is put back whole: for that a client remembers what it
-saw last (`veil.files.face_home`, docs/theory/faces.md).
+Both are MACs (keyed BLAKE2b), no encryption, and do not reveal an older store that is put back whole: for that a client
+records what it saw last (`veil.files.face_home`, docs/theory/faces.md#what-binds-a-template-to-its-person).
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ TAG_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One template as a store lists it; `tag` covers its numbers, which are gone once `revoked_at` is set."""
+    """One template as a store lists it.
+
+    `generation` is the number of the store's write that made or revoked it, times are seconds since 1970 (UTC). `tag` covers
+    the line and the template's numbers, which are erased once `revoked_at` is set.
+    """
 
     person: str
     purpose: str
@@ -35,24 +39,27 @@ class Line:
 
     @property
     def valid(self) -> bool:
-        """Whether it still verifies anybody."""
+        """Whether the template is in force: it was not revoked."""
         return self.revoked_at is None
 
 
 @dataclass(frozen=True)
 class Sealer:
-    """Makes and checks tags with a key that serves nothing else, derived from the client's secret."""
+    """Maker of tags and seals, with a key that serves nothing else and is derived from the client's secret."""
 
     key: bytes = field(repr=False)
 
     @staticmethod
     def of(secret: Secret) -> Sealer:
-        """The sealer of a client."""
+        """The sealer of the client that has this secret."""
         return Sealer(hashlib.blake2b(b"veil face store seal 1", key=secret.key, digest_size=32).digest())
 
     def tag(self, store: str, setup: str, line: Line, origin: bytes, basis: bytes) -> bytes:
-        """The tag of a template: over the store's identity, its setup (lifting, network, digest of the decoys), whose template
-        it is and what for, version, generation, times, and all its numbers."""
+        """The tag of a template, `TAG_BYTES` long.
+
+        It covers the store's identity, the text of its scheme (lifting, network, digest of the decoys), the person, purpose,
+        version, generation and times of the line, and the template's numbers `origin` and `basis` (empty once revoked).
+        """
         found = _begun(self.key, store, setup).copy()
         found.update(_packed([*_words(line), str(len(origin)), str(len(basis))]))
         found.update(origin)
@@ -60,7 +67,7 @@ class Sealer:
         return found.digest()
 
     def seal(self, facts: Mapping[str, str], lines: Iterable[Line]) -> bytes:
-        """The seal over all facts of a store, by name, and its lines with their tags, in the order of their keys."""
+        """The seal of a store, `TAG_BYTES` long, over all facts by name and all lines with their tags, sorted by key."""
         ordered = sorted(lines, key=lambda line: (line.purpose, line.person, line.version))
         found = hashlib.blake2b(key=self.key, digest_size=TAG_BYTES, person=b"store")
         found.update(_packed([str(len(facts)), str(len(ordered))]))
@@ -72,22 +79,22 @@ class Sealer:
 
 @lru_cache(maxsize=8)
 def _begun(key: bytes, store: str, setup: str) -> hashlib.blake2b:
-    """What all tags of a store begin with."""
+    """The keyed hash that all tags of a store begin with, over its identity and the text of its scheme."""
     return hashlib.blake2b(_packed([store, setup]), key=key, digest_size=TAG_BYTES, person=b"template")
 
 
 def require_equal(found: bytes, expected: bytes, what: str) -> None:
-    """Raises FileFormatError where a tag is not the one expected; takes as long wherever they differ."""
+    """Raise FileFormatError if a tag is not the expected one; the time does not depend on where they differ."""
     if not hmac.compare_digest(found, expected):
         raise FileFormatError(f"{what}; somebody changed it, or it is damaged: restore it from a backup, or start a new store")
 
 
 def _words(line: Line) -> list[str]:
-    """Every field as text of one spelling. `repr` of a float is exact."""
+    """Every field of a line but its tag, as text in one spelling; `repr` of a float is exact."""
     revoked = "" if line.revoked_at is None else repr(line.revoked_at)
     return [line.purpose, line.person, str(line.version), str(line.generation), repr(line.enrolled_at), revoked]
 
 
 def _packed(words: Sequence[str]) -> bytes:
-    """Each word after how many letters it has, so that no two lists of words have one encoding (UTF-8)."""
+    """UTF-8 bytes of a list of words, each preceded by its number of letters, so that no two lists have the same bytes."""
     return "".join([f"{len(word)}:{word}" for word in words]).encode()

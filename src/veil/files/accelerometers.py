@@ -1,4 +1,4 @@
-"""Accelerometer tables as phones and photo applications write them: an image and a vector a line, in whatever frame and unit.
+"""Accelerometer tables as phones and photo applications write them: one image and vector a line, in any frame and unit.
 
 A CSV whose first line names an image (`image`, `file`, `filename`, `name` or `photo`) and x, y, z of `acc`, `accel`,
 `accelerometer` or `acceleration` (`acc_x`, `accelerometer.y`, `AccelZ`), or JSON as Mapillary's tools describe images: records
@@ -24,7 +24,10 @@ _EXPECTED = "a column image (or file) and acc_x, acc_y, acc_z"
 
 
 def read_accelerometer(path: Path) -> dict[str, np.ndarray]:
-    """Vectors by image name, as they stand in the file. Raises FileFormatError with the line or record at fault."""
+    """Vectors, float64 (3,), by image name, in the frame and unit of the file (CSV or JSON).
+
+    Raises FileFormatError with the line or record at fault, or if there are no readings.
+    """
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -36,6 +39,7 @@ def read_accelerometer(path: Path) -> dict[str, np.ndarray]:
 
 
 def _table(path: Path, text: str) -> dict[str, np.ndarray]:
+    """Vectors by image name from a CSV, whose first line names the columns."""
     try:
         rows = list(csv.reader(text.splitlines()))
     except csv.Error as error:
@@ -57,6 +61,7 @@ def _table(path: Path, text: str) -> dict[str, np.ndarray]:
 
 
 def _records(path: Path, text: str) -> dict[str, np.ndarray]:
+    """Vectors by image name from JSON as Mapillary's tools write it: a list of records, or records by file name."""
     try:
         data = json.loads(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Writing so that a reader sees the old file or the whole new one, never a half."""
+"""Atomic writing: a reader sees the old file or the whole new one, never a half."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from veil.errors import FileFormatError, InputError
 
 
 def _umask() -> int:
+    """The process's mask of file modes, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -19,10 +20,11 @@ def _umask() -> int:
 
 @contextmanager
 def replacing(path: Path, *, suffix: str | None = None, private: bool = False) -> Iterator[Path]:
-    """A temporary path beside `path`; moved onto it when the block ends well, removed when it does not.
+    """A temporary path beside `path` that is moved onto it when the block ends well, and removed when it raises.
 
-    It ends like `path`, by which libraries choose a format, or in `suffix`. With `private` nobody but its owner can read it
-    (mode 0600), whatever the umask: for what must not leave the device. Raises InputError if nothing can be written there.
+    The temporary path ends like `path`, by which libraries choose a format, or in `suffix`. With `private` nobody but the owner
+    can read the file (mode 0600), whatever the umask: for what must not leave the device. Raises InputError if nothing can be
+    written there.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +42,7 @@ def replacing(path: Path, *, suffix: str | None = None, private: bool = False) -
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the operating system refuses while `path` is written becomes an InputError."""
+    """A block that writes `path`, in which errors of the operating system become InputError."""
     try:
         yield
     except OSError as error:
@@ -48,19 +50,19 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to `path` at once or not at all."""
+    """Write `data` to `path` at once or not at all. Raises InputError if it cannot be written."""
     # A kill leaves the temporary file: named like the others, a half message would be taken for a message.
     with replacing(path, suffix=".part") as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 `text` to `path` at once or not at all."""
+    """Write `text` as UTF-8 to `path` at once or not at all. Raises InputError if it cannot be written."""
     write_bytes(path, text.encode())
 
 
 def read_bytes(path: Path) -> bytes:
-    """The whole file. Raises FileFormatError if there is none."""
+    """The bytes of a whole file. Raises FileFormatError if it is missing or cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A camera matrix beside photographs: `K.txt`, three rows of three numbers, as Strecha's scenes and many tools have it."""
+"""Camera matrices beside photographs: `K.txt`, three rows of three numbers, as in Strecha's scenes and many tools."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from veil.geometry.camera import Camera
 from veil.geometry.intrinsics import checked_camera
 
 NAME = "K.txt"
-# Of a side: how far a principal point may lie from the image's center. Farther off, the matrix is of another size or turned.
+# Largest distance of a principal point from the image's center, as a share of the side. Farther off, the matrix is of an image
+# of another size, or turned.
 MAX_OFF_CENTER = 0.15
 
 
 def read_numbers(path: Path, count: int) -> Float64[np.ndarray, "count"]:
-    """So many finite numbers of a text file. Raises FileFormatError for anything else."""
+    """The numbers of a text file. Raises FileFormatError unless it holds exactly `count` finite ones, apart by white space."""
     try:
         values = np.array([float(value) for value in read_bytes(path).decode("utf-8").split()])
     except (UnicodeDecodeError, ValueError) as error:
@@ -29,17 +30,17 @@ def read_numbers(path: Path, count: int) -> Float64[np.ndarray, "count"]:
 
 
 def matrix_of(photograph: Path) -> Path | None:
-    """The K.txt that is about a photograph: in its folder, or beside that folder where it is called `images`."""
+    """The K.txt of a photograph: in its folder, or beside that folder if it is called `images`; None if there is none."""
     folder = photograph.parent
     places = [folder / NAME, *([folder.parent / NAME] if folder.name == "images" else [])]
     return next((path for path in places if path.is_file()), None)
 
 
 def camera_from_matrix(path: Path, width_px: int, height_px: int) -> Camera:
-    """A pinhole camera for an upright image of this size, without distortion.
+    """A pinhole camera without distortion, from a camera matrix, for an upright image of this size.
 
-    The file says nothing of the size that it was made for, so its principal point must lie near the middle of the image.
-    Raises FileFormatError for what is no camera matrix, or one of images of another size.
+    The file does not give the image size that it was made for, so its principal point must lie near the middle of the image.
+    Raises FileFormatError for a file that is no camera matrix, or one of images of another size.
     """
     k = read_numbers(path, 9).reshape(3, 3)
     fx, fy, cx, cy = k[0, 0], k[1, 1], k[0, 2], k[1, 2]

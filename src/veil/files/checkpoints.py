@@ -1,4 +1,4 @@
-"""Where long mapping stands, on disk: matches pair by pair, and the model as it grows; a killed run goes on from there."""
+"""Checkpoints of long mapping on disk: matches pair by pair, and the growing model; a killed run continues from them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.files.atomic import replacing, write_text
-from veil.mapping.lines.reconstruction import Model
+from veil.mapping.lines.reconstruction import Reconstruction
 from veil.matching import Matches
 
 _FIELDS = ("registered", "rotations", "translations", "points", "observed")
 
 
 def run_key(parts: list[bytes]) -> str:
-    """What a run depends on, as one digest."""
+    """SHA-256 (hex) of the parts that a run depends on; their lengths count."""
     hasher = hashlib.sha256()
     for part in parts:
         hasher.update(len(part).to_bytes(8, "little") + part)
@@ -27,9 +27,10 @@ def run_key(parts: list[bytes]) -> str:
 
 
 class Checkpoints:
-    """A folder beside the output that exists only while the run is unfinished.
+    """The folder of an unfinished run, beside its output.
 
-    Raises InputError if it holds the state of another run: nothing is overwritten.
+    `key` (`run_key`) stands for the run's messages and options. Raises InputError if the folder holds the state of another run:
+    nothing is overwritten.
     """
 
     def __init__(self, folder: Path, key: str) -> None:
@@ -45,7 +46,7 @@ class Checkpoints:
             write_text(folder / "run.txt", key + "\n")
 
     def matches(self) -> dict[tuple[str, str], Matches]:
-        """Pairs that were matched before; a damaged part is matched again."""
+        """Matches by pair of image names that earlier runs saved; a damaged file is left out, so that it is matched again."""
         found = {}
         for path in sorted(self._folder.glob("matches-*.npz")):
             arrays = _load(path)
@@ -60,7 +61,7 @@ class Checkpoints:
         return found
 
     def save_matches(self, found: Mapping[tuple[str, str], Matches]) -> None:
-        """Keep some more pairs."""
+        """Save the matches of some more pairs of image names."""
         arrays: dict[str, np.ndarray] = {"pairs": np.array(list(found), dtype=str).reshape(-1, 2)}
         for number, item in enumerate(found.values()):
             arrays |= {
@@ -71,18 +72,18 @@ class Checkpoints:
         number = len(list(self._folder.glob("matches-*.npz")))
         _save(self._folder / f"matches-{number:06d}.npz", arrays)
 
-    def model(self) -> Model | None:
-        """The model as it last grew."""
+    def model(self) -> Reconstruction | None:
+        """The model that was saved last; None if there is none, or it is damaged."""
         path = self._folder / "model.npz"
         arrays = _load(path) if path.is_file() else None
-        return None if arrays is None else Model(**{field: arrays[field] for field in _FIELDS})
+        return None if arrays is None else Reconstruction(**{field: arrays[field] for field in _FIELDS})
 
-    def save_model(self, model: Model) -> None:
-        """Keep the model."""
+    def save_model(self, model: Reconstruction) -> None:
+        """Save the model in place of the one before."""
         _save(self._folder / "model.npz", {field: getattr(model, field) for field in _FIELDS})
 
     def remove(self) -> None:
-        """The run is finished."""
+        """Remove the folder: the run is finished."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -92,6 +93,7 @@ def _save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _load(path: Path) -> dict[str, np.ndarray] | None:
+    """The arrays of an .npz by name; None if it is missing or damaged."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}

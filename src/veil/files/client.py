@@ -1,4 +1,4 @@
-"""What stays on the client's disk: the secret behind memoized releases, and the ledger of what was released and spent."""
+"""The client's own files: the secret behind memoized releases, and the ledger of what was released and spent."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SELECT {", ".join(f"r.{column}" for column in _RELEASES.split(", "))}, s.words, 
 LEFT JOIN spending s ON s.image_digest = r.image_digest AND s.message_digest = r.message_digest
 """
 _OF_IMAGE, _BY_AGE = " WHERE r.image_digest = ?", " ORDER BY r.released_at, r.rowid"
-# How earlier versions noted the secret, among the parameters of each release.
+# The secret's fingerprint as earlier versions noted it, among the parameters of each release.
 _NOTED_SECRET = re.compile(r"\bsecret=([0-9a-f]{8})\b")
-# What a message may be called: a name from the ledger becomes a path.
+# Names that a message may have: a name from the ledger becomes a path.
 _ALIAS = re.compile(r"[0-9a-f][0-9a-f-]*")
 
 
 def home() -> Path:
-    """Where the secret and the ledger live: $VEIL_HOME, or the platform's folder for application data."""
+    """The folder of the secret and the ledger: $VEIL_HOME, or the platform's folder for application data."""
     named = os.environ.get("VEIL_HOME")
     return Path(named) if named else Path(platformdirs.user_data_dir("veil", appauthor=False))
 
@@ -47,13 +47,16 @@ def load_secret(
     on_new: Callable[[str], None] | None = None,
     replace_lost: bool = False,
 ) -> Secret:
-    """The client's secret, made on first use and readable by its owner only; `on_new` gets the sentence that says so.
+    """The client's secret in `folder`, made on first use and readable by its owner only.
 
-    None is made where the ledger in `folder` holds releases, or where one is `needed_by` what was made under it: under a new
-    one the same photographs would be released a second time, and no template would be recognized. `replace_lost` makes one
-    all the same, and takes one that does not fit.
-    Raises ReleaseRefused in these cases, and if there is no randomness to make one; FileFormatError if the secret is damaged,
-    or if others own it or could have read or replaced it; InputError if `folder` cannot hold one.
+    - `needed_by`: things that were made under the secret, beside the releases of the ledger in `folder`.
+    - `on_new`: called with a sentence for the user when a secret is made.
+    - `replace_lost`: makes a new secret although the old one is needed, and accepts one that does not fit.
+
+    A needed secret that is missing is not replaced by itself: under a new one the same photographs would be released a second
+    time, and no template would be recognized. Raises ReleaseRefused in this case, for a secret under which the needed things
+    were not made, and if there is no randomness to make one; FileFormatError if the secret is damaged, or if others own it or
+    could have read or replaced it; InputError if `folder` cannot hold one.
     """
     path, ledger = folder / SECRET, folder / LEDGER
     lost = not os.path.lexists(path) and ledger.exists()
@@ -63,7 +66,17 @@ def load_secret(
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One line of the ledger; `mechanism` is None for a form without an epsilon (subspaces)."""
+    """One release in the ledger.
+
+    - `image_digest`, `message_digest`: digests (hex) of the image, and of its message (SHA-256).
+    - `released_as`: name of the message, hex digits and dashes. Raises InputError for one that could be another path.
+    - `name`: the image's name, for the user.
+    - `parameters`: text of what the release's draws depend on, `name=value` apart by blanks.
+    - `features`: number of features that were released.
+    - `fresh`: whether it was drawn afresh.
+    - `released_at`: seconds since 1970 (UTC).
+    - `mechanism`: the law of the words; None for a form without an epsilon (subspaces).
+    """
 
     image_digest: str
     released_as: str
@@ -81,13 +94,13 @@ class Entry:
 
     @property
     def charge(self) -> Charge | None:
-        """What the release costs; None if no epsilon bounds it."""
+        """The cost of the release, its features under its mechanism; None if no epsilon bounds it."""
         return None if self.mechanism is None else Charge(mechanism=self.mechanism, features=self.features)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetChange:
-    """That the budget of `unit` was set, or cleared (None), at a time."""
+    """One change of a budget: that of `unit` was set to `budget`, or cleared (None), at `set_at` (seconds since 1970, UTC)."""
 
     unit: Unit
     budget: Budget | None
@@ -95,17 +108,22 @@ class BudgetChange:
 
 
 class Ledger:
-    """What was released of what, and what that cost; SQLite, so it survives crashes and serves several processes at once."""
+    """The record of all releases and of what they cost, in SQLite: it survives crashes and serves several processes at once.
+
+    `path` is its file, `is_new` whether it was made now. Raises FileFormatError if the file is no ledger, is damaged or belongs
+    to another user, InputError if `folder` cannot hold one.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LEDGER
         self.is_new = open_or_make(self.path)
 
     def require_secret(self, secret: Secret, *, replace_lost: bool = False) -> None:
-        """Note that releases are made under `secret` from here on.
+        """Record that releases are made under `secret` from here on.
 
-        Raises ReleaseRefused if the ledger holds releases and none was made under it, unless `replace_lost` accepts that they
-        cannot be repeated. Releases of earlier versions that do not name their secret are taken for those of the present one.
+        Raises ReleaseRefused if the ledger holds releases and none was made under this secret, unless `replace_lost` accepts
+        that they cannot be repeated. Releases of earlier versions that do not name their secret are taken for those of the
+        present one.
         """
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -122,13 +140,13 @@ class Ledger:
             connection.execute("INSERT INTO secrets (fingerprint, since) VALUES (?, ?)", row)
 
     def record(self, entry: Entry, *, allow_second: bool = False) -> bool:
-        """Enter a release before its message is written; returns False if this very message is entered already, which then
-        costs nothing.
+        """Enter a release before its message is written; returns False if this very message is entered already.
 
-        Raises ReleaseRefused if the image was released under other `parameters`, or if either draw was fresh, unless
-        `allow_second` is set: two different subspaces through one descriptor meet in it (release.md#memoized-draws), and words
-        tell more with every draw. Memoized releases under equal parameters repeat the same draws, so they are no second one.
-        Raises ReleaseRefused too if words would exceed a budget. Checks and entry are one transaction.
+        A message that is entered already costs nothing. Raises ReleaseRefused if the image was released under other
+        `parameters`, or if either draw was fresh, unless `allow_second` is set: two different subspaces through one descriptor
+        meet in it (release.md#memoized-draws), and words tell more with every draw. Memoized releases under equal parameters
+        repeat the same draws, so they are no second release. Raises ReleaseRefused too if words would exceed a budget. Checks
+        and entry are one transaction.
         """
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -146,7 +164,7 @@ class Ledger:
         return True
 
     def set_budget(self, unit: Unit, budget: Budget | None) -> Budget | None:
-        """Put `budget` in force, or none; returns the one before."""
+        """Put `budget` in force for `unit`, or none; returns the budget that was in force before, None if there was none."""
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
             before = _in_force(_changes(connection)).get(unit)
@@ -156,42 +174,42 @@ class Ledger:
         return before
 
     def entries(self) -> list[Entry]:
-        """All lines, oldest first."""
+        """All releases, oldest first."""
         return read_ledger(self.path)
 
     def entries_of(self, image_digest: str) -> list[Entry]:
-        """The lines of one image, oldest first."""
+        """The releases of the image with this digest (hex), oldest first."""
         with connected(self.path, mode="ro") as connection:
             return _entries(connection, image_digest)
 
     def budgets(self) -> dict[Unit, Budget]:
-        """What is in force."""
+        """The budgets in force, by unit."""
         return _in_force(read_budgets(self.path))
 
 
 def read_ledger(path: Path) -> list[Entry]:
-    """The lines of a ledger, oldest first, without touching it. Raises FileFormatError if it is none."""
+    """All releases of a ledger, oldest first, read without changing the file. Raises FileFormatError if it is no ledger."""
     with connected(path, mode="ro") as connection:
         return _entries(connection)
 
 
 def released_under(path: Path) -> list[str | None]:
-    """Fingerprints of the secrets under which the ledger's releases were made, the last one last; empty if it holds none.
+    """Fingerprints of the secrets under which a ledger's releases were made, the last one last; empty without releases.
 
-    None stands for releases that do not say. Raises FileFormatError if it is no ledger.
+    A single None stands for releases that do not name their secret. Raises FileFormatError if the file is no ledger.
     """
     with connected(path, mode="ro") as connection:
         return _fingerprints(connection)
 
 
 def read_budgets(path: Path) -> list[BudgetChange]:
-    """Every change of a budget, oldest first, without touching the ledger. Raises FileFormatError if it is none."""
+    """All changes of budgets, oldest first, read without changing the file. Raises FileFormatError if it is no ledger."""
     with connected(path, mode="ro") as connection:
         return _changes(connection)
 
 
 def _entries(connection: sqlite3.Connection, image_digest: str | None = None) -> list[Entry]:
-    """All lines, or those of one image, which an index finds: a release must not read what was released before it."""
+    """All releases, or those of one image, which an index finds: a release must not read through all earlier ones."""
     query = _WITH_SPENDING if has_table(connection, "spending") else _ALONE
     where, values = ("", ()) if image_digest is None else (_OF_IMAGE, (image_digest,))
     return [_entry(row) for row in connection.execute(f"{query}{where}{_BY_AGE}", values).fetchall()]
@@ -217,7 +235,7 @@ def _entry(row: Sequence) -> Entry:
 
 
 def _fingerprints(connection: sqlite3.Connection) -> list[str | None]:
-    """Those noted, and those that releases of earlier versions name; [None] if none does, nothing if nothing was released."""
+    """Fingerprints noted in the ledger and in releases of earlier versions; [None] if there are none, [] without releases."""
     entries = _entries(connection)
     if not entries:
         return []
@@ -229,7 +247,7 @@ def _fingerprints(connection: sqlite3.Connection) -> list[str | None]:
 
 @cache
 def _mechanism(words: int, epsilon: float, m: int) -> SubsetMechanism:
-    """One object for all lines with one law: it computes with fractions when it is made."""
+    """The mechanism with these parameters, one object for all releases: making it takes arithmetic with fractions."""
     return SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
 
 
@@ -245,6 +263,7 @@ def _insert(connection: sqlite3.Connection, entry: Entry) -> None:
 
 
 def _second_release(entry: Entry, others: Sequence[Entry]) -> str:
+    """The refusal of a second release: what differs from the first of `others`, and what the two together give away."""
     consequence = "two different releases of one image give its descriptors away where they intersect"
     if any(" lines " in f" {one.parameters} " for one in (entry, *others)):
         consequence = "two different releases of one image give its keypoints and descriptors away where they intersect"
@@ -259,7 +278,7 @@ def _second_release(entry: Entry, others: Sequence[Entry]) -> str:
 
 
 def _difference(entry: Entry, other: Entry) -> str:
-    """Which of two releases' choices differ, where both name them, as `name=value`."""
+    """Phrase that names the choices in which two releases differ, where both note them as `name=value`."""
     if entry.fresh or other.fresh:
         return ", drawn afresh"
     now, then = (

@@ -13,13 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from veil.codebooks.codebook import Codebook, Pca, Provenance
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.compression import Pca
+from veil.codebooks.decoys import DecoyPool
+from veil.codebooks.dictionary import Dictionary
 from veil.errors import FileFormatError
 from veil.files.atomic import replacing
 from veil.files.containers import require_filled
 
 FORMAT = 1
+# What a file says that it holds.
+KINDS: dict[str, type[Codebook]] = {known.kind: known for known in (Dictionary, DecoyPool)}
 # What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
+# Errors that zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
 _DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
     *(ValueError, LookupError, TypeError, AttributeError, OverflowError, tokenize.TokenError),
@@ -27,7 +33,11 @@ _DAMAGE = (
 
 
 def write_codebook(path: Path, book: Codebook) -> None:
-    """Write `book` with its hash, at once or not at all."""
+    """Write the codebook `book` to the file `path` (.npz) with its hash, at once or not at all.
+
+    A pool of real descriptors (`book.kind` "descriptors") is made readable by its owner only: who has it can tell decoys from
+    descriptors. Raises InputError if the file cannot be written.
+    """
     header = {
         "format": FORMAT,
         "kind": book.kind,
@@ -54,7 +64,10 @@ def write_codebook(path: Path, book: Codebook) -> None:
 
 
 def read_codebook(path: Path) -> Codebook:
-    """Read and verify. Raises FileFormatError if the file is damaged, foreign, or its hash does not match."""
+    """Read the codebook in the file `path` (.npz) and verify its hash.
+
+    Raises FileFormatError if the file is missing, damaged, foreign, or does not match its hash.
+    """
     try:
         require_filled(path)
         with np.load(path, allow_pickle=False) as archive:
@@ -75,8 +88,7 @@ def _assemble(header: dict, archive) -> Codebook:  # type: ignore[no-untyped-def
     words, pca = archive["words"], None  # every access reads the file again
     if "pca_axes" in archive:
         pca = _pca(archive["pca_mean"], archive["pca_axes"], words.shape[-1])
-    return Codebook(
-        kind=header["kind"],
+    return KINDS[header["kind"]](
         descriptor=header["descriptor"],
         normalization=header["normalization"],
         stored=words,
@@ -102,12 +114,12 @@ def _pca(mean: np.ndarray, axes: np.ndarray, dim: int) -> Pca:
 
 
 def bundled_codebook() -> Codebook:
-    """The public SIFT (L2) centroids with the PCA of the hardened profile."""
+    """The bundled codebook: public centroids of SIFT (L2) with the PCA of the hardened profile."""
     return _bundled("codebook-sift-l2.npz")
 
 
 def bundled_decoys() -> Codebook:
-    """The public pool of real SIFT (L2) descriptors; being public, it lets anyone identify the decoys."""
+    """The bundled pool of decoys: real SIFT (L2) descriptors. As it is public, anyone can identify decoys from it."""
     return _bundled("decoys-sift-l2.npz")
 
 

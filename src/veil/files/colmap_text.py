@@ -1,4 +1,4 @@
-"""COLMAP's text models: cameras.txt and images.txt. Points are not read: what uses them builds its own."""
+"""COLMAP's text models: cameras.txt and images.txt. Points are not read, as veil builds its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veil.geometry.rigid import Rigid
 
 
 def read_cameras(path: Path) -> dict[int, Camera]:
-    """Cameras by id. Raises FileFormatError with the line at fault."""
+    """Cameras by their id, from cameras.txt. Raises FileFormatError with the line at fault."""
     found = {}
     for number, line in _lines(path):
         if not line.strip():
@@ -34,9 +34,10 @@ def read_cameras(path: Path) -> dict[int, Camera]:
 
 
 def read_images(path: Path) -> dict[str, tuple[int, Rigid]]:
-    """(camera id, cam_from_world) by image name; the line of 2D points after each image is skipped, even if empty.
+    """Camera id and cam_from_world by image name, from images.txt.
 
-    Raises FileFormatError with the line at fault; also for what cannot be 2D points, as where those lines were left out.
+    The line of 2D points after each image is skipped, even if it is empty.
+    Raises FileFormatError with the line at fault, also where a line cannot be 2D points because those lines were left out.
     """
     found = {}
     lines = _lines(path)
@@ -63,6 +64,7 @@ def read_images(path: Path) -> dict[str, tuple[int, Rigid]]:
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
+    """Numbers and texts of all lines that are no comments."""
     try:
         lines = read_bytes(path).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
@@ -71,7 +73,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 
 
 def _rotation(w: float, x: float, y: float, z: float) -> np.ndarray:
-    """Hamilton quaternion to rotation matrix; the quaternion is normalized first."""
+    """Rotation matrix of a Hamilton quaternion, which is normalized first. Raises ValueError for one without a length."""
     length = math.hypot(w, x, y, z)
     if not 0 < length < math.inf:
         raise ValueError("a quaternion without a direction")

@@ -1,6 +1,6 @@
-"""What a file may make its reader allocate: HDF5 and .npz say how large their arrays are, and others write these files.
+"""Limits of memory for files from others: HDF5 and .npz declare how large their arrays are.
 
-Two megabytes of zeros can stand for gigabytes. So what is declared is compared with what the file holds, before it is read.
+Two megabytes of zeros can stand for gigabytes. So the declared size is compared with what the file holds, before it is read.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from typing import Any
 
 from veil.errors import FileFormatError
 
-# Descriptors and positions hardly compress; a hundredfold is far from any honest file. Small arrays may be anything.
+# Descriptors and positions hardly compress; a hundredfold is far from any honest file. Small arrays may be of any size.
 MOST_TIMES, ALWAYS_BYTES = 100, 1 << 20
 
 
 def own_dataset(group: Any, name: str) -> Any:
-    """The HDF5 dataset `name`. Raises FileFormatError if its data lie outside the file, or are far larger than what it holds.
+    """The HDF5 dataset `name` of a group, whose data must lie in this file.
 
-    A dataset may be stored in any other file of the machine (external storage, external links, virtual datasets): its bytes
-    would be read, and sent, as positions.
+    HDF5 lets a dataset be stored in any other file of the machine (external storage, external links, virtual datasets): the
+    bytes of that file would be read, and sent, as positions. Raises FileFormatError for such a dataset, and for one that
+    declares far more bytes than the file holds.
     """
     import h5py
 
@@ -35,7 +36,7 @@ def own_dataset(group: Any, name: str) -> Any:
 
 
 def require_filled(path: Path) -> None:
-    """Raise FileFormatError if the arrays of an .npz are far larger than the file; what is no archive is not looked at."""
+    """Raise FileFormatError if the arrays of an .npz are far larger than the file; a file that is no archive passes."""
     try:
         with zipfile.ZipFile(path) as archive:
             declared = sum(item.file_size for item in archive.infolist())

@@ -1,4 +1,4 @@
-"""The photographs that ship with the package, with their reference cameras in COLMAP's text format."""
+"""Photographs that ship with the package, with their reference cameras in COLMAP's text format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veil.geometry.rigid import Rigid
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A folder of photographs, the camera they share, and cam_from_world of each by file name."""
+    """A folder of photographs, the camera that they share, and the poses cam_from_world by file name."""
 
     folder: Path
     camera: Camera
@@ -24,7 +24,7 @@ class Example:
 
 @contextmanager
 def lund_door() -> Iterator[Example]:
-    """Twelve photographs of a portal (Olsson and Enqvist, SCIA 2011); the poses are a COLMAP reference, no survey."""
+    """Twelve photographs of a portal (Olsson and Enqvist, SCIA 2011), with poses of a COLMAP model and not of a survey."""
     with as_file(files("veil") / "data" / "lund_door") as folder:
         (camera,) = read_cameras(folder / "cameras.txt").values()
         yield Example(

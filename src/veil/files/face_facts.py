@@ -1,4 +1,4 @@
-"""What the file of a face store holds, as it is written: facts, lines and numbers. The format is protocol: 2, sealed."""
+"""Contents of a face store's file: facts, lines and numbers. The format (version 2, sealed) must not change."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from typing import Any
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.faces.identification import OpenSet
 from veil.faces.seal import Line, Sealer
-from veil.faces.template import Setup
+from veil.faces.template import TemplateScheme
 from veil.files.atomic import writing
+from veil.files.sqlite import transaction, trouble
 from veil.randomness import Secret
 from veil.space import Space
 
 FORMAT = 2
 UNSEALED = 1
-# How long one process waits for another that is writing.
-PATIENCE_S = 30.0
 SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE templates (
@@ -41,7 +40,7 @@ _LINES = "SELECT person, purpose, version, generation, enrolled_at, revoked_at, 
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """The largest distance that is accepted, and what it did on the pairs that it was fitted to."""
+    """The threshold of single comparisons: the largest accepted distance, and its errors on the pairs that it was fitted to."""
 
     distance: float
     false_accepts: float
@@ -49,7 +48,7 @@ class Threshold:
     pairs: int
 
     def as_json(self) -> dict[str, object]:
-        """As it is stored and printed (docs/reference/json.md)."""
+        """The record that is stored and printed (docs/reference/json.md)."""
         return {
             "distance": self.distance,
             "false_accepts": self.false_accepts,
@@ -59,7 +58,7 @@ class Threshold:
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> Threshold:
-        """The inverse of `as_json`. Raises LookupError for a record that lacks a key."""
+        """The threshold of a record that `as_json` made. Raises LookupError for a record that lacks a key."""
         return Threshold(
             distance=record["distance"],
             false_accepts=record["false_accepts"],
@@ -72,7 +71,7 @@ class Threshold:
 class Contents:
     """A store at one moment: all facts by name but the seal, and a line for every template, valid or revoked.
 
-    `seal` is what the file has; what it holds may be used once that is found right.
+    `seal` is the seal that stands in the file; the contents may be used once it is found right.
     """
 
     facts: dict[str, str]
@@ -80,40 +79,40 @@ class Contents:
     seal: bytes = b""
 
     @staticmethod
-    def new(setup_text: str, secret: Secret) -> Contents:
-        """Of an empty store with an identity of its own."""
-        facts = {"format": str(FORMAT), "id": secrets.token_hex(16), "secret": secret.fingerprint, "setup": setup_text}
+    def new(scheme_text: str, secret: Secret) -> Contents:
+        """Contents of an empty store with a random identity; `scheme_text` is its scheme as it is stored."""
+        facts = {"format": str(FORMAT), "id": secrets.token_hex(16), "secret": secret.fingerprint, "setup": scheme_text}
         return Contents(facts=facts | {"generation": "1"})
 
     @property
     def identity(self) -> str:
-        """What tells this store from all others."""
+        """Random hex digits that no other store has."""
         return self.facts["id"]
 
     @property
     def generation(self) -> int:
-        """How often the store was written."""
+        """Number of times that the store was written."""
         return int(self.facts["generation"])
 
     @property
-    def setup(self) -> Setup:
-        """How its templates are made."""
-        return setup_of(self.facts["setup"])
+    def scheme(self) -> TemplateScheme:
+        """The scheme by which the templates are made and compared."""
+        return scheme_of(self.facts["setup"])
 
     @property
     def threshold(self) -> Threshold | None:
-        """Of single comparisons, if it was fitted."""
+        """Threshold of single comparisons; None if none was fitted."""
         found = json.loads(self.facts.get("threshold", "null"))
         return Threshold.from_json(found) if found else None
 
     @property
     def open_set(self) -> OpenSet | None:
-        """Thresholds of identification, if they were fitted."""
+        """Thresholds of identification; None if none were fitted."""
         found = json.loads(self.facts.get("open_set", "null"))
         return OpenSet.from_record(found) if found else None
 
     def set_thresholds(self, threshold: Threshold | None, open_set: OpenSet | None) -> None:
-        """Put these in place of those before."""
+        """Replace both kinds of thresholds; None removes the one before."""
         records = {
             "threshold": None if threshold is None else threshold.as_json(),
             "open_set": None if open_set is None else open_set.as_record(),
@@ -124,18 +123,18 @@ class Contents:
                 self.facts[name] = json.dumps(record)
 
     def of(self, purpose: str, person: str | None = None) -> list[Line]:
-        """The valid lines of a purpose, of one person if named, by the names' bytes, as SQLite orders them."""
+        """The valid lines of a purpose, of one person if named, sorted by the bytes of the names, as SQLite sorts them."""
         lines = [line for line in self.lines.values() if line.valid and line.purpose == purpose]
         return sorted((line for line in lines if person in (None, line.person)), key=lambda line: line.person.encode())
 
 
-def setup_text(setup: Setup) -> str:
-    """A setup as it is stored; its tags cover these very characters."""
-    space = setup.space
+def scheme_text(scheme: TemplateScheme) -> str:
+    """A scheme as the text that is stored as the fact "setup"; tags of templates cover these very characters."""
+    space = scheme.space
     record = {
-        "strategy": setup.strategy,
-        "m": setup.m,
-        "by": setup.by,
+        "strategy": scheme.strategy,
+        "m": scheme.m,
+        "by": scheme.comparison,
         "space": {
             "descriptor": space.descriptor,
             "normalization": space.normalization,
@@ -143,23 +142,23 @@ def setup_text(setup: Setup) -> str:
             "codebook": space.codebook,
             "dither_steps": space.dither_steps,
         },
-        "decoys": setup.decoys,
-        "keyed": setup.keyed,
-        "centered": setup.centered,
-        "balance": setup.balance,
-        "quota": [[name, count] for name, count in setup.quota],
+        "decoys": scheme.decoys,
+        "keyed": scheme.keyed,
+        "centered": scheme.centered,
+        "balance": scheme.balance,
+        "quota": [[name, count] for name, count in scheme.quota],
     }
     return json.dumps(record)
 
 
-def setup_of(text: str) -> Setup:
-    """The inverse of `setup_text`. Raises LookupError, TypeError or ValueError for another text."""
+def scheme_of(text: str) -> TemplateScheme:
+    """The scheme of a text that `scheme_text` made. Raises LookupError, TypeError or ValueError for another text."""
     record = json.loads(text)
     space = record["space"]
-    setup = Setup(
+    scheme = TemplateScheme(
         strategy=record["strategy"],
         m=record["m"],
-        by=record["by"],
+        comparison=record["by"],
         space=Space(
             descriptor=space["descriptor"],
             normalization=space["normalization"],
@@ -173,14 +172,14 @@ def setup_of(text: str) -> Setup:
         balance=record.get("balance", ""),
         quota=tuple((str(name), int(count)) for name, count in record.get("quota", ())),
     )
-    known = json.loads(setup_text(setup))
+    known = json.loads(scheme_text(scheme))
     if unknown := (record.keys() - known.keys()) | (space.keys() - known["space"].keys()):
         raise ValueError(f"a setup has no {', '.join(sorted(unknown))}")
-    return setup
+    return scheme
 
 
 def read_contents(connection: sqlite3.Connection, path: Path) -> Contents:
-    """Facts and lines as they stand in the file, unchecked. Raises FileFormatError where it is of another format."""
+    """Facts and lines as they stand in the file, not yet checked. Raises FileFormatError for another format."""
     facts = read_facts(connection)
     if facts.get("format") == str(UNSEALED):
         raise FileFormatError(
@@ -197,7 +196,7 @@ def read_contents(connection: sqlite3.Connection, path: Path) -> Contents:
 
 
 def read_facts(connection: sqlite3.Connection) -> dict[str, str]:
-    """All facts by name, the seal as well."""
+    """All facts by name, including the seal."""
     return {str(key): str(value) for key, value in connection.execute("SELECT key, value FROM facts")}
 
 
@@ -217,7 +216,7 @@ def _line(person: str, purpose: str, version: int, generation: int, enrolled: fl
 
 
 def write_facts(connection: sqlite3.Connection, contents: Contents, sealer: Sealer) -> None:
-    """Write all facts, with a new seal over them and over the lines as they stand now."""
+    """Write all facts, with a new seal over them and over the present lines."""
     contents.seal = sealer.seal(contents.facts, contents.lines.values())
     connection.execute("DELETE FROM facts")
     facts = {**contents.facts, _SEAL: contents.seal.hex()}
@@ -227,7 +226,10 @@ def write_facts(connection: sqlite3.Connection, contents: Contents, sealer: Seal
 def write_line(
     connection: sqlite3.Connection, contents: Contents, line: Line, sealer: Sealer, origin: bytes = b"", basis: bytes = b""
 ) -> None:
-    """Write a template with its tag in the place of the one of its person, purpose and version; without numbers these go."""
+    """Write a template's line with its tag, and its numbers `origin` and `basis`; empty ones erase the numbers on disk.
+
+    It replaces the line of the same person, purpose and version.
+    """
     own = replace(line, tag=sealer.tag(contents.identity, contents.facts["setup"], line, origin, basis))
     key = (own.person, own.purpose, own.version)
     row = (*key, own.generation, own.enrolled_at, own.revoked_at, own.tag)
@@ -240,7 +242,7 @@ def write_line(
 
 @contextmanager
 def understood(path: Path) -> Iterator[None]:
-    """What is raised where values of a file are of no use becomes a FileFormatError; veil's own errors pass."""
+    """A block in which errors from unusable values of the file become FileFormatError; veil's own errors pass."""
     try:
         yield
     except VeilError:
@@ -249,34 +251,31 @@ def understood(path: Path) -> Iterator[None]:
         raise FileFormatError(f"{path} is no store of face templates, or is damaged ({error})") from None
 
 
-def _refusal(path: Path, said: str) -> VeilError:
-    """What to do about what SQLite says of a file that need not be damaged."""
-    if "locked" in said:
-        return InputError(f"another process holds {path}; nothing was changed, try again")
-    if "full" in said or "readonly" in said:
-        return InputError(
-            f"{path} cannot be written ({said}); nothing was changed: make room, or see to it that you may write it"
-        )
-    return FileFormatError(f"{path} cannot be used ({said}); restore it from a backup")
+def _refusal(path: Path, error: sqlite3.OperationalError) -> VeilError:
+    """The error of veil for an error of SQLite, with what to do about it: the file need not be damaged."""
+    match trouble(error):
+        case "locked":
+            return InputError(f"another process holds {path}; nothing was changed, try again")
+        case "full" | "readonly":
+            return InputError(
+                f"{path} cannot be written ({error}); nothing was changed: make room, or see to it that you may write it"
+            )
+    return FileFormatError(f"{path} cannot be used ({error}); restore it from a backup")
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection whose transaction is kept whole or dropped; erased numbers are overwritten on disk.
+    """A transaction on a store's file, committed whole or dropped; erased numbers are overwritten on disk.
 
-    Raises InputError where another process holds the file, FileFormatError where it is no store or its values are of no use.
+    Raises InputError where another process holds the file or it cannot be written, FileFormatError where it is no store.
     """
     with writing(path):
         try:
-            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", timeout=PATIENCE_S, uri=True)
-            try:
+            with transaction(path) as connection:
                 connection.execute("PRAGMA trusted_schema = OFF")
                 connection.execute("PRAGMA secure_delete = ON")
-                with connection:
-                    yield connection
-            finally:
-                connection.close()
+                yield connection
         except sqlite3.OperationalError as error:
-            raise _refusal(path, str(error)) from None
+            raise _refusal(path, error) from None
         except sqlite3.DatabaseError as error:
             raise FileFormatError(f"{path} is no store of face templates, or is damaged ({error})") from None

@@ -1,4 +1,4 @@
-"""What a client keeps of its face stores: the secret that they were made with, and which state of each it saw last."""
+"""A client's memory of its face stores: the secret that they were made with, and the state of each that it saw last."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import writing
 from veil.files.client import home, load_secret
-from veil.files.face_facts import PATIENCE_S, Contents
+from veil.files.face_facts import Contents
 from veil.files.secret import MadeUnder
+from veil.files.sqlite import transaction
 from veil.randomness import Secret
 
 _SCHEMA = """
@@ -24,10 +25,10 @@ CREATE TABLE IF NOT EXISTS places (path TEXT PRIMARY KEY, id TEXT NOT NULL);
 
 @dataclass(frozen=True, kw_only=True)
 class FaceHome:
-    """The client's folder as face stores need it: `faces.sqlite` there holds, for every store, the generation and the seal that
-    this client saw last, and which store lay at which path.
+    """The client's folder with its secret and `faces.sqlite`, the record of the face stores that this client saw.
 
-    That tells a whole older copy of a store, whose seal is right. It tells it to this client only: one that never saw the newer
+    The record holds, for every store, the generation and the seal that were seen last, and which store lay at which path. It
+    reveals a whole older copy of a store, whose seal is right. It reveals it to this client only: one that never saw the newer
     store, or whose folder was put back as well, cannot know (docs/theory/faces.md).
     """
 
@@ -36,12 +37,15 @@ class FaceHome:
 
     @staticmethod
     def for_new_store(on_new: Callable[[str], None] | None = None) -> FaceHome:
-        """With the client's secret, which is made where there is none; `on_new` is told so."""
+        """The client's folder for a new store. A missing secret is made, and `on_new` gets the note that says so."""
         return FaceHome(folder=home(), secret=load_secret(home(), on_new=on_new))
 
     @staticmethod
     def for_store(path: Path) -> FaceHome:
-        """With the secret that is there. Raises ReleaseRefused if there is none: a new one would verify nobody."""
+        """The client's folder for the existing store at `path`.
+
+        Raises InputError if there is no store, ReleaseRefused if there is no secret: a new one would verify nobody.
+        """
         if not path.is_file():
             raise InputError(f"there is no store {path}; make one with: veil faces create")
         made = MadeUnder(what=f"the store {path}", fingerprint=None)  # the store compares it itself
@@ -49,11 +53,11 @@ class FaceHome:
 
     @property
     def path(self) -> Path:
-        """The file of what was seen."""
+        """The file `faces.sqlite`, which records what was seen."""
         return self.folder / "faces.sqlite"
 
     def require_own_secret(self, path: Path, fingerprint: str) -> None:
-        """Raises InputError where a store names another secret than this client's."""
+        """Raise InputError if the store at `path` names another secret (by its fingerprint) than this client's."""
         if fingerprint != self.secret.fingerprint:
             raise InputError(
                 f"{path} was made with the secret {fingerprint}, the one in {self.folder} is {self.secret.fingerprint}; put "
@@ -61,8 +65,8 @@ class FaceHome:
             )
 
     def require_not_older(self, path: Path, contents: Contents) -> None:
-        """Raises FileFormatError where the store is older than what was seen last, differs from it, or is another one than lay
-        at this path before."""
+        """Raise FileFormatError if the store is older than what was seen last, differs from it, or is another store than the
+        one seen at this path before."""
         if not self.path.exists():
             return
         remedy = f"if you put it there yourself, accept it with: veil faces reseal {path} --decoys FILE --restored"
@@ -82,14 +86,14 @@ class FaceHome:
             raise FileFormatError(f"{path} is not the store that this client saw, but went another way since; {remedy}")
 
     def knows(self, path: Path) -> bool:
-        """Whether a sealed store was seen at this path."""
+        """Whether this client saw a sealed store at this path."""
         if not self.path.exists():
             return False
         with self._opened() as connection:
             return connection.execute("SELECT 1 FROM places WHERE path = ?", (_name(path),)).fetchone() is not None
 
     def saw(self, path: Path, contents: Contents) -> None:
-        """Remember a state that was found right, if it is newer than what is remembered."""
+        """Record a state that was found right, if it is newer than the recorded one."""
         row = (contents.identity, contents.generation, contents.seal)
         with self._opened() as connection:
             known = connection.execute("SELECT generation FROM stores WHERE id = ?", row[:1]).fetchone()
@@ -105,16 +109,13 @@ class FaceHome:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        """A transaction on the record, which is created if it is missing."""
         with writing(self.path):
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
-                connection = sqlite3.connect(self._made(), timeout=PATIENCE_S)
-                try:
-                    with connection:
-                        connection.executescript(_SCHEMA)
-                        yield connection
-                finally:
-                    connection.close()
+                with transaction(self._made()) as connection:
+                    connection.executescript(_SCHEMA)
+                    yield connection
             except sqlite3.OperationalError as error:
                 raise InputError(f"{self.path} cannot be used ({error}); nothing was compared or changed, try again") from None
             except sqlite3.DatabaseError as error:
@@ -124,7 +125,7 @@ class FaceHome:
                 ) from None
 
     def _made(self) -> Path:
-        """The file, readable by its owner only from its first byte."""
+        """The path of the record, created empty if it is missing: readable by its owner only from its first byte."""
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         return self.path
 

@@ -1,4 +1,4 @@
-"""Sealing what is there, on explicit command: stores of format 1, and older copies that their owner put back."""
+"""Resealing face stores, on explicit command only: stores of format 1, and older copies that their owner put back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from veil.errors import FileFormatError
 from veil.faces.naming import checked_name
 from veil.faces.seal import Line, Sealer, require_equal
-from veil.faces.template import Setup
+from veil.faces.template import TemplateScheme
 from veil.files.atomic import writing
 from veil.files.face_facts import (
     SCHEMA,
@@ -42,9 +42,10 @@ Lines = dict[Key, tuple[Line, bytes, bytes]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resealed:
-    """What was sealed: the valid templates by purpose, person and version, and what was not taken over."""
+    """The result of resealing: the scheme, the valid templates by (purpose, person, version), the format that the store had,
+    and whether its threshold was dropped."""
 
-    setup: Setup
+    scheme: TemplateScheme
     templates: dict[Key, Subspaces]
     format_before: int
     threshold_dropped: bool
@@ -53,9 +54,12 @@ class Resealed:
 def reseal_store(
     path: Path, home: FaceHome, *, restored: bool, without: Sequence[str], examine: Callable[[Resealed], None]
 ) -> Resealed:
-    """Seal the store at `path` as it is now, under a new identity, so that no other copy of it passes for it any longer.
+    """Seal the store at `path` as it is now, under a new identity, so that no other copy of it is accepted any longer.
 
-    People named in `without`, as the file spells them, are left out. `examine` sees what would be sealed and raises to stop it.
+    - `restored`: accepts an older copy, or another store, in the place of one that this client saw.
+    - `without`: people whose templates are left out, as the file spells them.
+    - `examine`: called with what would be sealed; it raises to stop it.
+
     Raises FileFormatError where a sealed store was changed, where there is nothing to do, or where a store that this client saw
     was replaced and `restored` does not accept that.
     """
@@ -74,7 +78,7 @@ def reseal_store(
 def _read(
     connection: sqlite3.Connection, path: Path, home: FaceHome, *, restored: bool, without: Sequence[str]
 ) -> tuple[Resealed, Contents, Lines]:
-    """What would be sealed, the new store without its templates, and these."""
+    """The result to examine, the contents of the new store without its lines, and the lines with their numbers."""
     facts = read_facts(connection)
     old = facts.get("format") == str(UNSEALED)
     contents = None if old else _sealed(connection, path, home)
@@ -89,8 +93,8 @@ def _read(
     if contents is not None:
         fresh.set_thresholds(contents.threshold, contents.open_set)
     found = Resealed(
-        setup=fresh.setup,
-        templates={key: _form(fresh.setup, path, *numbers) for key, (line, *numbers) in lines.items() if line.valid},
+        scheme=fresh.scheme,
+        templates={key: _form(fresh.scheme, path, *numbers) for key, (line, *numbers) in lines.items() if line.valid},
         format_before=UNSEALED if old else int(facts["format"]),
         threshold_dropped=old and "threshold" in facts,
     )
@@ -98,7 +102,8 @@ def _read(
 
 
 def _sealed(connection: sqlite3.Connection, path: Path, home: FaceHome) -> Contents:
-    """A store of today's format, whose seal and tags must be right: what somebody changed is not sealed anew."""
+    """Contents of a store of the present format. Raises FileFormatError if seal or tags are wrong: a changed store is not
+    sealed anew."""
     contents, sealer = read_contents(connection, path), Sealer.of(home.secret)
     home.require_own_secret(path, contents.facts["secret"])
     seal = sealer.seal(contents.facts, contents.lines.values())
@@ -112,7 +117,10 @@ def _sealed(connection: sqlite3.Connection, path: Path, home: FaceHome) -> Conte
 
 
 def _lines(rows: Sequence[Sequence]) -> Lines:
-    """Lines with their numbers. Names are brought into one spelling: InputError where two of them become one."""
+    """Lines with their numbers, by (purpose, person, version), with names in one spelling.
+
+    Raises FileFormatError where two names become the same, InputError for a name that is not allowed.
+    """
     found: Lines = {}
     valid: set[tuple[str, str]] = set()
     for person, purpose, version, enrolled, revoked, origin, basis in rows:
@@ -134,22 +142,22 @@ def _lines(rows: Sequence[Sequence]) -> Lines:
     return found
 
 
-def _form(setup: Setup, path: Path, origin: bytes, basis: bytes) -> Subspaces:
-    dim = setup.space.dim
-    if (len(origin), len(basis)) != (4 * dim, 4 * dim * setup.m):
+def _form(scheme: TemplateScheme, path: Path, origin: bytes, basis: bytes) -> Subspaces:
+    dim = scheme.space.dim
+    if (len(origin), len(basis)) != (4 * dim, 4 * dim * scheme.m):
         raise FileFormatError(f"{path}: a template has the wrong size; restore it from a backup")
     return Subspaces(
         origin=np.frombuffer(origin, dtype="<f4").reshape(1, dim).astype(np.float32),
-        basis=np.frombuffer(basis, dtype="<f4").reshape(1, setup.m, dim).astype(np.float32),
-        space=setup.space,
-        guarantee=lifted_guarantee(setup.profile.name),
-        profile=setup.profile.name,
+        basis=np.frombuffer(basis, dtype="<f4").reshape(1, scheme.m, dim).astype(np.float32),
+        space=scheme.space,
+        guarantee=lifted_guarantee(scheme.profile.name),
+        profile=scheme.profile.name,
         releasable=True,
     )
 
 
 def _write(connection: sqlite3.Connection, contents: Contents, lines: Lines, sealer: Sealer) -> None:
-    """The whole store anew, in the transaction that read it."""
+    """Write the whole store anew, in the transaction that read it."""
     for table in ("templates", "numbers", "facts"):
         connection.execute(f"DROP TABLE IF EXISTS {table}")
     for statement in SCHEMA.split(";"):

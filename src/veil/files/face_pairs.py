@@ -1,4 +1,4 @@
-"""Lists of pairs of faces to verify, as LFW, CFP and those who prepare AgeDB publish them, or as a CSV."""
+"""Lists of pairs of faces to verify, in the formats of LFW, CFP and AgeDB's preparations, or as a CSV."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ _CFP_LISTS = {"F": "Pair_list_F.txt", "P": "Pair_list_P.txt"}
 
 
 def read_pairs(path: Path, faces: Faces) -> FacePairs:
-    """Pairs of faces by name. The file is one of
+    """Pairs of rows of `faces` that a list names, with whether they show one person and their fold.
+
+    `path` is one of
 
     - a CSV with columns image_a, image_b, same (0 or 1) and perhaps fold;
     - LFW's pairs.txt;
     - lines `same a b` or `a b same`, as lists of AgeDB-30 and others are passed on;
     - one split of CFP: the folder Protocol/Split/FF or Protocol/Split/FP, its lists two folders up.
 
-    A picture is known by its name, or by the end of its path where that is one face's only. Pairs with a face that is not among
-    `faces` are counted in `missing`. Raises FileFormatError if the file is none of these, or nothing is left.
+    A picture is known by its name, or by the end of its path where only one face has that. Pairs with a face that is not among
+    `faces` are counted in `missing`. Raises FileFormatError if the file is none of these, or no pair is left.
     """
     if path.is_dir():
         rows = _cfp(path)
@@ -57,7 +59,7 @@ def _text(path: Path) -> str:
 
 
 def _ends(name: str) -> list[str]:
-    """The ends of a path, the longest first: a/b/c.jpg, b/c.jpg, c.jpg."""
+    """All ends of a path, the longest first: a/b/c.jpg, b/c.jpg, c.jpg."""
     parts = [part for part in PurePosixPath(name.strip().replace("\\", "/")).parts if part not in ("..", "/")]
     return ["/".join(parts[k:]) for k in range(len(parts))]
 
@@ -72,10 +74,12 @@ def _places(faces: Faces) -> dict[str, int | None]:
 
 
 def _place(places: dict[str, int | None], name: str) -> int | None:
+    """The row of the face that `name`, or the longest known end of it, stands for; None if there is none."""
     return next((places[end] for end in [name.strip(), *_ends(name)] if end in places), None)
 
 
 def _table(path: Path, text: str) -> list[Row]:
+    """Pairs of a CSV with columns image_a, image_b, same and perhaps fold."""
     found = []
     for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
         try:
@@ -97,6 +101,7 @@ def _is_annotated(text: str) -> bool:
 
 
 def _annotated(path: Path, text: str) -> list[Row]:
+    """Pairs of lines `same a b` or `a b same`."""
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
@@ -112,7 +117,7 @@ def _annotated(path: Path, text: str) -> list[Row]:
 
 
 def _lfw(path: Path, text: str) -> list[Row]:
-    """`name k l` or `name k other l`, blocks of equal size after a head `folds pairs`, as LFW publishes them."""
+    """Pairs of LFW's pairs.txt: lines `name k l` or `name k other l`, in folds of equal size, after a head `folds pairs`."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     head = [int(word) for word in lines[0] if word.isdigit()] if lines else []
     body = lines[1:] if head else lines
@@ -135,7 +140,7 @@ def _lfw(path: Path, text: str) -> list[Row]:
 
 
 def _cfp(folder: Path) -> list[Row]:
-    """Folds 01, 02, ... of a split, each with same.txt and diff.txt of `i,j`: numbers in the lists of pictures."""
+    """Pairs of a split of CFP: folds 01, 02, ..., each with same.txt and diff.txt of lines `i,j`, which number pictures."""
     kinds = folder.name.upper()
     if kinds not in ("FF", "FP"):
         raise FileFormatError(f"{folder} is no split of CFP; give Protocol/Split/FF or Protocol/Split/FP")
@@ -155,6 +160,7 @@ def _cfp(folder: Path) -> list[Row]:
 
 
 def _cfp_list(path: Path) -> dict[int, str]:
+    """Paths of pictures by their number, from a list of CFP."""
     found = {}
     for number, line in enumerate(_text(path).splitlines(), start=1):
         words = line.split(maxsplit=1)

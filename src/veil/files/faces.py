@@ -1,4 +1,4 @@
-"""Faces on disk: .npz or HDF5 of N x d descriptors with names and labels."""
+"""Descriptors of faces on disk: .npz or HDF5 files of N x d numbers with names and labels."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from veil.faces.collection import IDENTITY, Faces
 from veil.features import unit_length
 from veil.files.atomic import replacing
 from veil.files.containers import own_dataset, require_filled
+from veil.files.features import HDF5_SUFFIXES
 from veil.space import Space
 
 _DAMAGE = (
@@ -27,16 +28,23 @@ LARGEST_MODEL = 2**31  # a protocol buffer is smaller
 VECTORS, NAMES, DESCRIPTOR = "vectors", "names", "descriptor"
 
 
+def holds_faces(path: Path) -> bool:
+    """Whether a path names a file of face descriptors: it ends in .npz, .h5 or .hdf5, in any case."""
+    return path.suffix.lower() in (".npz", *HDF5_SUFFIXES)
+
+
 def write_faces(path: Path, faces: Faces) -> None:
-    """An .npz of `vectors`, `names`, `descriptor` and one array of strings for each label, at once or not at all; for its
-    owner only, as raw descriptors tell who a person is."""
+    """Write an .npz of `vectors`, `names`, `descriptor` and one array of strings for each label, at once or not at all.
+
+    Only its owner can read the file, as raw descriptors tell who a person is. Raises InputError if it cannot be written.
+    """
     arrays = {VECTORS: faces.vectors, NAMES: np.array(faces.names), DESCRIPTOR: np.array(faces.space.descriptor)}
     with replacing(path, private=True) as temporary, temporary.open("wb") as file:
         np.savez(file, **arrays, **{name: np.array(values) for name, values in faces.labels.items()})  # type: ignore[arg-type]
 
 
 def read_faces(path: Path, *, descriptor: str = "face") -> Faces:
-    """Read an .npz or HDF5 file; vectors of any length are scaled to 1, `descriptor` names them where the file does not.
+    """Faces of an .npz or HDF5 file, with vectors scaled to unit length; `descriptor` names them where the file does not.
 
     Raises FileFormatError if the file is damaged or has no `vectors` of (N, d).
     """
@@ -83,7 +91,7 @@ def _texts(values: np.ndarray) -> tuple[str, ...]:
 
 
 def read_model(path: Path) -> bytes:
-    """The bytes of a network. Raises FileFormatError if there is no such file, or one larger than an ONNX file can be."""
+    """The bytes of an ONNX network. Raises FileFormatError if there is no such file, or it is larger than ONNX files can be."""
     try:
         if path.is_file() and path.stat().st_size < LARGEST_MODEL:
             return path.read_bytes()
@@ -93,7 +101,8 @@ def read_model(path: Path) -> bytes:
 
 
 def read_labels(path: Path, labels: Sequence[str] = ()) -> list[dict[str, str]]:
-    """The rows of a CSV with a column `file` and one for each label. Raises InputError if it is none, or lacks a column."""
+    """The rows of a CSV with a column `file` and one for each of `labels`. Raises InputError for another file or a missing
+    column."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             people = list(csv.DictReader(file))
@@ -109,7 +118,7 @@ def read_labels(path: Path, labels: Sequence[str] = ()) -> list[dict[str, str]]:
 
 
 def identities(faces: Faces) -> Faces:
-    """With the label `identity`, taken from the folder of each picture where the file has none, as LFW is laid out."""
+    """The faces with the label `identity`; where they have none, it is the folder of each picture, as in LFW."""
     if IDENTITY in faces.labels:
         return faces
     folders = tuple(Path(name).parent.name or name for name in faces.names)

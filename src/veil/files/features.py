@@ -1,4 +1,4 @@
-"""Raw features on the client's disk: HDF5 in hloc's layout, and COLMAP databases that others filled."""
+"""Raw features on the client's disk: HDF5 files in hloc's layout, and COLMAP databases that other tools filled."""
 
 from __future__ import annotations
 
@@ -13,25 +13,36 @@ from typing import Any
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, VeilError
-from veil.features import U8_STEP, Features
+from veil.features import Features
 from veil.files.atomic import replacing
 from veil.files.containers import own_dataset
 from veil.geometry.camera import Camera, from_colmap, guessed
 from veil.geometry.intrinsics import checked_camera, require_inside
-from veil.space import NORMALIZATIONS, Space
+from veil.space import NORMALIZATIONS, U8_STEP, Space
 
+HDF5_SUFFIXES = (".h5", ".hdf5")
 # hloc puts pixel centers at integers, COLMAP and veil at halves.
 _HLOC_ORIGIN = np.float32(0.5)
-# What h5py and NumPy raise when a file's bytes or shapes are not what its layout promises.
+# Errors that h5py and NumPy raise when a file's bytes or shapes are not what its layout promises.
 _DAMAGE = (OSError, LookupError, TypeError, ValueError, RuntimeError, MemoryError)
 _ATTRIBUTES = ("veil_descriptor", "veil_normalization", "veil_camera_model")
 
 
-def write_features(path: Path, features: Sequence[tuple[str, Features]]) -> None:
-    """One group an image: keypoints (N, 2), descriptors (dim, N), image_size, as hloc writes; veil's facts beside.
+def holds_features(path: Path) -> bool:
+    """Whether a path names a file of features: it ends in .h5 or .hdf5, in any case."""
+    return path.suffix.lower() in HDF5_SUFFIXES
 
-    Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`. Nobody but
-    the owner can read the file: raw features show what was in the picture.
+
+def write_features(path: Path, features: Sequence[tuple[str, Features]]) -> None:
+    """Write raw features to an HDF5 file in hloc's layout, at once or not at all, readable by its owner only.
+
+    - `path`: the file (.h5).
+    - `features`: pairs of an image's name and its features.
+
+    Each image is a group with keypoints (N, 2), descriptors (dim, N) and image_size as hloc writes them, and veil's own facts
+    beside. Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`.
+    Nobody but the owner can read the file, as raw features show what was in the picture. Raises InputError if it cannot be
+    written.
     """
     import h5py
 
@@ -61,10 +72,14 @@ def write_features(path: Path, features: Sequence[tuple[str, Features]]) -> None
 def read_features(
     path: Path, *, space: Space | None = None, cameras: dict[str, Camera] | None = None
 ) -> Iterator[tuple[str, Features]]:
-    """All images of an HDF5 file in hloc's layout, by name.
+    """Iterate over the images of an HDF5 file in hloc's layout, as pairs of a name and its raw features, sorted by name.
 
-    `space` says what the descriptors are where the file does not (files of other tools); `cameras` likewise, by image.
-    Raises FileFormatError for anything else than such a file.
+    - `path`: a file that `write_features`, `veil extract` or hloc wrote.
+    - `space`: what the descriptors are, where the file does not say it (files of other tools).
+    - `cameras`: intrinsics by image name, where the file does not hold them; otherwise they are guessed from the image size.
+
+    Errors are raised while iterating: FileFormatError for a missing or damaged file or another layout, InputError for features
+    that do not fit together, lie outside their image, or are of an unknown kind.
     """
     import h5py
 
@@ -91,8 +106,10 @@ def read_features(
 
 
 def _image_names(file: Any) -> list[str]:
-    """Groups that hold `keypoints` and `descriptors`, by the names of all links: to open every object takes ten times as long,
-    and in groups within groups time that grows with the square of their depth."""
+    """Names of the groups that hold `keypoints` and `descriptors`, sorted, from the names of all links.
+
+    To open every object would take ten times as long, and in nested groups time that grows with the square of their depth.
+    """
     links: list[str] = []
     file.visit_links(links.append)
     owners = ({link[: -len(part)] for link in links if link.endswith(part)} for part in ("/keypoints", "/descriptors"))
@@ -130,12 +147,13 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
 
 
 def _inside(features: Features) -> Features:
+    """The features themselves; raises InputError if keypoints lie outside the image."""
     require_inside(features.camera, features.keypoints)
     return features
 
 
 def _as_stored(descriptors: np.ndarray, space: Space) -> np.ndarray:
-    """8-bit SIFT that another tool stored as floats becomes 8 bits again, so that it is treated as what it is."""
+    """Descriptors as veil stores them: SIFT that another tool stored as floats becomes uint8 again, and is treated as such."""
     if space.descriptor != "sift":
         return np.ascontiguousarray(descriptors)
     steps = descriptors / U8_STEP if descriptors.max(initial=0) <= 1.0 else descriptors
@@ -180,16 +198,16 @@ def _stored_digest(group: Any) -> bytes | None:
 
 
 def features_digest(keypoints: np.ndarray, descriptors: np.ndarray) -> bytes:
-    """The identity of an image of which only features are known: independent of their order."""
+    """The digest (32 bytes) of an image of which only features are known; it does not depend on their order."""
     rows = sorted(hashlib.blake2b(k.tobytes() + d.tobytes()).digest() for k, d in zip(keypoints, descriptors, strict=True))
     return hashlib.blake2b(b"features|" + b"".join(rows), digest_size=32).digest()
 
 
 def read_colmap_database(path: Path, *, space: Space) -> Iterator[tuple[str, Features]]:
-    """All images of a COLMAP database that have keypoints and 8-bit descriptors, with their cameras.
+    """Iterate over the images of a COLMAP database that have keypoints, as pairs of a name and its raw features.
 
     COLMAP's database does not say how its SIFT was normalized (L1_ROOT by default): `space` does.
-    Raises FileFormatError if the file is no such database or no image in it has keypoints.
+    Raises FileFormatError if the file is no such database, its descriptors do not have 8 bits, or no image has keypoints.
     """
     import pycolmap
 
@@ -215,7 +233,7 @@ def read_colmap_database(path: Path, *, space: Space) -> Iterator[tuple[str, Fea
 
 
 def require_colmap(path: Path) -> None:
-    """COLMAP creates its tables in whatever SQLite file it opens, so look first."""
+    """Raise FileFormatError unless the file is a COLMAP database; COLMAP itself would create its tables in any SQLite file."""
     if not path.is_file():
         raise FileFormatError(f"there is no COLMAP database {path}")
     try:
@@ -241,7 +259,10 @@ def _read_image(database: Any, image: Any, space: Space) -> Features:
 
 
 def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Camera) -> Features:
-    """COLMAP's columns: x, y, then scale and orientation, or the affine shape a11 a12 a21 a22."""
+    """Features from COLMAP's columns: x, y, then scale and orientation, or the affine shape a11 a12 a21 a22.
+
+    Features whose descriptor is all zero are left out.
+    """
     lively = stored.any(axis=1)
     table, stored = table[lively], np.ascontiguousarray(stored[lively])
     scales = orientations = None

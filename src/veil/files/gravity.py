@@ -22,12 +22,17 @@ _NAMED = ("image", "gravity_x", "gravity_y", "gravity_z")
 
 
 def read_gravity(path: Path) -> dict[str, np.ndarray]:
-    """Unit vectors by image name; a header line is optional. Raises FileFormatError with the line at fault."""
+    """Gravity by image name, from a table as `veil gravity` writes it: image,x,y,z[,sigma_deg], with or without a header.
+
+    `path` is the table's file (.csv). Each value is a float64 (3,) unit vector that points down in the camera frame (x right,
+    y down, z forward; gravity.md#frame). Raises FileFormatError, with the line at fault, for another table, an empty one, or a
+    vector without a direction.
+    """
     return {name: reading.direction for name, reading in read_gravity_readings(path).items()}
 
 
 def read_gravity_readings(path: Path) -> dict[str, Gravity]:
-    """As `read_gravity`, with the standard deviation of those lines that give one."""
+    """Gravity by image name as in `read_gravity`, with the standard deviation (degrees) where a line gives one."""
     try:
         rows = list(csv.reader(read_bytes(path).decode("utf-8-sig").splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -64,7 +69,7 @@ def read_gravity_readings(path: Path) -> dict[str, Gravity]:
 def require_names(names: Iterable[str]) -> None:
     """Raise InputError for names that the table cannot hold: it is read line by line, and without the spaces around a name.
 
-    Ask before long work, not after.
+    Callers check before long work, not after.
     """
     for name in names:
         if name != name.strip() or name.splitlines() != [name]:
@@ -72,14 +77,14 @@ def require_names(names: Iterable[str]) -> None:
 
 
 def holds_gravity(path: Path) -> bool:
-    """Whether a table gives down in camera frames, by its first line; accelerometer readings alone are not that."""
+    """Whether a table's first line announces gravity in camera frames; accelerometer readings alone are not gravity."""
     lines = read_bytes(path)[:10_000].decode("utf-8-sig", errors="replace").splitlines()
     header = [cell.strip().lower() for cell in lines[0].split(",")] if lines else []
     return set(_NAMED) <= set(header) or (header[:4] == ["image", "x", "y", "z"])
 
 
 def write_gravity(path: Path, readings: Mapping[str, Gravity]) -> None:
-    """The table that `read_gravity` reads, sorted by name, with nine digits; an unknown standard deviation stays empty.
+    """Write the table that `read_gravity` reads, sorted by name, with nine digits; an unknown standard deviation stays empty.
 
     Raises InputError for names that the table cannot hold.
     """

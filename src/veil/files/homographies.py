@@ -14,7 +14,7 @@ from veil.files.pictures import SUFFIXES
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SequenceFiles:
-    """One sequence: `pictures[0]` is the reference, `homographies[k]` maps its pixels to `pictures[k + 1]`."""
+    """Files of one sequence: `pictures[0]` is the reference, `homographies[k]` maps its pixels to `pictures[k + 1]`."""
 
     name: str
     pictures: tuple[Path, ...]
@@ -22,7 +22,10 @@ class SequenceFiles:
 
 
 def find_sequences(folder: Path) -> list[SequenceFiles]:
-    """All sequences directly below `folder`, sorted. Raises InputError if there are none."""
+    """All sequences directly below `folder`, sorted by name.
+
+    Raises InputError if there are none, FileFormatError for a homography that is no finite 3x3 matrix or a missing image.
+    """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}")
     found = [_sequence(child) for child in sorted(folder.iterdir()) if (child / "H_1_2").is_file()]

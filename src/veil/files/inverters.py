@@ -1,4 +1,4 @@
-"""Weights of inversion as .npz files that carry their own hash, and an unfinished training on disk."""
+"""Weights of inversion networks as .npz files that carry their own hash, and the state of an unfinished training."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _DAMAGE = (
 
 
 def write_weights(path: Path, weights: Weights) -> None:
-    """Write them with their hash, at once or not at all."""
+    """Write weights as .npz with their hash, at once or not at all."""
     _save(path, weights.arrays, {"format": FORMAT, "digest": weights.digest, **weights.header})
 
 
 def read_weights(path: Path) -> Weights:
-    """Read and verify. Raises FileFormatError if the file is damaged, foreign, or its hash does not match."""
+    """Read weights and verify their hash. Raises FileFormatError if the file is damaged, foreign, or does not match it."""
     arrays, header = _load(path, "weights of inversion")
     try:
         if header["format"] != FORMAT:
@@ -54,7 +54,7 @@ def bundled_inverter() -> Weights:
 
 
 class Workshop:
-    """The folder of an unfinished training: the run's key, its examples, and where it stands.
+    """The folder of an unfinished training: the run's key, its examples, and the state of the optimizer.
 
     Raises InputError if the folder belongs to another run, or to this one and `resume` is not given.
     """
@@ -73,7 +73,7 @@ class Workshop:
             write_text(run, key + "\n")
 
     def example(self, index: int) -> Example | None:
-        """Stored example number `index`, or None; a damaged one counts as none."""
+        """The stored example number `index`; None if it is missing or damaged."""
         path = self._path(index)
         if not path.is_file():
             return None
@@ -84,7 +84,7 @@ class Workshop:
             return None
 
     def save_example(self, index: int, example: Example) -> None:
-        """Keep an example."""
+        """Store an example under its number."""
         features = example.features
         arrays = {"rgb": example.rgb, "keypoints": features.keypoints, "descriptors": features.descriptors}
         _save(self._path(index), arrays, {"digest": features.image_digest.hex()})
@@ -93,16 +93,16 @@ class Workshop:
         return self._folder / f"example-{index:06d}.npz"
 
     def state(self) -> tuple[dict[str, np.ndarray], dict] | None:
-        """Arrays and header as they were kept last, or None."""
+        """Arrays and header of the state saved last; None if there is none. Raises FileFormatError for a damaged one."""
         path = self._folder / "state.npz"
         return _load(path, "the state of a training") if path.is_file() else None
 
     def save_state(self, arrays: Mapping[str, np.ndarray], header: Mapping[str, object]) -> None:
-        """Keep where training stands."""
+        """Save the state of training in place of the one before."""
         _save(self._folder / "state.npz", arrays, header)
 
     def remove(self) -> None:
-        """The training is finished."""
+        """Remove the folder: the training is finished."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -114,6 +114,7 @@ def _save(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, obj
 
 
 def _load(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
+    """Arrays and header of an .npz that `_save` wrote; FileFormatError otherwise, which calls it `what`."""
     try:
         require_filled(path)
         with np.load(path, allow_pickle=False) as stored:

@@ -1,4 +1,4 @@
-"""The file of the ledger: made whole or not at all, for its owner alone, and never taken for one that it is not."""
+"""The file of the ledger: created whole or not at all, private to its owner, and refused if it is not a ledger."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from typing import Literal
 from veil.errors import FileFormatError, InputError, ReleaseRefused, VeilError
 from veil.files.atomic import writing
 from veil.files.private import make_private, require_own
+from veil.files.sqlite import PATIENCE_S, transaction, trouble
 
-# How long one process waits for another that is writing to the ledger.
-PATIENCE_S = 30.0
 # SQLite's user_version. Ledgers of earlier versions have 0 and lack younger tables, which they get when they are next written.
 LAYOUT = 1
 _SCHEMA = """
@@ -35,10 +34,10 @@ CREATE TABLE IF NOT EXISTS secrets (fingerprint TEXT NOT NULL, since REAL NOT NU
 
 
 def open_or_make(path: Path) -> bool:
-    """Make a ledger where none is, and bring an older one up to date; returns whether it is new.
+    """Create the ledger where there is none, and bring an older one up to date; returns whether it is new.
 
-    Raises FileFormatError for a file that is no ledger, is empty, of a newer layout or of another user; InputError where none
-    can be written.
+    Raises FileFormatError for a file that is no ledger, is empty, has a newer layout or belongs to another user; InputError
+    where none can be written.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -56,7 +55,7 @@ def open_or_make(path: Path) -> bool:
 
 
 def _create(path: Path) -> bool:
-    """A new ledger, made elsewhere and put in place at once; False if another process was first."""
+    """Create a new ledger under another name and move it into place at once; returns False if another process was first."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # readable by the owner only
     os.close(handle)
     try:
@@ -97,19 +96,15 @@ def _wait_for_content(path: Path) -> None:
 
 @contextmanager
 def connected(path: Path, *, mode: Literal["rw", "ro"] = "rw") -> Iterator[sqlite3.Connection]:
-    """A transaction on the ledger; what goes wrong in it becomes one of veil's errors.
+    """A transaction on the ledger, which turns SQLite's errors into veil's.
 
-    Raises ReleaseRefused if another process holds the ledger, InputError if it cannot be written, FileFormatError if it is
-    none, is damaged, or is of a newer layout.
+    Raises ReleaseRefused if another process holds the ledger, InputError if it cannot be written, FileFormatError if the file
+    is no ledger, is damaged, or has a newer layout.
     """
     try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", timeout=PATIENCE_S, uri=True)
-        try:
-            with connection:
-                _require_ledger(path, connection)
-                yield connection
-        finally:
-            connection.close()
+        with transaction(path, mode=mode, patience_s=PATIENCE_S) as connection:
+            _require_ledger(path, connection)
+            yield connection
     except sqlite3.OperationalError as error:
         raise _refusal(path, error) from None
     except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError) as error:  # the last three for values of a wrong type
@@ -117,7 +112,7 @@ def connected(path: Path, *, mode: Literal["rw", "ro"] = "rw") -> Iterator[sqlit
 
 
 def has_table(connection: sqlite3.Connection, table: str) -> bool:
-    """Whether the ledger has it; those of earlier versions lack some."""
+    """Whether the ledger has a table of this name; ledgers of earlier versions lack some."""
     found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
     return found.fetchone() is not None
 
@@ -131,18 +126,18 @@ def _require_ledger(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _refusal(path: Path, error: sqlite3.OperationalError) -> VeilError:
-    """What to do about what SQLite says of a file that need not be damaged."""
-    said = str(error)
-    if "locked" in said:
-        return ReleaseRefused(f"another process holds the ledger {path}; nothing was released, try again")
-    if "full" in said:
-        return InputError(
-            f"there is no room to write the ledger {path} ({said}), and nothing is released without an entry there; free some "
-            "space on its disk and run the same command again"
-        )
-    if "readonly" in said:
-        return InputError(f"the ledger {path} cannot be written ({said}); see to it that you may write it and its folder")
-    return FileFormatError(_damaged(path, said))
+    """The error of veil for an error of SQLite, with what to do about it: the file need not be damaged."""
+    match trouble(error):
+        case "locked":
+            return ReleaseRefused(f"another process holds the ledger {path}; nothing was released, try again")
+        case "full":
+            return InputError(
+                f"there is no room to write the ledger {path} ({error}), and nothing is released without an entry there; free "
+                "some space on its disk and run the same command again"
+            )
+        case "readonly":
+            return InputError(f"the ledger {path} cannot be written ({error}); see to it that you may write it and its folder")
+    return FileFormatError(_damaged(path, error))
 
 
 def _damaged(path: Path, error: object) -> str:

@@ -1,4 +1,4 @@
-"""What a phone's accelerometer said when it took a photograph: Apple's maker note in the EXIF block."""
+"""Accelerometer readings in photographs of phones: Apple's maker note in the EXIF block."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ENTRY_BYTES, _RATIONALS_BYTES = 12, 24
 
 
 def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
-    """Gravity from the maker note of a photograph of an iPhone's rear camera.
+    """Gravity from the maker note of a photograph taken with an iPhone's rear camera (docs/theory/gravity.md).
 
-    None where the photograph carries no reading, NoGravity where it carries one that does not tell down. Raises
+    None where the photograph carries no reading, NoGravity where the reading does not tell which way is down. Raises
     FileFormatError where the photograph or the note is damaged.
     """
     from PIL import ExifTags, Image
@@ -53,9 +53,9 @@ def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
 
 
 def parse_acceleration(note: bytes) -> np.ndarray | None:
-    """The three signed rationals of tag 0x0008, in g, or None if the note has no such tag.
+    """The acceleration in a maker note, float64 (3,) in g: tag 0x0008, three signed rationals. None without this tag.
 
-    Raises FileFormatError for anything that is not Apple's layout: every offset is checked before it is followed.
+    Raises FileFormatError for a note that is not in Apple's layout: every offset is checked before it is followed.
     """
     if not note.startswith(_SIGNATURE) or note[12:14] != b"MM":
         raise FileFormatError("the maker note is not in Apple's layout; use vanishing-point for this photograph")
@@ -72,6 +72,7 @@ def parse_acceleration(note: bytes) -> np.ndarray | None:
 
 
 def _rationals(note: bytes, kind: int, values: int, offset: int) -> np.ndarray:
+    """Three signed rationals at a checked offset of the note. Raises FileFormatError for another type or place."""
     if kind != _SIGNED_RATIONAL or values != 3 or offset + _RATIONALS_BYTES > len(note):
         raise FileFormatError(
             f"the accelerometer's tag has type {kind}, {values} values at byte {offset} of {len(note)}, which is no vector "

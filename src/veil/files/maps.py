@@ -2,7 +2,7 @@
 
 A map is a folder with `sparse/` (cameras, rigs, frames, images, points3D: opens in COLMAP and pycolmap) and
 `descriptors.h5` (per image: which 2D point, which form, and the lines of images that hid their positions; their 2D points
-are projections), and `vocabularies/` if it was indexed by words (`veil.files.vocabularies`). Nothing else, and no photograph.
+are projections), and `vocabularies/` if it was indexed by words (`veil.files.vocabularies`). It holds no photograph.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FORMAT = 1
 
 
 def write_map(folder: Path, scene: Scene) -> None:
-    """Write `scene` to a new folder, at once or not at all. Raises InputError if the folder already holds something."""
+    """Write a scene to a new folder, at once or not at all. Raises InputError if the folder already holds something."""
     import h5py
 
     require_vacant(folder)
@@ -56,13 +56,14 @@ def write_map(folder: Path, scene: Scene) -> None:
 
 
 def require_vacant(folder: Path) -> None:
-    """Raise InputError unless `folder` is empty or does not exist yet: ask before long work, not after."""
+    """Raise InputError unless `folder` is empty or does not exist yet. Callers check before long work, not after."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists and is not empty; choose another name or remove it")
 
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that takes the place of `folder` when the block ends well, and is removed when it raises."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
@@ -106,7 +107,10 @@ def _as_colmap_rigid(rigid: Rigid) -> Any:
 
 
 def read_map(folder: Path) -> Scene:
-    """Read a map that `write_map` wrote. Raises FileFormatError if a part is missing or they do not belong together."""
+    """The scene of a folder that `write_map` wrote.
+
+    Raises FileFormatError if a part is missing or damaged, or the parts do not belong together.
+    """
     import h5py
     import pycolmap
 
@@ -126,12 +130,12 @@ def read_map(folder: Path) -> Scene:
 
 
 def map_fingerprint(folder: Path) -> str:
-    """What changes when a map does: SHA-256 (hex) of its model, and the size of its descriptors."""
+    """Text that changes when a map does: SHA-256 (hex) of its model, and the size of its descriptors' file in bytes."""
     return f"{_fingerprint(folder / 'sparse')}-{(folder / 'descriptors.h5').stat().st_size}"
 
 
 def _fingerprint(sparse: Path) -> str:
-    """SHA-256 (hex) of the model's files."""
+    """SHA-256 (hex) of the names, sizes and contents of the model's files."""
     hasher = hashlib.sha256()
     for path in sorted(sparse.glob("*.bin")):
         hasher.update(f"{path.name}|{path.stat().st_size}|".encode())
@@ -142,7 +146,7 @@ def _fingerprint(sparse: Path) -> str:
 
 
 def _require_untouched(sparse: Path, fingerprint: Any) -> None:
-    """Before COLMAP reads it: its reader may hang or crash on a truncated model instead of raising."""
+    """Raise FileFormatError if the model's files changed: COLMAP's reader may hang or crash on a truncated model."""
     if fingerprint is not None and str(fingerprint) != _fingerprint(sparse):
         raise FileFormatError(
             "`sparse/` is not what `veil map` wrote: if it was damaged, restore it or build the map again; if you edited "
@@ -151,6 +155,7 @@ def _require_untouched(sparse: Path, fingerprint: Any) -> None:
 
 
 def _read_down(file: Any) -> np.ndarray | None:
+    """Gravity in the world as it was measured, a unit vector (3,); None if the map has none."""
     if "down" not in file.attrs:
         return None
     down = np.asarray(file.attrs["down"], dtype=np.float64)
@@ -160,7 +165,7 @@ def _read_down(file: Any) -> np.ndarray | None:
 
 
 def _read_check(file: Any) -> MapCheck | None:
-    """How sure the map was when it was built; None for maps from lines and of older versions."""
+    """The check that the map passed when it was built; None for maps from lines and of older versions."""
     if "check" not in file.attrs:
         return None
     try:

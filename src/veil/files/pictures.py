@@ -1,4 +1,4 @@
-"""Photographs from disk: any common format, upright, with what EXIF says of the focal length."""
+"""Reading photographs from disk: any common format, turned upright, with the focal length that EXIF gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", "
 
 MAX_PIXELS = 1 << 26  # 67 megapixels: a few kilobytes of a picture can stand for gigabytes of pixels
 
-# What Pillow raises when a file or its metadata are not what they should be.
+# Errors that Pillow raises when a file or its metadata are not what they should be.
 DAMAGE = (OSError, ValueError, SyntaxError, struct.error, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
@@ -33,9 +33,9 @@ def find_pictures(folder: Path) -> list[Path]:
 
 
 def named_pictures(roots: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Every photograph below `roots` with the name that veil gives it everywhere: its path below the folder that was given.
+    """Name and path of every photograph below `roots`; veil calls each by its path below the folder that was given.
 
-    Raises InputError if a root holds no photographs, or two photographs get one name.
+    Raises InputError if a root holds no photographs, two photographs get one name, or a name is not UTF-8.
     """
     found: dict[str, Path] = {}
     for root in roots:
@@ -52,12 +52,19 @@ def named_pictures(roots: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 def _can_be_written(name: str) -> bool:
-    """Names whose bytes are not UTF-8 come from the file system with lone surrogates, which no file can hold."""
+    """Whether files can hold a name: bytes that are not UTF-8 come from the file system as lone surrogates, which none can."""
     return name.isascii() or name.encode("utf-8", "ignore").decode() == name
 
 
 def read_picture(path: Path, *, camera: Camera | None = None) -> Picture:
-    """Decode one photograph, turned upright by its EXIF orientation. Raises FileFormatError if it cannot be decoded."""
+    """Decode one photograph, turned upright by its EXIF orientation.
+
+    - `path`: a file in any common format (JPEG, PNG, TIFF, WebP, ...), of at most 67 megapixels.
+    - `camera`: intrinsics in pixels of the upright image; by default the focal length is read from EXIF, else guessed.
+
+    Raises FileFormatError if there is no such file or it cannot be decoded, InputError if it is smaller than 16 px a side or
+    the camera is for another size.
+    """
     rgb, exif = _decode(path)
     try:
         return picture(rgb, exif, camera)
@@ -66,12 +73,12 @@ def read_picture(path: Path, *, camera: Camera | None = None) -> Picture:
 
 
 def read_rgb(path: Path) -> np.ndarray:
-    """Upright 8-bit RGB pixels (height, width, 3)."""
+    """Upright 8-bit RGB pixels (height, width, 3) of a photograph. Raises FileFormatError if it cannot be decoded."""
     return _decode(path)[0]
 
 
 def upright_size(path: Path) -> tuple[int, int]:
-    """Width and height as EXIF turns the picture, without decoding its pixels. Raises FileFormatError if it cannot be read."""
+    """Width and height (pixels) of the upright picture, without decoding it. Raises FileFormatError if it cannot be read."""
     from PIL import ExifTags, Image
 
     try:
@@ -83,6 +90,7 @@ def upright_size(path: Path) -> tuple[int, int]:
 
 
 def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
+    """Upright RGB pixels and the Exif IFD of a photograph, on white where it is transparent."""
     from PIL import ExifTags, Image, ImageOps
 
     try:
@@ -107,7 +115,8 @@ def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
 
 
 def _to_eight_bits(values: np.ndarray) -> np.ndarray:
-    """16-bit, 32-bit and float images scaled by the smallest usual range that holds them: 1, 255, 65535, or their own."""
+    """8-bit values of a 16-bit, 32-bit or float image, scaled by the smallest usual range that holds them: 1, 255, 65535, or
+    the largest value. Raises ValueError for NaN or infinity."""
     if not np.isfinite(values).all():
         raise ValueError("some of its pixels are NaN or infinite")
     largest = float(values.max(initial=0))

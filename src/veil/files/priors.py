@@ -1,4 +1,4 @@
-"""Gravity that a COLMAP database holds as pose priors."""
+"""Gravity from the pose priors of a COLMAP database."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _CAMERA = 0  # COLMAP's SensorType::CAMERA
 
 
 def read_colmap_gravity(path: Path) -> dict[str, Gravity | NoGravity]:
-    """Down in the camera frame by image name, for every image of the database, in COLMAP's order of names.
+    """Gravity in the camera frame by image name, for every image of the database, sorted by name; NoGravity says why not.
 
-    COLMAP's frame is ours (x right, y down, z forward) and its gravity points down, but in the picture as it is stored:
+    COLMAP's frame is veil's (x right, y down, z forward) and its gravity points down, but in the picture as it is stored:
     COLMAP does not turn pictures by their EXIF orientation. So these readings belong to features that were imported from
     the same database. COLMAP's own feature extraction fills the column from the EXIF orientation alone, as exactly one of
     (0, 1, 0), (1, 0, 0), (0, -1, 0), (-1, 0, 0); that is no measurement, and it is refused as a value.
@@ -45,7 +45,7 @@ def read_colmap_gravity(path: Path) -> dict[str, Gravity | NoGravity]:
 
 
 def _reading(stored: object) -> Gravity | NoGravity:
-    """A BLOB of three little-endian doubles; absent ones are NULL or NaN."""
+    """The gravity of a BLOB of three little-endian doubles; absent readings are NULL or NaN."""
     if stored is None:
         return NoGravity(reason="the database has no gravity for it; write pose priors with gravity, or use vanishing-point")
     if not isinstance(stored, bytes) or len(stored) != _VECTOR_BYTES:

@@ -1,4 +1,4 @@
-"""Files that are for their owner alone: whether they still are."""
+"""Checks that private files still belong to their owner alone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from veil.errors import FileFormatError
 
 
 def require_own(path: Path, facts: os.stat_result, *, private: bool = True) -> None:
-    """Refuse a file that another user owns, and with `private` one that others can read or write.
+    """Raise FileFormatError if another user owns a file or, with `private`, if others can read or write it.
 
-    `facts` are those of the opened file, or of `path` with symbolic links followed: where a link leads counts, not the link.
-    Raises FileFormatError, also where it is no regular file.
+    `facts` are those of the opened file, or of `path` with symbolic links followed: the link's target counts, not the link.
+    Raises FileFormatError also where it is no regular file.
     """
     if not stat.S_ISREG(facts.st_mode):
         raise FileFormatError(f"{path} is no file; choose another place or free it")
@@ -33,6 +33,6 @@ def require_own(path: Path, facts: os.stat_result, *, private: bool = True) -> N
 
 
 def make_private(path: Path) -> None:
-    """Take the rights of others away from a file of one's own that has them; files of earlier versions had. Raises OSError."""
+    """Set mode 0600 where others have rights to a file of one's own, as on files of earlier versions. Raises OSError."""
     if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
         path.chmod(0o600)

@@ -44,9 +44,9 @@ class ReferenceScene:
 
 
 def read_scene(folder: Path) -> ReferenceScene:
-    """Read what a folder holds. Raises InputError without photographs, FileFormatError for a damaged part.
+    """The scene of a folder. With reference poses, photographs that have none are left out.
 
-    With reference poses, photographs that have none are left out.
+    Raises InputError without photographs, FileFormatError for a damaged part.
     """
     if not (folder / "images").is_dir():
         raise InputError(f"{folder} is not a scene: it needs a folder `images/` of photographs")
@@ -76,6 +76,7 @@ def read_scene(folder: Path) -> ReferenceScene:
 
 
 def _strecha(folder: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Camera], dict[str, Rigid]]:
+    """Cameras and poses by image name in Strecha's layout."""
     intrinsics = read_numbers(folder / "K.txt", 9).reshape(3, 3)
     cameras, poses = {}, {}
     for name in pictures:
@@ -104,12 +105,14 @@ def _strecha(folder: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Came
 
 
 def _text_model(folder: Path) -> Path | None:
+    """The folder of a COLMAP text model at or below `folder`; None if there is none."""
     likely = [folder, folder / "sparse", folder / "sparse" / "0"]
     others = sorted(path.parent for path in folder.glob("*/images.txt"))
     return next((path for path in [*likely, *others] if (path / "images.txt").is_file()), None)
 
 
 def _colmap(model: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Camera], dict[str, Rigid]]:
+    """Cameras and poses by image name from a COLMAP text model, of images that have a photograph."""
     by_id = read_cameras(model / "cameras.txt")
     cameras, poses = {}, {}
     for name, (camera_id, pose) in read_images(model / "images.txt").items():
@@ -123,6 +126,7 @@ def _colmap(model: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Camera
 
 
 def _transforms(path: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Camera], dict[str, Rigid]]:
+    """Cameras and poses by image name from `transforms.json`, of images that have a photograph."""
     cameras, poses = read_transforms(path)
     known = [name for name in poses if name in pictures]
     if not known:
@@ -131,7 +135,7 @@ def _transforms(path: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Cam
 
 
 def _gravity(folder: Path, pictures: Mapping[str, Path]) -> dict[str, np.ndarray]:
-    """Readings of the first table that has some of these photographs; `gravity.csv` must be one if it is there."""
+    """Gravity by image name, from the first table that names some of the photographs; a `gravity.csv` must be readable."""
     tables = sorted(folder.glob("*.csv"), key=lambda path: (path.name != "gravity.csv", path.name))
     for path in tables:
         try:

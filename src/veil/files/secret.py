@@ -1,4 +1,4 @@
-"""The file of the client's secret, on which every memoized release hangs: made once, kept close, never replaced in silence."""
+"""The file of the client's secret, on which every memoized release depends: made once, private, never replaced in silence."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from veil.randomness import KEY_BYTES, Secret
 
 @dataclass(frozen=True, kw_only=True)
 class MadeUnder:
-    """That something was made under a client's secret: `what` it is, for messages, and the secret's `Secret.fingerprint`.
+    """Something that was made under a client's secret: `what` it is, for messages, and the secret's `Secret.fingerprint`.
 
-    `fingerprint` is None where it was not kept, as in files of earlier versions: then any secret fits that is not new.
+    `fingerprint` is None where it was not kept, as in files of earlier versions: then any existing secret fits.
     """
 
     what: str
@@ -29,7 +29,7 @@ class MadeUnder:
 def read_or_make(
     path: Path, *, needed_by: Sequence[MadeUnder], on_new: Callable[[str], None] | None = None, replace_lost: bool = False
 ) -> Secret:
-    """The secret in `path`, made on first use; see `veil.files.client.load_secret`, which says what is raised."""
+    """The secret in the file `path`, made on first use; `veil.files.client.load_secret` documents arguments and errors."""
     with writing(path):
         if not os.path.lexists(path):
             if not replace_lost:
@@ -54,6 +54,7 @@ def read_or_make(
 
 
 def _require_nothing_lost(path: Path, made: Sequence[MadeUnder]) -> None:
+    """Raise ReleaseRefused if anything was made under the missing secret."""
     if not made:
         return
     named = ", ".join(f"{item.what} ({item.fingerprint or 'fingerprint not kept'})" for item in made[:3])
@@ -65,6 +66,7 @@ def _require_nothing_lost(path: Path, made: Sequence[MadeUnder]) -> None:
 
 
 def _made(path: Path, secret: Secret) -> str:
+    """The note for the user about a new secret."""
     return (
         f"note: a new client secret was made: {path} ({secret.fingerprint}). Keep it, and a copy of it: it repeats your "
         "releases. What was released under another one must not be released again under this one"
@@ -72,7 +74,7 @@ def _made(path: Path, secret: Secret) -> str:
 
 
 def _create(path: Path, key: bytes) -> None:
-    """Write a file that was not there, whole or not at all: a kill must not leave half a secret. FileExistsError if it is."""
+    """Create the file, whole or not at all: a kill must not leave half a secret. Raises FileExistsError if it exists."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".secret.")  # readable by the owner only
     try:
         _write(handle, key)
@@ -94,6 +96,7 @@ def _write(handle: int, key: bytes) -> None:
 
 
 def _read(path: Path) -> Secret:
+    """The secret of an existing file. Raises FileFormatError if it is damaged, or others own it or could have read it."""
     try:
         for _ in range(50):  # without hard links another process may be between creating and writing the file
             with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:

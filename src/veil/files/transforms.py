@@ -22,7 +22,10 @@ _FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # x right, y up, z backward -> x righ
 
 
 def read_transforms(path: Path) -> tuple[dict[str, Camera], dict[str, Rigid]]:
-    """Camera and cam_from_world of every frame, by file name below `images/`. Raises FileFormatError for anything else."""
+    """Cameras and poses cam_from_world of all frames, both by file name below `images/`.
+
+    Raises FileFormatError for another file, impossible intrinsics, or a matrix that is no rigid motion.
+    """
     try:
         content = json.loads(read_bytes(path))
         frames = content["frames"]
@@ -39,16 +42,20 @@ def read_transforms(path: Path) -> tuple[dict[str, Camera], dict[str, Rigid]]:
 
 
 def _name(file_path: str) -> str:
+    """The file name below `images/`."""
     return file_path.removeprefix("./").removeprefix("images/")
 
 
-def _camera(of: Mapping[str, Any]) -> Camera:
-    values = [of["fl_x"], of.get("fl_y", of["fl_x"]), of["cx"], of["cy"], *(of.get(key, 0) for key in ("k1", "k2", "p1", "p2"))]
+def _camera(frame: Mapping[str, Any]) -> Camera:
+    """The camera of a frame, in which the file's common intrinsics are filled in."""
+    focal = (frame["fl_x"], frame.get("fl_y", frame["fl_x"]))
+    values = [*focal, frame["cx"], frame["cy"], *(frame.get(key, 0) for key in ("k1", "k2", "p1", "p2"))]
     params = tuple(float(value) for value in values)
-    return checked_camera(Camera(model="OPENCV", width_px=int(of["w"]), height_px=int(of["h"]), params=params))
+    return checked_camera(Camera(model="OPENCV", width_px=int(frame["w"]), height_px=int(frame["h"]), params=params))
 
 
 def _pose(matrix: Any) -> Rigid:
+    """The pose cam_from_world of a camera-to-world matrix. Raises ValueError for a matrix without a rotation."""
     world_from_cam = np.asarray(matrix, dtype=np.float64)
     if world_from_cam.shape not in ((4, 4), (3, 4)) or not np.isfinite(world_from_cam).all():
         raise ValueError("transform_matrix must hold 4x4 finite numbers")

@@ -1,4 +1,4 @@
-"""Maps indexed by words, on disk: plain arrays in the map's folder, mapped into memory when they are used.
+"""Indexes of maps by words, on disk: plain arrays in the map's folder, mapped into memory when they are used.
 
 `MAP/vocabularies/DIGEST/` holds one .npy file an array and `header.json`, which names the map and the dictionary that they were
 made from. DIGEST are the first 16 hex digits of the dictionary's hash.
@@ -35,12 +35,15 @@ _DTYPES = {
 
 
 def vocabulary_folder(map_folder: Path, dictionary: str) -> Path:
-    """Where the index of a map for a dictionary (SHA-256 in hex) lies."""
+    """The folder of a map's index for a dictionary (SHA-256 in hex)."""
     return map_folder / "vocabularies" / dictionary[:16]
 
 
 def write_vocabulary(map_folder: Path, vocabulary: InvertedIndex) -> Path:
-    """Write the index into the map's folder, at once or not at all; an older one for the same dictionary is replaced."""
+    """Write an index into the map's folder, at once or not at all, and return its folder.
+
+    An older index for the same dictionary is replaced. Raises InputError if it cannot be written.
+    """
     target = vocabulary_folder(map_folder, vocabulary.dictionary)
     header = {
         "format": FORMAT,
@@ -67,9 +70,9 @@ def write_vocabulary(map_folder: Path, vocabulary: InvertedIndex) -> Path:
 
 
 def read_vocabulary(map_folder: Path, dictionary: str) -> InvertedIndex | None:
-    """The index of a map for a dictionary, its arrays mapped into memory; None if it was not indexed with that one.
+    """The index of a map for a dictionary, with arrays mapped into memory; None if the map has none for it.
 
-    Raises FileFormatError if the index is damaged or is of another state of the map.
+    Raises FileFormatError if the index is damaged or was made from another state of the map.
     """
     folder = vocabulary_folder(map_folder, dictionary)
     if not folder.is_dir():
@@ -88,6 +91,7 @@ def read_vocabulary(map_folder: Path, dictionary: str) -> InvertedIndex | None:
 
 
 def _assemble(folder: Path, header: dict[str, Any]) -> InvertedIndex:
+    """The index of the arrays in `folder`. Raises ValueError if they do not fit together."""
     from scipy.sparse import csr_array
 
     arrays = {name: _mapped(folder, name, name) for name in _ARRAYS}
@@ -112,6 +116,7 @@ def _assemble(folder: Path, header: dict[str, Any]) -> InvertedIndex:
 
 
 def _mapped(folder: Path, file: str, name: str) -> np.ndarray:
+    """An array mapped into memory. Raises ValueError if it is not one-dimensional, or of another type than `name` has."""
     array = np.load(folder / f"{file}.npy", mmap_mode="r", allow_pickle=False)
     if array.ndim != 1 or array.dtype != np.dtype(_DTYPES[name]):
         raise ValueError(f"{file}.npy holds {array.dtype} of {array.ndim} dimensions")

@@ -24,11 +24,17 @@ MODELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Camera:
-    """Intrinsics in pixels: `params` as COLMAP orders them for `model` (focal length first).
+    """Camera intrinsics: a COLMAP model with its parameters, and the image size.
 
-    `focal_is_known` tells whether the focal length was measured or read from EXIF; otherwise it is a guess
-    (1.2 times the longer side) that mapping may refine.
-    Raises RangeError for unknown models, wrong counts, sizes outside 1..65535 px, or numbers that are not finite.
+    - `model`: name of a COLMAP model, one of `MODELS`, such as "PINHOLE" or "SIMPLE_RADIAL".
+    - `width_px`, `height_px`: size of the upright image in pixels.
+    - `params`: as COLMAP orders them for `model`: focal lengths and principal point in pixels (origin at the top-left corner),
+      then distortion coefficients without unit.
+    - `focal_is_known`: whether the focal length was measured or read from EXIF; otherwise it is a guess (1.2 times the longer
+      side) that mapping may refine.
+
+    Raises RangeError for unknown models, wrong counts, sizes outside 1..65535 px, a focal length that is not positive, or
+    numbers that are not finite.
     """
 
     model: str

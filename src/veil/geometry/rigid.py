@@ -12,17 +12,24 @@ from jaxtyping import Float64
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rigid:
-    """A rigid motion: x_b = rotation @ x_a + translation; for `cam_from_world`, x right, y down, z forward."""
+    """A rigid motion b_from_a: x_b = rotation @ x_a + translation.
+
+    - `rotation`, float64 (3, 3): a rotation matrix; it is not checked.
+    - `translation`, float64 (3,): in units of the frames, for a map the map's own unit.
+
+    A variable's name gives the frames: `cam_from_world` takes world coordinates to the camera frame (x right, y down,
+    z forward).
+    """
 
     rotation: Float64[np.ndarray, "3 3"]
     translation: Float64[np.ndarray, "3"]
 
     def inverse(self) -> Rigid:
-        """a_from_b."""
+        """The inverse motion, a_from_b."""
         return Rigid(rotation=self.rotation.T.copy(), translation=-self.rotation.T @ self.translation)
 
     def __matmul__(self, other: Rigid) -> Rigid:
-        """c_from_a = c_from_b @ b_from_a."""
+        """The composed motion: c_from_a = c_from_b @ b_from_a."""
         return Rigid(
             rotation=self.rotation @ other.rotation,
             translation=self.rotation @ other.translation + self.translation,

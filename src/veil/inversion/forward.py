@@ -5,7 +5,7 @@ It is the slow reference of that network: both give the same pictures up to roun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float32, Int64, UInt8
@@ -13,6 +13,7 @@ from jaxtyping import Float32, Int64, UInt8
 from veil.errors import InputError
 from veil.inversion.maps import DIM, SIDE, Kind, SparseMap
 from veil.inversion.weights import Weights
+from veil.progress import Progress
 
 SLOPE, BATCH_NORM_EPSILON = 0.2, 1e-5
 # (height, width, channels), as matrix products like it.
@@ -30,9 +31,7 @@ class PlainInverter:
         except (KeyError, ValueError, IndexError) as error:
             raise InputError(f"these are no weights of this network ({error}); train again with this veil") from None
 
-    def invert(
-        self, maps: Sequence[SparseMap], *, progress: Callable[[int, int], None] | None = None
-    ) -> UInt8[np.ndarray, "images 256 256 3"]:
+    def invert(self, maps: Sequence[SparseMap], *, progress: Progress | None = None) -> UInt8[np.ndarray, "images 256 256 3"]:
         """A picture for each map, as `veil.inversion.inference.Inverter` does. Raises InputError for maps of another kind."""
         wrong = [item.kind for item in maps if item.kind != self.kind]
         if wrong:

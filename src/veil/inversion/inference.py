@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,10 +12,9 @@ from veil.errors import InputError
 from veil.inversion.maps import Kind, SparseMap
 from veil.inversion.network import Network, batched, torch
 from veil.inversion.weights import Weights
+from veil.progress import Progress
 
 BATCH = 4
-# Called with the number of pictures done and the number of all.
-Progress = Callable[[int, int], None]
 
 
 class Inverter:

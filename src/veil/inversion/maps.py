@@ -150,14 +150,14 @@ def back_projected(
     if not space.codebook:
         _require_plain(space)
         return points
-    if codebook is None or space != codebook.hardened_space or codebook.dim != DIM:
+    if codebook is None or space != codebook.compression.hardened_space or codebook.dim != DIM:
         raise SpaceError(f"[{space}] needs the codebook {space.codebook[:12]} to lead back to descriptors of {DIM} dimensions")
-    pca = codebook.require_pca()
+    pca = codebook.compression.require_pca()
     shifted = pca.mean.astype(np.float64) + points @ pca.axes.astype(np.float64)
     # Codebook.into_space adds the mean of the dither, dither_steps / 2 steps, to unit vectors and scales them down.
     shifted /= np.maximum(np.linalg.norm(shifted, axis=1, keepdims=True), 1e-12)
-    grown = shifted * _grown(shifted, codebook.dither_steps / 2 / 512)
-    descriptors = np.maximum(grown - codebook.dither_steps / 2 / 512, 0)
+    grown = shifted * _grown(shifted, codebook.compression.dither_steps / 2 / 512)
+    descriptors = np.maximum(grown - codebook.compression.dither_steps / 2 / 512, 0)
     return descriptors / np.maximum(np.linalg.norm(descriptors, axis=1, keepdims=True), 1e-12)
 
 

@@ -64,7 +64,9 @@ class Sight:
             return points_map(frame, features.keypoints, publish(features).vectors)
         assert self.codebook is not None
         if self.kind == "subspaces":
-            lifted = lift(features, profile=paper(m), codebook=self.codebook, decoys=self.codebook, randomness=seeded(case))
+            lifted = lift(
+                features, profile=paper(m), compression=self.codebook.compression, decoys=self.codebook, randomness=seeded(case)
+            )
             return subspaces_map(frame, features.keypoints, lifted.form)
         mechanism = SubsetMechanism(dictionary_size=len(self.codebook), epsilon=self.epsilon, m=m)
         worded = to_words(features, mechanism=mechanism, dictionary=self.codebook, randomness=seeded(case))

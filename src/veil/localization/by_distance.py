@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +24,7 @@ from veil.localization.matched_features import Matched, matched_features
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import NESTED, Evidence, pictured, rival, too_few, turn_deviation_deg, weigh
 from veil.matching import MatchOptions, match_pairs
+from veil.progress import Progress
 from veil.scene import Scene
 
 
@@ -103,7 +103,7 @@ def localize(
     *,
     codebook: Codebook | None = None,
     options: LocalizeOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Localization | NoPose:
     """Estimate the pose of a query from matches by distance, or say why no pose is better than chance.
 
@@ -235,7 +235,7 @@ def correspondences(
     scene: Scene,
     codebook: Codebook | None,
     options: LocalizeOptions,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
     """Rows (query features, map points) of the distinct pairs that match in at least one map image, most distinctive first.
 
@@ -262,5 +262,5 @@ def correspondences(
 def _comparable(map_form: Form, query: Form, codebook: Codebook | None) -> Form:
     """A map image's form, taken by the codebook into the query's space where it holds public descriptors of another one."""
     if isinstance(map_form, Points) and map_form.space != query.space and codebook is not None:
-        return codebook.into_space(map_form, query.space)
+        return codebook.compression.into_space(map_form, query.space)
     return map_form

@@ -8,7 +8,6 @@ Sources: Pittaluga and Zhuang 2023, Sec. 6.2; words.md#vocabulary-matching, word
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +24,7 @@ from veil.localization.word_poses import WordOptions as WordOptions
 from veil.localization.word_poses import WordProblem
 from veil.matching.inverted_index import Candidates, InvertedIndex, vocabulary_candidates
 from veil.matching.retrieval import most_similar
+from veil.progress import Progress
 from veil.scene import Scene
 
 # Factors that are tried on a guessed focal length: a guess of 1.2 times the longer side is right within these for most cameras.
@@ -41,7 +41,7 @@ def localize_words(
     vocabulary: InvertedIndex,
     *,
     options: WordOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Localization | NoPose:
     """Estimate the pose of a query in words, or say why no pose is better than chance.
 
@@ -97,7 +97,7 @@ def localize_candidates(
     names: list[str],
     *,
     options: WordOptions,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Localization | NoPose:
     """Estimate the pose of a query from candidate points of its features, or say why no pose is better than chance.
 
@@ -210,7 +210,7 @@ def _cameras(camera: Camera, observations: np.ndarray | Lines) -> list[Camera]:
 
 
 def _searched(
-    problem: WordProblem, search: GroupedOptions, progress: Callable[[int, int], None] | None
+    problem: WordProblem, search: GroupedOptions, progress: Progress | None
 ) -> tuple[GroupedConsensus | None, Int64[np.ndarray, "inliers"], float]:
     """Best pose with one camera, its inliers on different points, and log10 of the number of such poses that chance gives.
 

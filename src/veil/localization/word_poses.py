@@ -40,8 +40,16 @@ NESTED_GROUPS, NESTED_CANDIDATES = (0.125, 0.25, 0.5, 1.0), (1, 2, 1 << 40)
 
 @dataclass(frozen=True, kw_only=True)
 class WordOptions(Acceptance):
-    """What a pose must show, and how one is searched for: candidates are points that the `retrieved` images of the map that the
-    words look like most see. `gravity_sigma_deg` is the error of gravity in query and map together, for lines."""
+    """Options of queries in words: what a pose must show, and how it is searched for (docs/theory/words.md).
+
+    - `max_error_px`, `line_error_px`, `min_inliers`, `max_log10_nfa`, `max_turn_deg`: as in `LocalizeOptions`.
+    - `retrieved`: number of map images, those most similar to the query's words, whose points are candidates.
+    - `gravity_sigma_deg`: standard deviation of gravity in query and map together, in degrees, for words with lines.
+    - `search`: number of samples, confidence, time limit (seconds of the processor) and seed of the search.
+    - `threads`: threads of the search; the answer does not depend on their number.
+
+    Raises RangeError for values outside their range.
+    """
 
     retrieved: int = 20
     gravity_sigma_deg: float = 0.5

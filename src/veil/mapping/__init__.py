@@ -1,4 +1,4 @@
-"""Mapping: matches -> tracks -> cameras and points."""
+"""Maps from matches: cameras and points, from positions through COLMAP or from lines alone (`veil.mapping.lines`)."""
 
 from veil.mapping.colmap import Limits
 from veil.mapping.images import MapImage

@@ -1,4 +1,4 @@
-"""Whether a map agrees with the pairs of images that it was made from, and which images stay together if it does not.
+"""Agreement of a map with the verified pairs that it was made from, and the images that stay together where it does not.
 
 A pair's matches are explained where the map's two poses let each one be a point: in front of both cameras, within the limit
 of both positions, and where a point that the map already has of it is seen there. Cameras that fell on one center explain no
@@ -30,7 +30,12 @@ Pair = tuple[str, str]
 
 
 def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedPair]) -> dict[Pair, float]:
-    """The share of each verified pair's matches that the map explains, of the pairs whose images are both in the map."""
+    """Share of the matches that the map explains, for each verified pair whose images are both in the map.
+
+    `images` are those that the map was made from, by name. A match is explained if some point in front of both cameras projects
+    within `LIMIT_PX` of both positions, and a point that either feature has in the map projects within twice that of the other
+    feature (mapping.md#the-check).
+    """
     views = {name: _view(scene, name, images[name].keypoints) for name in scene.images}
     found = {}
     for (a, b), pair in pairs.items():
@@ -47,7 +52,7 @@ def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mappin
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _View:
-    """Features of a mapped image: their rays, and the point of each in the world, NaN where it has none."""
+    """Features of a mapped image: their normalized positions, and the world point of each, NaN where it has none."""
 
     cam_from_world: Rigid
     rays: Float64[np.ndarray, "features 2"]
@@ -72,7 +77,7 @@ def _view(scene: Scene, name: str, keypoints: np.ndarray) -> _View:
 
 
 def _sees(view: _View, points: Float64[np.ndarray, "n 3"]) -> Bool[np.ndarray, "n"]:
-    """Whether points of the world are seen where the view's features are, to twice the limit; true where there is no point."""
+    """Mask of the world points that project to within twice the limit of the view's features; true where there is no point."""
     nowhere = np.isnan(points[:, 0])
     at = np.where(nowhere[:, None], 0.0, points) @ view.cam_from_world.rotation.T + view.cam_from_world.translation
     return nowhere | _near(at, view.rays, 2 * view.limit)
@@ -85,7 +90,10 @@ def explained(
     left_limit: float,
     right_limit: float,
 ) -> Bool[np.ndarray, "n"]:
-    """Which matches of normalized positions some point in front of both cameras, or at infinity, projects to within limits."""
+    """Mask of the matches that some point in front of both cameras, or at infinity, explains within the limits.
+
+    `left`, `right` and the limits are in the normalized image planes.
+    """
     a = _homogeneous(left) @ right_from_left.rotation.T
     b = _homogeneous(right)
     t = right_from_left.translation
@@ -102,7 +110,7 @@ def explained(
 
 
 def _near(points: np.ndarray, positions: np.ndarray, limit: float) -> Bool[np.ndarray, "n"]:
-    """Whether points in a camera's frame lie before it and project to within `limit` of positions."""
+    """Mask of the points in a camera's frame that lie in front of it and project to within `limit` of `positions`."""
     depth = points[:, 2:]
     before = depth[:, 0] > 0
     return before & (np.linalg.norm(points[:, :2] / np.where(before[:, None], depth, 1.0) - positions, axis=1) <= limit)
@@ -113,7 +121,7 @@ def _homogeneous(positions: np.ndarray) -> np.ndarray:
 
 
 def confirmed(asked: Iterable[Pair], pairs: Mapping[Pair, VerifiedPair]) -> frozenset[Pair]:
-    """Those of the pairs `asked` for which the rotations of two other pairs lead from one image to the other as their own does.
+    """Pairs, of those `asked` for, whose rotation a cycle over two other pairs confirms to within `CYCLE_DEG`.
 
     Repeated structure and dominant planes make pairs that chance does not explain and that are wrong all the same, each in its
     own way; right ones close cycles.
@@ -135,7 +143,10 @@ def confirmed(asked: Iterable[Pair], pairs: Mapping[Pair, VerifiedPair]) -> froz
 
 
 def consistent_groups(names: Iterable[str], weights: Mapping[Pair, float]) -> list[frozenset[str]]:
-    """Images gathered by pairs that speak for (weight > 0) or against (< 0) their being together; the largest group first."""
+    """Groups of images, the largest first, joined by pairs that speak for (weight > 0) or against (< 0) their being together.
+
+    Correlation clustering by greedy additive edge contraction (Keuper et al. 2015).
+    """
     ordered = sorted(names)
     place = {name: k for k, name in enumerate(ordered)}
     groups = [frozenset([name]) for name in ordered]
@@ -143,7 +154,7 @@ def consistent_groups(names: Iterable[str], weights: Mapping[Pair, float]) -> li
     for (a, b), weight in sorted(weights.items()):
         i, j = place[a], place[b]
         between[i][j] = between[j][i] = between[i].get(j, 0.0) + weight
-    # Of equal sums the pair of last names; an entry whose sum has changed since is passed over.
+    # Of equal sums the pair with the last names is joined; an entry whose sum has changed since is passed over.
     heap = [(-weight, -i, -j) for i, row in enumerate(between) for j, weight in row.items() if i < j and weight > 0]
     heapq.heapify(heap)
     while heap:

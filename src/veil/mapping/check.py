@@ -1,4 +1,4 @@
-"""What a map says of itself: gravity and rotations that agree with it, its steps, and the neck that holds it together."""
+"""Numbers of a map's check: agreement of gravity and of rotations, its steps, and the neck that holds it together."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ MAX_CUT_IMAGES = 300
 
 
 def gravity_agreement(scene: Scene, gravity: Mapping[str, Float64[np.ndarray, "3"]]) -> tuple[float | None, float | None]:
-    """(median angle in degrees, share within 15 degrees) between readings in the cameras' frames and their middle in the map;
-    None for fewer than three readings."""
+    """Median angle in degrees between readings of gravity and their middle in the map, and the share within 15 degrees.
+
+    `gravity` holds vectors down in the camera frames, by image. Both are None for fewer than three readings.
+    """
     down = np.array([scene.images[n].cam_from_world.rotation.T @ gravity[n] for n in sorted(gravity) if n in scene.images])
     if len(down) < 3:
         return None, None
     down /= np.linalg.norm(down, axis=1, keepdims=True)
     angles = np.degrees(np.arccos(np.clip(down @ down.T, -1, 1)))
-    middle = angles[np.argmin(np.median(angles, axis=1))]  # of the reading that is nearest to the others
+    middle = angles[np.argmin(np.median(angles, axis=1))]  # angles to the reading that is nearest to the others
     return float(np.median(middle)), float((middle <= GRAVITY_DEG).mean())
 
 
 def rotation_disagreement(scene: Scene, pairs: Mapping[Pair, VerifiedPair]) -> float | None:
-    """Median angle in degrees between b_from_a of a pair by itself and in the map; None where no pair has one."""
+    """Median angle in degrees between the rotation b_from_a of a pair by itself and in the map; None if no pair has one."""
     angles = [
         rotation_angle_deg(
             pair.rotation.T @ scene.images[b].cam_from_world.rotation @ scene.images[a].cam_from_world.rotation.T
@@ -43,7 +45,10 @@ def rotation_disagreement(scene: Scene, pairs: Mapping[Pair, VerifiedPair]) -> f
 
 
 def step_ratio(scene: Scene) -> float | None:
-    """The longest distance from a camera to its nearest one over the median; infinite for cameras on one center."""
+    """Longest distance from a camera to its nearest one, divided by the median of these distances.
+
+    Infinite for cameras on one center, None for fewer than three cameras.
+    """
     centers = np.array([image.cam_from_world.center for image in scene.images.values()])
     if len(centers) < 3:
         return None
@@ -56,14 +61,14 @@ def step_ratio(scene: Scene) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Two parts of a map and how many points images of both see."""
+    """Cut of a map in two parts, and how many points are seen by images of both."""
 
     sides: tuple[frozenset[str], frozenset[str]]
     points: int
 
 
 def thinnest_cut(scene: Scene) -> Cut | None:
-    """The cut of the map's images in two parts of the least weight; None for one image or more than `MAX_CUT_IMAGES`.
+    """Cut of least weight of the map's images in two parts; None for one image or more than `MAX_CUT_IMAGES`.
 
     Its weight is the sum over pairs of images of their common points (Stoer and Wagner, J. ACM 1997); its `points` are counted
     once, in however many images each is seen.
@@ -81,7 +86,10 @@ def thinnest_cut(scene: Scene) -> Cut | None:
 
 
 def minimum_cut(weights: np.ndarray) -> np.ndarray:
-    """One side of the cut of least weight, as a mask of the nodes (Stoer and Wagner 1997)."""
+    """Mask of the nodes on one side of the cut of least weight (Stoer and Wagner 1997).
+
+    `weights` is the symmetric matrix of edge weights; its diagonal is ignored.
+    """
     weights = weights.copy()
     np.fill_diagonal(weights, 0.0)
     members = [[node] for node in range(len(weights))]

@@ -1,4 +1,4 @@
-"""COLMAP's database of the images and matches to map: written for its verifier, read and written again around it."""
+"""COLMAP's database of images, matches and two-view geometries: what its verifier reads and writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from veil.matching.neighbors import Matches
 def write_database(
     path: Path, images: Mapping[str, MapImage], matches: Mapping[tuple[str, str], Matches]
 ) -> tuple[dict[str, int], set[int]]:
-    """Fill a new database. Returns COLMAP's id of every image and the ids of cameras whose focal length is known.
+    """Write a new database; returns COLMAP's id of every image, and the ids of the cameras whose focal length is known.
 
     Images of equal intrinsics share one camera.
     """
@@ -66,7 +66,7 @@ def _write_image(database: Any, name: str, camera_id: int) -> int:
 
 
 def read_geometries(path: Path, image_ids: Mapping[str, int]) -> dict[tuple[str, str], Any]:
-    """COLMAP's two-view geometries that have inliers, by the pair of names in the order of their ids."""
+    """Two-view geometries of COLMAP's that have inliers, by pairs of names in the order of the images' ids."""
     import pycolmap
 
     name_of = {number: name for name, number in image_ids.items()}
@@ -84,7 +84,7 @@ def read_geometries(path: Path, image_ids: Mapping[str, int]) -> dict[tuple[str,
 
 
 def keep_geometries(path: Path, image_ids: Mapping[str, int], kept: Mapping[tuple[str, str], Any]) -> None:
-    """Replace all geometries of the database by these."""
+    """Replace all two-view geometries of the database by `kept`."""
     import pycolmap
 
     database = pycolmap.Database.open(path)

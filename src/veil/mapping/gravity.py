@@ -1,4 +1,4 @@
-"""Each image's reading of gravity against the finished map: which of them are wrong."""
+"""Comparison of the images' readings of gravity with the finished map, which finds wrong readings."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from veil.geometry.rigid import Rigid
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReadingsCheck:
-    """Down in the map with its standard deviation, `None` if the readings agree on none (`reason` says so), how many agree, and
-    the images whose readings are wrong, with the degrees by which they are."""
+    """Direction down in a map by the readings of gravity, and the readings that are wrong.
+
+    `down` (unit vector in the world) and its standard deviation `sigma_deg` are None if the readings agree on none; `reason`
+    then says why. `agreeing` of `readings` agree; `wrong_deg` gives the error in degrees of each wrong one, by image.
+    """
 
     down: Float64[np.ndarray, "3"] | None = None
     sigma_deg: float | None = None
@@ -26,7 +29,10 @@ class ReadingsCheck:
 
 
 def checked_readings(cam_from_world: Mapping[str, Rigid], down_in_cam: Mapping[str, Float64[np.ndarray, "3"]]) -> ReadingsCheck:
-    """All readings of registered images against the rotations of the map (docs/theory/gravity.md, Eq. 11-13)."""
+    """Check of all readings of registered images against the rotations of the map (docs/theory/gravity.md, Eq. 11-13).
+
+    `down_in_cam` holds unit vectors down in the camera frames, by image.
+    """
     names = sorted(set(cam_from_world) & set(down_in_cam))
     downs = np.array([down_in_cam[name] for name in names], dtype=np.float64).reshape(-1, 3)
     rotations = np.array([cam_from_world[name].rotation for name in names], dtype=np.float64).reshape(-1, 3, 3)

@@ -1,8 +1,8 @@
-"""A second matching along the geometry that a first one verified: only features near each other's epipolar line compete.
+"""Second matching along a verified two-view geometry: only features near each other's epipolar line compete.
 
 The nearest and second nearest are sought in that band, so that a repeated texture elsewhere in the image no longer spoils the
-ratio of a right match. Kept are mutual nearest neighbors of the band that pass the same ratio and are no farther apart than
-most of the verified matches: in a band with a single feature the ratio alone would pass anything.
+ratio of a right match. Mutual nearest neighbors of the band are matches if they pass the same ratio and are no farther apart
+than most of the verified matches: in a band with a single feature the ratio alone would pass anything.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from veil.mapping.two_view import TwoView
 from veil.matching.neighbors import as_set
 
 BAND_PX = 2.0
-# Distances of listed pairs cost more each than those of all pairs: beyond so many the pair is strong without them.
+# A distance of a listed pair of features costs more than one of all pairs; a pair of images with more listed pairs than this
+# is strong without them.
 MAX_PAIRS = 200_000
-# Quantile of the distances of verified matches that a further match must not exceed.
+# Quantile of the distances of verified matches that the distance of a further match must not exceed.
 NEAR_ENOUGH = 0.9
-# Left features whose bands are looked at together.
+# Left features whose bands are computed together.
 BLOCK = 512
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Side:
-    """The features of one image: undistorted positions in pixels, and what compares them."""
+    """Features of one image: undistorted positions in pixels, and descriptors."""
 
     positions: Float64[np.ndarray, "features 2"]
     form: Flat
@@ -37,9 +38,10 @@ class Side:
 def along_geometry(
     left: Side, right: Side, geometry: TwoView, inliers: Int64[np.ndarray, "inliers 2"], *, max_ratio: float
 ) -> Int64[np.ndarray, "matches 2"]:
-    """The inliers, and further matches of the features that have none, all one to one.
+    """Matches of two images: the inliers, and further ones of the features without an inlier, all one to one.
 
-    Returns the inliers alone where the bands hold too many pairs to compare.
+    `inliers` and the result are rows (left feature, right feature); `max_ratio` is the ratio of the nearest to the second
+    nearest distance within the band. The inliers alone are returned where the bands hold too many pairs to compare.
     """
     free_left = np.setdiff1d(np.arange(len(left.positions)), inliers[:, 0])
     free_right = np.setdiff1d(np.arange(len(right.positions)), inliers[:, 1])
@@ -58,7 +60,7 @@ def along_geometry(
 
 
 def _band(left: np.ndarray, right: np.ndarray, geometry: TwoView) -> np.ndarray | None:
-    """Pairs of rows that the geometry allows within `BAND_PX` in the right image; None if there are more than `MAX_PAIRS`."""
+    """Pairs (left row, right row) that the geometry allows to within `BAND_PX`; None if they are more than `MAX_PAIRS`."""
     parts, total = [], 0
     for start in range(0, len(left), BLOCK):
         rows, columns = np.nonzero(_near(left[start : start + BLOCK], right, geometry))
@@ -70,7 +72,10 @@ def _band(left: np.ndarray, right: np.ndarray, geometry: TwoView) -> np.ndarray 
 
 
 def _near(left: np.ndarray, right: np.ndarray, geometry: TwoView) -> Bool[np.ndarray, "left right"]:
-    """Which right positions lie within the band of the epipolar line, or without one of the image, of each left position."""
+    """Mask of the right positions that lie within the band of each left position's epipolar line.
+
+    Without a fundamental matrix, the band is a disk around the image of the left position by the homography.
+    """
     if geometry.fundamental is not None:
         lines = left @ geometry.fundamental[:, :2].T + geometry.fundamental[:, 2]
         lines /= np.maximum(np.hypot(lines[:, 0], lines[:, 1]), 1e-300)[:, None]
@@ -88,7 +93,7 @@ def _near(left: np.ndarray, right: np.ndarray, geometry: TwoView) -> Bool[np.nda
 def _mutual(
     rows: np.ndarray, columns: np.ndarray, distance: np.ndarray, left: int, right: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mutual nearest neighbors among the listed pairs, and the worse of their two ratios; no rival is a ratio of 0."""
+    """Mutual nearest neighbors (row, column) among the listed pairs, and the worse of their two ratios: 0 without a rival."""
     nearest_right, right_distance = _two_nearest(rows, columns, distance, left)
     nearest_left, left_distance = _two_nearest(columns, rows, distance, right)
     owners = np.flatnonzero(nearest_right >= 0)
@@ -100,7 +105,7 @@ def _mutual(
 
 
 def _two_nearest(owner: np.ndarray, other: np.ndarray, distance: np.ndarray, owners: int) -> tuple[np.ndarray, np.ndarray]:
-    """The nearest other of every owner among listed pairs, -1 for none, and the two least distances, infinite for none."""
+    """Nearest neighbor of each row among the listed pairs, -1 for none, and the two least distances, infinite for none."""
     order = np.lexsort((other, distance, owner))
     owner, other, distance = owner[order], other[order], distance[order]
     starts = np.flatnonzero(np.diff(owner, prepend=-1))

@@ -1,4 +1,4 @@
-"""Images as point mapping takes them, and which of them no photograph can have made."""
+"""Images to map from positions, and which of them no photograph can have made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from veil.geometry.intrinsics import implausible, require_inside
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MapImage:
-    """One image to map: what an upload holds, or a public image's raw descriptors."""
+    """Image to map: camera, keypoints in pixels, and descriptors as an upload holds them (raw ones for public images)."""
 
     camera: Camera
     keypoints: Float32[np.ndarray, "features 2"]
@@ -24,7 +24,7 @@ class MapImage:
 
 
 def impossible(images: Mapping[str, MapImage]) -> dict[str, str]:
-    """Why images cannot be mapped, by name: intrinsics that no lens has, or positions outside the image.
+    """Reasons for the images that cannot be mapped, by name: intrinsics that no lens has, or positions outside the image.
 
     Such an image can hang COLMAP's solvers or drag the others to one center; messages are checked when they are decoded, and
     this is the second lock.
@@ -49,6 +49,6 @@ def undistorted_pixels(camera: Camera, keypoints: np.ndarray) -> Float64[np.ndar
 
 
 def calibration(camera: Camera) -> Float64[np.ndarray, "3 3"]:
-    """The matrix K of that pinhole camera."""
+    """Matrix K of the pinhole camera with the focal lengths and principal point of `camera`, without its distortion."""
     cx, cy = camera.params[camera.focal_count : camera.focal_count + 2]
     return np.array([[camera.params[0], 0.0, cx], [0.0, camera.params[camera.focal_count - 1], cy], [0.0, 0.0, 1.0]])

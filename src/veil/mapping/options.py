@@ -1,4 +1,4 @@
-"""How a map of positions is built: what callers may choose, the ratios of matches, and what COLMAP is told."""
+"""Settings of a map of positions: the callers' options, the ratios of matches, and COLMAP's settings."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from veil.mapping.colmap import Limits
 from veil.mapping.images import MapImage
 from veil.matching.ratio import WRONG_SHARE, passed_by, wrong_ratios
 
-# COLMAP's RANSAC looks for geometries of so few inliers; evidence decides (COLMAP asks for 15 and looks no further).
+# Least number of inliers of a two-view geometry from COLMAP's RANSAC, whose default is 15; evidence decides about the pair.
 LEAST_INLIERS = 8
-WORD_TRIALS = 30_000
-# Of wrong matches this share passes the ratio of the first verification.
+WORD_TRIALS = 30_000  # of RANSAC, at most, for matches of words
+# Share of wrong matches that passes the ratio of the first verification.
 STRICT_SHARE = 0.001
-# Trials of the second one, whose pairs are mostly wrong: enough for pairs of which a quarter of the matches is right.
+# Trials of RANSAC in the second verification, whose pairs are mostly wrong: enough if a quarter of the matches is right.
 MORE_TRIALS = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapOptions:
-    """Models of fewer than `min_model_images` images are dropped; one seed serves verification and mapping.
+    """Options of a map of positions.
 
-    `max_ratio` is that of the matches to begin with and of the second matching; None takes the ratio that one in a thousand
-    wrong matches passes (`veil.matching.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1
-    keeps all.
+    Models of fewer than `min_model_images` images are dropped; one `seed` serves verification and mapping. `max_ratio` is the
+    ratio of the first and of the second matching: None takes the ratio that one in a thousand wrong matches passes
+    (`veil.matching.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1 keeps all matches.
+    `limits` are those of each stage of COLMAP.
     """
 
     min_model_images: int = 3
@@ -36,19 +37,19 @@ class MapOptions:
 
 
 def first_ratios(forms: Mapping[str, Form], pairs: Sequence[tuple[str, str]], options: MapOptions) -> tuple[float, ...]:
-    """The ratios of the first matching, one after the other; none for words, which have no distance to compare."""
+    """Ratios that verification uses one after the other; empty for words, which have no distances, unless one is given."""
     if any(isinstance(form, Subsets) for form in forms.values()):
         return () if options.max_ratio in (None, 1) else (float(options.max_ratio or 1),)
     if options.max_ratio is not None:
         return (options.max_ratio,)
     wrong = wrong_ratios(forms, pairs)
     loose = passed_by(wrong, WRONG_SHARE)
-    strict = min(passed_by(wrong, STRICT_SHARE), loose)  # small samples give no strict one
+    strict = min(passed_by(wrong, STRICT_SHARE), loose)  # small samples give no strict ratio
     return (strict, loose) if strict < loose else (loose,)
 
 
 def verification_settings(images: Mapping[str, MapImage], *, again: bool) -> dict[str, Any]:
-    """COLMAP's settings for two-view geometries; `again` for pairs of which most are wrong."""
+    """Settings of COLMAP's two-view geometries; `again` is for pairs of images most of which are wrong."""
     settings: dict[str, Any] = {"min_num_inliers": LEAST_INLIERS, "compute_relative_pose": True}
     if again:
         settings["ransac.max_num_trials"] = MORE_TRIALS
@@ -59,7 +60,10 @@ def verification_settings(images: Mapping[str, MapImage], *, again: bool) -> dic
 
 
 def pipeline_settings(names: set[str], images: Mapping[str, MapImage], options: MapOptions) -> dict[str, Any]:
-    """COLMAP's settings for mapping these images; `constant_cameras` holds known focal lengths whatever is refined."""
+    """Settings of COLMAP's mapper for the images `names`.
+
+    Cameras of known focal length are listed as `constant_cameras` in the request, and are held whatever is refined here.
+    """
     guessed = any(not images[name].camera.focal_is_known for name in names)
     settings: dict[str, Any] = {
         "extract_colors": False,  # there are no photographs here

@@ -1,4 +1,4 @@
-"""Point structure-from-motion through COLMAP, from matches of raw or private features, checked before it is told as good.
+"""Structure-from-motion from positions through COLMAP, from matches of raw or private features, checked before it is accepted.
 
 Pairs are verified by their evidence against chance, the mapper runs in a process that is watched, and the map is compared with
 its own pairs: what contradicts them is left out and named, or there is no map (docs/theory/mapping.md).
@@ -6,7 +6,7 @@ its own pairs: what contradicts them is left out and named, or there is no map (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,17 +25,23 @@ from veil.mapping.uncertainty import position_uncertainty
 from veil.mapping.verification import Verification
 from veil.mapping.verified import VerifiedPair
 from veil.matching.neighbors import Matches
+from veil.progress import Progress
 from veil.scene import Scene
 
-# How often mapping is tried anew without the images that stopped it or contradicted it.
+# Runs of mapping, each anew without the images that stopped the run before or contradicted it.
 ATTEMPTS = 5
-# Mapping more images may take longer before it counts as hanging.
+# Mapping more images than this may take longer, in proportion, before it counts as hanging.
 IMAGES_AT_ONCE = 50
 
 
 @dataclass(frozen=True)
 class NoMap:
-    """No map could be built, and why; `left_out` says so of single images, `check` of a map that was refused."""
+    """The answer where no map could be built.
+
+    - `reason`: a sentence that says why, and what may help.
+    - `left_out`: by image name, why single images could not be mapped.
+    - `check`: numbers that speak against a map that was built and refused; None if there was none.
+    """
 
     reason: str
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -49,10 +55,12 @@ def build_map(
     workdir: Path,
     options: MapOptions | None = None,
     gravity: Mapping[str, Float64[np.ndarray, "3"]] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Scene | NoMap:
-    """Verify matches geometrically, reconstruct incrementally, check the model with most images.
+    """Scene from images and their matches, or the reason why there is none.
 
+    Matches are verified geometrically, COLMAP reconstructs incrementally, and the model with most images is checked. `images`
+    are given by name, `matches` by pairs of names, `progress` is called with the numbers of registered images and of all.
     `workdir` is an empty folder that receives `database.db` and `sparse/` in COLMAP's formats; both hold released
     data only. `gravity` holds readings in the cameras' frames to check the map with. Raises InputError if there are fewer than
     two images, VeilError if COLMAP fails.
@@ -76,7 +84,7 @@ def build_map(
 
 
 class _Build:
-    """One map on its way: what was verified, and what was left out so far."""
+    """Construction of one map: the verified pairs, and the images that were left out so far."""
 
     def __init__(
         self,
@@ -87,7 +95,7 @@ class _Build:
         verification: Verification,
         gravity: Mapping[str, Float64[np.ndarray, "3"]],
         left_out: dict[str, str],
-        progress: Callable[[int, int], None] | None,
+        progress: Progress | None,
     ) -> None:
         self.images, self.options, self.workdir, self.colmap = images, options, workdir, colmap
         self.gravity, self.left_out, self.progress = gravity, left_out, progress
@@ -98,11 +106,11 @@ class _Build:
 
     @property
     def pairs(self) -> Mapping[Pair, VerifiedPair]:
-        """What the map is judged by."""
+        """Verified pairs, which the map is judged by."""
         return self.verification.pairs
 
     def mapped(self) -> Scene | NoMap:
-        """Map, check, and map again without what stopped or contradicted the map, a few times."""
+        """Checked map, or why there is none; up to `ATTEMPTS` runs, each without the images that stopped or contradicted it."""
         names = set(self.images)
         refused: NoMap | None = None
         for self.attempts in range(ATTEMPTS):
@@ -136,7 +144,7 @@ class _Build:
         return refused or NoMap("the mapper was stopped again and again", self.left_out)
 
     def _completed(self, scene: Scene) -> Scene:
-        """The scene with the points of matches that the ratio dropped, where they agree with its poses, which stay."""
+        """Scene completed with points from matches that the ratio dropped, where they agree with its poses, which stay."""
         if self.model is None or not self.verification.restore_dropped():
             return scene
         output = self.workdir / "completed"
@@ -157,8 +165,10 @@ class _Build:
         return (restricted(found, frozenset(scene.images)) or scene) if set(found.images) != set(scene.images) else found
 
     def _run(self, names: set[str]) -> Scene | NoMap | Stopped:
-        """The mapper's largest model. Where it leaves images out, looser matches of these are verified, and it runs once more:
-        they cost time, and repetitive ones may be wrong, so that maps that need none go without."""
+        """Largest model of the mapper, which runs once more with looser matches of the images that it left out.
+
+        Looser matches cost time, and repetitive ones may be wrong, so maps that need none go without.
+        """
         scene = self._modeled(names)
         if isinstance(scene, Stopped) or self.widened:
             return scene
@@ -209,7 +219,7 @@ class _Build:
         return scene_of(best, self.images)
 
     def _without_hangers_on(self, scene: Scene) -> Scene:
-        """The scene without parts that fewer points than `MIN_NECK` hold to the rest, as long as enough images are left."""
+        """Scene without parts that fewer points than `MIN_NECK` hold to the rest, as long as enough images are left."""
         least = min(self.options.min_model_images, len(self.images))
         while len(scene.images) > least and (found := thinnest_cut(scene)) is not None and found.points < MIN_NECK:
             kept = max(found.sides, key=len)
@@ -221,7 +231,7 @@ class _Build:
         return scene
 
     def _culprit(self, stopped: Stopped, names: set[str]) -> str:
-        """The image that COLMAP was at, or else one whose pairs are weakest."""
+        """Name of the image that COLMAP was at when it was stopped, or else of the one whose pairs have fewest inliers."""
         for name in names:
             if self.verification.image_ids[name] == stopped.image_id:
                 return name
@@ -237,7 +247,7 @@ class _Build:
         }
 
     def _contradicting(self, shares: Mapping[Pair, float]) -> frozenset[Pair]:
-        """Pairs that the map does not explain and that a cycle of rotations confirms."""
+        """Pairs that the map does not explain although a cycle of rotations confirms them."""
         return confirmed([pair for pair, share in shares.items() if share < EXPLAINED], self.pairs)
 
     def _check(self, scene: Scene, shares: Mapping[Pair, float]) -> MapCheck:

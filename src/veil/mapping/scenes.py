@@ -1,4 +1,4 @@
-"""Scenes of released forms: COLMAP's models as scenes, and parts of scenes."""
+"""Scenes of released forms from COLMAP's models, and parts of scenes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from veil.scene import MappedImage, Scene
 
 
 def scene_of(model: Any, images: Mapping[str, MapImage]) -> Scene:
-    """COLMAP's model as a scene of released forms; raises InputError if it has no point."""
+    """Scene of released forms from COLMAP's model (`pycolmap.Reconstruction`).
+
+    `images` are those that the model was made from, by name. Raises InputError if the model has no point.
+    """
     point_ids = sorted(model.points3D)
     row_of = {point_id: row for row, point_id in enumerate(point_ids)}
     mapped = {}
@@ -40,7 +43,7 @@ def scene_of(model: Any, images: Mapping[str, MapImage]) -> Scene:
 
 
 def restricted(scene: Scene, names: frozenset[str]) -> Scene | None:
-    """The scene of some of its images, with the points that two of them see; None if no point is left."""
+    """Scene of the images `names` alone, with the points that two of them see; None if no point is left."""
     seen = np.zeros(len(scene.points), dtype=np.int64)
     for name in names:
         seen[np.unique(scene.images[name].point_rows)] += 1

@@ -1,4 +1,4 @@
-"""What chance gives to a pair of images: log10 of the expected number of two-view geometries as good among wrong matches.
+"""Significance of a two-view geometry: log10 of the expected number of geometries as good among wrong matches.
 
 A geometry that RANSAC found in n matches, k of which it explains within t pixels, is evidence only as far as wrong matches
 would not have given one as good. Moisan and Stival 2004, Eq. 6: of the C(n, s) minimal samples each gives up to M geometries,
@@ -24,16 +24,19 @@ from jaxtyping import Bool, Float64, Int64
 from veil.geometry.robust.significance import Sampling, chance_poses
 
 THRESHOLDS_PX = (1.0, 2.0, 4.0)
-# Wrong pairs that are looked at to count how often a wrong match agrees.
+# Wrong pairs of features that are tested to count how often a wrong match agrees.
 BACKGROUND_PAIRS = 8_000
-# A sample this large fixes a model up to so many solutions: five-point, seven-point, four-point.
+# A sample of `size` matches fixes a model up to so many solutions (`poses`): five-point, seven-point, four-point.
 ESSENTIAL, FUNDAMENTAL, HOMOGRAPHY = Sampling(size=5, poses=10), Sampling(size=7, poses=3), Sampling(size=4, poses=1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TwoView:
-    """A geometry of two images: `fundamental` relates pixels of undistorted images (x'^T F x = 0), `homography` takes the
-    left ones to the right ones; None where there is none. `calibrated` tells that F came from an essential matrix."""
+    """Geometry of two images, in pixels of the undistorted images.
+
+    `fundamental` is F with x'^T F x = 0 for x in the left and x' in the right image, `homography` takes left positions to right
+    ones; None where there is none. `calibrated` says that F came from an essential matrix.
+    """
 
     fundamental: Float64[np.ndarray, "3 3"] | None
     homography: Float64[np.ndarray, "3 3"] | None
@@ -41,7 +44,7 @@ class TwoView:
 
 
 def log10_chance(left: Float64[np.ndarray, "matches 2"], right: Float64[np.ndarray, "matches 2"], geometry: TwoView) -> float:
-    """log10 of the expected number of geometries as good as `geometry` among wrong matches of these features.
+    """Expected number (log10) of geometries as good as `geometry` among wrong matches (Moisan and Stival 2004, Eq. 6).
 
     `left` and `right` are undistorted positions in pixels of all matches that the geometry was sought in. Matches that share
     a position with another one count once. Infinite where nothing beyond the sample agrees.
@@ -67,7 +70,7 @@ def log10_chance(left: Float64[np.ndarray, "matches 2"], right: Float64[np.ndarr
 def agreeing(
     left: Float64[np.ndarray, "matches 2"], right: Float64[np.ndarray, "matches 2"], geometry: TwoView, limit_px: float
 ) -> tuple[Bool[np.ndarray, "matches"], float]:
-    """Which matches `geometry` explains within `limit_px`, and how many of them accidents would be if all matches were wrong.
+    """Mask of the matches that `geometry` explains within `limit_px`, and how many it would explain if all matches were wrong.
 
     Positions are undistorted, in pixels; the fundamental matrix decides where there is one.
     """
@@ -81,7 +84,7 @@ def agreeing(
 
 
 def _sampson(fundamental: np.ndarray, left: np.ndarray, right: np.ndarray) -> Float64[np.ndarray, "n"]:
-    """First-order distance in pixels of a match to the nearest one that the epipolar constraint allows."""
+    """Sampson distance in pixels: first-order distance to the nearest match that the epipolar constraint allows."""
     lines = left @ fundamental[:, :2].T + fundamental[:, 2]
     back = right @ fundamental[:2] + fundamental[2]
     product = lines[:, 0] * right[:, 0] + lines[:, 1] * right[:, 1] + lines[:, 2]
@@ -90,7 +93,7 @@ def _sampson(fundamental: np.ndarray, left: np.ndarray, right: np.ndarray) -> Fl
 
 
 def _transfer(homography: np.ndarray, left: np.ndarray, right: np.ndarray) -> Float64[np.ndarray, "n"]:
-    """The larger of the distances in pixels after mapping either point to the other image; infinite beyond the horizon."""
+    """Transfer error in pixels, the larger one of both directions; infinite beyond the horizon."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         forward = _mapped(homography, left) - right
         backward = _mapped(np.linalg.inv(homography), right) - left if abs(np.linalg.det(homography)) > 1e-300 else forward
@@ -104,14 +107,14 @@ def _mapped(homography: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def _distinct(points: np.ndarray) -> Bool[np.ndarray, "n"]:
-    """The first match at each position, to a hundredth of a pixel: features of several orientations share theirs."""
+    """Mask of the first match at each position (to 0.01 px): features of several orientations share a position."""
     first = np.zeros(len(points), dtype=bool)
     first[np.unique(np.round(points, 2), axis=0, return_index=True)[1]] = True
     return first
 
 
 def _wrong_pairs(count: int) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-    """Rows of left and right features of different matches: all of them, or cyclic shifts of the matches, spread evenly."""
+    """Rows of left and right features of different matches: all such pairs, or evenly spread cyclic shifts of the matches."""
     shifts = np.unique(
         np.linspace(1, max(count - 1, 1), min(max(count - 1, 0), max(1, BACKGROUND_PAIRS // max(count, 1)))).astype(np.int64)
     )

@@ -1,4 +1,4 @@
-"""How far a map's cameras may be off by the noise of its positions: the covariance of bundle adjustment, free of gauge.
+"""Uncertainty of a map's cameras from the noise of its positions: the covariance of bundle adjustment, free of gauge.
 
 The normal equations of all cameras and points are reduced to the cameras (Schur complement). A map has seven freedoms of its
 own (position, rotation, scale): their null space is left out, and what a similarity of the camera centers can take up is then
@@ -14,16 +14,16 @@ from jaxtyping import Float64, Int64
 from veil.geometry.rigid import Rigid
 from veil.scene import Scene
 
-# Points beyond so many are a sample, and their information is scaled up.
+# Of more points than this a random sample is used, and its information is scaled up.
 MAX_POINTS = 3000
-# Cameras beyond so many are not inverted: the eigenvalues would take minutes.
+# For more cameras than this there is no result: the eigenvalues would take minutes.
 MAX_CAMERAS = 200
 FREEDOMS = 7
 LEAST_NOISE_PX = 0.5
 
 
 def position_uncertainty(scene: Scene) -> float | None:
-    """The median over cameras of the standard deviation of their centers, as a share of the cameras' extent.
+    """Median over cameras of the standard deviation of their centers, as a share of the extent of the centers.
 
     The noise is what the residuals of the map say, at least half a pixel. Infinite where something is free that a map must fix
     or all centers coincide; None for more cameras than `MAX_CAMERAS`.
@@ -49,7 +49,7 @@ def position_uncertainty(scene: Scene) -> float | None:
 
 
 def _similarity_movements(centers: np.ndarray) -> Float64[np.ndarray, "_ 7"]:
-    """How camera centers (from their mean) move with each freedom of a similarity, as columns."""
+    """Movement of the camera centers (relative to their mean) by each of the seven freedoms of a similarity, as columns."""
     shift = np.tile(np.eye(3), (len(centers), 1, 1))
     return np.concatenate([shift, _cross(centers), centers[:, :, None]], axis=2).reshape(3 * len(centers), FREEDOMS)
 
@@ -63,7 +63,7 @@ def _sample(count: int) -> Int64[np.ndarray, "chosen"]:
 def _jacobians(
     scene: Scene, names: list[str], chosen: np.ndarray, centers: np.ndarray, extent: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of every observation of the chosen points: camera, point, and d pixel / d (rotation, center / extent), / d point."""
+    """Camera, point, d pixel / d (rotation, center / extent), d pixel / d point of each observation of the chosen points."""
     row_of = np.full(len(scene.points), -1)
     row_of[chosen] = np.arange(len(chosen))
     cameras, points, by_camera, by_point = [], [], [], []
@@ -83,7 +83,7 @@ def _jacobians(
 
 
 def _projection(pose: Rigid, points: np.ndarray, focal: float) -> Float64[np.ndarray, "n 2 3"]:
-    """d pixel / d point in the camera frame."""
+    """Derivative d pixel / d point, for points in the camera frame."""
     x, y, z = (points @ pose.rotation.T + pose.translation).T
     z = np.where(np.abs(z) > 1e-9, z, 1e-9)
     zero = np.zeros_like(z)
@@ -99,10 +99,11 @@ def _cross(v: np.ndarray) -> Float64[np.ndarray, "n 3 3"]:
 def _reduced(
     camera: np.ndarray, point: np.ndarray, by_camera: np.ndarray, by_point: np.ndarray, cameras: int, points: int
 ) -> Float64[np.ndarray, "_ _"]:
-    """The Schur complement of the points in the normal equations, dense over the cameras: U - (A^T Q) (A^T Q)^T for the
-    Jacobians A of the cameras and an orthonormal basis Q of the points' columns.
+    """Schur complement of the points in the normal equations, dense over the cameras.
 
-    Not U - W V^-1 W^T: V is singular for points without parallax, and the rounding of its inverse would pass for information.
+    It is U - (A^T Q) (A^T Q)^T for the Jacobians A of the cameras and an orthonormal basis Q of the points' columns.
+    U - W V^-1 W^T is not used: V is singular for points without parallax, and the rounding of its inverse would pass for
+    information.
     """
     from scipy.sparse import csr_array
 
@@ -119,8 +120,10 @@ def _reduced(
 
 
 def _orthonormal(by_point: np.ndarray, point: np.ndarray, points: int) -> Float64[np.ndarray, "n 2 3"]:
-    """Each point's three columns of all its observations made orthonormal, by Gram and Schmidt, twice; zeros for a column that
-    depends on those before it."""
+    """Orthonormal basis of each point's three columns over all its observations, by Gram and Schmidt, twice.
+
+    A column that depends on those before it is zero.
+    """
     q = by_point.copy()
 
     def product(first: int, second: int) -> np.ndarray:

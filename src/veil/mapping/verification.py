@@ -1,4 +1,4 @@
-"""The pairs of images that a map of positions is built from: verified by COLMAP, kept by their evidence, in its database."""
+"""Verification of the pairs of images that a map of positions is built from, by COLMAP and by evidence against chance."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from veil.mapping.options import LEAST_INLIERS, MapOptions, first_ratios, verifi
 from veil.mapping.verified import VerifiedPair, match_again, unsupported, verified_pairs, with_dropped
 from veil.matching.neighbors import Matches
 
-# Verifying more pairs may take longer before it counts as hanging.
+# Verifying more pairs than this may take longer, in proportion, before it counts as hanging.
 PAIRS_AT_ONCE = 50
 
 
 class Verification:
-    """What was verified so far. `pairs` is evidence; `geometries` are COLMAP's objects, whose matches may be more."""
+    """Pairs of images verified so far, and COLMAP's database of them.
+
+    `pairs` are the verified pairs by their names, the evidence that a map is judged by; COLMAP's own geometries may hold more
+    matches. `image_ids` are COLMAP's, `constant_cameras` its ids of the cameras whose focal length is known.
+    """
 
     def __init__(self, images: Mapping[str, MapImage], options: MapOptions, workdir: Path, colmap: Colmap) -> None:
         self._images, self._options, self._workdir, self._colmap = images, options, workdir, colmap
@@ -38,11 +42,11 @@ class Verification:
 
     @property
     def database(self) -> Path:
-        """COLMAP's, with these pairs."""
+        """Path of COLMAP's database with the verified pairs."""
         return self._workdir / "database.db"
 
     def run(self, matches: Mapping[Pair, Matches]) -> Stopped | None:
-        """Fill the database with pairs that chance does not explain, or tell what stopped it.
+        """Write the pairs that chance does not explain to the database; returns what stopped COLMAP, if anything did.
 
         Wrong pairs take COLMAP longest, the longer the more matches they have: the looser of two ratios is for pairs of images
         that the stricter one leaves with few inliers.
@@ -63,8 +67,11 @@ class Verification:
         return None
 
     def widen(self, names: Set[str], missing: Set[str]) -> bool:
-        """Try the other pairs of images that a model of `names` is missing by the looser ratio, and restore dropped matches;
-        whether that may place one of them: whether a verified pair then joins it to another image."""
+        """Verify more pairs of the images `missing` by the looser ratio, and restore matches that the ratio dropped.
+
+        `missing` are the images, of `names`, that a model lacks. Returns whether this may place one of them: whether it added
+        anything, and a verified pair joins one of them to another image.
+        """
         if not self._ratios:
             return False
         loose, before = self._within(self._ratios[-1]), len(self.pairs)
@@ -82,7 +89,7 @@ class Verification:
         return joined and (restored or len(self.pairs) > before)
 
     def restore_dropped(self) -> bool:
-        """Put matches that the ratio dropped and the pairs' geometries explain into the database; whether there are any."""
+        """Add matches that the ratio dropped and the pairs' geometries explain to the database; returns whether any exist."""
         if not self._restored:
             more = with_dropped(self._images, self._geometries, self._dropped)
             for pair, matches in more.items():
@@ -93,12 +100,12 @@ class Verification:
         return self._restored
 
     def _within(self, ratio: float) -> dict[Pair, Matches]:
-        """The matches that pass a ratio, of pairs with enough of them."""
+        """Matches that pass a ratio, of the pairs with `LEAST_INLIERS` of them or more."""
         kept = {pair: found.take(found.ratios <= ratio) for pair, found in self._matches.items()}
         return {pair: found for pair, found in kept.items() if len(found) >= LEAST_INLIERS}
 
     def _verify(self, tried: Mapping[Pair, Matches]) -> Stopped | None:
-        """Keep of these pairs, by way of a new database, those that chance does not explain, with COLMAP's geometries."""
+        """Verify the pairs `tried` in a new database, and keep those that chance does not explain, with COLMAP's geometries."""
         self._rounds += 1
         self._tests += len(tried)
         path = self.database if self._rounds == 1 else self._workdir / f"database-{self._rounds}.db"

@@ -7,7 +7,6 @@ they are from a feature that sees a point of the map than from any feature.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from jaxtyping import Float32, Float64, Int32, Int64
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Points, Subsets
+from veil.progress import Progress
 from veil.scene import Scene
 from veil.space import require_same
 
@@ -67,7 +67,7 @@ class InvertedIndex:
 
 
 def index_map(
-    scene: Scene, dictionary: Codebook | None, *, nearest: int = NEAREST, progress: Callable[[int, int], None] | None = None
+    scene: Scene, dictionary: Codebook | None, *, nearest: int = NEAREST, progress: Progress | None = None
 ) -> InvertedIndex:
     """Index a map by words: every observation of a point is entered under its words (words.md#vocabulary-matching).
 

@@ -87,7 +87,7 @@ def match(left: Form, right: Form, options: MatchOptions | None = None) -> Match
     return _mutual(nearest, options)
 
 
-def as_set(form: Flat) -> distances.Set:
+def as_set(form: Flat) -> distances.FeatureSet:
     """Origins and bases of a form, as `veil.distances` takes them; points have no basis (None)."""
     return (form.vectors, None) if isinstance(form, Points) else (form.origin, form.basis)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from veil.errors import InputError, RangeError
 from veil.forms import Form
 from veil.matching.neighbors import Matches, MatchOptions, match
+from veil.progress import Progress
 from veil.threads import shared
-
-Progress = Callable[[int, int], None]
 
 
 def match_pairs(

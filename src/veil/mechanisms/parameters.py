@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from veil.codebooks.compression import Compression
 from veil.errors import ReleaseRefused
 from veil.ldp.mechanism import SubsetMechanism
 
@@ -49,12 +50,13 @@ class Parameters:
 
 
 def subspace_parameters(
-    profile: Profile, *, codebook: Codebook, decoys: Codebook, slice_index: int | None, rule: Iterable[bytes]
+    profile: Profile, *, compression: Compression, decoys: Codebook, slice_index: int | None, rule: Iterable[bytes]
 ) -> Parameters:
     """Parameters of a lift to subspaces.
 
     - `profile`: the profile of the lift.
-    - `codebook`: the codebook whose PCA compresses, `decoys`: the one that decoys are drawn from; both count by their digest.
+    - `compression`: what compresses, which counts by the digest of its codebook even where the profile does not compress.
+    - `decoys`: the codebook that decoys are drawn from, which counts by its digest.
     - `slice_index`: the image's sub-database of decoys, None where the strategy uses none.
     - `rule`: the identity of the rule of decoys for each feature (`DecoyRule.identity`). It ends the feature's context, after
       `draws`.
@@ -70,7 +72,7 @@ def subspace_parameters(
         f"decoys={_quoted(profile.decoys)}, directions={_quoted(profile.directions)}, "
         f"dither_steps={_number(profile.dither_steps)}, compress={_flag(profile.compress)}, dtype={_quoted(profile.dtype)})"
     )
-    draws = f"{head}|{codebook.digest}|{decoys.digest}|{'None' if slice_index is None else int(slice_index)}|".encode()
+    draws = f"{head}|{compression.codebook}|{decoys.digest}|{'None' if slice_index is None else int(slice_index)}|".encode()
     identities = sorted(set(rule))
     facts = {
         "version": VERSION,
@@ -79,7 +81,7 @@ def subspace_parameters(
         "strategy": profile.strategy,
         "m": int(profile.m),
         "dtype": profile.dtype,
-        "codebook": codebook.digest[:12],
+        "codebook": compression.codebook[:12],
         "decoys": decoys.digest[:12],
         "choices": _digest([draws, *identities]),
     }

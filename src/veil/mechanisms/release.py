@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.codebooks.codebook import Codebook
+from veil.codebooks.compression import Compression
 from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
 from veil.forms import Released
@@ -93,7 +94,7 @@ def privatize(
     features: Features,
     *,
     profile: Profile,
-    codebook: Codebook,
+    compression: Compression,
     decoys: Codebook,
     randomness: Randomness,
     rule: DecoyRule = uniform_rule,
@@ -119,7 +120,7 @@ def privatize(
             "this photograph is one of those that the decoy pool was made from: its own descriptors would be decoys; "
             "build a pool from other photographs with `veil codebook build --decoys`"
         )
-    lifted = lift(features, profile=profile, codebook=codebook, decoys=decoys, randomness=randomness, rule=rule)
+    lifted = lift(features, profile=profile, compression=compression, decoys=decoys, randomness=randomness, rule=rule)
     order = _order(features, randomness)
     return Release(
         upload=_upload(_taken(features, order), lifted.form.take(order), randomness, lines),

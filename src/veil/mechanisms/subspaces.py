@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Float64, Int64, UInt64
 
 from veil.codebooks.codebook import Codebook
+from veil.codebooks.compression import Compression
 from veil.errors import InputError, RangeError, SpaceError
-from veil.features import U8_STEP, Features, unit_length
+from veil.features import Features, unit_length
 from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.mechanisms.parameters import Parameters, subspace_parameters
 from veil.mechanisms.profile import Profile
 from veil.randomness import Randomness, below, distinct_below, gaussian, uniform
-from veil.space import Space
+from veil.space import U8_STEP, Space
 
 CHUNK_FEATURES = 256
 
@@ -83,7 +84,7 @@ class _Plan:
 
     features: Features
     profile: Profile
-    codebook: Codebook
+    compression: Compression
     decoys: Codebook
     rule: DecoyRule
     available: Int64[np.ndarray, "words"]
@@ -97,7 +98,7 @@ class _Plan:
         Whatever changes the lift must change the draws, or one draw would serve two lifts and tie them to each other.
         """
         return subspace_parameters(
-            self.profile, codebook=self.codebook, decoys=self.decoys, slice_index=self.slice_index, rule=self.identity
+            self.profile, compression=self.compression, decoys=self.decoys, slice_index=self.slice_index, rule=self.identity
         )
 
     @cached_property
@@ -110,7 +111,7 @@ def lift(
     features: Features,
     *,
     profile: Profile,
-    codebook: Codebook,
+    compression: Compression,
     decoys: Codebook,
     randomness: Randomness,
     rule: DecoyRule = uniform_rule,
@@ -121,17 +122,17 @@ def lift(
     (release.md#memoized-draws), unless two images drew different sub-databases.
 
     - `profile`: strategy, dimension m, dither and precision.
-    - `codebook`: its public PCA compresses descriptors, where the profile says so.
+    - `compression`: the public PCA, used where the profile says so, and always named by the draws.
     - `decoys`: the words w_i, of the kind that the profile names.
     - `randomness`: what everything is drawn from; a study's makes a form that cannot be released.
     - `rule`: which decoys each feature gets; by default uniform draws.
 
-    Raises SpaceError if features, codebook and decoys are not of one descriptor and normalization, or the codebook's PCA was
-    made for another dither; InputError for a wrong kind of decoys, no features, or descriptors that the hardened profile does
+    Raises SpaceError if features, compression and decoys are not of one descriptor and normalization, or the PCA was made
+    for another dither; InputError for a wrong kind of decoys, no features, or descriptors that the hardened profile does
     not lift (8-bit ones without dither); RangeError if m does not fit the dimension; and ReleaseRefused for a profile that
     `veil.mechanisms.parameters` cannot express. Source: Dusmanu et al. 2021, Sec. 3.2 and 4.2.
     """
-    plan = _plan(features, profile, codebook, decoys, randomness, rule)
+    plan = _plan(features, profile, compression, decoys, randomness, rule)
     count, dim = len(features), plan.space.dim
     origin = np.empty((count, dim), dtype=np.float32)
     basis = np.empty((count, profile.m, dim), dtype=np.float32)
@@ -151,12 +152,12 @@ def lift(
 
 
 def _plan(
-    features: Features, profile: Profile, codebook: Codebook, decoys: Codebook, source: Randomness, rule: DecoyRule
+    features: Features, profile: Profile, compression: Compression, decoys: Codebook, source: Randomness, rule: DecoyRule
 ) -> _Plan:
     """Checked choices of a lift, with the image's sub-database drawn where the strategy uses one."""
     if len(features) == 0:
         raise InputError("there are no features to lift; the image may be blank, or the detector's threshold too high")
-    for name, book in (("codebook", codebook), ("decoys", decoys)):
+    for name, book in (("codebook", compression), ("decoys", decoys)):
         if book.raw_space != features.space:
             raise SpaceError(
                 f"the features are [{features.space}] but the {name} holds [{book.raw_space}]; "
@@ -165,10 +166,10 @@ def _plan(
     if profile.decoy_count and decoys.kind != profile.decoys:
         raise InputError(f"profile {profile.name!r} needs decoys of kind {profile.decoys!r}, got {decoys.kind!r}")
     _refuse_unsafe(features, profile)
-    space = codebook.hardened_space if profile.compress else features.space
+    space = compression.hardened_space if profile.compress else features.space
     if not profile.m < space.dim:
         raise RangeError(f"m = {profile.m} does not fit {space.dim}-D descriptors; use m < {space.dim}")
-    if profile.compress and codebook.dither_steps != profile.dither_steps:
+    if profile.compress and compression.dither_steps != profile.dither_steps:
         raise SpaceError("the codebook's PCA was made for another dither than the profile's; rebuild the codebook")
     slice_index, available = None, np.arange(len(decoys))
     if profile.uses_slice:
@@ -178,7 +179,7 @@ def _plan(
     return _Plan(
         features=features,
         profile=profile,
-        codebook=codebook,
+        compression=compression,
         decoys=decoys,
         rule=rule,
         available=available,
@@ -245,7 +246,7 @@ def _prepare(plan: _Plan, descriptors: np.ndarray, dither: np.ndarray) -> Float6
     if plan.features.is_quantized:
         values = (values + plan.profile.dither_steps * dither) * U8_STEP
     unit = unit_length(values)
-    return plan.codebook.require_pca().apply(unit) if plan.profile.compress else unit
+    return plan.compression.require_pca().apply(unit) if plan.profile.compress else unit
 
 
 def _prepare_decoys(plan: _Plan, chosen: np.ndarray, dither: np.ndarray) -> Float64[np.ndarray, "features decoys dim"]:
@@ -253,7 +254,7 @@ def _prepare_decoys(plan: _Plan, chosen: np.ndarray, dither: np.ndarray) -> Floa
     if plan.profile.decoys == "descriptors":
         return _prepare(plan, plan.decoys.stored[chosen], dither)
     unit = plan.decoys.vectors[chosen].astype(np.float64)
-    return plan.codebook.require_pca().apply(unit) if plan.profile.compress else unit
+    return plan.compression.require_pca().apply(unit) if plan.profile.compress else unit
 
 
 class _Draws:

@@ -1,1 +1,1 @@
-"""What a Python user and the command line decide alike: paths and features in, records out; nothing here parses or prints."""
+"""The work that Python users and the command line share: paths and features in, records out; no parsing and no printing."""

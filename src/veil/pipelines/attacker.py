@@ -1,4 +1,4 @@
-"""What the attacker of an audit is taken to have: public codebooks, and photographs of its own."""
+"""The assumed attacker of an audit: public codebooks, and photographs of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from veil.attacks.target import Knowledge, ReleasedImage
 from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -18,18 +19,23 @@ from veil.mechanisms.public import publish
 from veil.pipelines.maps import Map
 from veil.wire.message import Message
 
-# Descriptors of the attacker's photographs that the database keeps: more only make its searches longer.
+# Number of descriptors of the attacker's photographs that the database keeps: more only make its searches longer.
 MOST_ENTRIES = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attacker:
-    """Whom an audit plays: always what is public, and whatever else is said here.
+    """The attacker that an audit plays: it has everything that is public, and what the fields below add.
 
-    `codebook` is the release's codebook or dictionary, `decoys` the pool that its decoys came from, `database` the attacker's
-    own descriptors: the bundled ones if None. With `has_pool` False the pool is secret. `photographs` are features of the
-    attacker's own pictures, which take the place of the database and teach which words are neighbors, by `seed`. `others` are
-    further releases that the server has seen, `where` a map of the place.
+    - `codebook`: codebook or dictionary of the release; None: the bundled one, where the release fits it.
+    - `decoys`: pool that the decoys were drawn from; None: the bundled one of the release's profile, where its descriptors fit.
+    - `has_pool`: False if the pool is secret.
+    - `database`: the attacker's own descriptors; None: of the two bundled books the one that the decoys did not come from.
+    - `photographs`: raw features of the attacker's own pictures. They take the place of the database, and teach which words are
+      neighbors in pictures.
+    - `others`: further releases that the server has seen, by name.
+    - `where`: a map of the place.
+    - `seed`: of what is learned from the photographs.
     """
 
     codebook: Codebook | None = None
@@ -42,7 +48,7 @@ class Attacker:
     seed: int = 0
 
     def knowledge(self, releases: Sequence[Message]) -> Knowledge:
-        """What this attacker knows of `releases`. Raises what `own_descriptors` raises."""
+        """The knowledge with which attacks on `releases` (one or more) are run. Raises what `own_descriptors` raises."""
         form = releases[0].form
         codebook = self.codebook or _bundled(form)
         return Knowledge(
@@ -55,9 +61,9 @@ class Attacker:
         )
 
     def own_descriptors(self, releases: Sequence[Message]) -> Codebook:
-        """The database that this attacker searches.
+        """The database that this attacker searches, for one or more releases.
 
-        Raises InputError if the releases are not all of one kind, or no database fits them.
+        Raises InputError if the releases are not all of one kind, or the database holds other descriptors than they do.
         """
         form = releases[0].form
         if any((type(m.form), m.form.space) != (type(form), form.space) for m in releases):
@@ -80,7 +86,7 @@ class Attacker:
         return database
 
     def _neighbors(self, form: Subspaces | Subsets, dictionary: Codebook | None) -> NeighborModel | None:
-        """What the attacker's photographs teach of neighboring words; None where words or photographs are missing."""
+        """Model of neighboring words, learned from the attacker's photographs; None where words or photographs are missing."""
         if not self.photographs or not isinstance(form, Subsets) or dictionary is None or dictionary.digest != form.dictionary:
             return None
         photographs = [
@@ -90,7 +96,7 @@ class Attacker:
         return learn_neighbors(photographs, dictionary, seed=self.seed)
 
     def _pool(self, form: Subspaces | Subsets) -> Codebook | None:
-        """The pool of decoys, or the bundled one of the release's profile; None if it is secret or there are no decoys."""
+        """The pool of decoys, given or bundled; None if it is secret, does not fit the release, or there are no decoys."""
         if not self.has_pool or isinstance(form, Subsets):
             return None
         if self.decoys is not None:
@@ -101,19 +107,18 @@ class Attacker:
 
 
 def _bundled(form: Subspaces | Subsets) -> Codebook | None:
-    """The bundled codebook, if it is the one that the release names or could have drawn from."""
+    """The bundled codebook if the release names it or names none, else None."""
     book = bundled_codebook()
     named = form.dictionary if isinstance(form, Subsets) else form.space.codebook
     return book if named in ("", book.digest) else None
 
 
 def _own_descriptors(images: Sequence[Features]) -> Codebook:
-    """A uniform sample of the attacker's descriptors as a database."""
+    """A database of a uniform sample of the photographs' descriptors."""
     stored = np.concatenate([item.descriptors for item in images])
     rows = np.random.default_rng(0).permutation(len(stored))[:MOST_ENTRIES]
     space = images[0].space
-    return Codebook(
-        kind="descriptors",
+    return DecoyPool(
         descriptor=space.descriptor,
         normalization=space.normalization,
         stored=stored[rows],

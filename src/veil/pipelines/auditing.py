@@ -1,4 +1,4 @@
-"""The audit of one's own releases: every attack that veil knows, measured against the originals if they are given."""
+"""The audit of one's own releases: every known attack is run, and measured against the originals if they are given."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from veil.pipelines.attacker import Attacker
 from veil.wire.message import Message
 
 DELTA = 1e-6
-# Of the time, for the attacks whose answers are drawn as pictures; they also get what the others leave.
+# Share of the time for the attacks whose answers are drawn as pictures; they also get what the others leave.
 PICTURES_SHARE = 0.2
 STRUCTURAL = ("structural", "lattice", "vertex")
 LIFTED = (*STRUCTURAL, "distribution", "intersection", "nearest", "nearest, projected", "database", "clustering")
@@ -43,23 +43,29 @@ Tell = Callable[[str], None]
 
 @runtime_checkable
 class Steps(Protocol):
-    """What shows progress: `steps("attacking")` is a context whose value is called with the name of each step."""
+    """Type of what shows progress: `steps("attacking")` is a context whose value is called with the name of each step."""
 
     def __call__(self, what: str) -> AbstractContextManager[Tell]: ...
 
 
 def silent(what: str) -> AbstractContextManager[Tell]:
-    """Progress that nobody watches."""
+    """Progress that is shown nowhere."""
     return nullcontext(lambda step: None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """How much is attacked, for how long, and what fails an audit.
+    """Options of an audit: how much is attacked, for how long, and what fails it.
 
-    `features` are attacked at most over all releases (None: as many as usual, or as the rules need), drawn by `seed`, within
-    `seconds` of the processor (infinite: no limit). Of the first `pictured` releases pictures are reconstructed, by networks.
-    `rules` fail an audit, `attacks` are those that are tried. Raises RangeError for a time that is not positive.
+    - `features`: largest number of features to attack, over all releases; None: 400, or as many as the rules need.
+    - `seconds`: of processor time that the attacks share (infinite: no limit; docs/theory/audit.md#time).
+    - `seed`: draws the features that are attacked.
+    - `threads`: of the structural attacks.
+    - `pictured`: number of releases, the first ones, of which networks reconstruct pictures.
+    - `rules`: what fails the audit, as `veil.audit.policy.parse_rule` reads them.
+    - `attacks`: those that are tried.
+
+    Raises RangeError for a time that is not positive.
     """
 
     features: int | None = None
@@ -76,7 +82,7 @@ class AuditOptions:
 
     @property
     def effort(self) -> Effort:
-        """As many features as are asked for, else as the rules need."""
+        """Number of features, seed and threads of the attacks: the features asked for, else as many as the rules need."""
         usual = Effort(seed=self.seed, threads=self.threads)
         if self.features is not None:
             return replace(usual, features=self.features)
@@ -86,7 +92,12 @@ class AuditOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Audit:
-    """What an audit came to (`outcome`), and each release with what was tried on it (`examined`)."""
+    """The result of an audit.
+
+    - `outcome`: findings with their intervals, verdict, broken rules, epsilons and pictures; `outcome.as_json()` is the record
+      of docs/reference/json.md.
+    - `examined`: each release with every attack that was tried on it and, with the originals, the truth about its features.
+    """
 
     outcome: Outcome
     examined: Sequence[Examined]
@@ -104,13 +115,23 @@ def run_audit(
     facts: Mapping[str, object] | None = None,
     steps: Steps = silent,
 ) -> Audit:
-    """Attack one's own `releases` with everything that is known.
+    """Attack one's own releases with every known attack, and report what each recovers (docs/theory/audit.md).
 
-    With `originals` (features by the name of their photograph) every attack is measured, without them only what an attack
-    certifies by itself counts. `networks` draw pictures of what was recovered, beside the photographs that `read_photograph`
-    returns. `ledger` is the client's folder, whose words add up to the epsilon of the session; `facts` go into the record.
     A share is what known attacks reach, a lower bound of what leaks: an audit can find a release broken, never safe.
-    Raises InputError for no release, releases of several kinds, or originals of other photographs.
+
+    - `releases`: one or more messages by name, all of one kind and space.
+    - `originals`: raw features by the name of their photograph. With them every attack is measured; without them only what an
+      attack certifies by itself counts.
+    - `attacker`: what the attacker has; by default everything that is public.
+    - `options`: extent, time and rules of the audit.
+    - `networks`: inversion networks, by what they read ("raw", "subspaces", "words"), that draw pictures of what was recovered.
+    - `read_photograph`: gives the photograph of a name as uint8 RGB (height, width, 3), to compare pictures with; None if it is
+      not at hand.
+    - `ledger`: folder of the client's ledger, whose words add up to the epsilon of the session.
+    - `facts`: entries about the release that are copied into the record.
+    - `steps`: shows progress, see `Steps`.
+
+    Raises InputError for releases of several kinds, a database that does not fit them, or originals of other photographs.
     """
     options, attacker = options or AuditOptions(), attacker or Attacker()
     knowledge = attacker.knowledge(list(releases.values()))
@@ -126,15 +147,14 @@ def run_audit(
     pictures: list[Reconstruction] = []
     with steps("pictures") as tell:
         for item in examined[:pictured]:
-            has_original = originals is not None and item.truth is not None
-            name = item.truth.image if item.truth is not None else ""
+            original = None if originals is None or item.truth is None else item.truth.image
             pictures += reconstructions(
                 item,
                 knowledge,
                 networks or {},
                 effort=effort,
-                features=originals.get(name) if has_original and originals is not None else None,
-                photograph=read_photograph(name) if has_original else None,
+                features=None if originals is None or original is None else originals.get(original),
+                photograph=None if original is None else read_photograph(original),
                 time=rest,
                 progress=tell,
             )
@@ -169,7 +189,7 @@ def _truths(
 
 
 def _session(folder: Path | None) -> dict[str, float]:
-    """Epsilon of all that the client's ledger holds; nothing if there is none."""
+    """Epsilon of all words that the client's ledger lists, under "session"; empty if there is no ledger or it lists none."""
     if folder is None or not (folder / LEDGER).is_file():
         return {}
     charges = [entry.charge for entry in read_ledger(folder / LEDGER) if entry.charge]
@@ -181,7 +201,7 @@ def _session(folder: Path | None) -> dict[str, float]:
 
 
 def _measured_epsilon(releases: Mapping[str, Message]) -> EpsilonBound | None:
-    """What runs of the mechanism show of the first release's epsilon; None where there is none, or no bound."""
+    """Lower bound of the first release's epsilon, measured by runs of its mechanism; None without words or a finite epsilon."""
     form = next(iter(releases.values())).form
     if not isinstance(form, Subsets) or math.isinf(form.mechanism.epsilon):
         return None

@@ -28,8 +28,8 @@ from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.pipelines.mapping import Steps, silent
 from veil.randomness import Secret, fresh, memoized
-from veil.report.demo import LineStory, page
-from veil.studies.localization.held_out import Outcome, Query, Study, demo_variants, run
+from veil.report.demo import LineMapSection, page
+from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, demo_variants, run_variants
 from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
 
 HELD_OUT = ("DSC_0003.jpg", "DSC_0006.jpg", "DSC_0010.jpg")
@@ -75,7 +75,7 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
     start = time.perf_counter()
     sift = SiftOptions(max_features=options.max_features)
     with _material(options.strangers, sift, steps) as material, tempfile.TemporaryDirectory(prefix="veil-demo-") as workdir:
-        study = Study(
+        setup = HeldOutSetup(
             mapped={name: item for name, item in material.features.items() if name not in HELD_OUT},
             references=material.example.poses,
             codebook=bundled_codebook(),
@@ -85,7 +85,7 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
             workdir=Path(workdir),
             workers=options.workers,
         )
-        outcomes, strangers = _outcomes(study, material, steps)
+        outcomes, strangers = _outcomes(setup, material, steps)
         lines = _from_lines(material, options.workers, steps)
         result = DemoResult(outcomes=outcomes, strangers=strangers, lines=lines.run, extent=_extent(material.example))
         html = page(
@@ -93,7 +93,7 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
             strangers,
             extent=result.extent,
             read_rgb=lambda name: read_rgb(material.paths[name]),
-            repeat=_repeat(study, material.features[HELD_OUT[0]]),
+            repeat=_repeat(setup, material.features[HELD_OUT[0]]),
             lines=lines,
             seconds=time.perf_counter() - start,
         )
@@ -136,22 +136,22 @@ def _material(strangers_in: Path | None, sift: SiftOptions, steps: Steps) -> Ite
         yield _Material(example=example, features=features, strangers=strangers, gravity=gravity, paths=ours | theirs)
 
 
-def _outcomes(study: Study, material: _Material, steps: Steps) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:
+def _outcomes(setup: HeldOutSetup, material: _Material, steps: Steps) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:
     """Outcomes of the held-out photographs and of the strangers."""
     queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
     others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
-    variants = demo_variants(len(study.codebook))
+    variants = demo_variants(len(setup.codebook))
     total = len(variants) * (len(queries) + len(others))
     done: list[Outcome] = []
     with steps("localizing in every form") as bar:
-        for outcome in run(study, [*queries, *others], variants):
+        for outcome in run_variants(setup, [*queries, *others], variants):
             done.append(outcome)
             bar(len(done), total)
     known = tuple(outcome for outcome in done if outcome.query.reference is not None)
     return known, tuple(outcome for outcome in done if outcome.query.reference is None)
 
 
-def _from_lines(material: _Material, workers: int, steps: Steps) -> LineStory:
+def _from_lines(material: _Material, workers: int, steps: Steps) -> LineMapSection:
     """All photographs mapped from lines, gravity estimated from their own edges."""
     names = sorted(material.features)
     with steps("mapping from lines") as bar:
@@ -167,7 +167,7 @@ def _from_lines(material: _Material, workers: int, steps: Steps) -> LineStory:
         found = map_lines(subject, seed=0)
     shown = HELD_OUT[1]
     view = line_views(subject, seed=0)[shown]
-    return LineStory(run=found, reference=material.example.poses, name=shown, view=view)
+    return LineMapSection(run=found, reference=material.example.poses, name=shown, view=view)
 
 
 def _extent(example: Example) -> float:
@@ -176,15 +176,18 @@ def _extent(example: Example) -> float:
     return float(np.linalg.norm(centers.max(axis=0) - centers.min(axis=0)))
 
 
-def _repeat(study: Study, features: Features) -> dict:
+def _repeat(setup: HeldOutSetup, features: Features) -> dict:
     """Release the same features twice, afresh and memoized, and count what the two releases together give away."""
     profile = paper(REPEAT_M, "sub-hybrid")
     few = _first(features, REPEAT_FEATURES)
     truth = publish(few).vectors.astype(np.float64)
     counts = {}
     for kind in ("fresh", "memoized"):
-        sources = (fresh(), fresh()) if kind == "fresh" else (study.randomness, study.randomness)
-        forms = [lift(few, profile=profile, codebook=study.codebook, decoys=study.codebook, randomness=s).form for s in sources]
+        sources = (fresh(), fresh()) if kind == "fresh" else (setup.randomness, setup.randomness)
+        forms = [
+            lift(few, profile=profile, compression=setup.codebook.compression, decoys=setup.codebook, randomness=s).form
+            for s in sources
+        ]
         found = intersect(forms)
         counts[kind] = int((np.linalg.norm(found.points - truth, axis=1) < REPEAT_TOLERANCE).sum())
     return {

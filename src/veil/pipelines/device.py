@@ -1,4 +1,4 @@
-"""The device that releases: secret, ledger and budgets together, so that no release escapes the ledger by accident."""
+"""The releasing device: secret, ledger and budgets together, so that no release escapes the ledger by accident."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ from veil.wire.message import Message
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeviceRelease:
-    """What may leave the device: the bytes of a `message`, the name under which the ledger knows it, and how it was `made`."""
+    """One release of an image, entered in the ledger.
+
+    - `message`: the bytes that may leave the device (`veil.decode` reads them).
+    - `released_as`: name of the release in the ledger, hex digits and dashes; only who has the secret can link it to the image.
+    - `made`: the upload with facts that stay on the device, such as its epsilon and notes for the user.
+    """
 
     message: bytes
     released_as: str
@@ -29,17 +34,20 @@ class DeviceRelease:
 
     @property
     def upload(self) -> Message:
-        """The message as a record."""
+        """The content of the message as a record, `Upload` or `LineUpload`."""
         return self.made.upload
 
 
 class Device:
-    """A client: releases photographs under its secret, each entered in its ledger first.
+    """A client that releases photographs under its secret and enters each release in its ledger first.
 
-    `folder` holds secret and ledger ($VEIL_HOME, or the platform's folder for application data, if None). Both are made on
-    first use; `notes` says so. Keep a copy of the secret: it repeats the releases, and without it nothing that the ledger lists
-    can be released again. `replace_lost` goes on with a new secret all the same. Raises ReleaseRefused if the secret is lost or
-    does not fit the ledger, FileFormatError if either is damaged or open to others, InputError if `folder` cannot hold them.
+    - `folder`: holds the secret and the ledger; None: $VEIL_HOME, or else the platform's folder for application data. Both are
+      made on first use. Keep a copy of the secret: it repeats the releases, and without it nothing that the ledger lists can be
+      released again.
+    - `replace_lost`: goes on with a new secret all the same, where the old one is lost.
+
+    Attributes: `ledger`, and `notes`, sentences about what was newly made. Raises ReleaseRefused if the secret is lost or does
+    not fit the ledger, FileFormatError if either is damaged or open to others, InputError if `folder` cannot hold them.
     """
 
     def __init__(self, folder: Path | str | None = None, *, replace_lost: bool = False) -> None:
@@ -64,12 +72,19 @@ class Device:
         fresh: bool = False,
         allow_second: bool = False,
     ) -> DeviceRelease:
-        """Protect one image (hardened subspaces, positions as they are, if not said), enter it in the ledger, encode it.
+        """Protect one image, enter the release in the ledger, and return it with the message that may leave.
 
-        The same image and choices give the same bytes each time. `name` is for the ledger alone. `fresh` draws anew.
-        Raises ReleaseRefused, and releases nothing, for a second, different release of the image (unless `allow_second` accepts
-        that the two together give it away), beyond a budget, or with decoys or words made from this very image; InputError,
-        RangeError or SpaceError if features and choices do not fit.
+        The same image and choices give the same bytes each time (release.md#memoized-draws).
+
+        - `features`: raw features of the image.
+        - `protection`: what is sent; by default hardened subspaces, and positions as they are.
+        - `name`: of the image, for the ledger alone; by default the name of the release.
+        - `fresh`: draws anew, independently of earlier releases.
+        - `allow_second`: accepts a second, different release of the image; the two together give it away.
+
+        Raises ReleaseRefused, and releases nothing, for a second, different release (unless allowed), beyond a budget, or with
+        decoys or words made from this very image; InputError (RangeError, SpaceError) if features and choices do not fit,
+        FileFormatError if the ledger is damaged.
         """
         protection = protection or Protection(descriptors=HideInSubspaces())
         source = randomness.fresh() if fresh else randomness.memoized(self._secret)
@@ -94,9 +109,10 @@ class Device:
         return DeviceRelease(message=message, released_as=alias, made=made)
 
     def require_public(self, words: HideInWords, images: Iterable[tuple[str, bytes]]) -> None:
-        """Raise ReleaseRefused if the dictionary was made from any of `images` (name and digest), or of the ledger's.
+        """Raise ReleaseRefused if the dictionary of `words` was made from any of `images`, or from an image of the ledger.
 
-        Such words are all but descriptors of the image, which no epsilon covers (words.md#what-epsilon-does-not-cover).
+        `images` are pairs of a name and a digest (`Features.image_digest`). Words made from an image are all but its
+        descriptors, which no epsilon covers (words.md#what-epsilon-does-not-cover). `words.allow_private_dictionary` allows it.
         """
         book = words.book
         if words.allow_private_dictionary or not book.provenance.image_digests:
@@ -111,15 +127,15 @@ class Device:
             )
 
     def budgets(self) -> dict[Unit, Budget]:
-        """The budgets of epsilon in force, by unit: "image" and "session"."""
+        """The budgets of epsilon in force, by unit ("image", "session"); a unit without a budget is missing."""
         return self.ledger.budgets()
 
     def set_budget(self, budget: Budget) -> None:
-        """Refuse from now on whatever would exceed `budget`."""
+        """Put a budget in force: from now on, releases of words that would exceed it are refused."""
         self.ledger.set_budget(budget.unit, budget)
 
     def clear_budget(self, unit: Unit) -> None:
-        """Put no budget in force for `unit`."""
+        """Remove the budget of `unit`, "image" or "session"."""
         self.ledger.set_budget(unit, None)
 
     @property
@@ -128,7 +144,7 @@ class Device:
         return self._secret.fingerprint
 
     def _alias(self, name: str, image_digest: str, message_digest: str, *, fresh: bool) -> str:
-        """The name of a message: that under which it was entered before, or one that no other message of the image has."""
+        """The name for a message: the one that it was entered under before, or one that no other message of the image has."""
         others = self.ledger.entries_of(image_digest)
         known = next((entry.released_as for entry in others if entry.message_digest == message_digest), None)
         if known is not None:

@@ -1,9 +1,8 @@
-"""One door for every query: words, subspaces, lines or raw features against any map."""
+"""Localization of every kind of query: words, subspaces, lines or raw features against any map."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from veil.codebooks.codebook import Codebook
@@ -16,13 +15,12 @@ from veil.localization.by_words import localize_words
 from veil.localization.word_poses import WordOptions
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import Loaded, loaded
+from veil.progress import Progress
 from veil.wire.message import Message
 
-# Of the processor, all threads together, for a search by words: ordinary ones take one or two, and only a longer one depends on
-# how fast the machine is. What else it does, and the number of threads, change nothing.
+# Seconds of processor time, all threads together, for a search by words. Ordinary searches take one or two; only a longer one
+# depends on how fast the machine is. Other load of the machine, and the number of threads, change nothing.
 WORD_SECONDS = 10.0
-
-Progress = Callable[[int, int], None]
 
 
 def localize(
@@ -35,12 +33,20 @@ def localize(
     dictionary: Codebook | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
-    """Where `query` was taken on the map, or why there is no pose that chance cannot explain.
+    """Estimate the pose of a query on a map, or say why no pose is better than chance (docs/theory/localization.md).
 
-    A query in words is answered through the map's index, others by distance; positions may be hidden in lines. `options` are of
-    queries by distance, `word_options` of those in words, which take at most ten seconds of the processor if not said.
-    `codebook` is the one that the query was compressed with, `dictionary` that of its words (both: the bundled one). Raises
-    SpaceError or InputError if query and map cannot be compared.
+    A query in words is answered through the map's index (Pittaluga and Zhuang 2023, Sec. 6.2; docs/theory/words.md), others by
+    distances of descriptors (Dusmanu et al. 2021; docs/theory/distances.md). Positions may be hidden in lines.
+
+    - `query`: a message, or raw features (positions in pixels of the query's image).
+    - `where`: the map.
+    - `options`: of queries that are matched by distance.
+    - `word_options`: of queries in words; by default the search takes at most ten seconds of processor time.
+    - `codebook`: the one that a hardened query was compressed with; by default the bundled one, if the query names it.
+    - `dictionary`: the one of a query's words, where the map has no index for it; by default the bundled one.
+    - `progress`: called with the number of steps done and of all.
+
+    Raises SpaceError or InputError if query and map cannot be compared, or words with lines lack gravity.
     """
     image = loaded(query)
     if not isinstance(image.form, Subsets):

@@ -1,4 +1,4 @@
-"""One door for every map: from positions through COLMAP, or from random lines alone."""
+"""Mapping of every kind of images: from positions through COLMAP, or from random lines alone."""
 
 from __future__ import annotations
 
@@ -22,38 +22,46 @@ from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, m
 from veil.mapping.lines.check import LineMapCheck
 from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.quad import SeedOptions
-from veil.mapping.lines.scenes import LineImage, images_of, model_of, scene_of
+from veil.mapping.lines.scenes import LineImage, images_of, reconstruction_of, scene_of
 from veil.mapping.lines.several_models import further_maps
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.matching.ratio import calibrated
-from veil.pipelines.maps import Map, Progress
+from veil.pipelines.maps import Map
 from veil.pipelines.uploads import Loaded, loaded
+from veil.progress import Progress, ignore_progress
 from veil.scene import Scene, mean_down
 from veil.wire.message import Message
 
-# Pairs that are matched between two checkpoints.
+# Number of pairs of images that are matched between two checkpoints.
 BATCH = 24
-# Above every ratio of two distances: all matches may start a track.
+# A ratio that every match passes, so that all may start a track.
 EVERY_MATCH = 1.01
 
 
 @runtime_checkable
 class Steps(Protocol):
-    """What shows progress: `steps("matching")` is a context whose value is called with the number done and of all."""
+    """Type of what shows progress: `steps("matching")` is a context whose value is called with the number done and of all."""
 
     def __call__(self, what: str) -> AbstractContextManager[Progress]: ...
 
 
 def silent(what: str) -> AbstractContextManager[Progress]:
-    """Progress that nobody watches."""
-    return nullcontext(lambda done, total: None)
+    """Progress that is shown nowhere."""
+    return nullcontext(ignore_progress)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MappingOptions:
-    """How a map is built. `seed` is of RANSAC and mapping, `max_ratio` of the ratio test (None: learned from the images, or
-    calibrated), `max_seconds` of the mapper (None: only where it hangs), `gravity_sigma_deg` the error of lines' gravity."""
+    """Options of building a map.
+
+    - `seed`: of RANSAC and mapping.
+    - `workers`: number of image pairs that are matched at a time.
+    - `max_ratio`: largest ratio of nearest to second nearest distance, in (0, 1]. None: for maps of positions learned from the
+      images, for maps of lines the calibrated one.
+    - `max_seconds`: stops the mapper of positions after so long; None: only where it hangs.
+    - `gravity_sigma_deg`: standard deviation of the gravity that lines come with, in degrees.
+    """
 
     seed: int = 0
     workers: int = 2
@@ -64,8 +72,14 @@ class MappingOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BuiltMap:
-    """A map, and how sure it is: `check`, images that are not in it with the reason (`left_out`), the `readings` of gravity
-    against it, and the maps of images that share too little with the first (`further`)."""
+    """A map with the record of how sure it is.
+
+    - `map`: the map.
+    - `check`: numbers for and against it (docs/theory/mapping.md#the-check; for lines #how-sure-a-map-is).
+    - `left_out`: why images are not in the map, by name.
+    - `readings`: readings of gravity compared with the map; None if a map of positions was given none.
+    - `further`: of a map from lines, maps of images that share too little with the first.
+    """
 
     map: Map
     check: MapCheck | LineMapCheck | None
@@ -81,11 +95,16 @@ def map_images(
     gravity: Mapping[str, np.ndarray] | None = None,
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
-    """A map of images by name: messages, or raw features whose map is public; or why there is none.
+    """Build a map from images, or say why there is none (docs/theory/mapping.md).
 
-    All hide their positions in lines (then four images or more with gravity are needed), or none does. `gravity` holds readings
-    in the cameras' frames, which check a map of positions and serve words with lines. Raises InputError for fewer than two
-    images, or for images of both kinds.
+    - `images`: by name, messages, or raw features that their owner makes public. All hide their positions in lines (then four
+      images or more with gravity are needed), or none does.
+    - `options`: seed, workers, ratio test and time limit.
+    - `gravity`: by image name, float (3,) vectors that point down in the camera frames (x right, y down, z forward). They check
+      a map of positions, and such a map needs them to serve queries of words with lines.
+    - `steps`: shows progress, see `Steps`.
+
+    Raises InputError for fewer than two images or for images of both kinds, VeilError if COLMAP fails.
     """
     options = options or MappingOptions()
     found = {name: loaded(image) for name, image in images.items()}
@@ -101,7 +120,7 @@ def map_positions(
     gravity: Mapping[str, np.ndarray] | None = None,
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
-    """A map from positions, through COLMAP. Raises as `map_images` does."""
+    """Build a map from positions, through COLMAP. Raises as `map_images` does."""
     placed = {}
     for name, image in images.items():
         if isinstance(image.seen, Lines):
@@ -132,9 +151,10 @@ def map_lines(
     unfinished: Checkpoints | None = None,
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
-    """A map from lines alone, or `add_to` with more images. `unfinished` keeps what is done, and is gone on from.
+    """Build a map from lines alone, or extend the map `add_to` by more images (Geppert et al. 2020).
 
-    Raises InputError if the map already has one of the images, or a message sends positions.
+    `unfinished` holds the checkpoints: work that they hold is not repeated. Raises InputError if the map already has one of the
+    images, or a message sends positions.
     """
     base = None if add_to is None else add_to.scene
     if positions := sorted(name for name, image in images.items() if not isinstance(image.seen, Lines)):
@@ -152,7 +172,7 @@ def map_lines(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _LineJob:
-    """What is mapped: new images, and the map that they are added to, if any."""
+    """One run of mapping from lines: new images, and the map that they are added to, if any."""
 
     new: Mapping[str, LineImage]
     base: Scene | None
@@ -162,21 +182,21 @@ class _LineJob:
 
     @property
     def images(self) -> dict[str, LineImage]:
-        """New and old ones."""
+        """All images by name: those of the base, and the new ones."""
         return {**(images_of(self.base) if self.base else {}), **self.new}
 
     @property
     def settings(self) -> LineMapOptions:
-        """The mapper's options."""
+        """Options of the mapper from lines."""
         return line_settings(self.options)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Pairs to match: all, but two images of the base know each other's features already."""
+        """Pairs of images to match: all but those within the base, whose features are matched already."""
         old = set(self.base.images) if self.base else set()
         return [(a, b) for a, b in all_pairs(sorted(self.images)) if not (a in old and b in old)]
 
     def built(self) -> BuiltMap | NoMap:
-        """Match, map, and map what shares too little with the first map."""
+        """Match the images, map them, and map apart those that share too little with the first map."""
         images = self.images
         matches = self._matched()
         graph = match_graph(
@@ -204,7 +224,7 @@ class _LineJob:
         )
 
     def _max_ratio(self) -> float:
-        """Which matches may start a track: below the calibrated ratio where there is one, else all."""
+        """Largest ratio of matches that may start a track: as asked for, else calibrated, else one that every match passes."""
         if self.options.max_ratio is not None:
             return self.options.max_ratio
         forms = [image.form for image in self.images.values()]
@@ -214,7 +234,7 @@ class _LineJob:
             return EVERY_MATCH
 
     def _matched(self) -> dict[tuple[str, str], Matches]:
-        """Matches of all pairs, those of an earlier run included."""
+        """Matches of all pairs by their names, those of an earlier run included."""
         forms = {name: image.form for name, image in self.images.items()}
         found = {} if self.unfinished is None else self.unfinished.matches()
         todo = [pair for pair in self.pairs() if pair not in found]
@@ -236,18 +256,20 @@ class _LineJob:
         views = {name: image.view for name, image in self.images.items()}
         with self.steps("mapping") as bar:
             if self.base is not None:
-                tracks, model = model_of(self.base, graph)
-                return extend_map(views, graph, tracks=tracks, model=model, options=self.settings, progress=bar)
+                tracks, reconstruction = reconstruction_of(self.base, graph)
+                return extend_map(
+                    views, graph, tracks=tracks, reconstruction=reconstruction, options=self.settings, progress=bar
+                )
             resume = None if self.unfinished is None else self.unfinished.model()
             save = None if self.unfinished is None else self.unfinished.save_model
             return map_from_lines(views, graph, options=self.settings, resume=resume, checkpoint=save, progress=bar)
 
 
 def line_settings(options: MappingOptions) -> LineMapOptions:
-    """The options of the mapper from lines."""
+    """Options of the mapper from lines that `MappingOptions` stand for."""
     return LineMapOptions(seed=SeedOptions(seed=options.seed, gravity_sigma_deg=options.gravity_sigma_deg))
 
 
 def readings_of(scene: Scene, gravity: Mapping[str, np.ndarray]) -> ReadingsCheck:
-    """The images' readings of gravity against the scene's poses."""
+    """The images' readings of gravity (down in the camera frame, by image name) compared with the scene's poses."""
     return checked_readings({name: image.cam_from_world for name, image in scene.images.items()}, gravity)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,14 +12,16 @@ from veil.files.maps import read_map, write_map
 from veil.files.vocabularies import read_vocabulary
 from veil.forms import Form, Points, Subsets
 from veil.matching.inverted_index import InvertedIndex, index_map
+from veil.progress import Progress
 from veil.scene import Scene
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Map:
-    """A `scene`, and the `folder` that holds it (None: in memory only).
+    """A map as a server holds it; `Map.read` and `Map.write` keep it in a folder.
+
+    - `scene`: images with poses and released descriptors, and points in units of the map.
+    - `folder`: where it was read from or written to; None: in memory only.
 
     Indexes for queries in words are found in the folder (`veil index`), or made once from the dictionary.
     """
@@ -31,31 +32,31 @@ class Map:
 
     @staticmethod
     def read(folder: Path | str) -> Map:
-        """The map of a folder that `veil map` or `Map.write` wrote. Raises FileFormatError if it holds none."""
+        """The map of a folder that `veil map` or `Map.write` wrote. Raises FileFormatError for a missing or damaged one."""
         return Map(scene=read_map(Path(folder)), folder=Path(folder))
 
     def write(self, folder: Path | str) -> Map:
-        """Write the map to a new folder, at once or not at all, and return it from there.
+        """Write the map to a new folder, at once or not at all, and return the map with this folder.
 
-        Raises InputError if the folder already holds something.
+        Raises InputError if the folder already holds something, or cannot be written.
         """
         write_map(Path(folder), self.scene)
         return Map(scene=self.scene, folder=Path(folder))
 
     @property
     def form(self) -> Form:
-        """The form of its descriptors, as the first image has it."""
+        """The form of the map's descriptors, as its first image has it."""
         return next(iter(self.scene.images.values())).form
 
     @property
     def is_public(self) -> bool:
-        """Whether its descriptors are raw."""
+        """Whether the map's descriptors are raw, so that its scene is public."""
         return self.scene.is_public
 
     def codebook_for(self, query: Form) -> Codebook | None:
-        """The bundled codebook, where a public map has to be brought into the query's space and it leads there.
+        """The bundled codebook where it has to bring a public map into the query's space; None where no codebook is needed.
 
-        Raises InputError if the query was privatized with another one.
+        Raises InputError if the query was privatized with another codebook.
         """
         if not self.is_public or query.space == self.scene.space or isinstance(query, Points | Subsets):
             return None
@@ -70,9 +71,11 @@ class Map:
     def index_for(
         self, query: Subsets, *, dictionary: Codebook | None = None, progress: Progress | None = None
     ) -> InvertedIndex:
-        """The index that serves a query: kept in the folder, or made now from `dictionary`, the bundled one, or a map of words.
+        """The index that serves a query in words: the one in the folder, or one made now and kept in memory.
 
-        Raises InputError where none of these is of the query's dictionary.
+        It is made from `dictionary`, from the bundled one if None, or from a map of words itself; `progress` is called with the
+        number of steps done and of all. Raises InputError where none of these is of the query's dictionary, or the map holds
+        subspaces.
         """
         # Not what the query names: a map of words has one index, and queries that name others must not each leave one behind.
         key = self.form.dictionary if isinstance(self.form, Subsets) else query.dictionary

@@ -1,4 +1,4 @@
-"""How a photograph is protected before it leaves: descriptors in subspaces or words, positions as they are or in lines."""
+"""Protections of a photograph before release: descriptors in subspaces or words, positions as they are or in lines."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ from veil.randomness import Randomness
 from veil.wire.message import Message
 
 SUBSET_SIZE, DELTA = 2, 1e-6
-# Expected features of one image that share a decoy, above which the user is told.
+# Expected number of features of one image that share a decoy, above which the user is told.
 MAX_DECOY_REUSE = 0.1
-# A sent word that is the true one with more than this is no longer hidden among others
+# Probability above which a sent word, as the true one, is no longer hidden among others
 # (words.md#what-epsilon-means-for-one-feature).
 MAX_POSTERIOR = 0.25
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Made:
-    """One image's message before it is entered in a ledger and written.
+    """One image's upload before it is entered in a ledger and encoded.
 
-    `dtype` is the precision of a subspace's numbers on the wire, `parameters` what its draws depend on, `mechanism` what a
-    ledger of epsilon charges (None: no epsilon). `image_epsilon` (at the protection's delta) and `median_error` (the median
-    distance of descriptors to their words) are of words. `notes` are what the user should know.
+    - `upload`: the message as a record.
+    - `dtype`: precision of a subspace's numbers on the wire.
+    - `parameters`: what the draws depend on, as text for the ledger.
+    - `mechanism`: law of the words, which a ledger of epsilon charges; None for subspaces.
+    - `image_epsilon`: of words, epsilon of the whole image at the protection's delta.
+    - `median_error`: of words, median distance of the descriptors to their words (unit vectors).
+    - `notes`: sentences that the user should read.
     """
 
     upload: Message
@@ -47,10 +51,14 @@ class Made:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HideInSubspaces:
-    """Send each descriptor as an affine subspace that also contains decoys (Dusmanu et al. 2021).
+    """Protection that sends each descriptor as an affine subspace that also contains decoys (Dusmanu et al. 2021).
 
-    An obfuscation without proof, undone by whoever matches it. `profile` is the hardened one if None; `codebook` and `decoys`
-    are the bundled ones if None. The bundled pool is public: build one of your own (`veil codebook build --decoys`).
+    It is an obfuscation without proof, and undone by whoever matches the descriptors.
+
+    - `profile`: parameters of the lifting; None: the hardened profile.
+    - `codebook`: the codebook with the public PCA; None: the bundled one.
+    - `decoys`: the pool of decoys; None: the bundled one, which is public: build one of your own
+      (`veil codebook build --decoys`).
     """
 
     profile: Profile | None = None
@@ -58,10 +66,12 @@ class HideInSubspaces:
     decoys: Codebook | None = None
 
     def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
-        """One image's message. Raises what `veil.mechanisms.release.privatize` raises."""
+        """The upload of one image, drawn from `source`. Raises what `veil.mechanisms.release.privatize` raises."""
         profile = self.profile or hardened(quantized=features.is_quantized)
         codebook, decoys = self._books(profile)
-        found = privatize(features, profile=profile, codebook=codebook, decoys=decoys, randomness=source, lines=lines)
+        found = privatize(
+            features, profile=profile, compression=codebook.compression, decoys=decoys, randomness=source, lines=lines
+        )
         notes = [f"warning: {warning}" for warning in profile.warnings(quantized=features.is_quantized)]
         if profile.decoys == "descriptors" and self.decoys is None:
             notes.append(
@@ -89,11 +99,16 @@ class HideInSubspaces:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HideInWords:
-    """Send each descriptor as a random subset of a public dictionary's words (Pittaluga and Zhuang 2023).
+    """Protection that sends each descriptor as a random subset of a public dictionary's words (Pittaluga and Zhuang 2023).
 
-    `epsilon` is of each feature, and composes over the image and all that is ever released; infinity is no privacy. `m` words
-    are sent of the `dictionary` (the bundled one if None), of `features_sent` features chosen at random (all if None). `delta`
-    is that of the image's epsilon. A dictionary made from one's own photographs is refused unless `allow_private_dictionary`.
+    - `epsilon`: of each feature, >= 0; it composes over the image and all that is ever released. Infinity is no privacy.
+    - `m`: number of words sent for each feature.
+    - `dictionary`: the codebook whose words are sent; None: the bundled one.
+    - `features_sent`: number of features that are sent, chosen at random; None: all.
+    - `delta`: of the image's epsilon (words.md#composition).
+    - `allow_private_dictionary`: accepts a dictionary made from one's own photographs, which is refused otherwise.
+
+    A release checks them: RangeError for an epsilon, m, delta or number of features outside its range.
     """
 
     epsilon: float
@@ -105,7 +120,7 @@ class HideInWords:
 
     @cached_property
     def book(self) -> Codebook:
-        """The dictionary that is used."""
+        """The dictionary whose words are sent: the given one, or the bundled one."""
         return self.dictionary or bundled_codebook()
 
     @cached_property
@@ -114,11 +129,11 @@ class HideInWords:
         return SubsetMechanism(dictionary_size=len(self.book), epsilon=float(self.epsilon), m=self.m)
 
     def image_epsilon(self, features: int) -> float:
-        """Epsilon at delta of so many features. Raises RangeError for an impossible delta."""
+        """Epsilon of so many features together, at this protection's delta. Raises RangeError for an impossible delta."""
         return composed_epsilon({self.mechanism: features}, self.delta)
 
     def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
-        """One image's message. Raises what `veil.mechanisms.release.privatize_words` raises."""
+        """The upload of one image, drawn from `source`. Raises what `veil.mechanisms.release.privatize_words` raises."""
         found = privatize_words(
             features,
             mechanism=self.mechanism,
@@ -145,7 +160,7 @@ class HideInWords:
         )
 
     def notes(self) -> list[str]:
-        """What epsilon means here, and where it means little."""
+        """Sentences for the user: what this epsilon means, and whether it means little."""
         mechanism = self.mechanism
         truth, posterior = outward(float(mechanism.truth), 3), outward(mechanism.posterior, 3)
         if math.isinf(mechanism.epsilon):
@@ -168,7 +183,11 @@ class HideInWords:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Protection:
-    """What is sent of a photograph: `descriptors` in subspaces or in words, positions in `lines` or (None) as they are."""
+    """The protection of a photograph: what is sent in place of its descriptors and positions.
+
+    - `descriptors`: `HideInSubspaces` or `HideInWords`.
+    - `lines`: `HideInLines`, to send a line through each keypoint; None: positions are sent as they are.
+    """
 
     descriptors: HideInSubspaces | HideInWords
     lines: HideInLines | None = None

@@ -1,4 +1,4 @@
-"""Images as files give them to the server's commands: messages, or raw features of a public map."""
+"""Images read from files for the server's commands: messages, or raw features of a public map."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ import numpy as np
 from veil.errors import InputError, VeilError, WireError
 from veil.features import Features
 from veil.files.atomic import read_bytes
-from veil.files.features import read_features
+from veil.files.features import holds_features, read_features
 from veil.forms import Form, Lines, Subsets
 from veil.geometry.camera import Camera
 from veil.mechanisms.public import publish
 from veil.wire import LineUpload, Message, decode
 
-# A folder of which so many messages can be compared with each other is a map with some that do not belong; below it, a mistake.
+# Least share of messages of one kind with which the others count as strays that are left out; below it the folder is a mistake.
 CLEAR_MAJORITY = 0.75
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loaded:
-    """One image as a file gives it: what is seen of its keypoints are positions, or lines that hide them."""
+    """One image as a server's work needs it.
+
+    `seen` are keypoint positions, float32 (N, 2) in pixels, or the lines that hide them; `form` holds the N descriptors.
+    """
 
     camera: Camera
     seen: np.ndarray | Lines
@@ -34,14 +37,14 @@ class Loaded:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Uploads:
-    """Images by name, and why files were skipped, by file name."""
+    """The usable images by name (`images`), and by file name the reasons why others were skipped (`skipped`)."""
 
     images: dict[str, Loaded]
     skipped: dict[str, str] = field(default_factory=dict)
 
 
 def message_files(path: Path) -> list[Path]:
-    """The messages of a folder, or the one file. Raises InputError for a folder without any."""
+    """Paths of the `.veil` files of a folder, sorted, or the one file. Raises InputError for a folder without any."""
     if not path.is_dir():
         return [path]
     files = sorted(path.glob("*.veil"))
@@ -51,10 +54,10 @@ def message_files(path: Path) -> list[Path]:
 
 
 def decoded(path: Path, *, strict: bool) -> tuple[dict[str, Message], dict[str, str]]:
-    """The messages of a folder (or one file) by name, and why others were skipped.
+    """The messages of a folder (or one file) by name, and by file name the reasons why others were skipped.
 
-    Whoever may upload can put anything into such a folder: what cannot be read, has a name that cannot name an image or comes
-    a second time is skipped. Raises VeilError for a single file, if `strict`, or if nothing is left.
+    Whoever may upload can put anything into such a folder: a file that cannot be read, has a name that cannot name an image or
+    is there a second time is skipped. Raises VeilError instead for a single file or if `strict`, and if nothing is left.
     """
     files = message_files(path)
     found: dict[str, Message] = {}
@@ -79,15 +82,17 @@ def decoded(path: Path, *, strict: bool) -> tuple[dict[str, Message], dict[str, 
 
 
 def read_messages(path: Path | str) -> dict[str, Message]:
-    """The messages of a folder, or the one of a file, by name.
+    """The messages of a folder, or of one file, by the name of their file without its suffix.
 
-    Raises WireError for one that cannot be decoded, InputError for a folder without any.
+    `path` is a folder of .veil files, or one file. Raises WireError for a message that cannot be decoded, InputError for a
+    folder without any, for a name that cannot name an image and for a message that is there twice, FileFormatError for a file
+    that cannot be read.
     """
     return decoded(Path(path), strict=True)[0]
 
 
 def further_messages(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> dict[str, Message]:
-    """The messages of several folders or files, by a name that is not taken; what cannot be read is added to `skipped`."""
+    """The messages of several folders or files by name, with the folder where names repeat; adds the unusable to `skipped`."""
     found: dict[str, Message] = {}
     for path in paths:
         messages, left_out = decoded(path, strict=strict)
@@ -98,7 +103,7 @@ def further_messages(paths: list[Path], *, strict: bool, skipped: dict[str, str]
 
 
 def _image_name(file: Path) -> str:
-    """The name of a message's image. Raises InputError for one that files of maps cannot hold."""
+    """The name of a message's image: its file's, without the suffix. Raises InputError for names that a map cannot hold."""
     name = file.stem
     if name.strip(".") == "" or not name.isprintable() or name != name.strip():
         raise InputError(
@@ -108,8 +113,11 @@ def _image_name(file: Path) -> str:
 
 
 def load_uploads(path: Path, *, strict: bool = False) -> Uploads:
-    """All images of a folder of messages, of one message, or of a file of raw features."""
-    if path.suffix in (".h5", ".hdf5") and not path.is_dir():
+    """All images of a folder of messages, of one message, or of a file of raw features.
+
+    Raises VeilError for a message that cannot be used if `strict` or if it is the only one, and if nothing is left.
+    """
+    if holds_features(path) and not path.is_dir():
         images = {name: loaded(raw) for name, raw in read_features(path)}
         return Uploads(images=images)
     messages, skipped = decoded(path, strict=strict)
@@ -117,12 +125,12 @@ def load_uploads(path: Path, *, strict: bool = False) -> Uploads:
 
 
 def load_images(path: Path) -> dict[str, Loaded]:
-    """The images of `load_uploads`, none of which may be unusable."""
+    """All images of `load_uploads` by name; raises VeilError if one of them cannot be used."""
     return load_uploads(path, strict=True).images
 
 
 def loaded(image: Message | Features | Loaded) -> Loaded:
-    """A message, or raw features that their owner makes public, as a server's work needs them."""
+    """The image of a message, or of raw features that their owner makes public."""
     if isinstance(image, Loaded):
         return image
     if isinstance(image, Features):
@@ -132,7 +140,7 @@ def loaded(image: Message | Features | Loaded) -> Loaded:
 
 
 def comparable(uploads: Uploads, *, strict: bool = False) -> Uploads:
-    """Without the few messages that cannot be compared with the others: of another form, space or dictionary, or with lines.
+    """The uploads without the few messages that differ from the others in form, space or dictionary, or in hiding positions.
 
     All stay if `strict`, or if no kind has a clear majority: then whatever needs one kind says what is wrong.
     """
@@ -146,7 +154,7 @@ def comparable(uploads: Uploads, *, strict: bool = False) -> Uploads:
 
 
 def _kind(image: Loaded) -> str:
-    """What messages of one map have in common, in words."""
+    """What messages of one map have in common, as a phrase for messages to the user."""
     form = image.form
     of = (
         f"words of dictionary {form.dictionary[:12]}, {form.m} each"
@@ -157,9 +165,9 @@ def _kind(image: Loaded) -> str:
 
 
 def queries(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> Iterator[tuple[str, Loaded]]:
-    """The images of all `paths`, each read when its turn comes; what cannot be read is added to `skipped`.
+    """Names and images of all `paths`, each read when its turn comes; what cannot be read is added to `skipped`.
 
-    Raises VeilError if `strict`, or for a single path, which then is all that was asked for.
+    Raises VeilError instead if `strict`, or for a single path, which then is all that was asked for.
     """
     for path in paths:
         try:

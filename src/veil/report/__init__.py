@@ -1,1 +1,1 @@
-"""Findings -> one HTML page, figures, JSON."""
+"""Figures of studies, and the HTML pages of the demo and of the audit."""

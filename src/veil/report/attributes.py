@@ -18,7 +18,10 @@ _COLORS = {
 
 
 def draw_attributes(path: Path, rows: Sequence[AttributeRow]) -> None:
-    """Curves of each lifting with 95 % intervals; raw descriptors and chance are level lines."""
+    """Write the figure (PNG or SVG by its suffix): a curve for each lifting, with 95 % intervals.
+
+    Raw descriptors and chance are level lines.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

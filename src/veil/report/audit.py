@@ -1,4 +1,4 @@
-"""The audit's page: what was uploaded, what each attack made of it, and what that means."""
+"""The HTML page of an audit: the upload, what each attack recovers from it, and the verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from veil.audit.run import Examined
 from veil.audit.verdict import NOT_TESTED
 from veil.report import pictures
 
-ReadRgb = Callable[[str], np.ndarray]
+ReadRgb = Callable[[str], np.ndarray]  # pixels (rows, columns, 3) of a photograph by its name
 TITLES = {
     "structural": "Structure of the descriptors: no database, no training",
     "repeat": "Repeats: a second release of one photograph",
@@ -35,15 +35,20 @@ COLORS = ("#b3400e", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """One row of pictures: the photograph, what the server sees, and pictures that attacks made, each a data URI with a
-    title."""
+    """Pictures of one release in one row of the page, each a title and a data URI.
+
+    They are the photograph, the view of the server, and pictures that attacks made.
+    """
 
     name: str
     pictures: tuple[tuple[str, str], ...]
 
 
 def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
-    """One self-contained HTML page; nothing in it is fetched."""
+    """The self-contained HTML page of an audit; nothing in it is fetched.
+
+    `shown` are its rows of pictures, `seconds` the wall time of the audit.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -72,6 +77,7 @@ def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
 
 
 def _measured(bound: EpsilonBound) -> str:
+    """The sentence about the measured bound of epsilon."""
     return (
         f"at least {bound.low:.2f} with {100 * bound.confidence:g} % confidence, by {bound.trials:,} runs of this veil's "
         f"mechanism on each of two words ({bound.ceiling:.2f} is the most that so many can show)"
@@ -79,7 +85,7 @@ def _measured(bound: EpsilonBound) -> str:
 
 
 def _row(finding: Finding) -> dict:
-    """What the table shows of one attack."""
+    """Texts and numbers that the template shows of one attack."""
     score, recovered = finding.score, finding.recovered
     unit = {"px": "within 5 px", "word": "right word", "descriptor": "within 0.1"}
     return {
@@ -103,21 +109,24 @@ def _row(finding: Finding) -> dict:
 
 
 def _percent(count: int, total: int) -> str:
+    """`count` as a percentage of `total`; empty for a total of 0."""
     return f"{100 * count / total:.0f} %" if total else ""
 
 
 def _whisker(share: Share | None) -> tuple[float, float]:
+    """Start and length, in percent, of the interval of a share."""
     return (0.0, 0.0) if share is None else (100 * share.low, 100 * (share.high - share.low))
 
 
 def _distance(finding: Finding) -> str:
+    """The median distance of a finding, with its unit."""
     assert finding.score is not None and finding.score.median_distance is not None
     value = finding.score.median_distance
     return f"{value:.0f} px" if finding.score.unit == "px" else f"{value:.2g}"
 
 
 def _curves(findings: Sequence[Finding]) -> str | None:
-    """For each distance the share of features that an attack recovers to within it; None without originals."""
+    """Data URI of the figure of features that each attack recovers within each distance; None without originals."""
     scored = [f for f in findings if f.score is not None and f.score.unit != "px"]
     if not scored:
         return None
@@ -142,19 +151,22 @@ def _curves(findings: Sequence[Finding]) -> str | None:
 
 
 def position_pictures(examined: Examined, read_rgb: ReadRgb | None) -> Shown:
-    """The photograph (if it is given), the upload as the server gets it, and features colored by how well they were
-    recovered."""
+    """The row of pictures of one release: the photograph, the upload as the server gets it, and the best attack's result.
+
+    The result shows features colored by how well they were recovered. The photograph is there if `read_rgb` is given and the
+    originals are known.
+    """
     from veil.wire.message import LineUpload
 
     message = examined.message
     size = message.camera.width_px, message.camera.height_px
-    found: list[tuple[str, str]] = []
+    titled: list[tuple[str, str]] = []
     if read_rgb is not None and examined.truth is not None:
-        found.append(("the photograph: stays on the device", pictures.photograph(read_rgb(examined.truth.image))))
+        titled.append(("the photograph: stays on the device", pictures.photograph(read_rgb(examined.truth.image))))
     if isinstance(message, LineUpload):
-        found.append(("what is sent: a line through each keypoint", pictures.lines_view(message.camera, message.lines)))
+        titled.append(("what is sent: a line through each keypoint", pictures.lines_view(message.camera, message.lines)))
     else:
-        found.append(("what is sent in clear: positions of keypoints", pictures.server_view(*size, message.keypoints)))
+        titled.append(("what is sent in clear: positions of keypoints", pictures.server_view(*size, message.keypoints)))
     best = _most_recovered(examined)
     if best is not None and examined.truth is not None:
         name, rows, error = best
@@ -162,14 +174,14 @@ def position_pictures(examined: Examined, read_rgb: ReadRgb | None) -> Shown:
         title = (
             f"{name} attack: green within 0.1 of the descriptor, orange within 0.4, gray not ({len(rows)} features attacked)"
         )
-        found.append((title, pictures.recovered_view(*size, where, error)))
-    return Shown(name=examined.name, pictures=tuple(found))
+        titled.append((title, pictures.recovered_view(*size, where, error)))
+    return Shown(name=examined.name, pictures=tuple(titled))
 
 
-def reconstructed_pictures(found: Sequence[Reconstruction]) -> list[tuple[str, str]]:
-    """Pictures of one release with their titles."""
+def reconstructed_pictures(reconstructions: Sequence[Reconstruction]) -> list[tuple[str, str]]:
+    """Titles and data URIs of the pictures that were reconstructed from one release."""
     titled = []
-    for picture in found:
+    for picture in reconstructions:
         measured = "" if picture.quality is None else f", SSIM {picture.quality.ssim:.2f} to the photograph"
         title = f"reconstructed from {picture.attack} ({picture.features} features{measured})"
         titled.append((title, pictures.photograph(picture.rgb)))
@@ -177,7 +189,7 @@ def reconstructed_pictures(found: Sequence[Reconstruction]) -> list[tuple[str, s
 
 
 def _most_recovered(examined: Examined) -> tuple[str, np.ndarray, np.ndarray] | None:
-    """The attack that gets most descriptors of one release to within 0.1 (an oracle is none)."""
+    """Label, attacked rows and errors of the attack that recovers most descriptors within 0.1 (an oracle does not count)."""
     best, most = None, -1
     for attack, attempt in examined.attempts:
         if attack.units == "px" or attempt.estimates is None or examined.truth is None:

@@ -21,7 +21,7 @@ _DASHES: dict[int, Literal["-", "--", "-.", ":"]] = {2: "-", 4: "--", 8: "-.", 1
 
 
 def draw_accuracy(path: Path, rows: Sequence[dict], *, title: str) -> None:
-    """Write the figure (PNG or SVG by its suffix); `rows` as in `veil evaluate homographies --json`."""
+    """Write the figure (PNG or SVG by its suffix); `rows` are records as in the JSON of `veil evaluate homographies`."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -40,6 +40,7 @@ def draw_accuracy(path: Path, rows: Sequence[dict], *, title: str) -> None:
 
 
 def _panel(axis, rows: Sequence[dict], distance: str, profile: str) -> None:  # type: ignore[no-untyped-def]
+    """Draw the curves of one distance and profile, with those of raw descriptors and of the hardened profile."""
     for row in rows:
         thresholds = [int(t) for t in row["mma"]]
         values = list(row["mma"].values())
@@ -64,7 +65,7 @@ def _panel(axis, rows: Sequence[dict], distance: str, profile: str) -> None:  # 
 
 
 def _legend(figure, rows: Sequence[dict]) -> None:  # type: ignore[no-untyped-def]
-    """One legend for all panels: colors are liftings, dashes are dimensions."""
+    """Draw one legend for all panels: colors are liftings, dashes are dimensions."""
     from matplotlib.lines import Line2D
 
     hardened_m = next((row["m"] for row in rows if row["profile"] == "hardened"), None)

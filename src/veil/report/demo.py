@@ -1,4 +1,4 @@
-"""The demo's page: what was sent, what came back, and what it does not protect."""
+"""The HTML page of the demo: what was sent, what the server answered, and what lifting does not protect."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ from veil.scene import Scene
 from veil.studies.localization.held_out import DELTA, Outcome, Variant
 from veil.studies.mapping.reconstruction import Run
 
-ReadRgb = Callable[[str], np.ndarray]
+ReadRgb = Callable[[str], np.ndarray]  # pixels (rows, columns, 3) of a photograph by its name
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LineStory:
-    """The photographs mapped from lines alone: the run, its reference, and what one photograph sent."""
+class LineMapSection:
+    """The page's section on mapping from lines alone: the run, its reference poses, and the lines that one photograph sent.
+
+    `name` is that photograph's, `view` its camera and lines.
+    """
 
     run: Run
     reference: Mapping[str, Rigid]
@@ -41,12 +44,14 @@ def page(
     extent: float,
     read_rgb: ReadRgb,
     repeat: dict,
-    lines: LineStory,
+    lines: LineMapSection,
     seconds: float,
 ) -> str:
-    """One self-contained HTML page. `extent` is the scene's size in reference units; `repeat` is what releasing
-    twice with fresh draws gave away (`veil.pipelines.demo`); `lines` is the map from lines alone; `read_rgb` gives a photograph by
-    name."""
+    """The self-contained HTML page of the demo, from outcomes of held-out photographs and of `strangers`, of another place.
+
+    `extent` is the scene's size in reference units. `repeat` holds the numbers on releasing one photograph twice, with fresh
+    and with memoized draws (`veil.pipelines.demo`). `read_rgb` reads photographs for pictures.
+    """
     import jinja2
 
     variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))
@@ -73,47 +78,48 @@ def page(
 
 
 def _summary(variant: Variant, outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: float) -> dict:
-    mine = [o for o in outcomes if o.variant == variant]
-    found = [o for o in mine if isinstance(o.found, Localization)]
+    """Texts of the table's row of one variant."""
+    own = [o for o in outcomes if o.variant == variant]
+    localized = [o for o in own if isinstance(o.found, Localization)]
     others = [o for o in strangers if o.variant == variant]
-    errors = [o.position_error for o in found if o.position_error is not None]
-    turns = [o.rotation_error_deg for o in found if o.rotation_error_deg is not None]
+    errors = [o.position_error for o in localized if o.position_error is not None]
+    turns = [o.rotation_error_deg for o in localized if o.rotation_error_deg is not None]
     return {
         "label": variant.label,
         "is_raw": variant.profile is None and variant.mechanism is None,
         "is_default": variant.profile is not None and variant.profile.name == "hardened",
-        "localized": f"{len(found)} of {len(mine)}",
+        "localized": f"{len(localized)} of {len(own)}",
         "position": f"{100 * float(np.median(errors)) / extent:.2f} %" if errors else "none",
         "rotation": f"{float(np.median(turns)):.2f}°" if turns else "none",
-        "inliers": int(np.median([o.found.inliers for o in mine])),
-        "upload": f"{np.median([o.upload_bytes for o in mine]) / 1e3:.0f} kB",
-        "seconds": f"{np.median([o.seconds for o in mine]):.1f} s",
+        "inliers": int(np.median([o.found.inliers for o in own])),
+        "upload": f"{np.median([o.upload_bytes for o in own]) / 1e3:.0f} kB",
+        "seconds": f"{np.median([o.seconds for o in own]):.1f} s",
         "refused": f"{sum(not isinstance(o.found, Localization) for o in others)} of {len(others)}" if others else "",
     }
 
 
 def _words(outcomes: Sequence[Outcome]) -> dict:
-    """What epsilon comes to over the features of a query in words."""
-    spoken = [o for o in outcomes if o.variant.mechanism is not None]
-    mechanism = spoken[0].variant.mechanism
+    """Texts about the words of a query: the mechanism, and epsilon over all features of the photograph."""
+    outcome = next(o for o in outcomes if o.variant.mechanism is not None)
+    mechanism = outcome.variant.mechanism
     assert mechanism is not None
-    account = composed_epsilon({mechanism: len(spoken[0].query.features)}, DELTA)
+    features = len(outcome.query.features)
     return {
         "words": f"{mechanism.dictionary_size:,}",
         "epsilon": f"{mechanism.epsilon:g}",
         "m": mechanism.m,
         "truth": f"{float(mechanism.truth):.0%}",
         "posterior": f"{mechanism.posterior:.0%}",
-        "features": f"{len(spoken[0].query.features):,}",
-        "image": outward(account),
+        "features": f"{features:,}",
+        "image": outward(composed_epsilon({mechanism: features}, DELTA)),
         "delta": f"{DELTA:g}",
     }
 
 
 def _query(name: str, outcomes: Sequence[Outcome], read_rgb: ReadRgb) -> dict:
-    """Pictures of one query through the default profile and a public map."""
-    mine = [o for o in outcomes if o.query.name == name]
-    shown = next((o for o in mine if o.variant.profile and o.variant.profile.name == "hardened"), mine[0])
+    """Pictures and texts of one query through the default profile and a public map."""
+    own = [o for o in outcomes if o.query.name == name]
+    shown = next((o for o in own if o.variant.profile and o.variant.profile.name == "hardened"), own[0])
     rgb = read_rgb(name)
     result = {
         "name": name,
@@ -125,14 +131,14 @@ def _query(name: str, outcomes: Sequence[Outcome], read_rgb: ReadRgb) -> dict:
         "inliers": shown.found.inliers,
     }
     if isinstance(shown.found, Localization):
-        best, ours, theirs = _best_view(shown)
-        result["matches"] = pictures.matches_picture(rgb, read_rgb(best), ours, theirs)
+        best, query_xy, mapped_xy = _best_view(shown)
+        result["matches"] = pictures.matches_picture(rgb, read_rgb(best), query_xy, mapped_xy)
         result["matched_with"] = best
     return result
 
 
 def _best_view(outcome: Outcome) -> tuple[str, np.ndarray, np.ndarray]:
-    """The map image that sees most of the inlier points, and both positions of each."""
+    """Name of the map image that sees most inlier points, with these points' keypoints (pixels) in the query and in it."""
     found = outcome.found
     assert isinstance(found, Localization) and isinstance(outcome.scene, Scene)
     inliers = set(found.point_rows.tolist())
@@ -141,14 +147,14 @@ def _best_view(outcome: Outcome) -> tuple[str, np.ndarray, np.ndarray]:
     image = outcome.scene.images[best]
     where = {int(point): row for row, point in enumerate(image.point_rows)}
     pairs = [(q, where[int(p)]) for q, p in zip(found.keypoint_rows, found.point_rows, strict=True) if int(p) in where]
-    ours = outcome.keypoints[[q for q, _ in pairs]]
-    theirs = image.keypoints[[r for _, r in pairs]]
-    return best, ours, theirs
+    query_xy = outcome.keypoints[[q for q, _ in pairs]]
+    mapped_xy = image.keypoints[[r for _, r in pairs]]
+    return best, query_xy, mapped_xy
 
 
-def _lines(story: LineStory, extent: float, read_rgb: ReadRgb) -> dict:
-    """Numbers and pictures of the map from lines."""
-    run, rgb = story.run, read_rgb(story.name)
+def _lines(section: LineMapSection, extent: float, read_rgb: ReadRgb) -> dict:
+    """Texts and pictures of the map from lines."""
+    run, rgb = section.run, read_rgb(section.name)
     result = {
         "registered": f"{run.registered} of {run.total}",
         "reason": run.reason,
@@ -156,27 +162,28 @@ def _lines(story: LineStory, extent: float, read_rgb: ReadRgb) -> dict:
         "position": f"{100 * run.position.median / extent:.2f} %" if run.position else "none",
         "worst": f"{100 * run.position.max / extent:.2f} %" if run.position else "none",
         "rotation": f"{run.pairwise_rotation_deg:.2f}°" if run.pairwise_rotation_deg is not None else "none",
-        "name": story.name,
+        "name": section.name,
         "photo": pictures.photograph(rgb),
-        "sent": pictures.lines_view(story.view.camera, story.view.lines),
+        "sent": pictures.lines_view(section.view.camera, section.view.lines),
         "named": None,
         "map": None,
     }
-    if run.leak is not None and run.position is not None:
-        share, median = run.leak.images[story.name]
+    if run.leakage is not None and run.position is not None:
+        share, median = run.leakage.images[section.name]
         result |= {
-            "named": pictures.server_view(rgb.shape[1], rgb.shape[0], run.leak.positions[story.name]),
+            "named": pictures.server_view(rgb.shape[1], rgb.shape[0], run.leakage.positions[section.name]),
             "named_share": f"{share:.0%}",
             "named_px": "" if median is None else f"{median:.1f}",
-            "share": f"{run.leak.share:.0%}",
-            "median_px": f"{run.leak.median_px:.1f}",
-            "unchecked": f"{run.leak.share_unchecked:.0%}",
-            "map": pictures.figure_picture(maps_figure([run], {run.scene: story.reference})),
+            "share": f"{run.leakage.share:.0%}",
+            "median_px": f"{run.leakage.median_px:.1f}",
+            "unchecked": f"{run.leakage.share_unchecked:.0%}",
+            "map": pictures.figure_picture(maps_figure([run], {run.scene: section.reference})),
         }
     return result
 
 
 def _stranger_rows(strangers: Sequence[Outcome]) -> list[dict]:
+    """Texts of the table of photographs of another place, a row for each photograph."""
     names = dict.fromkeys(o.query.name for o in strangers)
     return [
         {
@@ -190,6 +197,7 @@ def _stranger_rows(strangers: Sequence[Outcome]) -> list[dict]:
 
 
 def _detail(outcome: Outcome, extent: float) -> dict:
+    """Texts of one row of the table of all outcomes."""
     row = outcome.as_json()
     return row | {
         "label": outcome.variant.label,

@@ -1,4 +1,4 @@
-"""The figure of `veil evaluate faces`: accuracy against m, and error curves of the distances."""
+"""The figure of `veil evaluate faces`: accuracy against m, and error curves at one m."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _NAMES = {"p2s": "template against raw descriptor (p2s)", "s2s": "template again
 
 
 def draw_verification(path: Path, rows: Sequence[VerificationRow], same: Bool[np.ndarray, "pairs"]) -> None:
-    """Left and middle: accuracy with 95 % intervals by distance; right: false accepts against false rejects at one m."""
+    """Write the figure (PNG or SVG by its suffix); `same` says which of the pairs behind `rows` are of one person.
+
+    Left and middle: accuracy with 95 % intervals by distance; right: false accepts against false rejects at one m.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

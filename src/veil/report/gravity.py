@@ -1,4 +1,4 @@
-"""The figure of vertical edges: the segments that agree over the photograph, and the vertical through a grid of points."""
+"""The figure of gravity from vertical edges: segments that agree, over the photograph, and down at a grid of points."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def draw_vertical(
     camera: Camera,
     vertical: Vertical,
 ) -> None:
-    """Write the figure (PNG or SVG by its suffix); `segments` in pixels, as detected, with those of `vertical.rows` marked."""
+    """Write the figure (PNG or SVG by its suffix).
+
+    `segments` (segments, ends, xy) are all that were detected, in pixels; those of `vertical.rows` are marked.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -50,7 +53,7 @@ def draw_vertical(
 
 
 def _plumb_lines(camera: Camera, down: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Pixels of short pieces that hang down in the world, through a grid over the picture."""
+    """Start and end in pixels of short pieces that hang down in the world, from a grid of points over the picture."""
     width, height = camera.width_px, camera.height_px
     grid = np.array([[x * width, y * height] for y in (0.2, 0.5, 0.8) for x in (0.1, 0.3, 0.5, 0.7, 0.9)])
     colmap = as_colmap(camera)

@@ -12,7 +12,10 @@ FITTED, SINGLE = "#0072B2", "#D55E00"
 
 
 def draw_identification(path: Path, rows: Sequence[IdentificationRow], asked: float) -> None:
-    """Left: FPIR of held-out strangers with 95 % intervals, beside what was asked; right: FNIR at rank 1."""
+    """Write the figure (PNG or SVG by its suffix); `asked` is the FPIR that was asked for.
+
+    Left: FPIR of held-out strangers with 95 % intervals, beside what was asked; right: FNIR at rank 1.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

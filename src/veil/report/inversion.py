@@ -1,4 +1,4 @@
-"""Figures of inversion: photographs beside what is reconstructed of them, and similarity against m."""
+"""Figures of `veil evaluate inversion`: photographs beside their reconstructions, and similarity against m."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.files.atomic import replacing
-from veil.studies.attacks.inversion import ORDER, RAW, Inverted, Row
+from veil.studies.attacks.inversion import ORDER, RAW, InversionRow, Inverted
 
 _COLORS = {RAW: "#000000", "database": "#D55E00", "clustering": "#E69F00", "direct": "#0072B2", "nearest": "#009E73"}
 
 
-def draw_inversions(path: Path, originals: Mapping[str, np.ndarray], found: Sequence[Inverted], *, m: int, title: str) -> None:
-    """A row for each of `originals` (their crops, 256x256 px, by name): the photograph, then each attack at `m` with its SSIM.
+def draw_inversions(
+    path: Path, originals: Mapping[str, np.ndarray], pictures: Sequence[Inverted], *, m: int, title: str
+) -> None:
+    """Write the figure (PNG or SVG by its suffix): a row for each photograph, with each attack's picture at `m` and its SSIM.
 
-    Raises InputError if nothing was found of one of them.
+    `originals` are crops of photographs (256x256 px) by name. Raises InputError if there is no picture of one of them.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    shown = {(item.name, item.attack): item for item in found if item.m in (0, m)}
+    shown = {(item.name, item.attack): item for item in pictures if item.m in (0, m)}
     attacks = [attack for attack in ORDER if any(key[1] == attack for key in shown)]
     missing = [name for name in originals if not any(key[0] == name for key in shown)]
     if missing or not originals:
@@ -46,14 +48,18 @@ def draw_inversions(path: Path, originals: Mapping[str, np.ndarray], found: Sequ
 
 
 def _panel(axis, rgb: np.ndarray, title: str) -> None:  # type: ignore[no-untyped-def]
+    """Draw one picture with its title."""
     axis.imshow(rgb, interpolation="nearest")
     axis.set_title(title, fontsize=8)
     axis.set_xticks([])
     axis.set_yticks([])
 
 
-def draw_similarity(path: Path, table: Sequence[Row], *, title: str) -> None:
-    """Mean SSIM with its interval against m, a curve for each attack; raw descriptors are a level line."""
+def draw_similarity(path: Path, table: Sequence[InversionRow], *, title: str) -> None:
+    """Write the figure (PNG or SVG by its suffix): mean SSIM with its 95 % interval against m, a curve for each attack.
+
+    Raw descriptors are a level line.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

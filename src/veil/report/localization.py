@@ -1,4 +1,4 @@
-"""The figure of `veil evaluate localization`: share of localized queries and inliers against what each feature spends."""
+"""The figure of `veil evaluate localization`: localized queries and inliers against epsilon, K and m of queries in words."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from veil.files.atomic import replacing
-from veil.studies.localization.word_localization_settings import Row, Setting
+from veil.studies.localization.word_localization_settings import LocalizationRow, Setting
 
 _COLORS = ("#1d4ed8", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#4d7c0f")
 
 
-def draw_localization(path: Path, rows: Sequence[Row], *, default: tuple[int, float, int]) -> None:
-    """Write the figure (PNG or SVG by its suffix): epsilon, K and m in turn, the other two as in `default` (K, epsilon, m)."""
+def draw_localization(path: Path, rows: Sequence[LocalizationRow], *, default: tuple[int, float, int]) -> None:
+    """Write the figure (PNG or SVG by its suffix), with a column each for epsilon, K and m.
+
+    The other two parameters are those of `default` (K, epsilon, m).
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -43,7 +46,7 @@ def draw_localization(path: Path, rows: Sequence[Row], *, default: tuple[int, fl
 
 
 def _key(scenes: Sequence[str]) -> list[Any]:
-    """A color for each scene, and what the markers and the thin lines are."""
+    """Handles of the legend: a color for each scene, and the meaning of markers and of thin lines."""
     from matplotlib.lines import Line2D
 
     colors = zip(dict.fromkeys(scenes), _COLORS * len(scenes), strict=False)
@@ -62,7 +65,8 @@ def _key(scenes: Sequence[str]) -> list[Any]:
     ]
 
 
-def _panel(axis: Any, rows: Sequence[Row], name: str, fixed: dict[str, float], *, accepted: bool) -> None:
+def _panel(axis: Any, rows: Sequence[LocalizationRow], name: str, fixed: dict[str, float], *, accepted: bool) -> None:
+    """Draw curves against the parameter `name`: of localized queries if `accepted`, else of inliers."""
     chosen = [row for row in rows if row.setting.dictionary == "reference" and _on_line(row.setting, name, fixed)]
     most = max((row.setting.iterations or 0 for row in chosen), default=0)
     for scene, color in zip(dict.fromkeys(row.scene for row in rows), _COLORS * len(rows), strict=False):
@@ -98,7 +102,7 @@ def _panel(axis: Any, rows: Sequence[Row], name: str, fixed: dict[str, float], *
 
 
 def _on_line(setting: Setting, name: str, fixed: dict[str, float]) -> bool:
-    """Whether a setting differs from the default point in `name` at most."""
+    """Whether a setting has a finite value of the parameter `name`, and those of `fixed` for the other parameters."""
     value = getattr(setting, name)
     if value is None or (name == "epsilon" and math.isinf(value)):
         return False

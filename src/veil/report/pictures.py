@@ -1,4 +1,4 @@
-"""Pictures of the report, as data URIs so that the page opens offline."""
+"""Pictures of the HTML pages, as data URIs so that a page opens offline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _GREEN, _GRAY, _BLUE = "#009E73", "#777777", "#1d4ed8"
 def matches_picture(
     query: np.ndarray, mapped: np.ndarray, query_xy: np.ndarray, mapped_xy: np.ndarray, *, shown: int = 60
 ) -> str:
-    """Two photographs side by side with about `shown` of the inlier matches, evenly spread over the list."""
+    """Data URI of two photographs side by side, joined by about `shown` of the inlier matches, evenly spread over the list.
+
+    `query_xy` and `mapped_xy` (matches, 2) are the matched keypoints in pixels.
+    """
     import matplotlib.pyplot as plt
 
     height = max(len(query), len(mapped))
@@ -39,7 +42,7 @@ def matches_picture(
 
 
 def server_view(width: int, height: int, keypoints: np.ndarray) -> str:
-    """What the server gets besides subspaces: positions, and no picture."""
+    """Data URI of the positions of `keypoints` (pixels) on a blank picture, as the server gets them beside subspaces."""
     import matplotlib.pyplot as plt
 
     figure, axis = _canvas((height, width, 3))
@@ -51,7 +54,10 @@ def server_view(width: int, height: int, keypoints: np.ndarray) -> str:
 
 
 def recovered_view(width: int, height: int, keypoints: np.ndarray, error: np.ndarray) -> str:
-    """Keypoints colored by how near an attack came to their descriptors: within 0.1, within 0.4, or not (NaN: undecided)."""
+    """Data URI of keypoints (pixels), colored by the error of an attack on their descriptors: within 0.1, within 0.4, or not.
+
+    An error of NaN, of an undecided feature, counts as not recovered.
+    """
     import matplotlib.pyplot as plt
 
     figure, axis = _canvas((height, width, 3))
@@ -65,7 +71,7 @@ def recovered_view(width: int, height: int, keypoints: np.ndarray, error: np.nda
 
 
 def lines_view(camera: Camera, lines: Lines, *, shown: int = 250) -> str:
-    """What the server gets where positions are hidden: some of the lines; those along gravity are blue."""
+    """Data URI of about `shown` of the lines that the server gets in place of positions; those along gravity are blue."""
     import matplotlib.pyplot as plt
 
     figure, axis = _canvas((camera.height_px, camera.width_px, 3))
@@ -84,7 +90,7 @@ def lines_view(camera: Camera, lines: Lines, *, shown: int = 250) -> str:
 
 
 def figure_picture(figure: Any) -> str:
-    """A drawn figure, which is closed."""
+    """Data URI of a drawn matplotlib figure, which is then closed."""
     import matplotlib.pyplot as plt
 
     uri = _jpeg(figure)
@@ -93,7 +99,7 @@ def figure_picture(figure: Any) -> str:
 
 
 def photograph(pixels: np.ndarray) -> str:
-    """The photograph itself; it stays on the device."""
+    """Data URI of the photograph itself, which stays on the device."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -102,7 +108,7 @@ def photograph(pixels: np.ndarray) -> str:
 
 
 def error_chart(labels: Sequence[str], position: Sequence[Sequence[float]]) -> str:
-    """Position errors of all queries, one row a variant, logarithmic."""
+    """Data URI of the position errors of all queries (percent of the extent), a row for each variant, on a logarithmic axis."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -131,7 +137,7 @@ def error_chart(labels: Sequence[str], position: Sequence[Sequence[float]]) -> s
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers around `low` and `high`: 1, 2, 5, 10, 20, ..., or powers of ten where those are many."""
+    """Round numbers from below `low` to above `high`, as ticks: 1, 2, 5, 10, 20, ..., or powers of ten where those are many."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if len(powers) <= 5 else (1,)
     ticks = [step * 10.0**power for power in powers for step in steps]
@@ -140,6 +146,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def _canvas(shape: tuple[int, ...]):  # type: ignore[no-untyped-def]
+    """A figure without margins for a picture of this shape (rows, columns, ...), and its axis in pixels."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -154,10 +161,12 @@ def _canvas(shape: tuple[int, ...]):  # type: ignore[no-untyped-def]
 
 
 def _jpeg(figure) -> str:  # type: ignore[no-untyped-def]
+    """Data URI of a figure as a JPEG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="jpg", pil_kwargs={"quality": 82})
     return _uri(buffer, "jpeg")
 
 
 def _uri(buffer: io.BytesIO, kind: str) -> str:
+    """Data URI of the bytes of an image of this kind."""
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

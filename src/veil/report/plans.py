@@ -1,4 +1,4 @@
-"""The figure of a plan: expected true words of an image against its epsilon, for several numbers of features."""
+"""The figure of `veil budget plan`: expected true words of an image against its epsilon, for several numbers of features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _SHADES = "viridis_r"
 
 
 def draw_plans(path: Path, plans: Sequence[Plan], *, image_epsilon: float, needed: int) -> None:
-    """Write the figure (PNG or SVG by its suffix) for the K and m of the first plan; below `needed` no pose is accepted."""
+    """Write the figure (PNG or SVG by its suffix) for the K and m of the first plan.
+
+    `image_epsilon` is marked unless it is 0. Fewer than `needed` inliers give no pose: that part is shaded.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

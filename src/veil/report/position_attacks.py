@@ -1,4 +1,7 @@
-"""The figure of attacks on hidden positions: histograms of errors beside those of blind guesses, a panel a share of lines."""
+"""The figure of attacks on hidden positions: histograms of their errors beside those of blind guesses.
+
+Each share of lines along gravity has a panel.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from veil.files.atomic import replacing
 from veil.studies.attacks.positions import PositionTrial, position_histograms, position_rows
 
 EDGES_PX = np.logspace(-2, 3, 31)
-# attack -> color (Okabe-Ito), dash, label. Dashed is without a defense.
+# Color (Okabe-Ito), dash and label of each attack; a dashed curve is for lines without one of their defenses.
 _STYLES: dict[str, tuple[str, Any, str]] = {
     "chance": ("#bbbbbb", "fill", "blind: random point of the line"),
     "midpoint": ("#555555", ":", "blind: middle of the line"),
@@ -26,9 +29,9 @@ _STYLES: dict[str, tuple[str, Any, str]] = {
 
 
 def draw_position_attacks(path: Path, trials: Sequence[PositionTrial], *, title: str) -> None:
-    """Write the figure (PNG or SVG by its suffix): a panel for each share of lines along gravity, undecided features left out.
+    """Write the figure (PNG or SVG by its suffix), with a panel for each share of lines along gravity.
 
-    Errors below 0.01 px stand in the first bin.
+    Undecided features are left out; errors below 0.01 px stand in the first bin.
     """
     import matplotlib
 
@@ -63,6 +66,7 @@ def draw_position_attacks(path: Path, trials: Sequence[PositionTrial], *, title:
 
 
 def _step(axis, values: np.ndarray, color: str, dash: str) -> None:  # type: ignore[no-untyped-def]
+    """Draw one histogram."""
     if dash == "fill":
         axis.stairs(values, EDGES_PX, fill=True, color=color, alpha=0.6)
     else:
@@ -70,7 +74,7 @@ def _step(axis, values: np.ndarray, color: str, dash: str) -> None:  # type: ign
 
 
 def _note(axis, trials: Sequence[PositionTrial], share: float) -> None:  # type: ignore[no-untyped-def]
-    """Which of the drawn attacks decide nothing, and where the horizontal coordinate is known anyway."""
+    """Write into a panel how many of the drawn attacks decide nothing, and whose horizontal coordinate is known anyway."""
     rows = {row.attack: row for row in position_rows([trial for trial in trials if trial.aligned_share == share])}
     silent = [attack for attack in _STYLES if attack in rows and rows[attack].undecided == rows[attack].features]
     text = []
@@ -83,6 +87,7 @@ def _note(axis, trials: Sequence[PositionTrial], share: float) -> None:  # type:
 
 
 def _legend(figure, used: set[str]) -> None:  # type: ignore[no-untyped-def]
+    """Draw the legend of the attacks that were used."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -15,7 +15,11 @@ _TITLES = {
 
 
 def draw_protection(path: Path, found: Protection) -> None:
-    """Full lines without keys, dashed with; gray is what chance gives, dotted what raw descriptors do."""
+    """Write the figure (PNG or SVG by its suffix): both measures against m, a curve for each lifting.
+
+    Full lines are without keys, dashed ones with keys; gray is what chance, or an attacker without a template, reaches; the
+    dotted line is for raw descriptors.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

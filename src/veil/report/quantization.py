@@ -1,4 +1,4 @@
-"""The figure of a codebook's quality: distances to the nearest word between those that bound it."""
+"""The figure of a codebook's quality: distances to the nearest word, beside those of random and of nearest descriptors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORD, _RANDOM, _OTHER = "#0072B2", "#999999", "#D55E00"
 
 
 def draw_quantization(path: Path, found: Quantization, *, title: str) -> None:
-    """Write the figure (PNG or SVG by its suffix)."""
+    """Write the figure (PNG or SVG by its suffix): histograms of the three kinds of distances, with their medians."""
     import matplotlib
 
     matplotlib.use("Agg")

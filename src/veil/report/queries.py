@@ -1,4 +1,4 @@
-"""The figure of `veil evaluate queries`: errors of lines against points, and the evidence of true and false queries."""
+"""Figures of `veil evaluate queries`: errors of lines against points, and the evidence of true, false and forged queries."""
 
 from __future__ import annotations
 
@@ -9,32 +9,39 @@ from typing import Any
 import numpy as np
 
 from veil.files.atomic import replacing
-from veil.studies.localization.acceptance_counts import Verdict
-from veil.studies.localization.forged_answers import Answer
-from veil.studies.localization.robustness import ALL, Strained, cells, points_medians
+from veil.studies.localization.acceptance_counts import QueryAnswer
+from veil.studies.localization.forged_answers import FormAnswer
+from veil.studies.localization.robustness import ALL_MATCHES, RobustnessTrial, error_summaries, points_medians
 
 _COLORS = {"points": "#1d4ed8", "random lines": "#c2410c", "aligned lines": "#d99a2b"}
 _TRUE, _FALSE = "#0f766e", "#b91c1c"
-_LINTHRESH = 10.0
+_LINTHRESH = 10.0  # the axes of evidence are linear up to here, and logarithmic beyond
 
 
-def draw_queries(path: Path, verdicts: Sequence[Verdict], strained: Sequence[Strained], *, threshold: float) -> None:
-    """Write the figure (PNG or SVG by its suffix); `threshold` is the -log10 NFA from which a pose is accepted."""
+def draw_queries(path: Path, answers: Sequence[QueryAnswer], trials: Sequence[RobustnessTrial], *, threshold: float) -> None:
+    """Write the figure of errors and evidence (PNG or SVG by its suffix).
+
+    `threshold` is the -log10 NFA from which a pose is accepted.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 4.6), layout="constrained")
-    _errors(left, strained)
-    _evidence(right, [item for item in verdicts if item.sight != "points"], threshold)
+    _errors(left, trials)
+    _evidence(right, [item for item in answers if item.observation != "points"], threshold)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=130)
     pyplot.close(figure)
 
 
-def draw_forged(path: Path, answers: Sequence[Answer], *, threshold: float) -> None:
-    """The evidence of each best pose, a row for each kind: refused as chance, refused otherwise, accepted."""
+def draw_forged(path: Path, answers: Sequence[FormAnswer], *, threshold: float) -> None:
+    """Write the figure of forged queries and their true counterparts (PNG or SVG by its suffix).
+
+    It shows the -log10 NFA of each best pose, a row for each kind, colored by whether the query was refused as chance, refused
+    otherwise, or accepted; `threshold` is the value from which a pose is beyond chance.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -66,21 +73,21 @@ def draw_forged(path: Path, answers: Sequence[Answer], *, threshold: float) -> N
     pyplot.close(figure)
 
 
-def _errors(axis: Any, strained: Sequence[Strained]) -> None:
-    """Median and middle half of each load, points and both kinds of lines side by side.
+def _errors(axis: Any, trials: Sequence[RobustnessTrial]) -> None:
+    """Draw median and middle half of the errors at each level, for points and both kinds of lines side by side.
 
     Scenes differ in size and in how good their maps are, so an error counts in medians of the points' errors of its scene.
     """
-    loads = list(dict.fromkeys((cell.matches, cell.wrong_share) for cell in cells(strained) if cell.matches >= 0))
+    levels = list(dict.fromkeys((row.matches, row.wrong_share) for row in error_summaries(trials) if row.matches >= 0))
     shown: list[float] = []
-    for column, load in enumerate(loads):
-        group = [item for item in strained if (item.matches, item.wrong_share) == load]
+    for column, level in enumerate(levels):
+        group = [item for item in trials if (item.matches, item.wrong_share) == level]
         units = points_medians(group)
-        for offset, (sight, color) in enumerate(_COLORS.items()):
-            errors = np.array([item.position_error / units[item.case] for item in group if item.sight == sight])
+        for offset, (observation, color) in enumerate(_COLORS.items()):
+            errors = np.array([item.position_error / units[item.group] for item in group if item.observation == observation])
             x = column + 0.25 * (offset - 1)
             (low, high), middle = np.quantile(errors, [0.25, 0.75], method="nearest"), np.median(errors)
-            label = sight if column == 0 else None
+            label = observation if column == 0 else None
             if np.isfinite(middle):
                 axis.plot([x, x], [low, min(high, 1e3)], color=color, linewidth=3, alpha=0.35, solid_capstyle="butt")
                 shown.append(float(middle))
@@ -89,7 +96,8 @@ def _errors(axis: Any, strained: Sequence[Strained]) -> None:
                 axis.plot(x, 1, "x", color=color, label=label, transform=axis.get_xaxis_transform(), clip_on=False)
     axis.axhline(1.3, color="black", linewidth=0.8, linestyle="--")
     axis.text(1.005, 1.3, "1.3", va="center", fontsize=8, transform=axis.get_yaxis_transform())
-    axis.set_xticks(range(len(loads)), [f"{n if n != ALL else 'all'}\n{100 * share:.0f} %" for n, share in loads], fontsize=8)
+    names = [f"{count if count != ALL_MATCHES else 'all'}\n{100 * share:.0f} %" for count, share in levels]
+    axis.set_xticks(range(len(levels)), names, fontsize=8)
     axis.set_ylim(0, max(2.0, 1.2 * max(shown, default=1.0)))  # bars may leave the picture, medians do not
     axis.set_xlabel("matches, and share of them that is wrong")
     axis.set_ylabel("position error / median of the scene's points")
@@ -98,11 +106,11 @@ def _errors(axis: Any, strained: Sequence[Strained]) -> None:
     axis.grid(axis="y", alpha=0.3)
 
 
-def _evidence(axis: Any, verdicts: Sequence[Verdict], threshold: float) -> None:
-    """How strongly chance is refused, true queries and false ones, on an axis that is linear near zero."""
+def _evidence(axis: Any, answers: Sequence[QueryAnswer], threshold: float) -> None:
+    """Draw histograms of -log10 NFA of true and of false queries, on an axis that is linear near zero."""
     strengths = {
-        True: np.array([-item.log10_nfa for item in verdicts if item.kind == "true" and np.isfinite(item.log10_nfa)]),
-        False: np.array([-item.log10_nfa for item in verdicts if item.kind != "true" and np.isfinite(item.log10_nfa)]),
+        True: np.array([-item.log10_nfa for item in answers if item.kind == "true" and np.isfinite(item.log10_nfa)]),
+        False: np.array([-item.log10_nfa for item in answers if item.kind != "true" and np.isfinite(item.log10_nfa)]),
     }
     axis.set_xscale("symlog", linthresh=_LINTHRESH)
     edges = _edges(max((values.max() for values in strengths.values() if len(values)), default=_LINTHRESH))
@@ -118,6 +126,6 @@ def _evidence(axis: Any, verdicts: Sequence[Verdict], threshold: float) -> None:
 
 
 def _edges(most: float) -> np.ndarray:
-    """Bins of equal width on the axis: linear up to the threshold of the scale, then in equal ratios."""
+    """Edges of bins that are about equally wide on the axis, up to `most`: equal steps where linear, then equal ratios."""
     outer = np.geomspace(_LINTHRESH, max(most, 10 * _LINTHRESH), 25)
     return np.concatenate([-np.geomspace(100.0, _LINTHRESH, 10)[:-1], np.linspace(-_LINTHRESH, _LINTHRESH, 19)[:-1], outer])

@@ -17,7 +17,7 @@ REFERENCE, FAINT, POINTS = "#0f172a", 0.35, "#64748b"
 
 
 def draw_maps(path: Path, runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid]]) -> None:
-    """Save `maps_figure`."""
+    """Write `maps_figure` (PNG or SVG by the suffix of `path`)."""
     from matplotlib import pyplot
 
     figure = maps_figure(runs, references)
@@ -27,7 +27,11 @@ def draw_maps(path: Path, runs: Sequence[Run], references: Mapping[str, Mapping[
 
 
 def maps_figure(runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid]]) -> Any:
-    """One panel a scene and method: points and cameras of the median run, seen along gravity, over the reference cameras."""
+    """A matplotlib figure of maps from above, with a panel for each scene and method.
+
+    It shows points and cameras of the run with the median error, seen along gravity, over the reference cameras. `references`
+    are reference poses by scene and image name.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -47,7 +51,7 @@ def maps_figure(runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid
 
 
 def _explain(figure: Any, methods: Sequence[str], with_reference: bool) -> None:
-    """What is drawn, below all panels: a camera is a triangle that opens where it looks."""
+    """Draw the legend below all panels: a camera is a triangle that opens where it looks."""
     from matplotlib.lines import Line2D
 
     names = {"lines": "camera mapped from lines", "points": "camera mapped by COLMAP"}
@@ -60,18 +64,19 @@ def _explain(figure: Any, methods: Sequence[str], with_reference: bool) -> None:
 
 
 def _typical(runs: Sequence[Run]) -> list[Run]:
-    """For each scene and method the run of least noise and median position error."""
-    found = []
+    """The run with the median position error for each scene and method, of those with the least noise of gravity."""
+    chosen = []
     for key in dict.fromkeys((run.scene, run.method) for run in runs):
         group = [run for run in runs if (run.scene, run.method) == key and run.position is not None]
         if group:
             least = min(run.gravity_noise_deg for run in group)
             group = sorted((run for run in group if run.gravity_noise_deg == least), key=lambda run: run.position.mean)  # type: ignore[union-attr]
-            found.append(group[(len(group) - 1) // 2])
-    return found
+            chosen.append(group[(len(group) - 1) // 2])
+    return chosen
 
 
 def _draw(axis: Any, run: Run, reference: Mapping[str, Rigid]) -> None:
+    """Draw one map and its reference cameras."""
     poses = {**run.cam_from_world, **reference}
     plane = _horizontal([poses[name] for name in sorted(reference or poses)])
     points = run.points @ plane.T
@@ -96,7 +101,7 @@ def _draw(axis: Any, run: Run, reference: Mapping[str, Rigid]) -> None:
 
 
 def _horizontal(poses: Sequence[Rigid]) -> np.ndarray:
-    """Two world axes across the cameras' mean y-axis: right and forward of the first camera."""
+    """Two unit vectors perpendicular to the cameras' mean y-axis, as rows: right and forward of the first camera."""
     down = np.mean([pose.rotation[1] for pose in poses], axis=0)
     down /= np.linalg.norm(down)
     forward = poses[0].rotation[2] - (poses[0].rotation[2] @ down) * down
@@ -105,7 +110,7 @@ def _horizontal(poses: Sequence[Rigid]) -> np.ndarray:
 
 
 def _near(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Without the far points that would shrink the rest."""
+    """Mask of the points that are drawn: without far ones, which would shrink the rest."""
     if not len(points):
         return np.zeros(0, dtype=bool)
     low, high = np.percentile(points, [2, 98], axis=0)
@@ -115,14 +120,17 @@ def _near(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 def _camera(axis: Any, pose: Rigid, plane: np.ndarray, size: float, *, color: str, width: float, alpha: float) -> None:
-    """A triangle that opens where the camera looks."""
+    """Draw a camera as a triangle that opens where it looks."""
     corners = np.array([[0, 0, 0], [-0.6, 0, 1.0], [0.6, 0, 1.0], [0, 0, 0]]) * size
     world = (corners @ pose.rotation + pose.center) @ plane.T
     axis.plot(world[:, 0], world[:, 1], color=color, linewidth=width, alpha=alpha)
 
 
 def draw_curve(path: Path, runs: Sequence[Run]) -> None:
-    """Share of the seeds in which every image was registered and right, against gravity noise; a line a scene."""
+    """Write the figure (PNG or SVG by its suffix) of success against gravity noise, with a curve for each scene.
+
+    Success is the share of seeds with a map in which every image is registered and right.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

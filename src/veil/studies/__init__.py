@@ -1,1 +1,1 @@
-"""Studies: one public protocol a file, in groups by what they measure."""
+"""Studies: public protocols of evaluation, in groups by what they measure."""

@@ -9,6 +9,7 @@ import pytest
 
 from veil.attacks.distribution.attributes import Labelled, infer
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.dictionary import Dictionary
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import unit_length
 from veil.forms import Form, Points, Subspaces, canonical
@@ -54,8 +55,7 @@ def lifted(vectors: np.ndarray, m: int, name: str) -> Subspaces:
 
 
 def dictionary(words: int = 300) -> Codebook:
-    return Codebook(
-        kind="centroids",
+    return Dictionary(
         descriptor="sift",
         normalization="L2",
         stored=people(generator("words"), words)[0],

@@ -38,7 +38,7 @@ def image(number: int, m: int, words: int, count: int = 40) -> Subspaces:
     return lift(
         photograph(number, count),
         profile=paper(m, "hybrid"),
-        codebook=BOOK,
+        compression=BOOK.compression,
         decoys=BOOK,
         randomness=seeded("c"),
         rule=Rule(rule),
@@ -156,7 +156,12 @@ def test_null_words_that_nobody_shares_leave_everything_undecided() -> None:
         return 2 * rows[:, None] + np.arange(draws.shape[1])
 
     form = lift(
-        photograph(1, 40), profile=paper(4, "hybrid"), codebook=BOOK, decoys=book, randomness=seeded("own"), rule=Rule(rule)
+        photograph(1, 40),
+        profile=paper(4, "hybrid"),
+        compression=BOOK.compression,
+        decoys=book,
+        randomness=seeded("own"),
+        rule=Rule(rule),
     ).form
     estimates = clustering_attack(form, PUBLIC, seed=1)
     assert not estimates.decided.any() and not estimates.certified.any() and not estimates.confidence.any()

@@ -45,7 +45,9 @@ def planted(m: int, strategy: str = "sub-hybrid") -> tuple[Subspaces, np.ndarray
         return chosen
 
     book = bundled_codebook()
-    form = lift(IMAGE, profile=profile, codebook=book, decoys=book, randomness=seeded("planted"), rule=Rule(rule)).form
+    form = lift(
+        IMAGE, profile=profile, compression=book.compression, decoys=book, randomness=seeded("planted"), rule=Rule(rule)
+    ).form
     return form, np.concatenate(drawn)
 
 

@@ -126,7 +126,7 @@ def test_words_of_a_codebook_enter_the_compressed_space() -> None:
     found = nearby(form, entries(pool, form.space, codebook=book), count=5)
     assert (found.distance[:, 3] < 0.03).all() and (found.distance[:, 4] > 0.04).all()
     centroids = entries(book, form.space, codebook=book)
-    np.testing.assert_allclose(centroids.vectors, book.require_pca().apply(book.vectors), atol=1e-6)
+    np.testing.assert_allclose(centroids.vectors, book.compression.require_pca().apply(book.vectors), atol=1e-6)
     assert entries(book, FORM.space).space == FORM.space
 
 

@@ -28,7 +28,7 @@ def fresh(features: Features, *, lines: bool) -> Message:
     book = bundled_codebook()
     other = Secure(b"another secret of thirty-two bytes"[:32])
     hide = HideInLines() if lines else None
-    made = privatize(features, profile=paper(4), codebook=book, decoys=book, randomness=other, lines=hide)
+    made = privatize(features, profile=paper(4), compression=book.compression, decoys=book, randomness=other, lines=hide)
     return decode(encode(made.upload, dtype="float32"))
 
 

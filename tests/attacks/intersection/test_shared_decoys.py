@@ -47,7 +47,12 @@ def image(number: int, m: int, words: int, strategy: str = "hybrid", case: str =
 
     profile = paper(m, strategy)  # type: ignore[arg-type]
     form = lift(
-        photograph(number, 40), profile=profile, codebook=BOOK, decoys=BOOK, randomness=seeded(case), rule=Rule(rule)
+        photograph(number, 40),
+        profile=profile,
+        compression=BOOK.compression,
+        decoys=BOOK,
+        randomness=seeded(case),
+        rule=Rule(rule),
     ).form
     return form, np.concatenate(drawn) if drawn else np.zeros((40, 0), dtype=np.int64)
 
@@ -119,7 +124,7 @@ def test_two_shared_decoys_leave_a_line_and_no_claim() -> None:
         return lift(
             features,
             profile=paper(4, "hybrid"),
-            codebook=BOOK,
+            compression=BOOK.compression,
             decoys=BOOK,
             randomness=seeded("line"),
             rule=Rule(lambda rows, draws, available: np.array([chosen])),
@@ -144,7 +149,11 @@ def test_two_fresh_lifts_of_one_descriptor_meet_in_it() -> None:
     """
     form, rows = image(1, 4, 2000)
     again = lift(
-        photograph(1, 40), profile=paper(4, "hybrid"), codebook=BOOK, decoys=BOOK, randomness=seeded("another secret")
+        photograph(1, 40),
+        profile=paper(4, "hybrid"),
+        compression=BOOK.compression,
+        decoys=BOOK,
+        randomness=seeded("another secret"),
     ).form
     d = truth(photograph(1, 40), form)
     lists = shared_decoys(form, [again], within=False)
@@ -203,7 +212,7 @@ def test_dithered_decoys_are_found_without_a_certificate() -> None:
     form = lift(
         photograph(1, 60),
         profile=profile,
-        codebook=BOOK,
+        compression=BOOK.compression,
         decoys=bundled_decoys(),
         randomness=seeded("dither"),
         rule=Rule(lambda rows, draws, available: np.argsort(draws, axis=1) + 4 * (rows[:, None] % 20)),

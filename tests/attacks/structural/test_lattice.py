@@ -22,7 +22,9 @@ from veil.attacks.structural.lattice_certificate import (
     release_noise,
     spans,
 )
-from veil.codebooks.codebook import Codebook, Provenance, fit_pca
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.compression import fit_pca
+from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.kmeans import train_words
 from veil.errors import InputError, RangeError
 from veil.extraction.learned import describe_keypoints
@@ -72,8 +74,7 @@ def small_codebook(kind: str) -> Codebook:
     """Centroids out of another photograph."""
     sample = described(kind, 7, 300, raw=True)  # a word of one descriptor must not be of its grain
     words = train_words(sample.descriptors, 64, method="flat", iterations=4, seed=0)
-    return Codebook(
-        kind="centroids",
+    return Dictionary(
         descriptor=sample.space.descriptor,
         normalization=sample.space.normalization,
         stored=words,
@@ -110,7 +111,7 @@ def test_other_descriptors_of_8_bits_are_recovered_exactly(kind: str) -> None:
     features = described(kind, 2, 15)
     book = small_codebook(kind)
     for m in (2, 8):
-        form = lift(features, profile=paper(m), codebook=book, decoys=book, randomness=seeded("other")).form
+        form = lift(features, profile=paper(m), compression=book.compression, decoys=book, randomness=seeded("other")).form
         found = lattice_attack(form)
         np.testing.assert_allclose(found.points, unit_length(features.descriptors.astype(np.float64)), atol=2e-7)
         assert found.certified.all()
@@ -130,10 +131,10 @@ def test_compression_alone_is_no_defense(reduced: int) -> None:
     pca = fit_pca(bundled_decoys().vectors[:2000].astype(np.float64), reduced)
     book = replace(bundled_codebook(), pca=pca, dither_steps=0.0)
     profile = Profile(name="compressed", strategy="hybrid", m=4, compress=True)
-    form = lift(features, profile=profile, codebook=book, decoys=book, randomness=seeded("pca")).form
+    form = lift(features, profile=profile, compression=book.compression, decoys=book, randomness=seeded("pca")).form
     assert effective_dimension(form, book.pca) == 4 + 128 - reduced
     found = lattice_attack(form, pca=book.pca)
-    np.testing.assert_allclose(found.points, book.require_pca().apply(unit(features.descriptors)), atol=1e-12)
+    np.testing.assert_allclose(found.points, book.compression.require_pca().apply(unit(features.descriptors)), atol=1e-12)
     assert found.certified.all()
 
 

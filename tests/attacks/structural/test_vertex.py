@@ -14,7 +14,7 @@ from veil.attacks.claims import Estimates
 from veil.attacks.structural.simplex import minimize
 from veil.attacks.structural.vertex import VertexOptions, vertex_attack, vertex_lists, vertex_reach
 from veil.attacks.structural.vertex_search import Flats, Search, flats, independent_excess, weigh
-from veil.codebooks.codebook import Pca
+from veil.codebooks.compression import Pca
 from veil.errors import InputError, RangeError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces, canonical, lifted_guarantee
@@ -250,7 +250,7 @@ def test_the_hardened_profile_holds() -> None:
     features = photograph(1, 24)
     form = hardened_form(features)
     book = bundled_codebook()
-    found = vertex_attack(form, seed=12, pca=book.require_pca(), options=VertexOptions(restarts=2))
+    found = vertex_attack(form, seed=12, pca=book.compression.require_pca(), options=VertexOptions(restarts=2))
     error = errors(found, truth(features, form))
     assert found.decided.mean() >= 0.9 and not found.certified.any()
     assert (error < 0.1).mean() <= 0.13 and error.min() > 1e-3
@@ -305,7 +305,7 @@ def test_reach_tells_what_is_needed() -> None:
         assert reach.applies and reach.dimension == m and reach.share == pytest.approx(share)
     learned = vertex_reach(replace(form, space=replace(SIFT, descriptor="hardtfeat")))
     assert not learned.applies and learned.share == 0
-    hard = vertex_reach(hardened_form(photograph(1, 2)), pca=bundled_codebook().require_pca())
+    hard = vertex_reach(hardened_form(photograph(1, 2)), pca=bundled_codebook().compression.require_pca())
     assert hard.dimension == 84 and 0 < hard.share < 0.02 and "dither of 4" in hard.reason
 
 

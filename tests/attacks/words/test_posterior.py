@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 from veil.attacks.words.posterior import Beliefs, descriptors, posterior, repeated, word_frequencies
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.dictionary import Dictionary
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
@@ -139,8 +140,7 @@ def test_enough_fresh_draws_win_and_memoized_ones_add_nothing() -> None:
 
 
 def dictionary(words: int = 40) -> Codebook:
-    return Codebook(
-        kind="centroids",
+    return Dictionary(
         descriptor="sift",
         normalization="L2",
         stored=unit(sift_like(generator("words of the attack"), words)).astype(np.float32),

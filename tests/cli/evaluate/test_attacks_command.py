@@ -12,7 +12,7 @@ from PIL import Image
 
 from veil.cli import main
 from veil.files.examples import lund_door
-from veil.studies.attacks.defenses import Row, study
+from veil.studies.attacks.defenses import DefenseRow, defense_study
 from worlds.schemas import validate
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -77,11 +77,11 @@ def test_a_defense_is_chosen_by_name(
     assert run("evaluate", "defenses", folder, *options, "--only", "magic") == 1
     assert "there is no defense magic; there are paper" in capsys.readouterr().err
 
-    def interrupted(*given: object, **options: object) -> Iterator[Row]:
-        yield next(study(*given, **options))  # type: ignore[arg-type]
+    def interrupted(*given: object, **options: object) -> Iterator[DefenseRow]:
+        yield next(defense_study(*given, **options))  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("veil.cli.evaluate.attacks.study", interrupted)
+    monkeypatch.setattr("veil.cli.evaluate.attacks.defense_study", interrupted)
     assert run("evaluate", "defenses", folder, *options, "--only", "paper", "float16", "--json", record) != 0
     assert json.loads(record.read_text())["rows"] == rows[:1]  # what was done is kept
 

@@ -11,7 +11,7 @@ import pytest
 
 from veil.cli import main
 from veil.files.examples import lund_door, other_place
-from veil.studies.localization.robustness import Load
+from veil.studies.localization.robustness import OutlierLevel
 from worlds.documents import section
 from worlds.edges import door_photographs
 from worlds.schemas import validate
@@ -41,7 +41,7 @@ def test_the_door_is_found_and_another_place_refused(
 ) -> None:
     """Oracle: the bundled reference poses; the photograph of Berlin shows another place. Printed counts are the JSON's."""
     monkeypatch.setattr(
-        "veil.cli.evaluate.queries.default_loads", lambda draws: (Load(matches=60, wrong_share=0.25, draws=draws),)
+        "veil.cli.evaluate.queries.default_levels", lambda draws: (OutlierLevel(matches=60, wrong_share=0.25, draws=draws),)
     )
     scene = door_scene(tmp_path / "door", 3, 4, 5, 6)
     (tmp_path / "others").mkdir()

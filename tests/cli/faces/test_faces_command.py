@@ -113,7 +113,7 @@ def test_decoys_are_balanced_and_labels_stay_at_home(people: Path, capsys: pytes
     assert len(opened(store).enrolled()) == 2
     quota = people / "quota.store"
     assert run("faces", "create", quota, *decoys, "--balance", "sex", "--quota", "a=2", "b=1") == 0
-    assert opened(quota).setup.quota == (("a", 2), ("b", 1))
+    assert opened(quota).scheme.quota == (("a", 2), ("b", 1))
     with pytest.raises(SystemExit):
         run("faces", "create", people / "no.store", *decoys, "--balance", "sex", "--quota", "a")
     assert run("faces", "create", people / "no.store", *decoys, "--quota", "a=2") == 1

@@ -1,4 +1,4 @@
-"""The compiled kernel against float64: all dimensions, vector widths and sizes, ties, shared points and directions."""
+"""Compiled kernel against float64: all dimensions, vector widths and sizes, ties, shared points and directions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veil import distances
-from veil.distances import reference
+from veil.distances import FeatureSet, reference
 from veil.distances.cpu import bests, candidates, fixed_point, ranked, sides, sweep
 from veil.distances.cpu import compile as compiler
 from veil.distances.cpu.codegen.outputs import UNTRUSTED
@@ -18,7 +18,6 @@ from veil.distances.pairs import best, exact
 from veil.errors import RangeError, VeilError, VeilWarning
 from worlds import affine_set, generator, sift_like, through, unit
 
-Set = tuple[np.ndarray, np.ndarray | None]
 LANES = [lanes for lanes in (4, 8, 16) if lanes <= compiler.host_lanes()]
 # Every vector width for the shapes that differ in their tiles and solves, this host's for the others.
 DIMS = [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (0, 4), (2, 8)]
@@ -28,9 +27,9 @@ CASES = [(m, n, lanes) for m, n in DIMS for lanes in LANES] + [(m, n, LANES[-1])
 
 @pytest.fixture(params=["floats", "fixed point"])
 def numbers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets of any size swept in single precision, and in fixed point."""
+    """Sets of any size are swept in single precision, or in fixed point."""
     fixed = request.param == "fixed point"
-    if fixed and not compiler.adds_pairs(LANES[-1]):
+    if fixed and not compiler.has_vnni(LANES[-1]):
         pytest.skip("this processor does not multiply 16-bit numbers in pairs (VNNI)")
     monkeypatch.setattr(candidates, "FIXED_MIN", 0 if fixed else np.inf)
 
@@ -42,19 +41,19 @@ def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "COMPILED_MIN", 0)
 
 
-def a_set(name: str, count: int, m: int, dim: int = 128, kind: type = np.float32) -> Set:
+def a_set(name: str, count: int, m: int, dim: int = 128, kind: type = np.float32) -> FeatureSet:
     random = generator(f"{name} {count} {m} {dim}")
     inside = unit(sift_like(random, count, dim))
     origin, basis = (inside, None) if m == 0 else affine_set(random, inside, m)
     return origin.astype(kind), None if basis is None else basis.astype(kind)
 
 
-def head(side: Set, count: int) -> Set:
+def head(side: FeatureSet, count: int) -> FeatureSet:
     return side[0][:count], None if side[1] is None else side[1][:count]
 
 
-def truth(left: Set, right: Set) -> np.ndarray:
-    """Float64 residual form of every pair, the reading of shared directions included.
+def truth(left: FeatureSet, right: FeatureSet) -> np.ndarray:
+    """Float64 distances of all pairs in residual form, which counts shared directions once.
 
     Theory: distances.md#what-n-is-and-when-it-is-singular.
     """
@@ -62,12 +61,12 @@ def truth(left: Set, right: Set) -> np.ndarray:
     return exact(left, right, rows, columns).reshape(len(left[0]), len(right[0]))
 
 
-def compared(left: Set, right: Set, lanes: int | None = None) -> candidates.Compared:
+def compared(left: FeatureSet, right: FeatureSet, lanes: int | None = None) -> candidates.Compared:
     return candidates.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64), lanes)
 
 
-def nearest(left: Set, right: Set, lanes: int | None = None, threads: int = 1) -> distances.NearestTwo:
-    """`nearest_two` for a given vector width."""
+def nearest(left: FeatureSet, right: FeatureSet, lanes: int | None = None, threads: int = 1) -> distances.NearestTwo:
+    """Result of `nearest_two` for a given vector width."""
     both = compared(left, right, lanes)
     pairs = candidates.candidates(both, threads)
     assert pairs is not None
@@ -79,7 +78,7 @@ def nearest(left: Set, right: Set, lanes: int | None = None, threads: int = 1) -
 
 
 def check_nearest(found: distances.NearestTwo, expected: np.ndarray, tol: float = 1e-12) -> None:
-    """Values and indices of an exhaustive float64 search; where values tie to `tol`, the value decides."""
+    """Assert values and indices of an exhaustive float64 search; where values tie to `tol`, any of the tied indices will do."""
     for index, value, matrix in (
         (found.right_of_left, found.left_distance, expected),
         (found.left_of_right, found.right_distance, expected.T),
@@ -100,7 +99,7 @@ def test_every_dimension_and_width(m: int, n: int, lanes: int) -> None:
     left, right = a_set("left", 13 if m < 16 else 4, m), a_set("right", lanes + 3, n)
     both = compared(left, right, lanes)
     a, b = both.first, both.second
-    squared = candidates.Compiled(a, b, both.shape, 1).dense(candidates.DENSE_REACH * candidates.size(a, b))
+    squared = candidates.Compiled(a, b, both.shape, 1).dense(candidates.DENSE_REACH * candidates.squared_scale(a, b))
     squared = squared.T if both.swapped else squared
     expected = distances.pairwise(head(left, 3), right, backend="reference")
     known = squared[:3] != UNTRUSTED
@@ -163,17 +162,17 @@ def test_the_two_best_of_listed_pairs_are_those_of_sorting(by_column: bool) -> N
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("lanes", LANES)
 def test_candidates_are_those_that_numpy_finds(lanes: int) -> None:
-    """Second method: the same states by NumPy; repeated features tie, and their copies hide others."""
+    """Second method: NumPy on the same states; repeated features tie, and their copies hide others."""
     left, right = a_set("left", 45, 2), a_set("right", 61, 2)
     again = np.arange(61) % 23
     both = compared(left, (right[0][again], right[1][again]), lanes)  # type: ignore[index]
-    work = candidates.Compiled(both.first, both.second, candidates.sweeping(both), 1)
-    swept = work.best_two(candidates.size(both.first, both.second))
+    work = candidates.Compiled(both.first, both.second, candidates.sweep_shape(both), 1)
+    swept = work.best_two(candidates.squared_scale(both.first, both.second))
     rows, columns = swept.rows, swept.columns
     assert isinstance(rows, bests.States) and isinstance(columns, bests.States)
     memory = np.empty(columns.state.size + 1, dtype=np.float32)
     moved = memory[1:].reshape(columns.state.shape)
-    moved[:] = columns.state  # at an address of no vector, as where the states of several threads are joined
+    moved[:] = columns.state  # at an unaligned address, as where NumPy joins the states of several threads
     for states in (rows, columns, replace(columns, state=moved)):
         for slack in (0.0, 0.01, 0.2, 10.0):
             found, expected = states.within(slack), states.running.within(slack)
@@ -189,7 +188,7 @@ def test_compiled_packing_is_that_of_numpy(left: int, right: int, lanes: int, ki
     """Second method, to the last bit: components by NumPy, features that fill no panel with zeros behind them."""
     both = compared(a_set("left", 9, left, 64, kind), a_set("right", 2 * lanes + 3, right, 64, kind), lanes)
     for shape in (both.shape, replace(both.shape, fixed=True)):
-        if shape.fixed and not compiler.adds_pairs(lanes):
+        if shape.fixed and not compiler.has_vnni(lanes):
             continue
         unit = 1.5 * both.second.longest if shape.fixed else 1.0
         found, error = sides.pack(both.second, shape, left=False, unit=unit)
@@ -224,7 +223,7 @@ def test_nothing_is_written_outside_the_output() -> None:
 def test_ties_keep_the_smaller_index(m: int, lanes: int) -> None:
     """Oracle: construction. Every feature is there three times, so the two nearest are the first two copies."""
     left, single = a_set("left", 30, m), a_set("right", 25, m)
-    right: Set = np.concatenate([single[0]] * 3), None if single[1] is None else np.concatenate([single[1]] * 3)
+    right: FeatureSet = np.concatenate([single[0]] * 3), None if single[1] is None else np.concatenate([single[1]] * 3)
     found = nearest(left, right, lanes)
     expected = truth(left, single).argmin(axis=1)
     np.testing.assert_array_equal(found.right_of_left, np.stack([expected, expected + 25], axis=1))
@@ -239,7 +238,7 @@ def test_near_ties_are_decided_by_float64(m: int) -> None:
     random = generator(f"near ties {m}")
     left, seed = a_set("left", 40, m, kind=np.float64), a_set("seed", 3, m, kind=np.float64)
     copies = np.repeat(np.arange(3), 12)
-    right: Set = (
+    right: FeatureSet = (
         seed[0][copies] + 1e-9 * random.normal(size=(36, 128)),
         None if seed[1] is None else seed[1][copies],
     )
@@ -365,7 +364,7 @@ def test_a_host_without_a_compiler_is_told_and_served_by_numpy(monkeypatch: pyte
 
 
 def test_the_environment_says_what_auto_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where that serves; dimensions that it does not serve go to NumPy, a machine on which it cannot is an error."""
+    """NumPy serves dimensions that the backend named by VEIL_BACKEND does not; a machine that cannot run it is an error."""
     for name in ("numpy", "reference"):
         monkeypatch.setenv(distances.PREFERRED, name)
         assert distances.resolve("auto", 4, 4) == name
@@ -385,7 +384,7 @@ def broken_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process whose first kernel LLVM refuses, as llvmlite 0.44 refuses intrinsics on opaque pointers."""
     monkeypatch.setattr(compiler, "_cache", {})
     monkeypatch.setattr(compiler, "_failure", None)
-    monkeypatch.setattr(distances.backend, "_told", set())
+    monkeypatch.setattr(distances.backend, "_warned", set())
     monkeypatch.delenv(distances.PREFERRED, raising=False)
     monkeypatch.setattr(compiler, "_text", lambda shape, output: "declare <8 x float> @nothing(ptr,")
 
@@ -394,11 +393,11 @@ def broken_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_a_kernel_does_not_compile_numpy_serves_and_says_so_once() -> None:
     """Oracles: float64 of all pairs; one warning, which names the compiler, of three calls."""
     left, right = a_set("broken", 9, 2), a_set("broken too", 11, 2)
-    with pytest.warns(VeilWarning, match=r"NumPy.*llvmlite .* cannot compile") as told:
+    with pytest.warns(VeilWarning, match=r"NumPy.*llvmlite .* cannot compile") as warned:
         found = distances.nearest_two(left, right)
         dense = distances.pairwise(left, right)
         distances.nearest((left[0], None), right, 2)
-    assert len(told) == 1
+    assert len(warned) == 1
     np.testing.assert_allclose(dense, truth(left, right), atol=1e-6)
     assert (found.right_of_left == np.argsort(truth(left, right), axis=1)[:, :2]).all()
     assert distances.resolve("auto", 2, 2) == "numpy"
@@ -407,7 +406,7 @@ def test_where_a_kernel_does_not_compile_numpy_serves_and_says_so_once() -> None
 @pytest.mark.usefixtures("broken_compiler")
 @pytest.mark.parametrize("by", ["argument", "environment"])
 def test_a_compiled_kernel_that_was_asked_for_by_name_is_no_numpy(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a fallback, and not llvmlite's traceback; the second time it is known before."""
+    """An error of veil, not NumPy in its place and not llvmlite's traceback; the second time it is known before compiling."""
     monkeypatch.setenv(distances.PREFERRED, "cpu" if by == "environment" else "auto")
     left, right = a_set("broken", 9, 2), a_set("broken too", 11, 2)
     for _ in range(2):
@@ -423,7 +422,7 @@ def test_tiles_cover_all_rows(total: int, largest: int) -> None:
 
 
 def test_the_reference_agrees_with_the_residual_form() -> None:
-    """Second method for the oracle of this file."""
+    """Second method for the residual form, the oracle of this file."""
     random = generator("oracle")
     left, right = (affine_set(random, unit(sift_like(random, count)), 4) for count in (6, 7))
     np.testing.assert_allclose(truth(left, right), reference.subspace_to_subspace(left, right), atol=1e-12)

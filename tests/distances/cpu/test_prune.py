@@ -1,4 +1,4 @@
-"""Exact pruning against exhaustive float64 search: bounds that never exceed, and the same neighbors whatever the axes."""
+"""Exact pruning against exhaustive float64 search: bounds never exceed distances, and neighbors are right whatever the axes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from veil import distances
+from veil.distances import FeatureSet
 from veil.distances.cpu import axes as axes_module
 from veil.distances.cpu import candidates, pack, prepared, prune, sweep
 from veil.distances.cpu import compile as compiler
@@ -16,7 +17,6 @@ from veil.distances.cpu.codegen import listed
 from veil.distances.pairs import exact
 from worlds import affine_set, generator, sift_like, through, unit
 
-Set = tuple[np.ndarray, np.ndarray | None]
 LANES = [lanes for lanes in (4, 8, 16) if lanes <= compiler.host_lanes()]
 CASES = [(m, n, lanes) for m, n in [(0, 3), (2, 2), (4, 4)] for lanes in LANES] + [
     (m, n, LANES[-1]) for m, n in [(0, 0), (6, 9)]
@@ -25,11 +25,11 @@ WAYS = [(*case, "principal", 1, False) for case in CASES] + [
     (*case, *way, False) for case in CASES[-3:] for way in (("random", 1), ("principal", 3))
 ]
 # Bounds in fixed point, where the processor has it.
-WAYS += [(*case[:5], True) for case in WAYS if compiler.adds_pairs(case[2])]
+WAYS += [(*case[:5], True) for case in WAYS if compiler.has_vnni(case[2])]
 
 
-def a_set(name: str, count: int, m: int) -> Set:
-    """Descriptors on few axes, as SIFT's nearly are, lifted through random directions."""
+def a_set(name: str, count: int, m: int) -> FeatureSet:
+    """Descriptors that vary along few axes, as SIFT's nearly do, lifted through random directions."""
     random = generator(f"{name} {count} {m}")
     shape = np.exp(-np.arange(128) / 12)
     inside = unit(sift_like(random, count) * 0.1 + random.normal(size=(count, 128)) * shape)
@@ -37,12 +37,12 @@ def a_set(name: str, count: int, m: int) -> Set:
     return origin.astype(np.float32), None if basis is None else basis.astype(np.float32)
 
 
-def compared(left: Set, right: Set, lanes: int | None = None) -> candidates.Compared:
+def compared(left: FeatureSet, right: FeatureSet, lanes: int | None = None) -> candidates.Compared:
     return candidates.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64), lanes)
 
 
 def truth(both: candidates.Compared) -> np.ndarray:
-    """Float64 residual form of all pairs, the side of smaller dimension first."""
+    """Float64 distances of all pairs in residual form, the side of smaller dimension as rows."""
     left, right = both.sets[:: -1 if both.swapped else 1]
     rows, columns = np.indices((len(left[0]), len(right[0]))).reshape(2, -1)
     return exact(left, right, rows, columns).reshape(len(left[0]), len(right[0]))
@@ -61,7 +61,7 @@ def pruned(both: candidates.Compared, axes: np.ndarray, threads: int = 1, fixed:
 
 
 def check(pairs: candidates.Pairs, expected: np.ndarray) -> None:
-    """The two nearest of every row and column are among the pairs; oracle: sorting."""
+    """Assert that the two nearest of every row and column, found by sorting, are among the pairs."""
     listed_pairs = set(zip(*(part.tolist() for part in pairs), strict=True))
     assert len(listed_pairs) == len(pairs[0])
     for i, order in enumerate(np.argsort(expected, axis=1, kind="stable")[:, :2].tolist()):
@@ -134,13 +134,13 @@ def test_pruned_and_swept_search_agree_to_the_last_bit(m: int, n: int, monkeypat
     monkeypatch.setattr(axes_module, "FIXED_ENTRIES_MIN", 1)
     monkeypatch.setattr(prune, "LEFT_MAX", 2.0)
     monkeypatch.setattr(axes_module, "WORTH", np.inf)
-    monkeypatch.setattr(candidates, "swept", lambda *_: pytest.fail("must be pruned"))
+    monkeypatch.setattr(candidates, "swept_candidates", lambda *_: pytest.fail("must be pruned"))
     found = distances.nearest_two(left, right, backend="cpu")
     for name in ("right_of_left", "left_distance", "left_of_right", "right_distance"):
         np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
 
 
-def doubled(side: Set) -> Set:
+def doubled(side: FeatureSet) -> FeatureSet:
     """The first 20 features once more at the end."""
     return tuple(None if part is None else np.concatenate([part, part[:20]]) for part in side)  # type: ignore[return-value]
 
@@ -149,11 +149,13 @@ def doubled(side: Set) -> Set:
 def test_amplified_pairs_are_never_judged_in_single_precision(
     meet: bool, garbage: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Oracle: float64. Each plane shares a direction to 1e-3 with two of the other side, which it nearly meets or does not;
-    what single precision gives for such pairs is replaced by garbage, and bounds of them are 0."""
+    """Oracle: float64. Results of single precision for amplified pairs are replaced by garbage, and bounds of them are 0.
+
+    Each plane shares a direction to 1e-3 with two of the other side, which it nearly meets or does not.
+    """
     random = generator("hard pairs")
     points, directions = unit(sift_like(random, 60)), np.repeat(random.normal(size=(15, 128)), 2, axis=0)
-    sides: list[Set] = []
+    sides: list[FeatureSet] = []
     for k, shift in enumerate((0.0, 1e-3)):
         turned = directions + shift * random.normal(size=directions.shape)
         inside = points[:30] + 1e-3 * random.normal(size=(30, 128)) if meet else points[k::2]
@@ -163,7 +165,7 @@ def test_amplified_pairs_are_never_judged_in_single_precision(
     both = compared(sides[0], sides[1])
     expected, axes = truth(both), axes_of(both, "random", 40)
     left, right = (
-        prune.operand(side, axes, both.shape, left=k == 0, wanted=2) for k, side in enumerate((both.first, both.second))
+        prune.operand(side, axes, both.shape, left=k == 0, neighbors=2) for k, side in enumerate((both.first, both.second))
     )
     search = prune.Search(left, right, both.shape, error=2 * candidates.ENTRY_ERROR)
     tiles = [range(len(left.packed.squares) // both.shape.features)]
@@ -204,12 +206,12 @@ def test_what_is_not_worth_it_is_not_pruned(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def clustered(random: np.random.Generator) -> np.ndarray:
-    """Four noisy views each of a hundred descriptors on few axes: whose two nearest are near."""
+    """Four noisy views of each of a hundred descriptors on few axes, so that the two nearest are near."""
     centers = generator("clusters").normal(size=(100, 128)) * np.exp(-np.arange(128) / 12)
     return unit(np.repeat(centers, 4, axis=0) + 0.01 * random.normal(size=(400, 128)))
 
 
 def test_the_scratch_holds_what_the_code_writes() -> None:
-    """Oracle: the layout, entries of L pairs, then side by side."""
+    """Oracle: the layout, entries of L pairs, then the same entries with pairs side by side."""
     shape = sweep.Shape(left=3, right=3, lanes=16)
     assert listed.scratch_floats(shape) == 16 * 16 + 16 * (9 + 1 + 9 + 3 + 2)

@@ -1,4 +1,4 @@
-"""The kernels for graphics processors: generated code on a small stand-in for Triton, and the whole backend in its interpreter.
+"""Kernels for graphics processors: generated code on a small stand-in for Triton, and the whole backend in its interpreter.
 
 On a machine with a device the backend runs on it. Without torch and Triton (extra veil[gpu]) the stand-in alone serves.
 """
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from veil import distances
+from veil.distances import FeatureSet
 from veil.distances.cpu import candidates, prepared
 from veil.distances.gpu import device
 from veil.distances.gpu.source import COLUMNS, ROWS, source
@@ -19,31 +20,30 @@ from veil.distances.pairs import exact
 from veil.errors import VeilError
 from worlds import affine_set, generator, sift_like, small_triton, unit
 
-Set = tuple[np.ndarray, np.ndarray | None]
 DIMS = [(0, 0), (0, 3), (1, 1), (2, 2), (2, 5), (4, 4), (7, 11)]
 needs_triton = pytest.mark.skipif(
     find_spec("torch") is None or find_spec("triton") is None, reason="torch and triton are not installed (veil[gpu])"
 )
 
 
-def a_set(name: str, count: int, m: int) -> Set:
+def a_set(name: str, count: int, m: int) -> FeatureSet:
     random = generator(f"{name} {count} {m}")
     inside = unit(sift_like(random, count))
     origin, basis = (inside, None) if m == 0 else affine_set(random, inside, m)
     return origin.astype(np.float32), None if basis is None else basis.astype(np.float32)
 
 
-def truth(left: Set, right: Set) -> np.ndarray:
+def truth(left: FeatureSet, right: FeatureSet) -> np.ndarray:
     rows, columns = np.indices((len(left[0]), len(right[0]))).reshape(2, -1)
     return exact(left, right, rows, columns).reshape(len(left[0]), len(right[0]))
 
 
-def compared(left: Set, right: Set) -> candidates.Compared:
+def compared(left: FeatureSet, right: FeatureSet) -> candidates.Compared:
     return candidates.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
 
 
 def padded(side: prepared.Prepared, multiple: int) -> tuple[np.ndarray, np.ndarray]:
-    """Components as rows [component, feature], |d0|^2 with infinite padding."""
+    """Components of a set as rows [component, feature], and |d0|^2 with infinite padding."""
     count = -(-len(side) // multiple) * multiple
     values, squares = np.zeros((side.m + 1, count, side.basis.shape[2]), dtype=np.float32), np.full(count, np.inf, np.float32)
     values[:, : len(side)], squares[: len(side)] = np.stack(side.components), side.squares
@@ -71,7 +71,7 @@ def test_generated_code_solves_every_pair(m: int, n: int) -> None:
 
 @pytest.mark.parametrize(("m", "n"), [(0, 2), (2, 2)])
 def test_generated_code_keeps_the_best_of_rows_and_columns(m: int, n: int) -> None:
-    """Oracle: sorting. Two chunks of rows, three parts, one pair that is handed on; what is hidden bounds what is not kept."""
+    """Oracle: sorting. Two chunks of rows in three parts each; `hidden` bounds the distances that are not kept."""
     both = compared(a_set("left", 40, m), a_set("right", 70, n))
     (left, left_squares), (right, right_squares) = padded(both.first, ROWS), padded(both.second, COLUMNS)
     rows, columns = len(left_squares), len(right_squares)
@@ -85,10 +85,10 @@ def test_generated_code_keeps_the_best_of_rows_and_columns(m: int, n: int) -> No
     outputs = (row_values, row_indices, column_values, column_indices, doubtful)
     tiles = -(-half // ROWS // parts)
     for chunk in range(2):
-        own = left.reshape(-1, rows, left.shape[1])[:, chunk * half : (chunk + 1) * half].reshape(-1, left.shape[1])
+        chunk_rows = left.reshape(-1, rows, left.shape[1])[:, chunk * half : (chunk + 1) * half].reshape(-1, left.shape[1])
         numbers = (half, columns, math.inf, tiles, chunk * half, 0, chunk * parts, rows, columns)
-        mine = left_squares[chunk * half : (chunk + 1) * half].copy()
-        given = (own @ right.T, mine, right_squares, *outputs, *numbers)
+        chunk_squares = left_squares[chunk * half : (chunk + 1) * half].copy()
+        given = (chunk_rows @ right.T, chunk_squares, right_squares, *outputs, *numbers)
         small_triton.launch(function, (panels, -(-half // ROWS // tiles)), *given, ROWS=ROWS, COLUMNS=COLUMNS)
     expected = truth(*both.sets)
     states = ((row_values, row_indices, expected), (column_values, column_indices, expected.T))
@@ -126,7 +126,7 @@ def test_generated_code_hands_on_what_reaches_too_far() -> None:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device, or Triton's interpreter; small chunks that no size divides."""
+    """The device, or Triton's interpreter, with small chunks whose sizes do not divide the sets."""
     import torch
 
     if not torch.cuda.is_available():
@@ -163,17 +163,17 @@ def test_halves_of_numbers_lose_what_the_bound_says() -> None:
     swept = engine.best_two(0.0)
     assert {(int(i), int(j)) for i, j in swept.doubtful} == {(i, j) for i in range(30) for j in range(40)}
     exact_gram = np.concatenate(both.first.components) @ np.concatenate(both.second.components).T
-    for row, column, gram, ours, theirs in engine._chunks(
+    for row, column, gram, left_part, right_part in engine._chunks(
         device.planes(both.first, ROWS, "hhl"), device.planes(both.second, COLUMNS, "hlh")
     ):
-        found = gram.cpu().numpy().reshape(5, len(ours), 5, len(theirs))
-        part = exact_gram.reshape(5, 30, 5, 40)[:, row : row + len(ours), :, column : column + len(theirs)]
-        sizes = part.shape[1], part.shape[3]
-        np.testing.assert_allclose(found[:, : sizes[0], :, : sizes[1]], part, atol=device.ENTRY_ERROR, rtol=0)
+        sizes = len(left_part), len(right_part)
+        entries = gram.cpu().numpy().reshape(5, sizes[0], 5, sizes[1])
+        part = exact_gram.reshape(5, 30, 5, 40)[:, row : row + sizes[0], :, column : column + sizes[1]]
+        np.testing.assert_allclose(entries[:, : part.shape[1], :, : part.shape[3]], part, atol=device.ENTRY_ERROR, rtol=0)
 
 
 def test_a_machine_without_a_device_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No silent fallback: the named backend serves or says why it cannot, and what to do."""
+    """Oracle: the error. A named backend serves, or says why it cannot; no other one takes its place."""
     monkeypatch.setattr(device, "obstacle", lambda: "torch finds no CUDA device")
     with pytest.raises(VeilError, match="backend 'gpu' cannot serve: torch finds no CUDA device"):
         distances.nearest_two(a_set("left", 3, 2), a_set("right", 3, 2), backend="gpu")

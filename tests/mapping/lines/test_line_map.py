@@ -12,7 +12,7 @@ from veil.features import Features
 from veil.geometry.similarity import align_poses, pose_error
 from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.quad import SeedOptions
-from veil.mapping.lines.reconstruction import Model
+from veil.mapping.lines.reconstruction import Reconstruction
 from veil.mechanisms.lines import lift_to_lines
 from veil.randomness import seeded
 from worlds import World, generator, world
@@ -108,14 +108,16 @@ def test_a_weak_scene_is_mapped(index: int) -> None:
 
 @pytest.mark.parametrize(("images", "elsewhere", "mapped"), [(10, 0, 10), (10, 1, 9), (10, 3, 0), (6, 0, 0)])
 def test_a_seed_that_chance_explains_needs_nearly_all_images(images: int, elsewhere: int, mapped: int) -> None:
-    """No seed counts as beyond chance here. What grows out of one is a map if four fifths of the images, and eight, enter on
-    evidence of their own; a few of them may be of a bent map, or of half of a place that repeats itself."""
+    """No seed counts as beyond chance here: its map is accepted if four fifths of the images, and eight, enter on evidence.
+
+    A few images that enter may be of a bent map, or of half of a place that repeats itself.
+    """
     place, views, graph = planted("weak seed", images=images)
     for name in sorted(views)[images - elsewhere :]:
         lines = views[name].lines
         views[name] = replace(views[name], lines=lines.take(generator(f"mix {name}").permutation(len(lines))))
     options = replace(OPTIONS, seed=replace(OPTIONS.seed, max_log10_nfa=-1e6))
-    kept: list[Model] = []
+    kept: list[Reconstruction] = []
     found = map_from_lines(views, graph, options=options, checkpoint=kept.append)
     assert not kept  # resumed, it would count as one that is beyond chance
     if mapped:
@@ -142,7 +144,7 @@ def test_where_the_first_quads_are_one_picture_others_are_tried() -> None:
 
 
 def test_a_map_that_contradicts_itself_is_refused() -> None:
-    """Broken twin of a map that is always told as good: each number of the check, made bad by hand, speaks against it."""
+    """Broken twin of a map that is always accepted: each number of the check, made bad by hand, speaks against it."""
     _, views, graph = planted("check")
     found = map_from_lines(views, graph, options=OPTIONS)
     assert isinstance(found, LineMap)

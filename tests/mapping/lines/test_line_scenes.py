@@ -1,4 +1,4 @@
-"""Maps of lines as scenes: what is kept and what is not, adding images, several models, going on where it stopped."""
+"""Maps from lines as scenes: what is stored, adding images, several models, and resuming a run that was stopped."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from veil.localization.by_distance import Localization, localize
 from veil.mapping.lines import LineMap, LineMapOptions, map_from_lines
 from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.quad import SeedOptions
-from veil.mapping.lines.reconstruction import Model
-from veil.mapping.lines.scenes import LineImage, model_of, scene_of
+from veil.mapping.lines.reconstruction import Reconstruction
+from veil.mapping.lines.scenes import LineImage, reconstruction_of, scene_of
 from veil.mapping.lines.scenes import images_of as images_of_scene
 from veil.mapping.lines.several_models import further_maps, restricted
 from veil.matching import Matches
@@ -111,8 +111,8 @@ def test_images_are_added_without_building_again(mapped) -> None:
                 rows[:, side] = [position[int(f)] for f in rows[:, side]]
         crossing[a, b] = Matches(indices=rows, distances=np.zeros(len(rows)), ratios=np.full(len(rows), 0.5))
     graph = graph_of({k: len(i.form) for k, i in together.items()}, crossing)
-    tracks, model = model_of(base, graph)
-    longer = extend_map(views_of(together), graph, tracks=tracks, model=model, options=OPTIONS)
+    tracks, reconstruction = reconstruction_of(base, graph)
+    longer = extend_map(views_of(together), graph, tracks=tracks, reconstruction=reconstruction, options=OPTIONS)
     scene = scene_of(longer, together)
     assert set(scene.images) == set(images)
     assert errors(scene, place)[:, 0].max() < 0.05
@@ -158,7 +158,7 @@ def test_what_falls_apart_becomes_two_maps() -> None:
 
 
 def test_restricting_matches_renumbers_them() -> None:
-    """By hand."""
+    """By hand: the matches between the images that are kept, in their new numbering."""
     graph = graph_of(
         {"a": 2, "b": 3, "c": 2},
         {
@@ -172,7 +172,7 @@ def test_restricting_matches_renumbers_them() -> None:
 
 
 def test_a_killed_run_goes_on_from_its_last_model(mapped, tmp_path: Path) -> None:
-    """Stopped in the middle, resumed from disk: the same images, right; other inputs are refused, nothing is overwritten."""
+    """A run stopped in the middle and resumed from disk maps all images right; other inputs are refused, nothing is lost."""
     place, images, matches, whole = mapped
     graph = graph_of({k: len(i.form) for k, i in images.items()}, matches)
     views, key = views_of(images), run_key([b"messages"])
@@ -182,9 +182,9 @@ def test_a_killed_run_goes_on_from_its_last_model(mapped, tmp_path: Path) -> Non
     class Killed(Exception):
         pass
 
-    def save(model: Model) -> None:
-        checkpoints.save_model(model)
-        if model.registered.sum() == 6:
+    def save(reconstruction: Reconstruction) -> None:
+        checkpoints.save_model(reconstruction)
+        if reconstruction.registered.sum() == 6:
             raise Killed
 
     with pytest.raises(Killed):
@@ -192,9 +192,9 @@ def test_a_killed_run_goes_on_from_its_last_model(mapped, tmp_path: Path) -> Non
     again = Checkpoints(tmp_path / "map.unfinished", key)
     for pair, item in again.matches().items():
         np.testing.assert_array_equal(item.indices, matches[pair].indices)
-    model = again.model()
-    assert model is not None and model.registered.sum() == 6
-    resumed = map_from_lines(views, graph, options=OPTIONS, resume=model)
+    reconstruction = again.model()
+    assert reconstruction is not None and reconstruction.registered.sum() == 6
+    resumed = map_from_lines(views, graph, options=OPTIONS, resume=reconstruction)
     assert isinstance(resumed, LineMap)
     assert set(resumed.cam_from_world) == set(whole.cam_from_world)
     assert errors(scene_of(resumed, images), place)[:, 0].max() < 0.05

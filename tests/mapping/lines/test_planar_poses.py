@@ -1,4 +1,4 @@
-"""Planar modes: planted views are among them, and flat scenes are told from deep ones."""
+"""Planar poses of four views: planted ones are among the candidates, and flat scenes are told from deep ones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from veil.geometry.solvers.planar import PlanarViews
 from veil.mapping.lines.planar_poses import (
     SCALES,
-    Mode,
+    PlanarPoses,
     PlanarTracks,
-    adjusted_mode,
+    adjusted_poses,
     first_fixed,
     flat_share,
     lifted,
-    planar_modes,
+    planar_poses,
     score_views,
 )
 from worlds import generator
@@ -54,36 +54,36 @@ def planted(
 
 
 def gap(found: PlanarViews, truth: PlanarViews) -> tuple[float, float]:
-    """(largest angle in degrees, largest distance of translations at the truth's scale) between two modes."""
+    """Largest angle in degrees and largest distance of translations, at the scale of `truth`, between two candidates."""
     turn = np.abs(np.angle(np.exp(1j * (found.angle - truth.angle)))).max()
     scale = np.linalg.norm(truth.translation) / np.linalg.norm(found.translation)
     return float(np.degrees(turn)), float(np.linalg.norm(found.translation * scale - truth.translation, axis=1).max())
 
 
 @pytest.mark.parametrize("index", range(6))
-def test_planted_views_are_among_the_modes(index: int) -> None:
-    """Planted truth, up to scale, with a quarter of the tracks wrong; no two modes are alike, the best stands first."""
+def test_planted_views_are_among_the_candidates(index: int) -> None:
+    """Planted truth, up to scale, with a quarter of the tracks wrong; no two candidates are alike, the best is first."""
     tracks, truth = planted(f"planted {index}", wrong=0.25, noise_px=0.1)
-    modes = planar_modes(tracks, error_px=ERROR_PX, samples=80, keep=4, seed=0)
-    gaps = [gap(mode.views, truth) for mode in modes]
+    candidates = planar_poses(tracks, error_px=ERROR_PX, samples=80, keep=4, seed=0)
+    gaps = [gap(poses.views, truth) for poses in candidates]
     turn, shift = min(gaps)
     assert turn < 0.5 and shift < 0.04
-    scores = [mode.score for mode in modes]
-    assert scores == sorted(scores, reverse=True) and len(modes) <= 4
-    best = modes[gaps.index(min(gaps))]
+    scores = [poses.score for poses in candidates]
+    assert scores == sorted(scores, reverse=True) and len(candidates) <= 4
+    best = candidates[gaps.index(min(gaps))]
     assert best.inliers.mean() > 0.7
-    for other in modes:
+    for other in candidates:
         assert other is best or gap(other.views, best.views)[0] >= 2
 
 
-def test_modes_repeat() -> None:
+def test_candidates_repeat() -> None:
     tracks, _ = planted("repeat", wrong=0.2)
-    first, second = (planar_modes(tracks, error_px=ERROR_PX, samples=30, keep=3, seed=5) for _ in range(2))
-    assert [mode.score for mode in first] == [mode.score for mode in second]
+    first, second = (planar_poses(tracks, error_px=ERROR_PX, samples=30, keep=3, seed=5) for _ in range(2))
+    assert [poses.score for poses in first] == [poses.score for poses in second]
 
 
 def three_at_most(tracks: PlanarTracks, name: str) -> PlanarTracks:
-    """The same tracks with one of the four lines not aligned, in turns: none is purely aligned over all four views."""
+    """Tracks with one of their four lines no longer aligned, in turns: none is purely aligned over all four views."""
     given = tracks.given.copy()
     complete = np.flatnonzero(given.all(axis=0))
     given[generator(name).integers(0, 4, len(complete)), complete] = False
@@ -96,17 +96,17 @@ def test_views_are_found_without_a_track_that_is_aligned_in_all_four(index: int)
     tracks, truth = planted(f"threes {index}", wrong=0.2, noise_px=0.1, count=80)
     tracks = three_at_most(tracks, f"threes {index}")
     assert not tracks.given.all(axis=0).any()
-    modes = planar_modes(tracks, error_px=ERROR_PX, samples=100, keep=6, seed=0)
-    turn, shift = min(gap(mode.views, truth) for mode in modes)
+    candidates = planar_poses(tracks, error_px=ERROR_PX, samples=100, keep=6, seed=0)
+    turn, shift = min(gap(poses.views, truth) for poses in candidates)
     assert turn < 1 and shift < 0.06
 
 
-def test_too_few_tracks_of_any_three_views_are_no_mode() -> None:
+def test_too_few_tracks_of_any_three_views_give_no_candidate() -> None:
     """By hand: four tracks of each three views, one fewer than a tensor needs."""
     tracks, _ = planted("few", count=16)
     given = np.ones((4, 16), dtype=bool)
     given[np.arange(16) % 4, np.arange(16)] = False
-    assert planar_modes(replace(tracks, given=given), error_px=ERROR_PX, samples=10, keep=2, seed=0) == []
+    assert planar_poses(replace(tracks, given=given), error_px=ERROR_PX, samples=10, keep=2, seed=0) == []
 
 
 def test_views_in_the_frame_of_the_first_are_the_same_views() -> None:
@@ -133,18 +133,18 @@ def test_scores_weigh_redundant_lines() -> None:
 
 
 def test_adjustment_comes_closer_to_the_truth() -> None:
-    """Planted truth: a start half a degree off ends where the noise leaves it; points behind the cameras are no mode."""
+    """Planted truth: a start half a degree off ends where the noise leaves it; points behind the cameras give no candidate."""
     tracks, truth = planted("adjust", noise_px=0.1)
     off = PlanarViews(
         angle=truth.angle + np.deg2rad([0, 0.7, -0.5, 0.6]),
         translation=truth.translation + np.array([[0, 0], [0.05, 0], [0, 0.05], [-0.05, 0]]),
     )
-    mode = adjusted_mode(off, tracks, 20.0)
-    assert mode is not None
-    before, after = gap(off, truth), gap(mode.views, truth)
+    poses = adjusted_poses(off, tracks, 20.0)
+    assert poses is not None
+    before, after = gap(off, truth), gap(poses.views, truth)
     assert after[0] < 0.4 * before[0] and after[1] < 0.4 * before[1]
     behind = PlanarViews(angle=truth.angle, translation=-truth.translation)
-    assert adjusted_mode(behind, tracks, ERROR_PX) is None
+    assert adjusted_poses(behind, tracks, ERROR_PX) is None
 
 
 def test_lifted_rotations_turn_about_gravity() -> None:
@@ -157,9 +157,9 @@ def test_lifted_rotations_turn_about_gravity() -> None:
         assert turned[1] == point[1] and np.linalg.det(rotation) == pytest.approx(1)
 
 
-def true_mode(tracks: PlanarTracks, views: PlanarViews) -> Mode:
+def true_poses(tracks: PlanarTracks, views: PlanarViews) -> PlanarPoses:
     score, inliers = score_views(views, tracks, ERROR_PX)
-    return Mode(views=views, inliers=inliers, score=float(score))
+    return PlanarPoses(views=views, inliers=inliers, score=float(score))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_flat_scenes_and_turns_on_the_spot_are_told_from_deep_scenes(
 ) -> None:
     """Planted truth: 1D homographies explain points on one wall and pure rotations, not what stands out by a quarter."""
     tracks, views = planted(f"flat {index}", depth=depth, moved=moved)
-    everything = replace(true_mode(tracks, views), inliers=np.ones(tracks.x.shape[1], dtype=bool))
+    everything = replace(true_poses(tracks, views), inliers=np.ones(tracks.x.shape[1], dtype=bool))
     assert least <= flat_share(everything, tracks, ERROR_PX) <= most
 
 
@@ -183,12 +183,12 @@ def test_the_flat_share_is_that_of_the_wall(deep_tracks: int) -> None:
     deep, _ = planted("wall", depth=2.0, count=300)
     standing = np.arange(300) < deep_tracks
     mixed = replace(tracks, x=np.where(standing, deep.x, tracks.x), given=tracks.given & deep.given)
-    mode = Mode(views=views, inliers=np.ones(300, dtype=bool), score=0.0)
+    poses = PlanarPoses(views=views, inliers=np.ones(300, dtype=bool), score=0.0)
     expected = 1 - standing[mixed.given.all(axis=0)].mean()
-    assert flat_share(mode, mixed, ERROR_PX) == pytest.approx(expected, abs=0.03)
+    assert flat_share(poses, mixed, ERROR_PX) == pytest.approx(expected, abs=0.03)
 
 
 def test_few_tracks_are_not_called_flat() -> None:
     tracks, views = planted("few flat", depth=0.0)
-    few = replace(true_mode(tracks, views), inliers=np.arange(200) < 5)
+    few = replace(true_poses(tracks, views), inliers=np.arange(200) < 5)
     assert flat_share(few, tracks, ERROR_PX) == 0.0

@@ -10,7 +10,8 @@ import pytest
 from veil.errors import InputError, RangeError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_poses, pose_error
-from veil.mapping.lines.quad import NoSeed, QuadTracks, Seed, SeedOptions, _median_angle, seed_from_quad
+from veil.mapping.lines.quad import NoSeed, Seed, SeedOptions, seed_from_quad
+from veil.mapping.lines.quad_adjustment import QuadTracks, median_angle_deg
 from worlds import World, generator, project, world
 
 
@@ -192,6 +193,6 @@ def test_a_camera_that_only_turned_gives_no_seed_that_looks_good() -> None:
 def test_the_angle_is_that_without_the_view_that_stands_apart() -> None:
     """By hand: cameras at x = 0, 1, 3, 10 and a point at depth 10; without the last one the widest are 0 and 3."""
     poses = [Rigid(rotation=np.eye(3), translation=np.array([-x, 0.0, 0.0])) for x in (0.0, 1.0, 3.0, 10.0)]
-    assert _median_angle(poses, np.array([[0.0, 0.0, 10.0]])) == pytest.approx(np.degrees(np.arctan2(3, 10)))
+    assert median_angle_deg(poses, np.array([[0.0, 0.0, 10.0]])) == pytest.approx(np.degrees(np.arctan2(3, 10)))
     together = [poses[0], poses[0], poses[0], poses[3]]
-    assert _median_angle(together, np.array([[0.0, 0.0, 10.0]])) == pytest.approx(0, abs=1e-6)
+    assert median_angle_deg(together, np.array([[0.0, 0.0, 10.0]])) == pytest.approx(0, abs=1e-6)

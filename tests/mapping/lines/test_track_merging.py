@@ -1,4 +1,4 @@
-"""Completion of tracks: what was cut in two is joined again, what disagrees leaves, and chance joins little."""
+"""Merging of tracks: those cut in two are joined again, observations that disagree leave, and chance joins little."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from veil.features import Features
-from veil.mapping.lines.reconstruction import LineView, Model, empty_model, triangulated, world_of
-from veil.mapping.lines.reconstruction import World as LineWorld
-from veil.mapping.lines.track_merging import completed
+from veil.mapping.lines.problem import LineView, MappingProblem, mapping_problem
+from veil.mapping.lines.reconstruction import Reconstruction, empty_reconstruction, triangulated
+from veil.mapping.lines.track_merging import merge_tracks
 from veil.mapping.lines.tracks import MatchGraph, join, match_graph
 from veil.mechanisms.lines import lift_to_lines
 from veil.randomness import seeded
@@ -50,32 +50,32 @@ def cut_graph(place: World, partner: np.ndarray) -> MatchGraph:
     return match_graph({key: len(place.visible[key]) for key in place.poses}, matches, ratios=ratios)
 
 
-def posed(place: World, views: dict[str, LineView], graph: MatchGraph) -> tuple[LineWorld, Model]:
-    """The world of the strong matches, planted poses, and the points that follow from them."""
-    line_world = world_of(views, graph)
-    model = empty_model(line_world)
+def posed(place: World, views: dict[str, LineView], graph: MatchGraph) -> tuple[MappingProblem, Reconstruction]:
+    """Mapping problem of the strong matches, and the reconstruction at the planted poses with the points that follow."""
+    problem = mapping_problem(views, graph)
+    reconstruction = empty_reconstruction(problem)
     for image, key in enumerate(graph.names):
-        model = model.with_pose(image, place.poses[key])
-    return line_world, with_points(line_world, model)
+        reconstruction = reconstruction.with_pose(image, place.poses[key])
+    return problem, with_points(problem, reconstruction)
 
 
-def with_points(line_world: LineWorld, model: Model) -> Model:
-    return triangulated(line_world, model, limit_px=LIMIT_PX, min_lines=3, min_angle_deg=1.5)
+def with_points(problem: MappingProblem, reconstruction: Reconstruction) -> Reconstruction:
+    return triangulated(problem, reconstruction, limit_px=LIMIT_PX, min_lines=3, min_angle_deg=1.5)
 
 
-def points_of(place: World, line_world: LineWorld) -> np.ndarray:
+def points_of(place: World, problem: MappingProblem) -> np.ndarray:
     """The planted point of each observation."""
-    tracks = line_world.tracks
+    tracks = problem.tracks
     return np.array([place.visible[tracks.names[i]][f] for i, f in zip(tracks.image, tracks.feature, strict=True)])
 
 
-def lengths(line_world: LineWorld) -> np.ndarray:
-    return np.diff(line_world.tracks.starts)
+def lengths(problem: MappingProblem) -> np.ndarray:
+    return np.diff(problem.tracks.starts)
 
 
-def mixed(place: World, line_world: LineWorld) -> np.ndarray:
+def mixed(place: World, problem: MappingProblem) -> np.ndarray:
     """Which tracks hold observations of more than one planted point."""
-    owner, starts = points_of(place, line_world), line_world.tracks.starts
+    owner, starts = points_of(place, problem), problem.tracks.starts
     return np.array([len(np.unique(owner[a:b])) > 1 for a, b in pairwise(starts)])
 
 
@@ -83,9 +83,9 @@ def test_tracks_cut_in_two_are_joined_by_ambiguous_matches() -> None:
     """Planted truth: halves that both have a point become one track, and its point rests on more lines."""
     place = world("cut", images=6, points=300)
     graph = cut_graph(place, np.arange(300))
-    before, model = posed(place, views_of(place, place.keypoints), graph)
+    before, reconstruction = posed(place, views_of(place, place.keypoints), graph)
     assert lengths(before).max() == 3 and not graph.strong.all()
-    after, carried = completed(before, model, limit_px=LIMIT_PX)
+    after, carried = merge_tracks(before, reconstruction, limit_px=LIMIT_PX)
     assert not mixed(place, after).any()
     everywhere = set.intersection(*(set(place.visible[key].tolist()) for key in place.poses))
     assert (lengths(after) == 6).sum() > 0.9 * len(everywhere) > 100
@@ -94,24 +94,24 @@ def test_tracks_cut_in_two_are_joined_by_ambiguous_matches() -> None:
     assert (lines == 6).sum() > 0.85 * len(everywhere)
     # Six lines determine a point better than three do.
     errors = []
-    for line_world, found in ((before, model), (after, final)):
+    for problem, found in ((before, reconstruction), (after, final)):
         rows = np.flatnonzero(found.observed)
-        gaps = found.points[line_world.tracks.track[rows]] - place.points[points_of(place, line_world)[rows]]
+        gaps = found.points[problem.tracks.track[rows]] - place.points[points_of(place, problem)[rows]]
         errors.append(float(np.median(np.linalg.norm(gaps, axis=1))))
     assert errors[1] < 0.5 * errors[0] < 0.05
 
 
 def test_wrong_ambiguous_matches_join_little() -> None:
-    """Broken twin: joined without asking the points, nearly every track across the halves mixes two of them."""
+    """Broken twin: joined without a check of the points, nearly every track across the halves mixes two of them."""
     place = world("wrong", images=6, points=300)
     graph = cut_graph(place, generator("partners").permutation(300))
-    before, model = posed(place, views_of(place, place.keypoints), graph)
-    after, _ = completed(before, model, limit_px=LIMIT_PX)
+    before, reconstruction = posed(place, views_of(place, place.keypoints), graph)
+    after, _ = merge_tracks(before, reconstruction, limit_px=LIMIT_PX)
     # Nine matches, each in two directions, may agree by chance with the probability of docs/theory/lines.md, Eq. 10.
     probability = 1 - (1 - 2 * LIMIT_PX * np.hypot(640, 480) / (640 * 480)) ** 18
     # A pair of halves that joins is one track of the two that there were.
     assert 0.01 < mixed(place, after).mean() < probability / (2 - probability)
-    naive = world_of(dict(zip(graph.names, before.views, strict=True)), graph, join(graph, graph.first, graph.second))
+    naive = mapping_problem(dict(zip(graph.names, before.views, strict=True)), graph, join(graph, graph.first, graph.second))
     assert mixed(place, naive).mean() > 0.9
 
 
@@ -134,8 +134,8 @@ def test_observations_that_disagree_leave_and_may_join_their_own() -> None:
         matches[a, b] = np.array([*rows, *weak], dtype=np.int64).reshape(-1, 2)
         ratios[a, b] = np.array([0.3] * len(rows) + [0.9] * len(weak))
     graph = match_graph({key: len(place.visible[key]) for key in place.poses}, matches, ratios=ratios)
-    before, model = posed(place, views_of(place, keypoints), graph)
-    after, _ = completed(before, model, limit_px=LIMIT_PX)
+    before, reconstruction = posed(place, views_of(place, keypoints), graph)
+    after, _ = merge_tracks(before, reconstruction, limit_px=LIMIT_PX)
     assert len(swapped) > 80
     stayed = moved = 0
     tracks, owner = after.tracks, points_of(place, after)
@@ -158,14 +158,14 @@ def test_what_is_complete_stays_as_it_is() -> None:
         for a, b in combinations(keys, 2)
     }
     graph = match_graph({key: len(place.visible[key]) for key in keys}, matches)
-    before, model = posed(place, views_of(place, place.keypoints), graph)
-    after, carried = completed(before, model, limit_px=LIMIT_PX)
+    before, reconstruction = posed(place, views_of(place, place.keypoints), graph)
+    after, carried = merge_tracks(before, reconstruction, limit_px=LIMIT_PX)
     for name in ("track", "image", "feature"):
         np.testing.assert_array_equal(getattr(after.tracks, name), getattr(before.tracks, name))
-    np.testing.assert_array_equal(carried.observed, model.observed)
-    has = np.unique(before.tracks.track[model.observed])
+    np.testing.assert_array_equal(carried.observed, reconstruction.observed)
+    has = np.unique(before.tracks.track[reconstruction.observed])
     assert len(has) > 100
-    np.testing.assert_array_equal(carried.points[has], model.points[has])
+    np.testing.assert_array_equal(carried.points[has], reconstruction.points[has])
     np.testing.assert_array_equal(after.lines, before.lines)
 
 
@@ -173,11 +173,11 @@ def test_images_that_are_not_registered_change_nothing() -> None:
     """Planted truth: without poses of one half, no match across agrees, and its tracks stay what they were."""
     place = world("half", images=6, points=200)
     graph = cut_graph(place, np.arange(200))
-    line_world = world_of(views_of(place, place.keypoints), graph)
-    model = empty_model(line_world)
+    problem = mapping_problem(views_of(place, place.keypoints), graph)
+    reconstruction = empty_reconstruction(problem)
     for image in range(3):
-        model = model.with_pose(image, place.poses[graph.names[image]])
-    after, _ = completed(line_world, with_points(line_world, model), limit_px=LIMIT_PX)
+        reconstruction = reconstruction.with_pose(image, place.poses[graph.names[image]])
+    after, _ = merge_tracks(problem, with_points(problem, reconstruction), limit_px=LIMIT_PX)
     assert lengths(after).max() == 3
-    late = line_world.tracks.image >= 3
+    late = problem.tracks.image >= 3
     assert (after.tracks.image >= 3).sum() == late.sum()

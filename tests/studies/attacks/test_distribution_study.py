@@ -16,31 +16,31 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Points
 from veil.studies.attacks import distribution as module
-from veil.studies.attacks.distribution import DecoyRow, Row, Study, descriptor_attacks
+from veil.studies.attacks.distribution import DecoyRow, DistributionStudy, EstimateRow, descriptor_attacks
 
 # The bundled pool and codebook come from other photographs than the door; words of one run of the codebook are all there are.
 BOOK = bundled_codebook()
 WORDS = replace(BOOK, stored=BOOK.stored[:400], slices=2)
 PUBLIC = Points(vectors=bundled_decoys().vectors[:6000], space=BOOK.raw_space)
-STUDY = Study(dimensions=(2, 4), count=100, per_image=80, oracle=(1, 20))
+STUDY = DistributionStudy(dimensions=(2, 4), count=100, per_image=80, oracle=(1, 20))
 
 
 @cache
-def found_by(names: tuple[str, ...], images: tuple[Features, ...]) -> tuple[list[Row], list[DecoyRow]]:
+def found_by(names: tuple[str, ...], images: tuple[Features, ...]) -> tuple[list[EstimateRow], list[DecoyRow]]:
     return descriptor_attacks(images[:2], words=WORDS, public=PUBLIC, auxiliary=images[2:], study=STUDY)
 
 
 @pytest.fixture
-def study(door: dict[str, Features]) -> tuple[list[Row], list[DecoyRow]]:
+def study(door: dict[str, Features]) -> tuple[list[EstimateRow], list[DecoyRow]]:
     """Two photographs under test, two auxiliary ones."""
     return found_by(tuple(door)[:4], tuple(door.values())[:4])
 
 
-def by_name(rows: list[Row], m: int) -> dict[str, Row]:
+def by_name(rows: list[EstimateRow], m: int) -> dict[str, EstimateRow]:
     return {row.attack: row for row in rows if row.m == m}
 
 
-def test_attacks_come_in_the_order_of_the_paper(study: tuple[list[Row], list[DecoyRow]]) -> None:
+def test_attacks_come_in_the_order_of_the_paper(study: tuple[list[EstimateRow], list[DecoyRow]]) -> None:
     """[P23] Table 1 on descriptors: nearest > clustering > database > raw; more knowledge never hurts."""
     for m in STUDY.dimensions:
         rows = by_name(study[0], m)
@@ -51,7 +51,7 @@ def test_attacks_come_in_the_order_of_the_paper(study: tuple[list[Row], list[Dec
         assert all(row.features == 100 for row in rows.values())
 
 
-def test_an_oracle_over_one_entry_is_the_nearest_neighbor(study: tuple[list[Row], list[DecoyRow]]) -> None:
+def test_an_oracle_over_one_entry_is_the_nearest_neighbor(study: tuple[list[EstimateRow], list[DecoyRow]]) -> None:
     for m in STUDY.dimensions:
         rows = by_name(study[0], m)
         for end in ("", ", projected"):
@@ -60,7 +60,7 @@ def test_an_oracle_over_one_entry_is_the_nearest_neighbor(study: tuple[list[Row]
             assert replace(picked, attack=nearest.attack, mean_distance=nearest.mean_distance) == nearest
 
 
-def test_decoys_are_counted_against_the_words_that_were_drawn(study: tuple[list[Row], list[DecoyRow]]) -> None:
+def test_decoys_are_counted_against_the_words_that_were_drawn(study: tuple[list[EstimateRow], list[DecoyRow]]) -> None:
     decoys = {(row.attack, row.m): row for row in study[1]}
     for m in STUDY.dimensions:
         database, meeting = decoys["database", m], decoys["intersection", m]
@@ -70,7 +70,7 @@ def test_decoys_are_counted_against_the_words_that_were_drawn(study: tuple[list[
         assert rows["intersection"].undecided == round(100 * (1 - meeting.exact))
 
 
-def test_the_same_seed_gives_the_same_rows(door: dict[str, Features], study: tuple[list[Row], list[DecoyRow]]) -> None:
+def test_the_same_seed_gives_the_same_rows(door: dict[str, Features], study: tuple[list[EstimateRow], list[DecoyRow]]) -> None:
     images = tuple(door.values())[:4]
     small, done = replace(STUDY, dimensions=(2,)), []
     again = descriptor_attacks(
@@ -87,7 +87,7 @@ def test_the_same_seed_gives_the_same_rows(door: dict[str, Features], study: tup
 
 
 def test_a_row_by_hand() -> None:
-    """Three features: exact, 0.5 away and nearest to another's descriptor, undecided."""
+    """Three features by hand: one exact, one 0.5 away and nearest to another feature's descriptor, one undecided."""
     everyone = np.array([[0.0, 0], [1, 0], [5, 5], [1.5, 0]])
     row = module._row("x", 4, np.array([[0.0, 0], [1.5, 0], [np.nan, 0]]), everyone[:3], everyone)
     assert (row.features, row.undecided, row.mean_distance) == (3, 1, 0.25)
@@ -98,7 +98,7 @@ def test_a_row_by_hand() -> None:
 
 
 def test_a_row_of_decoys_by_hand() -> None:
-    """Claims: both decoys; one of two; one wrong point; none."""
+    """Four features by hand, with these decoys claimed: both; one of two; a right one and a wrong point; none."""
     words = WORDS.vectors.astype(np.float64)
     claimed = Lists(
         candidates=(words[[1, 0]] + 1e-4, words[[2]], np.stack([words[4], words[9]]), words[:0]),
@@ -119,7 +119,7 @@ def test_wrong_studies_are_refused(door: dict[str, Features]) -> None:
         {"strategy": "random"},
     ):
         with pytest.raises(RangeError):
-            Study(**wrong)
+            DistributionStudy(**wrong)
     images = list(door.values())[:2]
     with pytest.raises(InputError, match="give more"):
         descriptor_attacks(images, words=WORDS, public=PUBLIC, auxiliary=images, study=replace(STUDY, count=1000))

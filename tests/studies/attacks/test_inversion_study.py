@@ -21,14 +21,14 @@ from veil.inversion.quality import quality
 from veil.mechanisms.public import publish
 from veil.report.inversion import draw_inversions, draw_similarity
 from veil.space import Space
-from veil.studies.attacks.inversion import Attack, Inverted, Photograph, gaps, known_attacks, rows, study
+from veil.studies.attacks.inversion import Attack, Inverted, Photograph, gaps, inversion_study, known_attacks, rows
 from worlds import generator, sift_like
 
 SIFT = Space(descriptor="sift", normalization="L2", dim=128)
 
 
 class Shows:
-    """A network that paints the mean of each pixel's first vector, so that its picture tells what it was given."""
+    """A stand-in for a network whose pictures show their input: each pixel is the mean of its first vector."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind: Kind = kind
@@ -58,7 +58,10 @@ PHOTOGRAPHS = [photograph("one"), photograph("two"), photograph("three")]
 
 
 def knows(form: Subspaces, others: Sequence[Subspaces]) -> Estimates:
-    """The truth, found by which photograph's descriptors lie in these subspaces; undecided about every second feature."""
+    """An attack that estimates the true descriptors, undecided about every second feature.
+
+    It knows the photograph by its descriptors, which lie in the subspaces.
+    """
     assert len(others) == 2 and all(other.m == form.m and other is not form for other in others)
     for item in PHOTOGRAPHS:
         vectors = publish(item.features).vectors.astype(np.float64)
@@ -76,7 +79,7 @@ def done(
 ) -> tuple[list[Inverted], Shows]:
     raw, book = Shows("raw"), bundled_codebook()
     steps: list[tuple[int, int]] = []
-    found = study(
+    found = inversion_study(
         PHOTOGRAPHS,
         attacks,
         raw=raw,
@@ -175,4 +178,4 @@ def test_networks_of_another_kind_are_refused() -> None:
     book = bundled_codebook()
     for raw, direct in ((Shows("words"), None), (Shows("raw"), Shows("raw"))):
         with pytest.raises(InputError, match="network"):
-            study(PHOTOGRAPHS, {}, raw=raw, direct=direct, codebook=book, decoys=book, case="x")
+            inversion_study(PHOTOGRAPHS, {}, raw=raw, direct=direct, codebook=book, decoys=book, case="x")

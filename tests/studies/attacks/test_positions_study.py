@@ -42,7 +42,7 @@ def trials() -> list[PositionTrial]:
 
 
 def test_each_defense_is_worth_what_it_says(trials: list[PositionTrial], tmp_path: Path) -> None:
-    """Broken defenses are won, veil's lines leave the attacks near chance, and the figure is written."""
+    """Lines without a defense lose their positions, veil's lines leave the attacks near chance, and the figure is written."""
     rows = {(row.aligned_share, row.attack): row for row in position_rows(trials)}
     assert {attack for _, attack in rows} == set(ATTACKS) and {share for share, _ in rows} == {0.0, 0.5, 1.0}
     assert rows[0.0, "repeat, fresh"].within["1"] >= 0.99

@@ -14,7 +14,7 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.report.defenses import draw_defenses
-from veil.studies.attacks.defenses import Effort, Pools, codebook_for, default_defenses, study
+from veil.studies.attacks.defenses import Effort, Pools, codebook_for, default_defenses, defense_study
 from veil.studies.attacks.structural import structural_attacks
 from veil.studies.matching.homographies import ImageSequence
 
@@ -52,7 +52,7 @@ def test_a_defense_is_measured_on_both_sides(door: dict[str, Features], tmp_path
     pools = Pools.split(WORDS, replace(bundled_decoys(), stored=bundled_decoys().stored[:4000], slices=8))
     defenses = [item for item in default_defenses(4) if item.name in ("paper", "hardened")]
     victims, effort = [victim, part(list(door.values())[1], 24)], Effort(structural=8, restarts=5, tours=1)
-    rows = list(study([sequence], victims, pools, defenses, effort=effort, workers=1))
+    rows = list(defense_study([sequence], victims, pools, defenses, effort=effort, workers=1))
     found = {row.defense.name: {item.attack: item for item in row.recoveries} for row in rows}
     assert found["paper"]["lattice"].exact > 0.97 and found["paper"]["lattice"].features == 48
     assert found["hardened"]["lattice"].within[0] == 0 and found["hardened"]["lattice"].features == 8
@@ -70,7 +70,7 @@ def test_the_codebook_of_a_defense_knows_its_dither() -> None:
     pools = Pools.split(WORDS, bundled_decoys())
     by_name = {item.name: item for item in default_defenses(4)}
     hardened = codebook_for(by_name["hardened, PCA-32"], pools)
-    assert hardened.dither_steps == 4 and hardened.require_pca().axes.shape == (32, 128)
+    assert hardened.dither_steps == 4 and hardened.compression.require_pca().axes.shape == (32, 128)
     assert codebook_for(by_name["paper"], pools) is WORDS
     assert len(pools.decoys) == len(pools.database) == len(bundled_decoys()) // 2
     shared = {bytes(row) for row in pools.decoys.stored} & {bytes(row) for row in pools.database.stored}

@@ -16,7 +16,7 @@ from veil.extraction.faces import FACE_SPACE, describe_faces, load_face_network
 from veil.faces.collection import as_features
 from veil.features import Features, unit_length
 from veil.files.pictures import read_rgb
-from veil.studies.faces.attributes import AttributeRow, attribute_study, parted
+from veil.studies.faces.attributes import AttributeRow, attribute_study, split_people
 from worlds import generator
 from worlds.power import require_share
 from worlds.schemas import validate
@@ -67,7 +67,7 @@ def test_a_pool_that_cannot_balance_leaves_the_balanced_rows_out() -> None:
 
 
 def test_nobody_is_in_two_parts() -> None:
-    parts = parted(101, decoy_share=0.2, seed=3)
+    parts = split_people(101, decoy_share=0.2, seed=3)
     together = np.concatenate([parts.decoys, parts.attacker, parts.victims])
     assert sorted(together.tolist()) == list(range(101))
     assert [len(parts.decoys), len(parts.attacker), len(parts.victims)] == [20, 40, 41]
@@ -81,7 +81,7 @@ def test_bad_input_is_refused() -> None:
         with pytest.raises(RangeError, match="decoy_share"):
             attribute_study(features, {"shaped": shaped}, seed=0, decoy_share=share)
     with pytest.raises(InputError, match="too few"):
-        parted(4, decoy_share=0.2, seed=0)
+        split_people(4, decoy_share=0.2, seed=0)
 
 
 def test_gender_is_read_from_raw_faces_and_less_from_lifted_ones(veil_data: Path) -> None:

@@ -1,4 +1,4 @@
-"""A history of probes: fresh lifts close in on a person, parallel ones do not, and the same picture each time gives it away."""
+"""Probes that a server keeps: fresh lifts close in on a person, parallel ones do not; fresh lifts of one picture show it."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from veil.errors import InputError, SpaceError
 from veil.report.protection import draw_protection
+from veil.studies.faces.face_study import FaceStudy
 from veil.studies.faces.unlinkability import (
     Protection,
     ProtectionRow,
@@ -79,8 +80,8 @@ def test_estimates_are_the_nearest_points() -> None:
 
 @pytest.fixture(scope="module")
 def study() -> Protection:
-    faces = crowd("victims", 40, 4)
-    return protection_study(faces, pairs_of(faces, 150), crowd("decoys", 200, 1), seed=0, dimensions=(2, 16))
+    faces, decoys = crowd("victims", 40, 4), crowd("decoys", 200, 1)
+    return protection_study(FaceStudy(faces=faces, pairs=pairs_of(faces, 150), decoys=decoys, seed=0, dimensions=(2, 16)))
 
 
 def test_only_keys_unlink(study: Protection) -> None:
@@ -98,7 +99,7 @@ def test_only_keys_unlink(study: Protection) -> None:
 
 
 def test_keys_and_decoys_are_what_hinders_reversal(study: Protection) -> None:
-    """A random lift of two dimensions gives its descriptor away; keys leave an attacker with less than a stranger's face."""
+    """Random lifting to two dimensions is reversed; with keys hardly any estimate passes."""
     rows = {(row.lifting, row.m, row.keyed): row for row in study.rows}
     assert study.accepted_raw > 0.95 and study.accepted_strangers < 0.05 and study.accepted_mean < 0.2
     assert rows["random", 2, False].reversed > 0.9
@@ -111,12 +112,13 @@ def test_keys_and_decoys_are_what_hinders_reversal(study: Protection) -> None:
 
 def test_what_cannot_be_judged_is_refused() -> None:
     faces, decoys = crowd("victims", 20, 3), crowd("decoys", 80, 1)
+    study = FaceStudy(faces=faces, pairs=pairs_of(faces, 40), decoys=decoys, seed=0, dimensions=(2,))
     with pytest.raises(InputError, match="one of the faces"):
-        protection_study(faces, pairs_of(faces, 40), faces, seed=0)
+        replace(study, decoys=faces)
     with pytest.raises(SpaceError, match="one network"):
-        protection_study(faces, pairs_of(faces, 40), replace(decoys, space=replace(decoys.space, descriptor="x")), seed=0)
+        replace(study, decoys=replace(decoys, space=replace(decoys.space, descriptor="x")))
     with pytest.raises(InputError, match="needs 25 pairs"):
-        protection_study(faces, pairs_of(faces, 10), decoys, seed=0, dimensions=(2,))
+        protection_study(replace(study, pairs=pairs_of(faces, 10)))
 
 
 def test_the_figure_is_drawn(study: Protection, tmp_path: Path) -> None:

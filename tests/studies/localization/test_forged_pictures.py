@@ -9,7 +9,7 @@ import pytest
 
 from veil.extraction.picture import Picture
 from veil.geometry.camera import as_colmap
-from veil.studies.localization.forged_answers import FORMS, Answer, counted
+from veil.studies.localization.forged_answers import FORMS, FormAnswer, group_counts
 from veil.studies.localization.forged_pictures import (
     LAYOUTS,
     PLAIN,
@@ -22,7 +22,7 @@ from veil.studies.localization.forged_pictures import (
     scaled,
     under_sky,
 )
-from veil.studies.localization.forged_queries import ForgedOptions, forged, true_ones
+from veil.studies.localization.forged_queries import ForgedOptions, forged_queries, true_counterparts
 from worlds import camera, features, generator
 
 FORGED_KINDS = {
@@ -91,12 +91,12 @@ def test_every_kind_is_asked_in_every_draw_and_twice_alike() -> None:
     """The kinds are those of the documentation; the same generator names give the same queries."""
     photographs = {name: picture(name, 320, 240) for name in ("a", "b")}
     options, others = ForgedOptions(draws=1, max_features=150), [picture("other", 320, 240)]
-    asked = list(forged("place", photographs, others, options))
-    true = list(true_ones("place", photographs, ["a"], options))
+    asked = list(forged_queries("place", photographs, others, options))
+    true = list(true_counterparts("place", photographs, ["a"], options))
     assert {item.kind for item in asked} <= FORGED_KINDS and len({item.kind for item in asked}) >= len(FORGED_KINDS) - 2
     assert {item.shows for item in asked} == {None} and {item.shows for item in true} == {"a"} and len(true) == 12
     assert all(len(item.features) <= 150 for item in asked + true)
-    again = next(iter(forged("place", photographs, others, options)))
+    again = next(iter(forged_queries("place", photographs, others, options)))
     np.testing.assert_array_equal(again.features.keypoints, asked[0].features.keypoints)
     empty = hidden_sides(photographs["a"].gray, 0.6)
     assert (empty[:96] == 235).all() and np.ptp(empty[100:, 100:200]) > 0
@@ -105,8 +105,8 @@ def test_every_kind_is_asked_in_every_draw_and_twice_alike() -> None:
 def test_counts_are_of_each_group_and_exact() -> None:
     """Golden interval: none of 40 has the upper limit 1 - 0.025^(1/40) (Clopper and Pearson 1934)."""
 
-    def one(index: int, true: bool, accepted: bool, turned: float | None) -> Answer:
-        return Answer(
+    def one(index: int, true: bool, accepted: bool, turned: float | None) -> FormAnswer:
+        return FormAnswer(
             place="p",
             kind="true" if true else "poster 0.4",
             name=str(index),
@@ -124,12 +124,12 @@ def test_counts_are_of_each_group_and_exact() -> None:
     answers = [one(index, False, False, None) for index in range(40)] + [
         one(index, True, True, 9.0 * index) for index in range(2)
     ]
-    found = {(item.true, item.group): item for item in counted(answers)}
+    found = {(item.true, item.group): item for item in group_counts(answers)}
     assert found[False, "all"].total == 40 and found[False, "all"].accepted == 0
     assert found[False, "all"].high == pytest.approx(1 - 0.025 ** (1 / 40))
     assert found[False, FORMS[0]].total == 20 and found[False, "poster 0.4"].total == 40
     assert found[True, "all"].accepted == 2 and found[True, "all"].astray == 1
-    groups = [item.group for item in counted(answers) if not item.true]
+    groups = [item.group for item in group_counts(answers) if not item.true]
     assert groups == ["all", FORMS[0], FORMS[1], "p", "poster 0.4"]
     doubted = [replace(answers[0], inliers=20, log10_nfa=-8.0), replace(answers[1], inliers=20, log10_nfa=-5.0), *answers[2:]]
-    assert counted(doubted)[0].doubted == 1 and found[False, "all"].doubted == 0
+    assert group_counts(doubted)[0].doubted == 1 and found[False, "all"].doubted == 0

@@ -1,4 +1,4 @@
-"""Held-out photographs through every form: what happens where one form gives no map."""
+"""Held-out photographs in every form, where one form gives no map."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from veil.localization.by_distance import NoPose
 from veil.mapping import NoMap
 from veil.mechanisms.profile import paper
 from veil.randomness import Secret, memoized
-from veil.studies.localization.held_out import Query, Study, Variant, run
+from veil.studies.localization.held_out import HeldOutSetup, Query, Variant, run_variants
 from worlds import features, generator
 
 
 def test_a_private_map_that_cannot_be_built_answers_no_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others go on; without a map of raw features nothing does."""
+    """Without a private map its queries get no pose and the study goes on; without a map of raw features it stops."""
     monkeypatch.setattr(localization, "build_map", lambda *_, **__: NoMap("too weak"))
     items = {name: features(generator(name), 30, name=name) for name in ("a", "b", "c")}
-    study = Study(
+    setup = HeldOutSetup(
         mapped={name: items[name] for name in ("a", "b")},
         references={},
         codebook=bundled_codebook(),
@@ -31,9 +31,9 @@ def test_a_private_map_that_cannot_be_built_answers_no_query(tmp_path: Path, mon
         workdir=tmp_path,
     )
     query = Query(name="c", features=items["c"], reference=None)
-    (outcome,) = run(study, [query], [Variant(profile=paper(2), distance="s2s")])
+    (outcome,) = run_variants(setup, [query], [Variant(profile=paper(2), distance="s2s")])
     assert isinstance(outcome.found, NoPose) and "too weak" in outcome.found.reason
     assert outcome.as_json()["status"] == "no pose" and outcome.message is not None
     (tmp_path / "raw").mkdir()
     with pytest.raises(InputError, match="too weak"):
-        list(run(replace(study, workdir=tmp_path / "raw"), [query], [Variant(profile=None, distance="point")]))
+        list(run_variants(replace(setup, workdir=tmp_path / "raw"), [query], [Variant(profile=None, distance="point")]))

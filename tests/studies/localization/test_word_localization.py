@@ -18,7 +18,7 @@ from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from veil.studies.localization.map_dictionaries import dictionary_of
 from veil.studies.localization.retrieval import joint_scene
-from veil.studies.localization.word_localization_settings import METRIC, Setting, Tables, Trial, row
+from veil.studies.localization.word_localization_settings import METRIC, Setting, Tables, Trial, localization_row
 from worlds import world
 from worlds.documents import section
 from worlds.edges import door_photographs
@@ -52,23 +52,23 @@ def test_a_row_counts_by_hand() -> None:
         trial(None, None, true=False),
         trial(None, None, true=False, accepted=False),
     ]
-    found = row(WORDS, trials, thresholds=METRIC, extent=1.0)
+    found = localization_row(WORDS, trials, thresholds=METRIC, extent=1.0)
     assert dict(found.localized) == {"0.25m, 2deg": 0.25, "0.5m, 5deg": 0.5, "5m, 10deg": 0.75}
     assert (found.queries, found.accepted, found.false_queries, found.false_accepts) == (4, 0.75, 2, 1)
     assert found.median_position == pytest.approx(0.2) and found.median_rotation_deg == 3.0
     # The extent scales positions, and positions only.
-    wide = row(WORDS, trials, thresholds=METRIC, extent=20.0)
+    wide = localization_row(WORDS, trials, thresholds=METRIC, extent=20.0)
     assert dict(wide.localized) == {"0.25m, 2deg": 0.25, "0.5m, 5deg": 0.5, "5m, 10deg": 0.75}
     far = [trial(4.0, 1.0)]
-    assert row(WORDS, far, thresholds=METRIC, extent=20.0).localized["0.25m, 2deg"] == 1.0
+    assert localization_row(WORDS, far, thresholds=METRIC, extent=20.0).localized["0.25m, 2deg"] == 1.0
     with pytest.raises(InputError, match="at least one held-out query"):
-        row(WORDS, [trial(None, None, true=False)], thresholds=METRIC, extent=1.0)
+        localization_row(WORDS, [trial(None, None, true=False)], thresholds=METRIC, extent=1.0)
 
 
 def test_settings_vary_one_thing_at_a_time() -> None:
     settings = Tables(words=(64, 128), epsilons=(8.0,), sizes=(1,), default=(128, 10.0, 2), elsewhere=("bundled",)).settings()
     assert len(settings) == len(set(settings))
-    spoken = [item for item in settings if item.speaks and not item.hides_positions and item.epsilon != math.inf]
+    spoken = [item for item in settings if item.uses_words and not item.hides_positions and item.epsilon != math.inf]
     for item in spoken:
         changed = (item.words != 128) + (item.epsilon != 10.0) + (item.m != 2)
         changed += (item.matching != "vocabulary") + (item.dictionary != "reference") * 1 + (item.iterations != 100_000)

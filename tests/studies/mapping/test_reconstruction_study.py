@@ -1,4 +1,4 @@
-"""The evaluation of maps from lines: errors against planted truth, the leak, gravity noise, the record."""
+"""The study of maps from lines: errors against planted truth, leakage of positions, noise of gravity, and the record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veil.geometry.similarity import align_centers, pairwise_rotation_deg, pose_
 from veil.mapping.lines import LineMapOptions
 from veil.mapping.lines.quad import SeedOptions
 from veil.report.reconstruction import draw_curve, draw_maps
-from veil.studies.mapping.reconstruction import Spread, Subject, disturbed, line_views, map_lines, map_points
+from veil.studies.mapping.reconstruction import ErrorStatistics, Subject, disturbed, line_views, map_lines, map_points
 from worlds import generator, world
 from worlds.line_worlds import features_of, matches_of
 from worlds.power import require_law
@@ -51,22 +51,22 @@ def test_lines_and_points_are_judged_alike() -> None:
         assert record["track_length"] == pytest.approx(record["observations"] / record["points"])
         assert set(record["seconds"]) == {"extract", "match", "map"}
         assert run.succeeded
-    assert lines.leak is not None and lines.leak.median_px is not None
+    assert lines.leakage is not None and lines.leakage.median_px is not None
     # Of 600 points, those seen in four views or more are named; noise is 0.3 px a coordinate.
-    assert lines.leak.share > 0.6 and lines.leak.median_px < 0.6
-    assert lines.leak.share_unchecked >= lines.leak.share
-    assert points.leak is not None and points.leak.share == 1.0
+    assert lines.leakage.share > 0.6 and lines.leakage.median_px < 0.6
+    assert lines.leakage.share_unchecked >= lines.leakage.share
+    assert points.leakage is not None and points.leakage.share == 1.0
     assert lines.line_reprojection_px is not None and lines.point_reprojection_px is not None
     assert lines.line_reprojection_px < lines.point_reprojection_px
 
 
-def test_the_leak_counts_named_positions() -> None:
+def test_leakage_counts_named_positions() -> None:
     """Defining equation: named positions minus hidden keypoints, by hand for one image."""
     place = subject("leak")
     run = map_lines(place, seed=1, options=OPTIONS)
-    assert run.leak is not None
-    named, hidden = run.leak.positions["02"], place.features["02"].keypoints
-    share, median = run.leak.images["02"]
+    assert run.leakage is not None
+    named, hidden = run.leakage.positions["02"], place.features["02"].keypoints
+    share, median = run.leakage.images["02"]
     assert share == pytest.approx(len(named) / len(hidden))
     nearest = np.linalg.norm(named[:, None] - hidden[None], axis=2).min(axis=1)
     assert median is not None and np.median(nearest) <= median + 1e-6
@@ -142,6 +142,6 @@ def test_alignment_of_centers_is_least_squares() -> None:
         assert cost(best) <= cost(trial) + 1e-12
     with pytest.raises(InputError, match="three or more"):
         align_centers(poses[:2], moved[:2])
-    spread = Spread.of(np.array([1.0, 2.0, 6.0]))
-    assert (spread.mean, spread.median, spread.max) == (3.0, 2.0, 6.0)
-    assert spread.std == pytest.approx(np.sqrt(14 / 3))
+    errors = ErrorStatistics.of(np.array([1.0, 2.0, 6.0]))
+    assert (errors.mean, errors.median, errors.max) == (3.0, 2.0, 6.0)
+    assert errors.std == pytest.approx(np.sqrt(14 / 3))

@@ -13,7 +13,7 @@ import pytest
 import veil.studies.matching.quantization as quantization
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
-from veil.studies.matching.quantization import Quantization, Spread, even_use, measure
+from veil.studies.matching.quantization import DistanceStatistics, Quantization, even_use, measure
 from worlds import codebook, generator, sift_like, unit
 from worlds.power import require_mean
 
@@ -21,7 +21,7 @@ BOOK = codebook(generator("quality"), 40, 2)
 
 
 def measured(book: Codebook, descriptors: np.ndarray, pool: np.ndarray | None = None) -> Quantization:
-    """Measured against `pool`, or among themselves."""
+    """The quality of `book` on `descriptors`, whose neighbors are sought in `pool`, or among themselves without one."""
     among = descriptors if pool is None else pool
     return measure(book, descriptors, pool=among, in_pool=pool is None, images=3, book_images=0, seed=0)
 
@@ -29,7 +29,7 @@ def measured(book: Codebook, descriptors: np.ndarray, pool: np.ndarray | None = 
 @pytest.mark.parametrize("block", [7, 1 << 14])
 @pytest.mark.parametrize("own", [True, False])
 def test_distances_are_those_of_all_pairs(block: int, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Second method: every distance in float64; in a pool of their own descriptors are not their own neighbors."""
+    """Second method: every distance in float64; descriptors that are in the pool are not their own neighbors."""
     monkeypatch.setattr(quantization, "BLOCK", block)
     monkeypatch.setattr(quantization, "NEIGHBORS", 11)
     descriptors, others = sift_like(generator("these"), 30), sift_like(generator("those"), 50)
@@ -93,9 +93,9 @@ def test_even_use_of_many_words(words: int, descriptors: int) -> None:
     assert abs(entropy + (shares * np.log2(shares)).sum()) < 0.01
 
 
-def test_spread_of_known_values() -> None:
+def test_statistics_of_known_values() -> None:
     """Golden values: 0 to 100 in steps of 1."""
-    assert Spread.of(np.arange(101.0)) == Spread(mean=50.0, p5=5.0, median=50.0, p95=95.0)
+    assert DistanceStatistics.of(np.arange(101.0)) == DistanceStatistics(mean=50.0, p5=5.0, median=50.0, p95=95.0)
 
 
 def test_what_cannot_be_measured() -> None:

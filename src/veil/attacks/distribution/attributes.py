@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from veil.attacks.claims import Progress
 from veil.attacks.words.posterior import posterior
 from veil.codebooks.codebook import Codebook
 from veil.distances import pairwise
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Form, Points, Subsets
+from veil.progress import Progress
 from veil.space import Space, require_same
 
 NEIGHBORS = 10  # K of Dusmanu et al. 2021, Sec. 4.3

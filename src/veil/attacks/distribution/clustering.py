@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from veil.attacks.claims import Estimates, Progress
+from veil.attacks.claims import Estimates
 from veil.attacks.distribution.database import GATHERED, moved_to_unit_length
 from veil.attacks.distribution.nearest import at, coordinates, nearby, residuals
 from veil.attacks.intersection.shared_decoys import MeetingOptions, meetings, pooled
 from veil.errors import RangeError
 from veil.forms import Points, Subspaces
+from veil.progress import Progress
 
 # Subspaces met that one score looks at; those of one decoy say the same, so that more of them add little.
 MET = 256

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.attacks.claims import Estimates, Progress
+from veil.attacks.claims import Estimates
 from veil.attacks.distribution.nearest import Nearby, at, coordinates, nearby
 from veil.errors import RangeError
 from veil.forms import Points, Subspaces
+from veil.progress import Progress
 
 # Features at a time: their nearest entries are held together, and the entries' descriptors a smaller block at a time.
 FEATURES, GATHERED = 1024, 1 << 22

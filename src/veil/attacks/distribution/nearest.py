@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from veil import distances
-from veil.attacks.claims import Estimates, Lists, Progress, project, renormalized
+from veil.attacks.claims import Estimates, Lists, project, renormalized
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.forms import Points, Subspaces
+from veil.progress import Progress
 from veil.space import Space, require_same
 
 # Features whose candidates are projected at a time.
@@ -41,9 +42,9 @@ def entries(words: Codebook, space: Space, *, codebook: Codebook | None = None) 
     if codebook is None:
         raise InputError("these subspaces are compressed; give the codebook whose PCA they went through")
     if words.kind == "centroids":
-        codebook.into_space(points, space)  # raises where it does not lead there
-        return Points(vectors=codebook.require_pca().apply(words.vectors).astype(np.float32), space=space)
-    return codebook.into_space(points, space)
+        codebook.compression.into_space(points, space)  # raises where it does not lead there
+        return Points(vectors=codebook.compression.require_pca().apply(words.vectors).astype(np.float32), space=space)
+    return codebook.compression.into_space(points, space)
 
 
 def nearby(form: Subspaces, database: Points, *, count: int, threads: int = 1, progress: Progress | None = None) -> Nearby:

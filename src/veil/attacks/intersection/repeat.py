@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
 
-from veil.attacks.claims import Estimates, Progress
+from veil.attacks.claims import Estimates
 from veil.attacks.positions.segments import focal_px, pixels
 from veil.distances import nearest, nearest_two
 from veil.errors import InputError, RangeError
 from veil.forms import Lines, Subspaces
 from veil.geometry.camera import Camera
+from veil.progress import Progress
 from veil.space import Space, require_same
 
 CHUNK_FEATURES = 256

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.attacks.claims import Estimates, Lists, Progress
+from veil.attacks.claims import Estimates, Lists
 from veil.attacks.distribution.database import AwayOptions, away_from
 from veil.attacks.distribution.nearest import nearby
 from veil.distances import pairwise
 from veil.errors import InputError, RangeError
 from veil.forms import Points, Subspaces
+from veil.progress import Progress
 from veil.space import Space, require_same
 
 # Pairs whose distances are held at a time, and pairs that are solved at a time.

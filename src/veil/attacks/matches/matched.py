@@ -59,7 +59,7 @@ def _estimates(
         rows = features[place[seen]]
         if isinstance(image.form, Points):
             public = target.knowledge.codebook
-            brought = image.form if public is None else public.into_space(image.form, form.space)
+            brought = image.form if public is None else public.compression.into_space(image.form, form.space)
             found = inlier_points(form.take(rows), brought.vectors[seen].astype(np.float64))
         elif isinstance(image.form, Subspaces):
             found, _ = inlier_subspaces(form.take(rows), image.form.take(seen))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64
 
-from veil.attacks.claims import Progress
 from veil.attacks.positions.line_neighbors import Neighborhoods
 from veil.errors import InputError, RangeError
+from veil.progress import Progress
 
 CELLS, BINS = 4, 8
 CHUNK_ROWS = 512

@@ -14,11 +14,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64
 
-from veil.attacks.claims import Estimates, Progress, undecided
+from veil.attacks.claims import Estimates, undecided
 from veil.attacks.positions.segments import Segments, pixels, segments
 from veil.errors import RangeError
 from veil.forms import Lines
 from veil.geometry.camera import Camera
+from veil.progress import Progress
 
 CHUNK_LINES = 128
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.attacks.claims import Estimates, Progress
+from veil.attacks.claims import Estimates
 from veil.attacks.positions.segments import Segments, focal_px, pixels, segments
 from veil.errors import InputError, RangeError
 from veil.forms import Lines
 from veil.geometry.camera import Camera
+from veil.progress import Progress
 
 CHUNK_NUMBERS = 4_000_000
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
 
-from veil.attacks.claims import Estimates, Lists, Progress
+from veil.attacks.claims import Estimates, Lists
 from veil.attacks.structural.lattice_certificate import (
     LENGTH_STEPS,
     Spans,
@@ -26,9 +26,10 @@ from veil.attacks.structural.lattice_certificate import (
     spans,
 )
 from veil.attacks.structural.lattice_reduction import entry_limit, none_beyond, reduce, short_vectors
-from veil.codebooks.codebook import Pca
+from veil.codebooks.compression import Pca
 from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
+from veil.progress import Progress
 from veil.space import Space
 from veil.threads import shared
 

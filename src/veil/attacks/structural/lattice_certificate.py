@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.codebooks.codebook import Pca
+from veil.codebooks.compression import Pca
 from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64
 
-from veil.attacks.claims import Estimates, Lists, Progress, undecided
-from veil.attacks.structural.vertex_search import U8_STEP, Search, flats
-from veil.codebooks.codebook import Pca
+from veil.attacks.claims import Estimates, Lists, undecided
+from veil.attacks.structural.vertex_search import Search, flats
+from veil.codebooks.compression import Pca
 from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
+from veil.progress import Progress
+from veil.space import U8_STEP
 from veil.threads import shared
 
 # Share of COLMAP's SIFT descriptors with more than so many zeros, on photographs of ImageNet.

@@ -9,11 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.attacks.structural.simplex import OPTIMAL, minimize
-from veil.codebooks.codebook import Pca
+from veil.codebooks.compression import Pca
 from veil.forms import Subspaces
+from veil.space import U8_STEP
 
-# One step of 8-bit SIFT.
-U8_STEP = 1 / 512
 # Points of unit length have |c| <= 1 in an orthonormal basis around the point nearest to zero.
 BOX = 1.5
 # A coordinate counts as zero below ZERO times its rounding noise. LOOSE times that is worth a closer look at a vertex.

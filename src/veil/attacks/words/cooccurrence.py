@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from veil.attacks.claims import Progress
 from veil.attacks.words.posterior import word_frequencies
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.kmeans import spherical_kmeans
 from veil.errors import InputError, RangeError
+from veil.progress import Progress
 
 # Words that a coarse class is found from: beyond this many its center hardly moves.
 SAMPLE_A_CLASS = 32

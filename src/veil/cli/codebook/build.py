@@ -10,8 +10,12 @@ import numpy as np
 from veil.cli.codebook import quality
 from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
-from veil.codebooks.codebook import PCA_DIM, Codebook, Pca, Provenance, WordTraining, fit_pca
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.compression import PCA_DIM, Pca, fit_pca
+from veil.codebooks.decoys import DecoyPool
+from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.kmeans import FLAT_WORDS, METHODS, Method, chosen_method, train_words
+from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS
 from veil.files.codebooks import read_codebook, write_codebook
@@ -81,6 +85,15 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
     build.add_argument("--slices", type=at_least(1), default=16, help="disjoint sub-databases (default %(default)s)")
     build.add_argument("--descriptor", choices=EXTRACTORS, help="default sift, or that of the features")
     build.add_argument("--normalization", choices=("L2", "L1_ROOT"), help="of the SIFT (default L2, or that of the features)")
+    _add_clustering(build)
+    build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
+    build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")
+    add_json(build)
+    build.set_defaults(run=_build)
+
+
+def _add_clustering(build: argparse.ArgumentParser) -> None:
+    """Add the options of k-means: its method, sample, held-out photographs, iterations and seed."""
     build.add_argument(
         "--method",
         choices=("auto", *METHODS),
@@ -102,10 +115,6 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
     )
     build.add_argument("--iterations", type=at_least(1), default=15, help="of k-means (default %(default)s)")
     build.add_argument("--seed", type=at_least(0), default=0, help="of the sample and of k-means (default %(default)s)")
-    build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
-    build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")
-    add_json(build)
-    build.set_defaults(run=_build)
 
 
 def _build(arguments: argparse.Namespace) -> int:
@@ -164,8 +173,7 @@ def _assemble(
         stored = stored[np.random.default_rng(arguments.seed).permutation(len(stored))]
     training, space = collection.training, collection.space
     assert space is not None  # there is a sample
-    return Codebook(
-        kind="descriptors" if method is None else "centroids",
+    return (DecoyPool if method is None else Dictionary)(
         descriptor=space.descriptor,
         normalization=space.normalization,
         stored=np.ascontiguousarray(stored),

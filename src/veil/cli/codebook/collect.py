@@ -1,4 +1,4 @@
-"""Descriptors out of photographs and of features files, some to make words of and some to measure them with."""
+"""Collecting descriptors from photographs and files of features, to make words of and to measure them with."""
 
 from __future__ import annotations
 
@@ -8,33 +8,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veil.cli.common import progress
-from veil.codebooks.codebook import WordTraining
+from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import extract
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
-from veil.files.features import read_features
+from veil.files.features import holds_features, read_features
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.weights import load_network
 from veil.space import Normalization, Space
 
-FEATURES_SUFFIXES = (".h5", ".hdf5")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the descriptors must be; None is whatever a features file holds, and SIFT (L2) for photographs."""
+    """The descriptor and normalization asked for; None takes what a file of features holds, and SIFT (L2) of photographs."""
 
     descriptor: str | None = None
     normalization: Normalization | None = None
 
     @staticmethod
     def of(arguments: argparse.Namespace) -> Wanted:
-        """--descriptor and --normalization."""
+        """The kind that --descriptor and --normalization ask for."""
         return Wanted(descriptor=arguments.descriptor, normalization=arguments.normalization)
 
     def require(self, features: Features, before: Space | None) -> None:
-        """Raises InputError if `features` are something else than was asked for, or than those before them."""
+        """Raise InputError if `features` are of another kind than was asked for, or of another space than `before`."""
         space = features.space
         for asked, got in ((self.descriptor, space.descriptor), (self.normalization, space.normalization)):
             if asked not in (None, got):
@@ -45,7 +43,7 @@ class Wanted:
 
 @dataclass(kw_only=True)
 class Collection:
-    """What was collected: descriptors to train with, descriptors held out, and the images that gave none."""
+    """Collected descriptors: those to train with, those held out, their space, and the number of images without any."""
 
     training: WordTraining
     held: WordTraining
@@ -54,7 +52,7 @@ class Collection:
     _is_held: dict[bytes, bool] = field(default_factory=dict)
 
     def add(self, features: Features, *, every: int) -> None:
-        """Each `every`-th image is held out (0: none); a picture that comes twice goes where it went first."""
+        """Add one image's descriptors. Each `every`-th image is held out (0: none), a repeated picture as the first time."""
         digest = features.image_digest
         index = len(self.training.image_digests) + len(self.held.image_digests) + 1
         is_held = self._is_held.setdefault(digest, bool(every) and index % every == 0)
@@ -63,7 +61,10 @@ class Collection:
 
 
 def collect(inputs: Sequence[Path], wanted: Wanted, collection: Collection, *, every: int = 0) -> Collection:
-    """Fill `collection` from folders of photographs, photographs, and features files, one image in memory at a time."""
+    """Fill `collection` from photographs, folders of them and files of features, with one image in memory at a time.
+
+    Returns `collection`. Raises InputError for descriptors of another kind than `wanted`, or of several kinds.
+    """
     sources = [path for root in inputs for path in _files(root)]
     network = load_network(wanted.descriptor or "sift") if not all(map(holds_features, sources)) else None
     for features in _images(sources, wanted, network):
@@ -81,11 +82,6 @@ def _files(root: Path) -> list[Path]:
             raise InputError(f"there is no features file {root}; write one with `veil extract`")
         return [root]
     return find_pictures(root)
-
-
-def holds_features(path: Path) -> bool:
-    """Whether a path is that of features, by its suffix."""
-    return path.suffix.lower() in FEATURES_SUFFIXES
 
 
 def _images(sources: Sequence[Path], wanted: Wanted, network: object) -> Iterator[Features | None]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from veil.cli.codebook.collect import Collection, Wanted, collect, holds_features
+from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, quiet_colmap, report, say, write_json
-from veil.codebooks.codebook import WordTraining
+from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS
 from veil.files.codebooks import read_codebook
+from veil.files.features import holds_features
 from veil.report.quantization import draw_quantization
 from veil.studies.matching.quantization import MEASURED, measure
 
@@ -21,7 +22,7 @@ EXAMPLES = """\
 
 
 def register(actions) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil codebook quality` to the group's actions."""
     parser = add_command(
         actions,
         "quality",
@@ -75,7 +76,7 @@ def _quality(arguments: argparse.Namespace) -> int:
 
 
 def say_quality(arguments: argparse.Namespace, record: dict) -> None:
-    """The report for people."""
+    """Print a record of `veil codebook quality` for people."""
     images, own, words = record["images"], record["book_images"], record["words"]
     say(arguments, f"\n{record['descriptors']} descriptors of {images} photographs, and the {words} words")
     say(arguments, f"{'distance of unit vectors':42} {'mean':>6} {'5 %':>6} {'median':>6} {'95 %':>6}")

@@ -14,7 +14,7 @@ from veil.extraction.picture import Picture
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.calibration import camera_from_matrix, matrix_of
-from veil.files.features import read_colmap_database, read_features, write_features
+from veil.files.features import holds_features, read_colmap_database, read_features, write_features
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.intrinsics import parse, require_readable
@@ -30,7 +30,7 @@ EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil extract` to the parser's commands."""
     parser = add_command(
         commands,
         "extract",
@@ -62,7 +62,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _octave(text: str) -> int | None:
-    """An argparse type: an octave, or None for auto."""
+    """Parse an octave, or None for auto (an argparse type)."""
     if text == "auto":
         return None
     try:
@@ -97,14 +97,15 @@ def _gather(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[
     if len(arguments.input) == 1 and first.suffix == ".db":
         space = Space(descriptor="sift", normalization=_said_normalization(arguments), dim=128)
         yield from progress(read_colmap_database(first, space=space), "importing")
-    elif len(arguments.input) == 1 and first.suffix in (".h5", ".hdf5"):
+    elif len(arguments.input) == 1 and holds_features(first):
         yield from progress(read_features(first, space=_imported_space(arguments)), "importing")
     else:
         yield from _from_photographs(arguments, skipped)
 
 
 def _from_photographs(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
-    """Features by name; why a photograph has none is added to `skipped`, unless --strict refuses it, or there is one only."""
+    """Names and features of the photographs. Why a photograph has none is added to `skipped`; with --strict, or if it is the
+    only one, the error is raised."""
     options = SiftOptions(
         max_features=arguments.max_features,
         normalization=arguments.normalization or "L2",
@@ -127,7 +128,7 @@ def _from_photographs(arguments: argparse.Namespace, skipped: dict[str, str]) ->
 
 
 def with_camera(picture: Picture, camera: str | None, path: Path) -> Picture:
-    """The picture with the intrinsics that --camera says, or else a K.txt beside the photograph at `path`."""
+    """The picture with the intrinsics that --camera gives, else those of a K.txt beside the photograph at `path`, if any."""
     size = picture.camera.width_px, picture.camera.height_px
     if camera is not None:
         return replace(picture, camera=parse(camera, *size))
@@ -136,7 +137,7 @@ def with_camera(picture: Picture, camera: str | None, path: Path) -> Picture:
 
 
 def is_calibrated(camera: str | None, path: Path) -> bool:
-    """Whether `with_camera` has intrinsics that somebody measured."""
+    """Whether `with_camera` uses measured intrinsics for the photograph at `path`."""
     return camera is not None or matrix_of(path) is not None
 
 

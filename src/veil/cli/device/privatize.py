@@ -44,6 +44,22 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("features", type=Path, help="a file that `veil extract` wrote")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the .veil messages")
+    _add_descriptors(parser)
+    _add_lines(parser)
+    parser.add_argument("--fresh", action="store_true", help="draw afresh instead of repeating the memoized release")
+    parser.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
+    parser.add_argument(
+        "--new-secret", action="store_true", help="go on with another secret though the ledger's is lost for good"
+    )
+    parser.add_argument(
+        "--allow-private-dictionary", action="store_true", help="use a dictionary that was made from your own photographs"
+    )
+    add_json(parser)
+    parser.set_defaults(run=_privatize)
+
+
+def _add_descriptors(parser: argparse.ArgumentParser) -> None:
+    """Add the options of descriptors in subspaces, then of those in words."""
     parser.add_argument("--profile", choices=("hardened", "paper"), default=None, help="default hardened")
     parser.add_argument(
         "--m",
@@ -60,21 +76,15 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "--features", type=at_least(1), dest="features_sent", metavar="N", help="with --words: send N features chosen at random"
     )
     parser.add_argument("--delta", type=float, default=DELTA, help="with --words: of the image's epsilon (default %(default)g)")
+
+
+def _add_lines(parser: argparse.ArgumentParser) -> None:
+    """Add the options of lines in place of positions."""
     parser.add_argument("--lines", action="store_true", help="send a random line through each keypoint, not its position")
     parser.add_argument(
         "--gravity", type=Path, metavar="CSV", help="with --lines: image,x,y,z of down, as `veil gravity` writes"
     )
     parser.add_argument("--aligned-share", type=float, default=0.5, metavar="Q", help="of lines along gravity (default 0.5)")
-    parser.add_argument("--fresh", action="store_true", help="draw afresh instead of repeating the memoized release")
-    parser.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
-    parser.add_argument(
-        "--new-secret", action="store_true", help="go on with another secret though the ledger's is lost for good"
-    )
-    parser.add_argument(
-        "--allow-private-dictionary", action="store_true", help="use a dictionary that was made from your own photographs"
-    )
-    add_json(parser)
-    parser.set_defaults(run=_privatize)
 
 
 def chosen_profile(arguments: argparse.Namespace, *, quantized: bool) -> Profile:

@@ -1,1 +1,1 @@
-"""`veil evaluate`: a command for each public protocol."""
+"""Commands of `veil evaluate`: one for each public protocol."""

@@ -1,4 +1,4 @@
-"""`veil evaluate attacks` and `veil evaluate defenses`: how much known attacks recover, and what protection costs."""
+"""`veil evaluate attacks` and `veil evaluate defenses`: how much known attacks recover, and how much accuracy defenses cost."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from veil.attacks.distribution.nearest import entries
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.kmeans import chosen_method, train_words
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
@@ -22,9 +23,8 @@ from veil.files.pictures import named_pictures, read_picture
 from veil.mechanisms.public import publish
 from veil.report.defenses import draw_defenses
 from veil.report.position_attacks import draw_position_attacks
-from veil.studies.attacks.defenses import Effort, Pools, default_defenses, study
-from veil.studies.attacks.defenses import Row as DefenseRow
-from veil.studies.attacks.distribution import Study, descriptor_attacks
+from veil.studies.attacks.defenses import DefenseRow, Effort, Pools, default_defenses, defense_study
+from veil.studies.attacks.distribution import DistributionStudy, descriptor_attacks
 from veil.studies.attacks.positions import position_rows, position_trials
 from veil.studies.attacks.structural import structural_attacks
 from veil.studies.matching.homographies import ImageSequence
@@ -39,7 +39,7 @@ DEFENSES_EXAMPLES = """\
 
 
 def register(protocols: Any) -> None:
-    """Add both protocols."""
+    """Add `veil evaluate attacks` and `veil evaluate defenses` to the subparsers `protocols`."""
     parser = add_command(
         protocols,
         "attacks",
@@ -92,6 +92,7 @@ def register(protocols: Any) -> None:
 
 
 def _attacks(arguments: argparse.Namespace) -> int:
+    """Run `veil evaluate attacks`; exit code 0."""
     quiet_colmap()
     victims = _extracted(arguments.victims, most=arguments.photographs, least=arguments.per_image)
     owned = _extracted(arguments.attacker, most=None, least=1)
@@ -103,7 +104,7 @@ def _attacks(arguments: argparse.Namespace) -> int:
     say(arguments, f"{len(victims)} photographs are attacked with {len(owned)} others")
     words = _centroids(owned[::2], arguments.words, "half of the attacker's photographs")
     public = _centroids(owned[1::2], arguments.public, "the other half of the attacker's photographs")
-    tested, aids = victims[::2], victims[1::2]
+    tested, auxiliary = victims[::2], victims[1::2]
     with Bar("structure") as bar:
         structural = structural_attacks(
             tested,
@@ -119,8 +120,8 @@ def _attacks(arguments: argparse.Namespace) -> int:
             tested,
             words=words,
             public=entries(public, public.raw_space),
-            auxiliary=aids,
-            study=Study(
+            auxiliary=auxiliary,
+            study=DistributionStudy(
                 dimensions=tuple(arguments.m),
                 count=arguments.features,
                 per_image=arguments.per_image,
@@ -154,23 +155,26 @@ def _attacks(arguments: argparse.Namespace) -> int:
 
 
 def _extracted(paths: Sequence[Path], *, most: int | None, least: int) -> list[Features]:
-    """SIFT of photographs, those with at least `least` features, evenly taken from all."""
+    """SIFT features of at most `most` photographs, evenly taken from all, without those of fewer than `least` features."""
     pictures = named_pictures(paths)
     if most is not None and len(pictures) > most:
         pictures = [pictures[k] for k in np.linspace(0, len(pictures) - 1, most).round().astype(int)]
-    found = []
+    extracted = []
     for _, path in progress(pictures, "extracting"):
         try:
             features = extract_sift(read_picture(path), SiftOptions(max_features=2000))
         except InputError:  # a blank photograph has nothing to attack
             continue
         if len(features) >= least:
-            found.append(features)
-    return found
+            extracted.append(features)
+    return extracted
 
 
 def _centroids(images: Sequence[Features], words: int, source: str) -> Codebook:
-    """Centroids of all descriptors of `images`, in sixteen slices."""
+    """A codebook of `words` centroids of all descriptors of `images`, in sixteen slices; `source` says where these are from.
+
+    Raises InputError if there are fewer descriptors than words.
+    """
     vectors = np.concatenate([publish(item).vectors for item in images])
     if words > len(vectors):
         raise InputError(f"{source} have {len(vectors)} descriptors, which cannot give {words} words; ask for fewer")
@@ -178,8 +182,7 @@ def _centroids(images: Sequence[Features], words: int, source: str) -> Codebook:
     with Bar("clustering") as bar:
         method = chosen_method("auto", words)
         stored = train_words(sample, words, method=method, iterations=8, seed=0, on_words=bar)
-    return Codebook(
-        kind="centroids",
+    return Dictionary(
         descriptor="sift",
         normalization="L2",
         stored=stored,
@@ -191,6 +194,7 @@ def _centroids(images: Sequence[Features], words: int, source: str) -> Codebook:
 
 
 def _print_structural(rows: Sequence[Any]) -> None:
+    """Print the table of structural attacks."""
     print("attack       m sent as  count   exact  in 0.1 certified  wrong  s each")
     for row in rows:
         print(
@@ -200,6 +204,7 @@ def _print_structural(rows: Sequence[Any]) -> None:
 
 
 def _print_distribution(rows: Sequence[Any], decoys: Sequence[Any]) -> None:
+    """Print the tables of distribution attacks, on descriptors and on decoys."""
     print(f"\n{'attack':26}   m undecided distance  in 0.1  in 0.4  in 0.6 identified")
     for row in rows:
         print(
@@ -215,6 +220,7 @@ def _print_distribution(rows: Sequence[Any], decoys: Sequence[Any]) -> None:
 
 
 def _print_positions(rows: Sequence[Any]) -> None:
+    """Print the table of attacks on positions."""
     print(f"\n{'positions':20} {'aligned':>7} {'count':>6} {'undecided':>9} {'median px':>9} {'in 1 px':>8} {'in 10 px':>8}")
     for row in rows:
         median = "" if row.median_px is None else f"{row.median_px:.1f}"
@@ -225,6 +231,7 @@ def _print_positions(rows: Sequence[Any]) -> None:
 
 
 def _defenses(arguments: argparse.Namespace) -> int:
+    """Run `veil evaluate defenses`; exit code 0."""
     quiet_colmap()
     known = default_defenses(arguments.m)
     if arguments.only:
@@ -250,9 +257,9 @@ def _defenses(arguments: argparse.Namespace) -> int:
         read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys(),
     )
     effort = Effort(structural=arguments.structural, tours=arguments.tours, threads=arguments.workers)
-    found = study(sequences, victims, pools, known, effort=effort, workers=arguments.workers)
+    results = defense_study(sequences, victims, pools, known, effort=effort, workers=arguments.workers)
     rows: list[DefenseRow] = []
-    for row in progress(found, "defenses", len(known)):
+    for row in progress(results, "defenses", len(known)):
         rows.append(row)
         if str(arguments.json) != "-":  # hours may go into a table: what is done is kept
             write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
@@ -267,11 +274,12 @@ def _defenses(arguments: argparse.Namespace) -> int:
 
 
 def _few(images: Sequence[Features], count: int) -> list[Features]:
-    """The same number of features of each photograph."""
+    """Random features of each photograph, `count` of each."""
     return [item.drawn(count, np.random.default_rng(k)) for k, item in enumerate(images)]
 
 
 def _print_defenses(rows: Sequence[DefenseRow]) -> None:
+    """Print the table of defenses."""
     names = [item.attack for item in rows[0].recoveries]
     print(f"{'defense':28} {'raw':>6} {'p2s':>6} {'s2s':>6}  " + "  ".join(f"{name:>25}" for name in names))
     for row in rows:

@@ -1,4 +1,4 @@
-"""`veil evaluate attributes`: what labels of people can be inferred from their faces, raw and lifted."""
+"""`veil evaluate attributes`: inference of people's labels from descriptors of their faces, raw and lifted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from veil.attacks.distribution.attributes import NEIGHBORS
 from veil.cli.common import add_command, add_json, at_least, picture, progress, report, say, write_json
+from veil.cli.evaluate.face_arguments import add_center
 from veil.errors import InputError
 from veil.extraction.faces import FACE_SPACE, describe_faces, load_face_network
 from veil.faces.collection import Faces
@@ -24,7 +25,7 @@ EXAMPLES = """\
 
 
 def register(protocols: Any) -> None:
-    """Add the protocol."""
+    """Add `veil evaluate attributes` to the subparsers `protocols`."""
     parser = add_command(
         protocols,
         "attributes",
@@ -41,7 +42,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--attributes", nargs="+", required=True, metavar="NAME", help="columns of it")
     parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
     parser.add_argument("--neighbors", type=at_least(1), default=NEIGHBORS, help="that vote (default %(default)s)")
-    parser.add_argument("--center", action="store_true", help="lift descriptors less the decoys' mean, of unit length again")
+    add_center(parser)
     parser.add_argument("--seed", type=at_least(0), default=0, help="of the parts and of lifting (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies (.png or .svg)")
     add_json(parser)
@@ -49,6 +50,7 @@ def register(protocols: Any) -> None:
 
 
 def _attributes(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
     faces, total = _faces(arguments)
     say(arguments, f"{len(faces)} of {total} photographs have a face that the detector finds")
     labels = {name: faces.label(name) for name in arguments.attributes}
@@ -77,7 +79,7 @@ def _attributes(arguments: argparse.Namespace) -> int:
 
 
 def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
-    """Faces with their labels, and of how many photographs."""
+    """Faces with their labels, and the number of photographs that they were looked for in."""
     if arguments.folder.suffix.lower() in (".npz", ".h5", ".hdf5"):
         faces = read_faces(arguments.folder)
         return faces, len(faces)
@@ -95,6 +97,7 @@ def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
 
 
 def _print(rows: Sequence[AttributeRow]) -> None:
+    """Print the table."""
     print(f"{'attribute':12} {'lifting':20} {'m':>3} {'accuracy':>8}  95 % interval   chance  victims")
     for row in rows:
         print(

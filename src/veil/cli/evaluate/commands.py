@@ -1,4 +1,4 @@
-"""`veil evaluate`: public protocols on any folder in their layout."""
+"""`veil evaluate`: the command with a subcommand for each protocol, and `veil evaluate homographies`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veil.files.homographies import SequenceFiles, find_sequences
 from veil.files.pictures import read_picture
 from veil.randomness import seeded
 from veil.report.curves import draw_accuracy
-from veil.studies.matching.homographies import ImageSequence, Row, default_cases, evaluate
+from veil.studies.matching.homographies import ImageSequence, MatchingRow, default_cases, evaluate
 
 EXAMPLES = """\
   veil evaluate homographies hpatches/ --json mma.json --figure mma.png
@@ -24,7 +24,7 @@ EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil evaluate` with all its protocols to the subparsers `commands`."""
     parser = add_command(commands, "evaluate", "run a public protocol", "Run a public protocol.", EXAMPLES)
     protocols = parser.add_subparsers(metavar="PROTOCOL", required=True)
     homographies = add_command(
@@ -56,6 +56,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _homographies(arguments: argparse.Namespace) -> int:
+    """Run `veil evaluate homographies`; exit code 0."""
     quiet_colmap()
     codebook = read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook()
     decoys = read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys()
@@ -87,11 +88,13 @@ def _homographies(arguments: argparse.Namespace) -> int:
 
 
 def _load(item: SequenceFiles, options: SiftOptions) -> ImageSequence:
+    """Features and homographies of one sequence."""
     features = tuple(extract_sift(read_picture(path), options) for path in item.pictures)
     return ImageSequence(name=item.name, features=features, homographies=item.homographies)
 
 
 def _print(records: list[dict]) -> None:
+    """Print the table."""
     print(f"{'profile':9} {'lifting':16} {'m':>3} {'dist':5} {'matches':>8}  MMA@1  MMA@3  MMA@5  MMA@10")
     for row in records:
         mma = row["mma"]
@@ -99,8 +102,8 @@ def _print(records: list[dict]) -> None:
         print(f"{row['profile']:9} {row['lifting']:16} {row['m']:3d} {row['distance']:5} {row['matches']:8.1f}  {values}")
 
 
-def _write_ratios(path: Path, rows: list[Row]) -> None:
-    """The table that `--ratio auto` reads; the paper's rows are those of its recommended sub-hybrid lifting."""
+def _write_ratios(path: Path, rows: list[MatchingRow]) -> None:
+    """Write the table of ratios that `--ratio auto` reads; of the paper's liftings it holds the recommended sub-hybrid one."""
     table = {}
     for row in rows:
         profile = row.case.profile

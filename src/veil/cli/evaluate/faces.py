@@ -1,23 +1,22 @@
-"""`veil evaluate faces`: verification by raw descriptors and templates, and what a gallery finds."""
+"""`veil evaluate faces`, `protection` and `histories`: verification by templates, and what templates and probes reveal."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, report, say, write_json
 from veil.cli.evaluate import identification
-from veil.cli.faces.calibrate import PAIRS_HELP
-from veil.faces.collection import FacePairs, Faces
+from veil.cli.evaluate.face_arguments import add_center, add_files, add_liftings
 from veil.files.face_pairs import read_pairs
 from veil.files.faces import identities, read_faces
 from veil.report.faces import draw_verification
 from veil.report.protection import draw_protection
+from veil.studies.faces.face_study import FaceStudy
 from veil.studies.faces.repeated_probes import history_study
 from veil.studies.faces.unlinkability import protection_study
-from veil.studies.faces.verification import DIMENSIONS, FALSE_REJECTS, LIFTINGS, VerificationRow, verification_study
+from veil.studies.faces.verification import FALSE_REJECTS, VerificationRow, verification_study
 
 EXAMPLES = """\
   veil faces describe lfw/images -o lfw.npz; veil faces describe fairface/images -o others.npz
@@ -34,7 +33,7 @@ HISTORY_EXAMPLES = """\
 
 
 def register(protocols: Any) -> None:
-    """Add the protocols."""
+    """Add `veil evaluate faces`, `identification`, `histories` and `protection` to the subparsers `protocols`."""
     parser = add_command(
         protocols,
         "faces",
@@ -44,9 +43,10 @@ def register(protocols: Any) -> None:
         "found in a gallery of raw descriptors: lifting does not hide who somebody is from those who hold a gallery.",
         EXAMPLES,
     )
-    _add_pairs(parser)
+    add_files(parser, pairs=True)
+    add_liftings(parser)
     parser.add_argument("--balance", metavar="LABEL", help="a label of the decoys, to try hybrid+ as well")
-    _add_center(parser)
+    add_center(parser)
     parser.add_argument("--folds", type=at_least(2), default=10, help="of the pairs (default %(default)s)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of folds and lifting (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies and error curves (.png or .svg)")
@@ -57,15 +57,8 @@ def register(protocols: Any) -> None:
     _register_protection(protocols)
 
 
-def _add_pairs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
-    parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
-    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
-    parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
-    parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=list(LIFTINGS), help="default: all")
-
-
 def _register_protection(protocols: Any) -> None:
+    """Add `veil evaluate protection`."""
     parser = add_command(
         protocols,
         "protection",
@@ -75,8 +68,9 @@ def _register_protection(protocols: Any) -> None:
         "before a verifier of raw descriptors. Two simple estimates are tried: a better attacker does better.",
         PROTECTION_EXAMPLES,
     )
-    _add_pairs(parser)
-    _add_center(parser)
+    add_files(parser, pairs=True)
+    add_liftings(parser)
+    add_center(parser)
     parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw both measures (.png or .svg)")
     add_json(parser)
@@ -84,18 +78,10 @@ def _register_protection(protocols: Any) -> None:
 
 
 def _protection(arguments: argparse.Namespace) -> int:
-    faces, decoys, pairs = _compared(arguments)
+    """Run `veil evaluate protection`; exit code 0."""
+    study = _study(arguments)
     with Bar("linking") as bar:
-        found = protection_study(
-            faces,
-            pairs,
-            decoys,
-            seed=arguments.seed,
-            liftings=arguments.lifting,
-            dimensions=arguments.m,
-            centered=arguments.center,
-            progress=bar,
-        )
+        found = protection_study(study, progress=bar)
     write_json(arguments.json, found.as_json())
     if str(arguments.json) != "-":
         heads = f"{'linkability':>11} {'chance':>7} {'one photo':>9} {'by length':>9} {'linked EER':>10} {'reversed':>19}"
@@ -117,11 +103,8 @@ def _protection(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _add_center(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--center", action="store_true", help="lift descriptors less the decoys' mean, of unit length again")
-
-
 def _register_histories(protocols: Any) -> None:
+    """Add `veil evaluate histories`."""
     parser = add_command(
         protocols,
         "histories",
@@ -131,17 +114,16 @@ def _register_histories(protocols: Any) -> None:
         "enrolled template. People need seven pictures.",
         HISTORY_EXAMPLES,
     )
-    parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
-    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
-    parser.add_argument("--m", type=at_least(2), nargs="+", default=[4], help="dimensions (default 4)")
-    parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=["hybrid"], help="default hybrid")
-    _add_center(parser)
+    add_files(parser)
+    add_liftings(parser, dimensions=(4,), liftings=("hybrid",))
+    add_center(parser)
     parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting (default %(default)s)")
     add_json(parser)
     parser.set_defaults(run=_histories)
 
 
 def _histories(arguments: argparse.Namespace) -> int:
+    """Run `veil evaluate histories`; exit code 0."""
     faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
     rows = [
         row
@@ -162,31 +144,30 @@ def _histories(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _compared(arguments: argparse.Namespace) -> tuple[Faces, Faces, FacePairs]:
-    """Faces, decoys and pairs as they are on disk."""
+def _study(arguments: argparse.Namespace) -> FaceStudy:
+    """The study of the files and liftings that the arguments name; the command prints how many pairs are left out."""
     faces = identities(read_faces(arguments.faces))
     decoys = read_faces(arguments.decoys)
     pairs = read_pairs(arguments.pairs, faces)
     if pairs.missing:
         say(arguments, f"{pairs.missing} pairs are left out: a face of theirs is not in {arguments.faces}")
-    return faces, decoys, pairs
+    return FaceStudy(
+        faces=faces,
+        pairs=pairs,
+        decoys=decoys,
+        seed=arguments.seed,
+        liftings=arguments.lifting,
+        dimensions=arguments.m,
+        centered=arguments.center,
+    )
 
 
 def _faces(arguments: argparse.Namespace) -> int:
-    faces, decoys, pairs = _compared(arguments)
+    """Run `veil evaluate faces`; exit code 0."""
+    study = _study(arguments)
+    faces, pairs = study.faces, study.pairs
     with Bar("verifying") as bar:
-        rows = verification_study(
-            faces,
-            pairs,
-            decoys,
-            seed=arguments.seed,
-            liftings=arguments.lifting,
-            dimensions=arguments.m,
-            folds=arguments.folds,
-            centered=arguments.center,
-            balance=arguments.balance,
-            progress=bar,
-        )
+        rows = verification_study(study, folds=arguments.folds, balance=arguments.balance, progress=bar)
     record = {"faces": len(faces), "pairs": len(pairs), "missing": pairs.missing, "rows": [row.as_json() for row in rows]}
     write_json(arguments.json, record)
     if str(arguments.json) != "-":
@@ -198,6 +179,7 @@ def _faces(arguments: argparse.Namespace) -> int:
 
 
 def _print(rows: Sequence[VerificationRow]) -> None:
+    """Print the table of `veil evaluate faces`."""
     heads = " ".join(f"{f'FAR@FRR {limit:.0%}':>11}" for limit in FALSE_REJECTS)
     print(f"{'lifting':13} {'m':>3} {'by':6} {'accuracy':>19} {'EER':>6} {heads} {'threshold':>9} {'in a gallery':>12}")
     for row in rows:

@@ -1,4 +1,4 @@
-"""The part of `veil evaluate queries` that asks about forgeries (`--forged`)."""
+"""The part of `veil evaluate queries` that sends forged queries (`--forged`)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from veil.extraction.picture import Picture
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.scenes import ReferenceScene
-from veil.studies.localization.false_acceptance import Place
-from veil.studies.localization.forged_answers import Answer, Count, answerer, counted
-from veil.studies.localization.forged_queries import ForgedOptions, forged, true_ones
+from veil.studies.localization.false_acceptance import ReferencePlace
+from veil.studies.localization.forged_answers import FormAnswer, GroupCount, form_localizer, group_counts
+from veil.studies.localization.forged_queries import ForgedOptions, forged_queries, true_counterparts
 
 MOST_STRANGERS = 80
 
 
 def strange_pictures(folder: Path | None) -> list[Picture]:
-    """At most `MOST_STRANGERS` photographs of none of the places, evenly from a folder. Raises InputError without one."""
+    """At most `MOST_STRANGERS` photographs of `folder`, evenly taken, which must show none of the places.
+
+    Raises InputError where `folder` is None.
+    """
     if folder is None:
         raise InputError("forgeries are made of photographs of other places, too; name a folder with --strangers")
     paths = find_pictures(folder)
@@ -33,31 +36,34 @@ def strange_pictures(folder: Path | None) -> list[Picture]:
 
 def forged_answers(
     scene: ReferenceScene,
-    place: Place,
+    place: ReferencePlace,
     strangers: Sequence[Picture],
     arguments: argparse.Namespace,
-    done: Callable[[Answer], None],
+    done: Callable[[FormAnswer], None],
 ) -> None:
-    """Ask the maps of one place every forgery and every true query; each answer goes to `done`."""
+    """Localize every forged and every true query in the maps of one place; `done` is called with each answer.
+
+    `scene` and `place` are the same photographs: their files with reference poses, and their features.
+    """
     options = ForgedOptions(draws=arguments.forged, max_features=arguments.forged_features)
     photographs: Mapping[str, Picture] = {
         name: read_picture(scene.pictures[name], camera=scene.cameras[name]) for name in place.features
     }
     with tempfile.TemporaryDirectory(prefix="veil-forged-") as workdir, Bar(f"{scene.name}: forgeries") as bar:
-        asks = answerer(place, bundled_codebook(), bundled_decoys(), Path(workdir), options)
-        asked = [
-            *forged(scene.name, photographs, strangers, options),
-            *true_ones(scene.name, photographs, asks.fold.held_out, options),
+        localizer = form_localizer(place, bundled_codebook(), bundled_decoys(), Path(workdir), options)
+        queries = [
+            *forged_queries(scene.name, photographs, strangers, options),
+            *true_counterparts(scene.name, photographs, localizer.fold.held_out, options),
         ]
-        for number, one in enumerate(asked, start=1):
-            for answer in asks.answers(one):
+        for number, query in enumerate(queries, start=1):
+            for answer in localizer.answers(query):
                 done(answer)
-            bar(number, len(asked))
+            bar(number, len(queries))
 
 
-def told_forged(answers: Sequence[Answer]) -> Iterator[str]:
-    """The tables for people."""
-    counts = counted(answers)
+def forged_table(answers: Sequence[FormAnswer]) -> Iterator[str]:
+    """Lines of the printed tables of forged and of true queries."""
+    counts = group_counts(answers)
     for true, title in ((False, "forged"), (True, "true")):
         own = [item for item in counts if item.true == true]
         if own:
@@ -66,7 +72,8 @@ def told_forged(answers: Sequence[Answer]) -> Iterator[str]:
             yield ""
 
 
-def _line(item: Count) -> str:
+def _line(item: GroupCount) -> str:
+    """One line of a printed table."""
     text = f"{item.group:34} {f'{item.accepted}/{item.total}':>9}  {100 * item.low:6.2f}-{100 * item.high:6.2f} %"
     text += f"  {item.astray} turned by more than 5 deg" if item.astray else ""
     return text + (f"  {item.doubted} refused though beyond chance" if item.doubted else "")

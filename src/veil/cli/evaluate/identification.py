@@ -1,17 +1,17 @@
-"""`veil evaluate identification`: strangers accepted by galleries of all sizes, with thresholds calibrated on other people."""
+"""`veil evaluate identification`: strangers accepted by galleries of all sizes, with thresholds calibrated on others."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, report, write_json
+from veil.cli.evaluate.face_arguments import add_center, add_files
 from veil.files.faces import identities, read_faces
 from veil.report.identification import draw_identification
+from veil.studies.faces.face_study import LIFTINGS
 from veil.studies.faces.identification import IdentificationRow, identification_study
-from veil.studies.faces.verification import LIFTINGS
 
 EXAMPLES = """\
   veil evaluate identification lfw.npz --decoys fairface.npz --figure identification.png
@@ -20,7 +20,7 @@ EXAMPLES = """\
 
 
 def register(protocols: Any) -> None:
-    """Add the protocol."""
+    """Add `veil evaluate identification` to the subparsers `protocols`."""
     parser = add_command(
         protocols,
         "identification",
@@ -30,11 +30,10 @@ def register(protocols: Any) -> None:
         "of a size. Repeated over random splits, by p2s. Beside it the threshold that accepts --fpir of single comparisons.",
         EXAMPLES,
     )
-    parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
-    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
+    add_files(parser)
     parser.add_argument("--m", type=at_least(2), default=4, help="dimension (default %(default)s)")
     parser.add_argument("--lifting", choices=LIFTINGS, default="hybrid", help="default %(default)s")
-    parser.add_argument("--center", action="store_true", help="lift descriptors less the decoys' mean, of unit length again")
+    add_center(parser)
     parser.add_argument("--fpir", type=float, default=0.01, metavar="SHARE", help="asked (default %(default)s)")
     parser.add_argument("--splits", type=at_least(1), default=20, help="of the people (default %(default)s)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of splits and lifting (default %(default)s)")
@@ -44,6 +43,7 @@ def register(protocols: Any) -> None:
 
 
 def _identification(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
     faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
     with Bar("identifying") as bar:
         rows = identification_study(
@@ -67,6 +67,7 @@ def _identification(arguments: argparse.Namespace) -> int:
 
 
 def _print(rows: Sequence[IdentificationRow], asked: float) -> None:
+    """Print the table; `asked` is the FPIR that was asked for."""
     print(f"{'':9} {'threshold for this size':^46} | {'threshold of one comparison':^38}")
     print(f"{'templates':>9} {'threshold':>9} {'FPIR':>19} {'over':>6} {'FNIR':>7} | {'threshold':>9} {'FPIR':>19} {'FNIR':>7}")
     for row in rows:
@@ -83,4 +84,5 @@ def _print(rows: Sequence[IdentificationRow], asked: float) -> None:
 
 
 def _share(value: float | None) -> str:
+    """A share as a percentage; empty without one."""
     return "" if value is None else f"{value:.1%}"

@@ -20,7 +20,17 @@ from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.pictures import named_pictures, read_picture, read_rgb
 from veil.mechanisms.profile import paper
 from veil.report.inversion import draw_inversions, draw_similarity
-from veil.studies.attacks.inversion import DIMS, Gap, Inverted, Photograph, Row, gaps, known_attacks, rows, study
+from veil.studies.attacks.inversion import (
+    DIMS,
+    Gap,
+    InversionRow,
+    Inverted,
+    Photograph,
+    gaps,
+    inversion_study,
+    known_attacks,
+    rows,
+)
 
 EXAMPLES = """\
   veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --limit 20 --json inversion.json
@@ -29,7 +39,7 @@ EXAMPLES = """\
 
 
 def register(protocols: Any) -> None:
-    """Add the protocol."""
+    """Add `veil evaluate inversion` to the subparsers `protocols`."""
     parser = add_command(
         protocols,
         "inversion",
@@ -57,6 +67,7 @@ def register(protocols: Any) -> None:
 
 
 def _inversion(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
     quiet_colmap()
     shown_m = arguments.shown_m or arguments.m[min(1, len(arguments.m) - 1)]
     if shown_m not in arguments.m:
@@ -69,7 +80,7 @@ def _inversion(arguments: argparse.Namespace) -> int:
     _require_other_photographs(photographs, words, database)
     space = words.raw_space
     with Bar("inverting") as bar:
-        found = study(
+        pictures = inversion_study(
             photographs,
             known_attacks(entries(words, space), entries(database, space), seed=arguments.seed),
             raw=loaded(weights),
@@ -81,7 +92,7 @@ def _inversion(arguments: argparse.Namespace) -> int:
             profile=lambda m: paper(m, "sub-hybrid"),
             progress=bar,
         )
-    table, order = rows(found), gaps(found)
+    table, order = rows(pictures), gaps(pictures)
     write_json(
         arguments.json,
         {
@@ -89,34 +100,38 @@ def _inversion(arguments: argparse.Namespace) -> int:
             "weights": {"raw": weights.digest, "direct": None if direct is None else direct.digest},
             "rows": [row.as_json() for row in table],
             "gaps": [gap.as_json() for gap in order],
-            "pictures": [item.as_json() for item in found],
+            "pictures": [item.as_json() for item in pictures],
         },
     )
     if str(arguments.json) != "-":
         _print(table, order)
-    _draw(arguments, photographs, found, table, shown_m)
+    _draw(arguments, photographs, pictures, table, shown_m)
     return 0
 
 
 def _photographs(arguments: argparse.Namespace) -> list[Photograph]:
-    """Those with features, evenly taken."""
+    """Photographs with their features, evenly taken from those that the arguments name; blank ones are left out.
+
+    Raises InputError for fewer than two.
+    """
     named = named_pictures(arguments.photos)
     if arguments.limit and len(named) > arguments.limit:
         named = [named[k] for k in np.linspace(0, len(named) - 1, arguments.limit).round().astype(int)]
-    found = []
+    photographs = []
     for name, path in progress(named, "extracting"):
         try:
             features = extract_sift(read_picture(path), SiftOptions(max_features=arguments.max_features))
         except InputError:  # a blank photograph shows nothing either way
             say(arguments, f"{name} has no features and is left out")
             continue
-        found.append(Photograph(name=name, rgb=read_rgb(path), features=features))
-    if len(found) < 2:
+        photographs.append(Photograph(name=name, rgb=read_rgb(path), features=features))
+    if len(photographs) < 2:
         raise InputError("the study needs two photographs with features or more: each is seen beside others; give more")
-    return found
+    return photographs
 
 
 def _require_other_photographs(photographs: Sequence[Photograph], *books: Codebook) -> None:
+    """Raise InputError if one of the photographs made one of the codebooks."""
     for book in books:
         known = sum(item.features.image_digest[:8].hex() in book.provenance.image_digests for item in photographs)
         if known:
@@ -129,10 +144,11 @@ def _require_other_photographs(photographs: Sequence[Photograph], *books: Codebo
 def _draw(
     arguments: argparse.Namespace,
     photographs: Sequence[Photograph],
-    found: Sequence[Inverted],
-    table: Sequence[Row],
+    pictures: Sequence[Inverted],
+    table: Sequence[InversionRow],
     shown_m: int,
 ) -> None:
+    """Write the figures that the arguments ask for."""
     if arguments.figure:
         draw_similarity(arguments.figure, table, title=f"{len(photographs)} photographs that nothing was trained on")
         report(arguments, arguments.figure, "the figure")
@@ -142,11 +158,13 @@ def _draw(
             for k in np.linspace(0, len(photographs) - 1, min(arguments.shown, len(photographs))).round().astype(int)
         ]
         originals = {item.name: item.frame.crop(item.rgb) for item in chosen}
-        draw_inversions(arguments.pictures, originals, found, m=shown_m, title=f"reconstructed at m = {shown_m}, with SSIM")
+        title = f"reconstructed at m = {shown_m}, with SSIM"
+        draw_inversions(arguments.pictures, originals, pictures, m=shown_m, title=title)
         report(arguments, arguments.pictures, "the pictures")
 
 
-def _print(table: Sequence[Row], order: Sequence[Gap]) -> None:
+def _print(table: Sequence[InversionRow], order: Sequence[Gap]) -> None:
+    """Print the table of means, and the differences between neighbors in the order of attacks."""
     print(
         f"{'from':12} {'m':>3} {'distance':>8} {'decided':>8} {'MAE':>6} {'SSIM':>6} {'its 95 % interval':>18} {'PSNR dB':>8}"
     )

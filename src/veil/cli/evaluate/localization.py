@@ -1,4 +1,4 @@
-"""`veil evaluate localization`: held-out queries in every form against public maps (Pittaluga and Zhuang 2023, Tables 2, 3)."""
+"""`veil evaluate localization`: held-out queries in every form on public maps (Pittaluga and Zhuang 2023, Tables 2 and 3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
-from veil.cli.evaluate.queries import apart, photographs, place_of
+from veil.cli.evaluate.queries import extracted_features, other_places, reference_place
 from veil.cli.server.index import read_dictionary
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
@@ -24,11 +24,20 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.geometry.rigid import Rigid
 from veil.report.localization import draw_localization
-from veil.studies.localization.false_acceptance import Fold, Protocol, fold_maps
+from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
 from veil.studies.localization.map_dictionaries import mapped, most_words
 from veil.studies.localization.retrieval import Recall, recalls
-from veil.studies.localization.word_localization import Examiner, examine
-from veil.studies.localization.word_localization_settings import FORMS, METRIC, RELATIVE, Row, Setting, Tables, Trial, row
+from veil.studies.localization.word_localization import FoldLocalizer, run_settings
+from veil.studies.localization.word_localization_settings import (
+    FORMS,
+    METRIC,
+    RELATIVE,
+    LocalizationRow,
+    Setting,
+    Tables,
+    Trial,
+    localization_row,
+)
 from veil.threads import single_blas
 
 EXAMPLES = """\
@@ -39,7 +48,7 @@ DEFAULTS = Tables()
 
 
 def register(protocols: Any) -> None:
-    """Add the protocol."""
+    """Add `veil evaluate localization` to the subparsers `protocols`."""
     parser = add_command(
         protocols,
         "localization",
@@ -74,6 +83,7 @@ def register(protocols: Any) -> None:
 
 
 def _point(text: str) -> tuple[int, float, int]:
+    """The default point (K, epsilon, m) that an argument names."""
     try:
         k, epsilon, m = text.split(",")
         return int(k), float(epsilon), int(m)
@@ -82,6 +92,7 @@ def _point(text: str) -> tuple[int, float, int]:
 
 
 def _localization(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
     quiet_colmap()
     settings = Tables(
         words=tuple(arguments.words),
@@ -92,15 +103,15 @@ def _localization(arguments: argparse.Namespace) -> int:
         elsewhere=tuple(arguments.elsewhere),
     ).settings()
     settings = [item for item in settings if item.form in arguments.forms]
-    speaks = any(setting.speaks for setting in settings)
-    if arguments.figure and not speaks:
+    with_words = any(setting.uses_words for setting in settings)
+    if arguments.figure and not with_words:
         raise InputError("the figure compares words with the rest; add words to --forms, or leave out --figure")
     scenes = [read_scene(folder) for folder in arguments.scenes]
-    others = apart(scenes, arguments.same_place)
-    features = {scene.name: photographs(scene, arguments) for scene in scenes}
+    others = other_places(scenes, arguments.same_place)
+    features = {scene.name: extracted_features(scene, arguments) for scene in scenes}
     named = {name: read_dictionary(name) for name in arguments.elsewhere}
     settings = [replace(item, words=len(named[item.dictionary])) if item.dictionary in named else item for item in settings]
-    rows: list[Row] = []
+    rows: list[LocalizationRow] = []
     first_folds: list[Fold] = []
     for scene in scenes:
         folds = _folds(scene, features[scene.name], arguments)
@@ -111,18 +122,18 @@ def _localization(arguments: argparse.Namespace) -> int:
         for setting in possible:
             own = [trial for trial in trials if trial.setting == setting]
             thresholds, extent = (METRIC, 1.0) if scene.metric else (RELATIVE, _extent(scene.cam_from_world))
-            rows.append(row(setting, own, thresholds=thresholds, extent=extent))
-        for line in _told([item for item in rows if item.scene == scene.name]):
+            rows.append(localization_row(setting, own, thresholds=thresholds, extent=extent))
+        for line in _scene_table([item for item in rows if item.scene == scene.name]):
             say(arguments, line)
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
             write_json(arguments.json, _record(rows, []))
     laws = [(math.inf, 1), *((value, arguments.default[2]) for value in arguments.epsilon)]
     joint = min(arguments.retrieval_words, sum(most_words(mapped(fold)) for fold in first_folds))
-    if speaks and joint < arguments.retrieval_words:
+    if with_words and joint < arguments.retrieval_words:
         say(arguments, f"retrieval with {joint} words, not {arguments.retrieval_words}: the maps have too few descriptors")
-    found = recalls(first_folds, joint, laws) if speaks else []
-    write_json(arguments.json, _record(rows, found))
-    for line in _recalled(found) if speaks else []:
+    retrieval = recalls(first_folds, joint, laws) if with_words else []
+    write_json(arguments.json, _record(rows, retrieval))
+    for line in _retrieval_table(retrieval) if with_words else []:
         say(arguments, line)
     if arguments.figure:
         draw_localization(arguments.figure, rows, default=arguments.default)
@@ -130,18 +141,23 @@ def _localization(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _record(rows: Sequence[Row], found: Sequence[Recall]) -> dict:
-    return {"rows": [item.as_json() for item in rows], "retrieval": [item.as_json() for item in found]}
+def _record(rows: Sequence[LocalizationRow], retrieval: Sequence[Recall]) -> dict:
+    """The JSON record of the command."""
+    return {"rows": [item.as_json() for item in rows], "retrieval": [item.as_json() for item in retrieval]}
 
 
 def _folds(scene: ReferenceScene, features: dict[str, Features], arguments: argparse.Namespace) -> list[Fold]:
-    protocol = Protocol(folds=arguments.folds, workers=arguments.workers)
+    """The maps of one scene that together hold out each photograph once."""
+    protocol = QueryProtocol(folds=arguments.folds, workers=arguments.workers)
     with tempfile.TemporaryDirectory(prefix="veil-localization-") as workdir, Bar(f"{scene.name}: mapping") as bar:
-        return fold_maps(place_of(scene, features), protocol, workdir=Path(workdir), progress=bar)
+        return fold_maps(reference_place(scene, features), protocol, workdir=Path(workdir), progress=bar)
 
 
 def _possible(settings: Sequence[Setting], name: str, folds: Sequence[Fold], arguments: argparse.Namespace) -> list[Setting]:
-    """The settings whose dictionary the maps can give; what is left out is said. Raises InputError if all words are."""
+    """The settings whose dictionary the maps of the scene `name` can give; the command prints which others are left out.
+
+    Raises InputError if the default number of words is among those left out.
+    """
     most = min(most_words(mapped(fold)) for fold in folds)
     left_out = sorted({item.words or 0 for item in settings if item.dictionary == "reference" and (item.words or 0) > most})
     if arguments.default[0] in left_out:
@@ -157,7 +173,7 @@ def _possible(settings: Sequence[Setting], name: str, folds: Sequence[Fold], arg
 def _strangers(
     names: Sequence[str], features: Mapping[str, dict[str, Features]], folds: Sequence[Fold], arguments: argparse.Namespace
 ) -> list[dict[str, Features]]:
-    """False queries of each fold, in turn from all photographs of other places."""
+    """False queries for each fold: photographs of the scenes `names`, spread evenly over all of these."""
     pool = [(f"{name}/{photo}", item) for name in names for photo, item in sorted(features[name].items())]
     step = max(1, len(pool) // max(1, arguments.strangers * len(folds)))
     chosen = pool[::step]
@@ -172,6 +188,7 @@ def _trials(
     named: Mapping[str, Codebook],
     arguments: argparse.Namespace,
 ) -> Iterator[Trial]:
+    """Trials of all settings on all folds of the scene `name`, from several processes."""
     jobs = [
         (fold, setting, false, named)
         for fold, false in zip(folds, strangers, strict=True)
@@ -179,12 +196,12 @@ def _trials(
     ]
     # COLMAP's own threads forbid forking.
     with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn"), initializer=quiet_colmap) as pool:
-        for trials in progress(pool.map(_examined, jobs), f"{name}: localizing", total=len(jobs)):
+        for trials in progress(pool.map(_run_job, jobs), f"{name}: localizing", total=len(jobs)):
             yield from trials
 
 
 def _batches(settings: Sequence[Setting], count: int) -> list[list[Setting]]:
-    """Settings that share a dictionary stay together, so that it is made once."""
+    """At most `count` batches of settings; those that share a dictionary stay together, so that it is made once."""
     keys = list(dict.fromkeys((setting.dictionary, setting.words) for setting in settings))
     return [
         batch
@@ -193,21 +210,22 @@ def _batches(settings: Sequence[Setting], count: int) -> list[list[Setting]]:
     ]
 
 
-def _examined(job: tuple[Fold, list[Setting], dict[str, Features], Mapping[str, Codebook]]) -> list[Trial]:
+def _run_job(job: tuple[Fold, list[Setting], dict[str, Features], Mapping[str, Codebook]]) -> list[Trial]:
+    """Trials of one job: a fold, settings, its false queries, and the named dictionaries."""
     fold, settings, strangers, named = job
     with single_blas():
-        examiner = Examiner(fold=fold, codebook=bundled_codebook(), decoys=bundled_decoys(), named=named)
-        return list(examine(examiner, settings, strangers))
+        localizer = FoldLocalizer(fold=fold, codebook=bundled_codebook(), decoys=bundled_decoys(), named=named)
+        return list(run_settings(localizer, settings, strangers))
 
 
 def _extent(poses: Mapping[str, Rigid]) -> float:
-    """Diagonal of the box that holds the reference cameras."""
+    """Length of the diagonal of the box around the reference cameras, in units of the reference."""
     centers = np.array([pose.center for pose in poses.values()])
     return float(np.linalg.norm(np.ptp(centers, axis=0)))
 
 
-def _told(rows: Sequence[Row]) -> Iterator[str]:
-    """One scene for people."""
+def _scene_table(rows: Sequence[LocalizationRow]) -> Iterator[str]:
+    """Lines of the printed table of one scene."""
     names = list(rows[0].localized)
     yield ""
     yield f"{rows[0].scene}: {rows[0].queries} queries, {rows[0].false_queries} false ones a setting"
@@ -226,12 +244,14 @@ def _told(rows: Sequence[Row]) -> Iterator[str]:
         yield text + f"  {item.upload_bytes:9.0f}  {'' if item.epsilon_image is None else f'{item.epsilon_image:.0f}'}"
 
 
-def _recalled(found: Sequence[Recall]) -> Iterator[str]:
-    if not found or not found[0].queries:
+def _retrieval_table(retrieval: Sequence[Recall]) -> Iterator[str]:
+    """Lines of the printed table of retrieval."""
+    if not retrieval or not retrieval[0].queries:
         yield "retrieval: no query overlaps a mapped photograph"
         return
+    first = retrieval[0]
     yield ""
-    yield f"retrieval among {found[0].images} photographs of all scenes, {found[0].queries} queries, {found[0].words} words"
-    for item in found:
+    yield f"retrieval among {first.images} photographs of all scenes, {first.queries} queries, {first.words} words"
+    for item in retrieval:
         sent = "raw descriptors" if math.isinf(item.epsilon) else f"epsilon {item.epsilon:g}, m {item.m}"
         yield f"  {sent:20} recall@10 {100 * item.recall_at_10:.1f} %"

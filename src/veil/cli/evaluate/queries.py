@@ -1,4 +1,4 @@
-"""`veil evaluate queries`: are false queries refused, true ones accepted, and lines as accurate as points?"""
+"""`veil evaluate queries`: whether false queries are refused, true ones accepted, and lines as accurate as points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
-from veil.cli.evaluate.forged import forged_answers, strange_pictures, told_forged
+from veil.cli.evaluate.forged import forged_answers, forged_table, strange_pictures
 from veil.cli.progress import tracker
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
@@ -22,22 +22,30 @@ from veil.files.scenes import ReferenceScene, read_scene
 from veil.localization.by_distance import LocalizeOptions
 from veil.report.queries import draw_forged, draw_queries
 from veil.statistics import clopper_pearson
-from veil.studies.localization.acceptance_counts import Tally, Verdict, tally
-from veil.studies.localization.false_acceptance import Fold, Place, Protocol, fold_maps
-from veil.studies.localization.forged_answers import Answer, counted
-from veil.studies.localization.query_runner import Answers, count, examinations, examine_all
-from veil.studies.localization.robustness import ALL, Cell, Strained, cells, default_loads
+from veil.studies.localization.acceptance_counts import QueryAnswer, acceptance_counts
+from veil.studies.localization.false_acceptance import Fold, QueryProtocol, ReferencePlace, fold_maps
+from veil.studies.localization.forged_answers import FormAnswer, group_counts
+from veil.studies.localization.query_runner import JobResult, job_count, query_jobs, run_jobs
+from veil.studies.localization.robustness import (
+    ALL_MATCHES,
+    ErrorSummary,
+    RobustnessTrial,
+    default_levels,
+    error_summaries,
+)
 
 EXAMPLES = """\
   veil evaluate queries strecha/fountain-P11 strecha/Herz-Jesus-P8 --json queries.json --figure queries.png
   veil evaluate queries strecha/* --same-place entry-P10 castle-P19 --strangers sacre_coeur/
   veil evaluate queries lund_door fox --forged 3 --only-forged --strangers photos/ --max-features 1500 --json forged.json
 """
+# What the protocol requires of lines: the share of true queries that is accepted, enough false queries to say that none is,
+# and the median error of lines over that of points.
 NEEDED_SHARE, NEEDED_FALSE, ALLOWED_RATIO = 0.99, 100, 1.3
 
 
 def register(protocols: Any) -> None:
-    """Add the protocol."""
+    """Add `veil evaluate queries` to the subparsers `protocols`."""
     parser = add_command(
         protocols,
         "queries",
@@ -82,54 +90,56 @@ def register(protocols: Any) -> None:
 
 
 def _queries(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
     quiet_colmap()
     scenes = [read_scene(folder) for folder in arguments.scenes]
-    others_of = apart(scenes, arguments.same_place)
-    protocol = Protocol(folds=arguments.folds, draws=arguments.draws, noise=arguments.noise, workers=arguments.workers)
+    others_of = other_places(scenes, arguments.same_place)
+    protocol = QueryProtocol(folds=arguments.folds, draws=arguments.draws, noise=arguments.noise, workers=arguments.workers)
     if arguments.only_forged and not arguments.forged:
         raise InputError("--only-forged needs --forged DRAWS: how many of each kind are to be asked")
-    features = {scene.name: photographs(scene, arguments) for scene in scenes}
-    answers = _forged(scenes, features, arguments) if arguments.forged else []
+    features = {scene.name: extracted_features(scene, arguments) for scene in scenes}
+    forged = _forged(scenes, features, arguments) if arguments.forged else []
     if arguments.only_forged:
         return 0
     strangers = _strangers(arguments)
-    verdicts: list[Verdict] = []
-    strained: list[Strained] = []
+    answers: list[QueryAnswer] = []
+    trials: list[RobustnessTrial] = []
     for scene in scenes:
         others = dict(strangers)
         for name in others_of[scene.name]:
             others |= {f"{name}/{photo}": item for photo, item in features[name].items()}
-        place = place_of(scene, features[scene.name])
-        examined = list(_answers(place, others, protocol, arguments))
-        verdicts += [verdict for found in examined for verdict in found.verdicts]
-        strained += [item for found in examined for item in found.strained]
-        say(arguments, _line(scene.name, verdicts))
+        place = reference_place(scene, features[scene.name])
+        for result in _results(place, others, protocol, arguments):
+            answers += result.answers
+            trials += result.trials
+        say(arguments, _line(scene.name, answers))
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
-            write_json(arguments.json, _record(verdicts, strained, answers))
+            write_json(arguments.json, _record(answers, trials, forged))
     if str(arguments.json) == "-":
-        write_json(arguments.json, _record(verdicts, strained, answers))
-    for line in ["", *_told(verdicts, tally(verdicts)), "", *_compared(cells(strained))]:
+        write_json(arguments.json, _record(answers, trials, forged))
+    for line in ["", *_acceptance_table(answers), "", *_robustness_table(error_summaries(trials))]:
         say(arguments, line)
     if arguments.figure:
-        draw_queries(arguments.figure, verdicts, strained, threshold=-protocol.localize.max_log10_nfa)
+        draw_queries(arguments.figure, answers, trials, threshold=-protocol.localize.max_log10_nfa)
         report(arguments, arguments.figure, "the figure")
     return 0
 
 
 def _forged(
     scenes: Sequence[ReferenceScene], features: Mapping[str, dict[str, Features]], arguments: argparse.Namespace
-) -> list[Answer]:
-    """Forgeries and their true counterparts, each answer written when it is there."""
+) -> list[FormAnswer]:
+    """Answers to forged queries and their true counterparts in all scenes; they are written and drawn as arguments say."""
     strangers = strange_pictures(arguments.strangers)
-    answers: list[Answer] = []
+    answers: list[FormAnswer] = []
 
-    def done(answer: Answer) -> None:
+    def done(answer: FormAnswer) -> None:
+        """Keep one answer, and write all of them now and then."""
         answers.append(answer)
         if str(arguments.json) != "-" and len(answers) % 25 == 0:  # what is done is not lost if the rest is interrupted
             write_json(arguments.json, _record([], [], answers))
 
     for scene in scenes:
-        forged_answers(scene, place_of(scene, features[scene.name]), strangers, arguments, done)
+        forged_answers(scene, reference_place(scene, features[scene.name]), strangers, arguments, done)
         own = [item for item in answers if item.place == scene.name]
         false, true = ([item for item in own if item.true == kind] for kind in (False, True))
         say(
@@ -137,7 +147,7 @@ def _forged(
             f"{scene.name}: forged queries accepted {sum(item.accepted for item in false)} of {len(false)}, "
             f"true ones {sum(item.accepted for item in true)} of {len(true)}",
         )
-    for line in ["", *told_forged(answers)]:
+    for line in ["", *forged_table(answers)]:
         say(arguments, line)
     if arguments.only_forged or str(arguments.json) != "-":
         write_json(arguments.json, _record([], [], answers))
@@ -147,30 +157,33 @@ def _forged(
     return answers
 
 
-def _record(verdicts: Sequence[Verdict], strained: Sequence[Strained], answers: Sequence[Answer]) -> dict:
+def _record(answers: Sequence[QueryAnswer], trials: Sequence[RobustnessTrial], forged: Sequence[FormAnswer]) -> dict:
+    """The JSON record of the command."""
     return {
-        "forged": [answer.as_json() for answer in answers],
-        "forged_counts": [item.as_json() for item in counted(answers)],
-        "verdicts": [verdict.as_json() for verdict in verdicts],
-        "tallies": [item.as_json() for item in tally(verdicts)],
-        "strained": [item.as_json() for item in strained],
-        "cells": [cell.as_json() for cell in cells(strained)],
+        "forged": [answer.as_json() for answer in forged],
+        "forged_counts": [item.as_json() for item in group_counts(forged)],
+        "verdicts": [answer.as_json() for answer in answers],
+        "tallies": [item.as_json() for item in acceptance_counts(answers)],
+        "strained": [item.as_json() for item in trials],
+        "cells": [item.as_json() for item in error_summaries(trials)],
     }
 
 
-def _line(name: str, verdicts: Sequence[Verdict]) -> str:
-    """One scene for people."""
+def _line(name: str, answers: Sequence[QueryAnswer]) -> str:
+    """The printed line of one scene."""
     parts = []
     for word, kinds in (("true", {"true"}), ("false", {"other place", "random", "shuffled"})):
-        asked = [
-            verdict for verdict in verdicts if verdict.place == name and verdict.kind in kinds and verdict.sight != "points"
-        ]
-        parts.append(f"{word} queries accepted from lines {sum(verdict.accepted for verdict in asked)} of {len(asked)}")
+        own = [item for item in answers if item.place == name and item.kind in kinds and item.observation != "points"]
+        parts.append(f"{word} queries accepted from lines {sum(item.accepted for item in own)} of {len(own)}")
     return f"{name}: {', '.join(parts)}"
 
 
-def apart(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """For each scene the others that show another place. Raises InputError for what cannot be evaluated."""
+def other_places(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """Names of the scenes that show another place than each scene, by its name; `groups` list scenes of one place.
+
+    Raises InputError where two scenes have one name, a scene has no reference cameras or fewer than four photographs, or a
+    group names an unknown scene.
+    """
     names = [scene.name for scene in scenes]
     if len(set(names)) < len(names):
         raise InputError("two scenes have the same folder name, and results could not be told apart; rename one")
@@ -186,15 +199,17 @@ def apart(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str]]) -> 
     return {name: [other for other in names if other != name and frozenset((name, other)) not in together] for name in names}
 
 
-def photographs(scene: ReferenceScene, arguments: argparse.Namespace) -> dict[str, Features]:
+def extracted_features(scene: ReferenceScene, arguments: argparse.Namespace) -> dict[str, Features]:
+    """SIFT features of all photographs of a scene, by name; `arguments` have `max_features` and `first_octave`."""
     options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
-    found = {}
+    features = {}
     for name, path in progress(sorted(scene.pictures.items()), f"{scene.name}: extracting"):
-        found[name] = extract_sift(read_picture(path, camera=scene.cameras[name]), options)
-    return found
+        features[name] = extract_sift(read_picture(path, camera=scene.cameras[name]), options)
+    return features
 
 
 def _strangers(arguments: argparse.Namespace) -> dict[str, Features]:
+    """Features of the photographs that `--strangers` names, by "strangers/file name". Raises InputError for an empty folder."""
     if arguments.strangers is None:
         return {}
     options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
@@ -204,39 +219,47 @@ def _strangers(arguments: argparse.Namespace) -> dict[str, Features]:
     return {f"strangers/{path.name}": extract_sift(read_picture(path), options) for path in progress(paths, "strangers")}
 
 
-def place_of(scene: ReferenceScene, features: dict[str, Features]) -> Place:
-    """With measured gravity, or the reference's vertical, or the mean of the cameras' y-axes as such."""
+def reference_place(scene: ReferenceScene, features: dict[str, Features]) -> ReferencePlace:
+    """The scene as a place for an evaluation, with gravity where it was measured.
+
+    Elsewhere gravity is the reference's vertical, or where the reference has none the mean of the cameras' y-axes.
+    """
     down = scene.down
     if down is None:
         down = np.mean([pose.rotation[1] for pose in scene.cam_from_world.values()], axis=0)
         down /= np.linalg.norm(down)
     exact = {name: pose.rotation @ down for name, pose in scene.cam_from_world.items()}
-    return Place(name=scene.name, features=features, cam_from_world=scene.cam_from_world, down={**exact, **scene.gravity})
+    known = {**exact, **scene.gravity}
+    return ReferencePlace(name=scene.name, features=features, cam_from_world=scene.cam_from_world, down=known)
 
 
-def _answers(place: Place, others: dict[str, Features], protocol: Protocol, arguments: argparse.Namespace) -> Iterator[Answers]:
+def _results(
+    place: ReferencePlace, others: dict[str, Features], protocol: QueryProtocol, arguments: argparse.Namespace
+) -> Iterator[JobResult]:
+    """Results of all jobs of one place; `others` are photographs of other places."""
     folds: list[Fold]
     with tempfile.TemporaryDirectory(prefix="veil-queries-") as workdir, Bar(f"{place.name}: mapping") as bar:
         folds = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
-    asked = examinations(folds, others, default_loads(arguments.strain_draws), protocol)
-    total = count(folds, others, protocol)
+    jobs = query_jobs(folds, others, default_levels(arguments.strain_draws), protocol)
+    total = job_count(folds, others, protocol)
     with tracker(f"{place.name}: localizing", total) as shown:
-        for answers in examine_all(asked, workers=protocol.workers, prepare=quiet_colmap):
+        for result in run_jobs(jobs, workers=protocol.workers, prepare=quiet_colmap):
             shown.update()
-            yield answers
+            yield result
 
 
-def _told(verdicts: Sequence[Verdict], tallies: Sequence[Tally]) -> Iterator[str]:
+def _acceptance_table(answers: Sequence[QueryAnswer]) -> Iterator[str]:
+    """Lines of the printed table of accepted queries, and whether the protocol's two requirements on lines are met."""
     yield f"{'query':12} {'seen as':14} accepted     95 % interval     -log10 NFA"
-    for item in tallies:
+    for item in acceptance_counts(answers):
         word = "least" if item.kind == "true" else "most"
-        text = f"{item.kind:12} {item.sight:14} {f'{item.accepted}/{item.total}':>8}"
+        text = f"{item.kind:12} {item.observation:14} {f'{item.accepted}/{item.total}':>8}"
         text += f"  {100 * item.low:6.2f}-{100 * item.high:6.2f} %  {word} {item.margin:.1f}"
         yield text + (f"  {item.astray} turned by more than 5 deg" if item.astray else "")
-    true = [verdict for verdict in verdicts if verdict.kind == "true" and verdict.sight != "points"]
-    false = [verdict for verdict in verdicts if verdict.kind != "true" and verdict.sight != "points"]
-    share = sum(verdict.accepted for verdict in true) / len(true)
-    wrong = sum(verdict.accepted for verdict in false)
+    true = [answer for answer in answers if answer.kind == "true" and answer.observation != "points"]
+    false = [answer for answer in answers if answer.kind != "true" and answer.observation != "points"]
+    share = sum(answer.accepted for answer in true) / len(true)
+    wrong = sum(answer.accepted for answer in false)
     met = _met(share >= NEEDED_SHARE)
     yield f"true queries accepted from lines: {100 * share:.1f} % of {len(true)} (needed 99 %): {met}"
     if not false:
@@ -247,22 +270,23 @@ def _told(verdicts: Sequence[Verdict], tallies: Sequence[Tally]) -> Iterator[str
     yield f"false queries accepted from lines: {wrong} of {len(false)} ({100 * low:.2f}-{100 * high:.2f} %; needed 0): {met}"
 
 
-def _compared(compared: Sequence[Cell]) -> Iterator[str]:
+def _robustness_table(summaries: Sequence[ErrorSummary]) -> Iterator[str]:
+    """Lines of the printed table of lines against points, and whether the protocol's requirement on their ratio is met."""
     yield f"{'matches':9} {'wrong':>6} {'seen as':14} {'pairs':>5}  points     lines      ratio  within scenes  without a pose"
-    for cell in compared:
-        matches = {ALL: "all >=200", -1: "together"}.get(cell.matches, str(cell.matches))
-        share = f"{100 * cell.wrong_share:.0f} %" if cell.matches != -1 else "<=50 %"
+    for row in summaries:
+        matches = {ALL_MATCHES: "all >=200", -1: "together"}.get(row.matches, str(row.matches))
+        share = f"{100 * row.wrong_share:.0f} %" if row.matches != -1 else "<=50 %"
         yield (
-            f"{matches:9} {share:>6} {cell.sight:14} {cell.count:5}  {_number(cell.points_median):9}  "
-            f"{_number(cell.lines_median):9}  {_number(cell.ratio, 2):5}  {_number(cell.ratio_within, 2):13}  "
-            f"{cell.refused_points} points, {cell.refused_lines} lines" + ("" if cell.required else "  (not required)")
+            f"{matches:9} {share:>6} {row.observation:14} {row.count:5}  {_number(row.points_median):9}  "
+            f"{_number(row.lines_median):9}  {_number(row.ratio, 2):5}  {_number(row.ratio_within, 2):13}  "
+            f"{row.refused_points} points, {row.refused_lines} lines" + ("" if row.required else "  (not required)")
         )
-    required = [cell for cell in compared if cell.required]
+    required = [row for row in summaries if row.required]
     if not required:
         yield "no query has 200 right matches: lines and points were not compared; extract more features"
         return
     for name in ("ratio", "ratio_within"):
-        worst = max(value if math.isfinite(value := getattr(cell, name)) else math.inf for cell in required)
+        worst = max(value if math.isfinite(value := getattr(row, name)) else math.inf for row in required)
         said = "of all scenes together" if name == "ratio" else "within scenes"
         yield (
             f"median error of lines over that of points, {said}, worst of the required: {worst:.2f} (needed {ALLOWED_RATIO}): "

@@ -35,7 +35,7 @@ EXAMPLES = """\
 
 
 def register(protocols: Any) -> None:
-    """Add the protocol."""
+    """Add `veil evaluate reconstruction` to the subparsers `protocols`."""
     parser = add_command(
         protocols,
         "reconstruction",
@@ -69,6 +69,7 @@ def register(protocols: Any) -> None:
 
 
 def _reconstruction(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
     quiet_colmap()
     scenes = [read_scene(folder) for folder in arguments.scenes]
     for scene in scenes:  # before any long work
@@ -93,6 +94,7 @@ def _reconstruction(arguments: argparse.Namespace) -> int:
 
 
 def _check(scene: ReferenceScene, arguments: argparse.Namespace) -> None:
+    """Raise InputError for a scene that cannot be mapped with these arguments."""
     if len(scene.pictures) < 4:
         raise InputError(f"{scene.name}: mapping from lines needs at least four photographs, got {len(scene.pictures)}")
     if not scene.cam_from_world and arguments.camera is None:
@@ -102,7 +104,11 @@ def _check(scene: ReferenceScene, arguments: argparse.Namespace) -> None:
 
 
 def subject_of(scene: ReferenceScene, arguments: argparse.Namespace) -> Subject:
-    """As `read_subject`, with what the command line says of gravity and the camera."""
+    """The subject of `scene`, extracted and matched, with the camera and gravity that the command line gives, if any.
+
+    Photographs without reference cameras that have not the most common size are left out, and the command says so.
+    `arguments` are those of the command: `camera`, `gravity`, `max_features`, `first_octave` and `workers`.
+    """
     camera = arguments.camera
     if not scene.cameras:
         sizes = Counter(_shape(path) for path in scene.pictures.values())
@@ -120,12 +126,16 @@ def subject_of(scene: ReferenceScene, arguments: argparse.Namespace) -> Subject:
 
 
 def _shape(path: Path) -> tuple[int, int]:
+    """Height and width of a photograph in pixels."""
     height, width = read_picture(path).gray.shape
     return height, width
 
 
 def read_subject(scene: ReferenceScene, *, max_features: int, first_octave: int, workers: int) -> Subject:
-    """Extract and match a scene whose cameras are known; its gravity is measured where it has readings, else exact."""
+    """The subject of a scene with known cameras: SIFT features, and matches of all pairs by `workers` at a time.
+
+    Its gravity is measured where the scene has readings, else exact from the reference poses.
+    """
     start = time.perf_counter()
     options = SiftOptions(max_features=max_features, first_octave=first_octave)
     features: dict[str, Features] = {}
@@ -148,7 +158,10 @@ def read_subject(scene: ReferenceScene, *, max_features: int, first_octave: int,
 
 
 def _exact(scene: ReferenceScene) -> dict[str, np.ndarray]:
-    """Gravity from the reference poses: the scene's own vertical, or the mean of the cameras' y-axes."""
+    """Unit vectors of down in each camera's frame from the reference poses, by image name.
+
+    Down is the scene's own vertical, or the mean of the cameras' y-axes where it has none.
+    """
     down = scene.down
     if down is None:
         down = np.mean([pose.rotation[1] for pose in scene.cam_from_world.values()], axis=0)
@@ -157,6 +170,7 @@ def _exact(scene: ReferenceScene) -> dict[str, np.ndarray]:
 
 
 def _runs(subject: Subject, arguments: argparse.Namespace, *, warm: bool) -> Iterator[Run]:
+    """Runs of one subject by all methods, noises and seeds; `warm` says that everything is compiled."""
     if "points" in arguments.methods or not subject.reference:
         with Bar(f"{subject.name}: points") as bar:
             run = map_points(subject, progress=bar)
@@ -177,27 +191,28 @@ def _runs(subject: Subject, arguments: argparse.Namespace, *, warm: bool) -> Ite
 
 
 def _reference(name: str, run: Run) -> Mapping[str, Rigid]:
+    """Cameras of COLMAP's map, which stand in for reference cameras. Raises InputError where there is no map."""
     if run.reason:
         raise InputError(f"{name} has no reference cameras, and COLMAP found none either: {run.reason}")
     return run.cam_from_world
 
 
 def _line(run: Run) -> str:
-    """One map for people."""
+    """The printed line of one map."""
     head = f"{run.scene:16} {run.method:6} seed {run.seed}"
     head += f" noise {run.gravity_noise_deg:g}" if run.method == "lines" else " " * 8
-    if run.position is None or run.rotation_deg is None or run.leak is None:
+    if run.position is None or run.rotation_deg is None or run.leakage is None:
         return f"{head}  {run.registered}/{run.total}  {run.reason}"
     errors = f"position {run.position.mean:.4g} (max {run.position.max:.4g})  rotation {run.rotation_deg.mean:.3f} deg"
     errors += f", pairwise {run.pairwise_rotation_deg:.3f}"
-    leak = f"  leak {run.leak.share:.0%} at {run.leak.median_px:.2f} px" if run.method == "lines" else ""
+    leakage = f"  leak {run.leakage.share:.0%} at {run.leakage.median_px:.2f} px" if run.method == "lines" else ""
     if run.aligned_share is not None:
-        leak += f", horizontal coordinate of {run.aligned_share:.0%}"
-    return f"{head}  {run.registered}/{run.total}  {len(run.points)} points  {errors}{leak}  {run.seconds['map']:.1f} s"
+        leakage += f", horizontal coordinate of {run.aligned_share:.0%}"
+    return f"{head}  {run.registered}/{run.total}  {len(run.points)} points  {errors}{leakage}  {run.seconds['map']:.1f} s"
 
 
 def _summary(runs: list[Run]) -> Iterator[str]:
-    """Median and worst over the seeds, per scene, method and noise."""
+    """Lines of the printed table: median and worst errors over the seeds, per scene, method and noise."""
     yield ""
     yield f"{'scene':16} {'method':6} noise  seeds  success  registered  position median (worst)  rotation median (worst)"
     for key in dict.fromkeys((run.scene, run.method, run.gravity_noise_deg) for run in runs):

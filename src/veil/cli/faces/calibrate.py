@@ -12,7 +12,7 @@ from veil.cli.common import say, write_json
 from veil.errors import InputError
 from veil.faces.collection import IDENTITY, FacePairs, Faces
 from veil.faces.identification import OpenSet, people_needed
-from veil.faces.template import Client, Setup, scores
+from veil.faces.template import Client, TemplateScheme, scores
 from veil.files.face_home import FaceHome
 from veil.files.face_pairs import read_pairs
 from veil.files.face_store import FaceStore, Threshold
@@ -23,8 +23,8 @@ PURPOSE = "calibration"
 
 
 def client_of(store: FaceStore, decoys: Path) -> Client:
-    """This device, with a store's setup and decoys."""
-    return Client(setup=store.setup, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
+    """This device, with a store's scheme and decoys."""
+    return Client(scheme=store.scheme, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
 
 
 def calibrate(arguments: argparse.Namespace) -> int:
@@ -38,7 +38,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
     threshold = _threshold(client, faces, pairs, arguments.far)
     valid = [line.purpose for line in store.enrolled() if line.valid]
     counts = sorted({valid.count(purpose) for purpose in valid})
-    open_set = None if store.setup.by == "parallel" else _open_set(client, faces, arguments.fpir, counts)
+    open_set = None if store.scheme.comparison == "parallel" else _open_set(client, faces, arguments.fpir, counts)
     store.calibrate(threshold, open_set)
     write_json(arguments.json, {**threshold.as_json(), "identification": None if open_set is None else open_set.as_record()})
     say(
@@ -90,9 +90,9 @@ def _open_set(client: Client, faces: Faces, fpir: float, counts: Sequence[int]) 
     return calibrate_open_set(distance, people[last], people[first], mated=mated, fpir=fpir, wanted=counts)
 
 
-def print_what_is_needed(arguments: argparse.Namespace, setup: Setup) -> None:
+def print_what_is_needed(arguments: argparse.Namespace, scheme: TemplateScheme) -> None:
     """At creation: how many people a calibration needs, by size of the gallery."""
-    if setup.by == "parallel":
+    if scheme.comparison == "parallel":
         say(arguments, "it verifies once calibrated (veil faces calibrate), and cannot identify (--by p2s or s2s can)")
         return
     needs = ", ".join(f"{people_needed(size, 0.01):,} people for {size:,} templates" for size in (20, 1_000, 10_000))

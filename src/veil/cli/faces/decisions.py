@@ -1,4 +1,4 @@
-"""`veil faces verify | identify`: a face against templates; every kind of no has one exit code."""
+"""`veil faces verify | identify`: a face is compared with templates; every kind of no has the same exit code."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from veil.cli.faces.calibrate import client_of
 from veil.cli.faces.networks import chosen_network
 from veil.errors import InputError, NoFace
 from veil.faces.naming import checked_name
-from veil.faces.template import Client, Setup, scores
+from veil.faces.template import Client, TemplateScheme, scores
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
-from veil.files.faces import read_faces
+from veil.files.faces import holds_faces, read_faces
 from veil.files.pictures import read_rgb
 
 # Faces narrower than this are not enrolled or verified.
 LEAST_PX = 60
-# What `verify` and `identify` return where nobody is accepted, whatever the reason.
+# Exit code of `verify` and `identify` where nobody is accepted, whatever the reason.
 EXIT_NO = 3
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Run `veil faces verify`: 0 accepted, 3 any kind of no."""
+    """Run `veil faces verify`. Returns the exit code: 0 accepted, 3 any kind of no."""
     person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
     store, client = opened_store(arguments)
     if store.threshold is None:
@@ -34,7 +34,7 @@ def verify(arguments: argparse.Namespace) -> int:
     if templates is None:
         return _no(arguments, record, "no template", f"{person!r} has no valid template for {purpose!r}")
     try:
-        vector = face_vector(arguments, store.setup)
+        vector = face_vector(arguments, store.scheme)
     except NoFace as error:
         return _no(arguments, record, "no face", str(error))
     score = float(scores(client.probe(vector, purpose=purpose, template=templates), templates)[0])
@@ -47,12 +47,12 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def identify(arguments: argparse.Namespace) -> int:
-    """Run `veil faces identify`: 0 somebody is accepted, 3 any kind of no."""
+    """Run `veil faces identify`. Returns the exit code: 0 somebody is accepted, 3 any kind of no."""
     from veil import distances
 
     purpose = checked_name(arguments.purpose, "purpose")
     store, client = opened_store(arguments)
-    if store.setup.by == "parallel":
+    if store.scheme.comparison == "parallel":
         raise InputError(f"{store.path} compares along one template's directions; to identify, create a store --by p2s")
     if store.open_set is None:
         raise InputError(f"{store.path} has no thresholds to identify by; fit them with: veil faces calibrate")
@@ -64,7 +64,7 @@ def identify(arguments: argparse.Namespace) -> int:
     size = store.open_set.at(len(people))
     record |= {"threshold": size.threshold, "gallery": {"fpir_asked": store.open_set.asked, **size.as_json()}}
     try:
-        vector = face_vector(arguments, store.setup)
+        vector = face_vector(arguments, store.scheme)
     except NoFace as error:
         return _no(arguments, record, "no face", str(error))
     probe = client.probe(vector, purpose=purpose)
@@ -86,21 +86,25 @@ def identify(arguments: argparse.Namespace) -> int:
 
 
 def _no(arguments: argparse.Namespace, record: dict[str, object], reason: str, told: str) -> int:
+    """Write and print that nobody was accepted, and why; returns the exit code."""
     write_json(arguments.json, {**record, "reason": reason})
     say(arguments, f"rejected: {told}")
     return EXIT_NO
 
 
 def opened_store(arguments: argparse.Namespace) -> tuple[FaceStore, Client]:
-    """The store, sealed by this client's own secret, and the client with the store's decoys."""
+    """The store that the arguments name, sealed by this client's secret, and the client with the store's decoys."""
     store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
     return store, client_of(store, arguments.decoys)
 
 
-def face_vector(arguments: argparse.Namespace, setup: Setup) -> np.ndarray:
-    """The one face of a photograph, or of a file of descriptors. Raises NoFace where the photograph shows none to be used."""
+def face_vector(arguments: argparse.Namespace, scheme: TemplateScheme) -> np.ndarray:
+    """The unit-length descriptor of the one face of a photograph or of a file of descriptors, float32 (dim,).
+
+    Raises NoFace where the photograph shows no usable face, or several.
+    """
     path, name = arguments.face, arguments.name
-    if path.suffix.lower() not in (".npz", ".h5", ".hdf5"):
+    if not holds_faces(path):
         from veil.extraction.face_finder import SECOND_TRY, FoundFace
         from veil.extraction.faces import describe_face
 
@@ -108,13 +112,13 @@ def face_vector(arguments: argparse.Namespace, setup: Setup) -> np.ndarray:
             if found.found_by == SECOND_TRY:
                 say(arguments, f"{path}: no face at the first try; found by dlib's {found}: look whether it is one")
 
-        network = chosen_network(arguments, needed=setup.space)
+        network = chosen_network(arguments, needed=scheme.space)
         return describe_face(read_rgb(path), network, only=True, least_px=LEAST_PX, on_found=tell)
     if arguments.model is not None:
         raise InputError(f"--model describes photographs; {path} holds descriptors already")
     faces = read_faces(path)
-    if faces.space != setup.space:
-        raise InputError(f"{path} holds [{faces.space}], the store [{setup.space}]; describe both with one network")
+    if faces.space != scheme.space:
+        raise InputError(f"{path} holds [{faces.space}], the store [{scheme.space}]; describe both with one network")
     if name is None and len(faces) > 1:
         raise InputError(f"{path} holds {len(faces)} faces; say which with --name")
     if name is not None and name not in faces.names:

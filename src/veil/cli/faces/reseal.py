@@ -18,7 +18,7 @@ def reseal(arguments: argparse.Namespace) -> int:
     decoys = read_faces(arguments.decoys)
 
     def examine(found: Resealed) -> None:
-        client = Client(setup=found.setup, decoys=decoys, secret=home.secret)
+        client = Client(scheme=found.scheme, decoys=decoys, secret=home.secret)
         for (purpose, person, _), template in found.templates.items():
             if client.made(template, purpose=purpose) is False:
                 raise FileFormatError(
@@ -36,7 +36,7 @@ def reseal(arguments: argparse.Namespace) -> int:
     say(arguments, f"sealed {arguments.store} with {len(found.templates)} valid templates:")
     for purpose, person, version in found.templates:
         say(arguments, f"  {purpose:16} {person:24} {version:3d}")
-    if found.setup.strategy == "random":
+    if found.scheme.strategy == "random":
         say(arguments, "lifted at random, they cannot be told from others' templates: seal only what you trust")
     if found.threshold_dropped:
         say(arguments, "its threshold was not sealed, so it is dropped: fit it again with veil faces calibrate")

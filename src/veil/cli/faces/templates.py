@@ -7,17 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import add_command, add_json, at_least, report, say, tell, write_json
-from veil.cli.faces.calibrate import PAIRS_HELP, calibrate, print_sizes, print_what_is_needed
-from veil.cli.faces.decisions import face_vector, identify, opened_store, verify
+from veil.cli.common import add_command, add_json, at_least
+from veil.cli.faces.calibrate import PAIRS_HELP, calibrate
+from veil.cli.faces.decisions import identify, verify
+from veil.cli.faces.enrollment import create, enroll, list_templates, revoke
 from veil.cli.faces.networks import add_model
 from veil.cli.faces.reseal import reseal
-from veil.errors import InputError
-from veil.faces.naming import checked_name
-from veil.faces.template import WAYS, Client, Setup, decoys_digest
-from veil.files.face_home import FaceHome
-from veil.files.face_store import FaceStore
-from veil.files.faces import read_faces
+from veil.faces.template import COMPARISONS
 from veil.mechanisms.profile import STRATEGIES
 
 FACE_HELP = "a photograph of one face (needs veil[faces]), or descriptors (.npz, HDF5; see --name)"
@@ -43,20 +39,32 @@ EXAMPLES = {
 
 
 def register(actions: Any) -> None:
-    """Add the actions."""
+    """Add all actions on templates to `veil faces`, in the order of its --help."""
+    _register_create(actions)
+    _register_enroll(actions)
+    _register_renew(actions)
+    _register_verify(actions)
+    _register_identify(actions)
+    _register_revoke(actions)
+    _register_calibrate(actions)
+    _action(actions, "list", "who is enrolled", "Revoked templates are listed, their numbers are gone.", list_templates)
+    _register_reseal(actions)
+
+
+def _register_create(actions: Any) -> None:
     parser = _action(
         actions,
         "create",
         "an empty store",
         "Say how its templates are made and compared; thresholds are fitted to that.",
-        _create,
+        create,
     )
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
     parser.add_argument("--lifting", choices=STRATEGIES[:3], default="hybrid", help="default %(default)s")
     parser.add_argument("--m", type=at_least(2), default=4, help="dimension (default %(default)s)")
     parser.add_argument(
         "--by",
-        choices=WAYS,
+        choices=COMPARISONS,
         default="parallel",
         help="probes are lifted along their template's directions (default), turned only (p2s), or lifted afresh (s2s); "
         "the first cannot identify",
@@ -83,20 +91,29 @@ def register(actions: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="subtract the decoys' mean first, which parts two lifted templates better (default: with --by s2s only)",
     )
-    parser = _action(actions, "enroll", "store a person's template", "One template of a person and purpose is valid.", _enroll)
+
+
+def _register_enroll(actions: Any) -> None:
+    parser = _action(actions, "enroll", "store a person's template", "One template of a person and purpose is valid.", enroll)
     _with_face(parser)
     _with_label(parser)
+
+
+def _register_renew(actions: Any) -> None:
     parser = _action(
         actions,
         "renew",
         "replace a person's template",
         "The old template is erased, and verifies nobody. Renew from another photograph: two templates of one photograph meet\n"
         "in its descriptor, for whoever kept the old one.",
-        _enroll,
+        enroll,
     )
     _with_face(parser)
     _with_label(parser)
     parser.set_defaults(renew=True)
+
+
+def _register_verify(actions: Any) -> None:
     parser = _action(
         actions,
         "verify",
@@ -107,6 +124,9 @@ def register(actions: Any) -> None:
         verify,
     )
     _with_face(parser)
+
+
+def _register_identify(actions: Any) -> None:
     parser = _action(
         actions,
         "identify",
@@ -118,8 +138,14 @@ def register(actions: Any) -> None:
     )
     _with_face(parser, person=False)
     parser.add_argument("--top", type=at_least(1), default=1, help="candidates to list (default %(default)s)")
-    parser = _action(actions, "revoke", "erase a person's template", "It verifies nobody from now on.", _revoke)
+
+
+def _register_revoke(actions: Any) -> None:
+    parser = _action(actions, "revoke", "erase a person's template", "It verifies nobody from now on.", revoke)
     _with_person(parser)
+
+
+def _register_calibrate(actions: Any) -> None:
     parser = _action(
         actions,
         "calibrate",
@@ -141,8 +167,6 @@ def register(actions: Any) -> None:
         metavar="SHARE",
         help="identify: share of strangers who may be accepted, by a gallery of any size (default %(default)s)",
     )
-    _action(actions, "list", "who is enrolled", "Revoked templates are listed, their numbers are gone.", _list)
-    _register_reseal(actions)
 
 
 def _register_reseal(actions: Any) -> None:
@@ -200,89 +224,3 @@ def _with_label(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", metavar="CLASS", help="the person's class where decoys are balanced (default: as the nearest decoys have it)"
     )
-
-
-def _create(arguments: argparse.Namespace) -> int:
-    decoys = read_faces(arguments.decoys)
-    setup = Setup(
-        strategy=arguments.lifting,
-        m=arguments.m,
-        by=arguments.by,
-        space=decoys.space,
-        decoys=decoys_digest(decoys, arguments.balance),
-        keyed=not arguments.no_key,
-        centered=arguments.by == "s2s" if arguments.center is None else arguments.center,
-        balance=arguments.balance,
-        quota=tuple(arguments.quota),
-    )
-    home = FaceHome.for_new_store(on_new=tell)
-    Client(setup=setup, decoys=decoys, secret=home.secret)  # refuses what would not work later
-    FaceStore.create(arguments.store, setup, home)
-    write_json(arguments.json, _record(setup))
-    report(arguments, arguments.store, "an empty store")
-    print_what_is_needed(arguments, setup)
-    return 0
-
-
-def _record(setup: Setup) -> dict[str, object]:
-    return {
-        "lifting": setup.strategy,
-        "m": setup.m,
-        "by": setup.by,
-        "keyed": setup.keyed,
-        "centered": setup.centered,
-        "balance": setup.balance,
-        "quota": dict(setup.quota),
-    }
-
-
-def _enroll(arguments: argparse.Namespace) -> int:
-    person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
-    store, client = opened_store(arguments)
-    if arguments.label is not None and not store.setup.balance:
-        raise InputError(f"{arguments.store} balances no label; leave --label away, or create a store with --balance")
-    vector = face_vector(arguments, store.setup)
-    version = store.next_version(person, purpose)
-    template = client.template(vector, purpose=purpose, person=person, version=version, label=arguments.label)
-    store.enroll(person, purpose, version, template, renew=arguments.renew)
-    write_json(arguments.json, {"person": person, "purpose": purpose, "version": version})
-    done = "renewed" if arguments.renew else "enrolled"
-    say(arguments, f"{done} {person} for {purpose}: template {version}. An obfuscation without proof.")
-    return 0
-
-
-def _revoke(arguments: argparse.Namespace) -> int:
-    person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
-    FaceStore(arguments.store, FaceHome.for_store(arguments.store)).revoke(person, purpose)
-    write_json(arguments.json, {"person": person, "purpose": purpose})
-    say(arguments, f"revoked the template of {person} for {purpose}; its numbers are erased")
-    return 0
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
-    lines = store.enrolled()
-    setup, threshold = store.setup, store.threshold
-    write_json(
-        arguments.json,
-        {
-            "setup": _record(setup),
-            "threshold": None if threshold is None else threshold.as_json(),
-            "identification": None if store.open_set is None else store.open_set.as_record(),
-            "templates": [
-                {"person": line.person, "purpose": line.purpose, "version": line.version, "valid": line.valid} for line in lines
-            ],
-        },
-    )
-    fitted = "not calibrated" if threshold is None else f"threshold {threshold.distance:.3f}"
-    balanced = f", {setup.balance} balanced" if setup.balance else ""
-    say(
-        arguments,
-        f"{setup.strategy} lifting{balanced}, m = {setup.m}, {setup.by}, {'' if setup.centered else 'not '}centered, "
-        f"{'keyed' if setup.keyed else 'no key'}; {fitted}",
-    )
-    if store.open_set is not None:
-        print_sizes(arguments, store.open_set, [sum(line.valid for line in lines)])
-    for line in lines:
-        say(arguments, f"{line.purpose:16} {line.person:24} {line.version:3d} {'valid' if line.valid else 'revoked'}")
-    return 0

@@ -1,4 +1,4 @@
-"""What `veil inversion invert` reads, and the pictures that it writes."""
+"""Inputs of `veil inversion invert`, and the pictures that it writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, replacing
 from veil.files.codebooks import bundled_codebook, read_codebook
-from veil.files.features import read_features
+from veil.files.features import HDF5_SUFFIXES, holds_features, read_features
 from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.pictures import SUFFIXES, read_picture, read_rgb
 from veil.forms import Subspaces
@@ -27,7 +27,10 @@ from veil.wire.message import LineUpload
 
 
 def inverted(arguments: argparse.Namespace) -> Iterator[tuple[str, dict]]:
-    """Writes a picture after the other; yields its name, its features, and its quality where the original is known."""
+    """Write the inverted pictures one after another; yields the name of each and a record for machines.
+
+    The record has the number of features, and the quality where the original is known.
+    """
     inverter = loaded(bundled_inverter() if arguments.weights is None else read_weights(arguments.weights))
     for name, seen, original in _inputs(arguments):
         rgb = inverter.invert([seen])[0]
@@ -46,7 +49,7 @@ def loaded(weights: Weights) -> Inverts:
 
 
 def write_picture(path: Path, rgb: np.ndarray) -> None:
-    """As PNG."""
+    """Write uint8 RGB pixels (height, width, 3) as PNG, at once or not at all."""
     from PIL import Image
 
     with replacing(path) as temporary:
@@ -58,7 +61,7 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[tuple[str, SparseMap, np.
         for path in _files(root):
             if path.suffix == ".veil":
                 yield path.stem, _message(path, arguments.dictionary), None
-            elif path.suffix == ".h5":
+            elif holds_features(path):
                 for name, features in read_features(path):
                     yield name, _raw(features), None
             else:
@@ -70,7 +73,7 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[tuple[str, SparseMap, np.
 
 
 def _files(root: Path) -> list[Path]:
-    known = SUFFIXES | {".veil", ".h5"}
+    known = {*SUFFIXES, *HDF5_SUFFIXES, ".veil"}
     found = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.suffix.lower() in known)
     if not found:
         raise InputError(f"there are no photographs, features or messages in {root}")

@@ -1,11 +1,11 @@
-"""`veil audit`: every known attack on one's own upload, with pictures and honest numbers."""
+"""`veil audit`: every known attack is run on one's own upload; the report has pictures, and numbers with their intervals."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,20 +29,13 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.privacy.inspect import upload_facts
-from veil.cli.privacy.originals import Originals, read_originals
+from veil.cli.privacy.originals import Originals, read_attackers, read_originals
 from veil.cli.progress import tracker
 from veil.errors import InputError
-from veil.extraction import EXTRACTORS, extract
-from veil.extraction.sift import SiftOptions
-from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
 from veil.files.client import home
 from veil.files.codebooks import read_codebook
-from veil.files.features import read_features
 from veil.files.inverters import bundled_inverter, read_weights
-from veil.files.pictures import named_pictures, read_picture
-from veil.files.weights import load_network
-from veil.forms import Subsets, Subspaces
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind
 from veil.pipelines.attacker import Attacker
@@ -71,7 +64,7 @@ the features attacked. A rule that no attack could judge counts as broken. Exit 
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil audit` to the parser's commands."""
     parser = add_command(
         commands,
         "audit",
@@ -85,6 +78,21 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--images", type=Path, nargs="+", default=[], metavar="PATH", help="originals: features.h5, photographs"
     )
+    _add_attacker(parser)
+    _add_effort(parser)
+    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE", help="exit with code 4 if a rule is broken")
+    parser.add_argument("--policy", type=Path, metavar="FILE", help="rules, one a line")
+    parser.add_argument(
+        "--ledger", type=Path, metavar="FOLDER", help="the client's ledger (default: $VEIL_HOME or its usual place)"
+    )
+    parser.add_argument("-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="default audit.html")
+    add_strict(parser)
+    add_json(parser)
+    parser.set_defaults(run=_audit)
+
+
+def _add_attacker(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what the attacker has, which `_attacker` reads."""
     parser.add_argument(
         "--against", type=Path, nargs="+", default=[], metavar="PATH", help="other releases the server has seen"
     )
@@ -94,6 +102,10 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's own descriptors (a codebook)")
     parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
+
+
+def _add_effort(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how much is attacked, and for how long."""
     parser.add_argument(
         "--features", type=at_least(1), help="attacked at most, over all (default 400, or as many as the rules need)"
     )
@@ -116,15 +128,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         metavar="FILE",
         help="networks of `veil inversion train` beside the bundled one, which knows raw SIFT",
     )
-    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE", help="exit with code 4 if a rule is broken")
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="rules, one a line")
-    parser.add_argument(
-        "--ledger", type=Path, metavar="FOLDER", help="the client's ledger (default: $VEIL_HOME or its usual place)"
-    )
-    parser.add_argument("-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="default audit.html")
-    add_strict(parser)
-    add_json(parser)
-    parser.set_defaults(run=_audit)
 
 
 def _audit(arguments: argparse.Namespace) -> int:
@@ -167,7 +170,7 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _steps(what: str) -> Iterator[Callable[[str], None]]:
-    """A bar that names each step and counts it."""
+    """A progress bar that shows the name of each step and counts it."""
     with tracker(what) as bar:
 
         def tell(step: str) -> None:
@@ -178,41 +181,21 @@ def _steps(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def _attacker(arguments: argparse.Namespace, releases: list[Message], others: Mapping[str, Message]) -> Attacker:
-    """Whom the options describe."""
+    """The attacker that the options describe."""
     return Attacker(
         codebook=arguments.codebook and read_codebook(arguments.codebook),
         decoys=arguments.decoys and read_codebook(arguments.decoys),
         has_pool=not arguments.secret_decoys,
         database=arguments.database and read_codebook(arguments.database),
-        photographs=_photographs(arguments.attacker, releases[0].form) if arguments.attacker else (),
+        photographs=read_attackers(arguments.attacker, releases[0].form.space) if arguments.attacker else (),
         others=others,
         where=Map.read(arguments.map) if arguments.map else None,
         seed=arguments.seed,
     )
 
 
-def _photographs(paths: Sequence[Path], form: Subspaces | Subsets) -> list[Features]:
-    """Features of the attacker's photographs, of the kind that was released."""
-    files = [path for path in paths if path.suffix in (".h5", ".hdf5")]
-    found = [item for file in files for _, item in read_features(file)]
-    folders = [path for path in paths if path not in files]
-    if folders:
-        if form.space.descriptor not in EXTRACTORS:
-            raise InputError(f"veil does not extract {form.space.descriptor}; give a features.h5 with --attacker")
-        network = load_network(form.space.descriptor)
-        options = SiftOptions(normalization=form.space.normalization, first_octave=None)
-        for _, path in progress(named_pictures(folders), "the attacker's photographs"):
-            try:
-                found.append(extract(read_picture(path), form.space.descriptor, options, network))
-            except InputError:  # a blank one teaches nothing
-                continue
-    if not found:
-        raise InputError("no features were found in the attacker's photographs; give others with --attacker")
-    return found
-
-
 def _rules(arguments: argparse.Namespace) -> list[Rule]:
-    """Before anything else, so that a typing error costs no minutes."""
+    """The rules of --fail-on and --policy, parsed before any long work, so that a typing error costs no minutes."""
     rules = [parse_rule(text) for text in arguments.fail_on]
     if arguments.policy:
         try:
@@ -223,7 +206,7 @@ def _rules(arguments: argparse.Namespace) -> list[Rule]:
 
 
 def _facts(releases: Mapping[str, Message], path: Path) -> dict:
-    """What `veil inspect` says of the first release; of the others, how many there are."""
+    """Facts about the first release, as `veil inspect` prints them, and the number of all releases."""
     name, first = next(iter(releases.items()))
     size = (path if path.is_file() else path / f"{name}.veil").stat().st_size
     facts = upload_facts(first, size)
@@ -234,7 +217,7 @@ def _facts(releases: Mapping[str, Message], path: Path) -> dict:
 
 
 def _inverters(arguments: argparse.Namespace) -> dict[Kind, Inverts]:
-    """The bundled network for raw descriptors, and those of --inverter, which come before it."""
+    """Inversion networks by what they read: the bundled one for raw descriptors, unless --inverter gives another such one."""
     if not arguments.pictures:
         return {}
     given = [read_weights(path) for path in arguments.inverter]
@@ -244,7 +227,7 @@ def _inverters(arguments: argparse.Namespace) -> dict[Kind, Inverts]:
 def _shown(
     examined: list[Examined], originals: Originals | None, reconstructed: list[Reconstruction], most: int = 6
 ) -> list[Shown]:
-    """Pictures of the first few releases."""
+    """Pictures of the first `most` releases for the report."""
     shown = []
     for item in progress(examined[:most], "drawing"):
         has_photo = originals is not None and item.truth is not None and item.truth.image in originals.paths

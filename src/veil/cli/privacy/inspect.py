@@ -1,4 +1,4 @@
-"""`veil inspect`: what a file contains, what it promises, and what it does not protect."""
+"""`veil inspect`: the contents of a file, its guarantee, and what it does not protect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from veil.errors import FileFormatError, VeilError
 from veil.files.atomic import read_bytes
 from veil.files.client import read_ledger
 from veil.files.codebooks import read_codebook
-from veil.files.features import read_features
+from veil.files.features import holds_features, read_features
 from veil.files.maps import read_map
 from veil.forms import Released, Subsets
 from veil.ldp.budget import outward
@@ -54,7 +54,7 @@ OUTSIDE_THE_GUARANTEE = (
     "the outline of the scene: keypoint positions alone show where texture is",
 )
 NOTHING_PROMISED = "unlimited: nothing is promised, neither for a feature nor for all of them"
-# What was kept was chosen for its words: composed over the kept features alone, epsilon would be less than what was lost.
+# A map keeps features because of their words: composed over the kept ones alone, epsilon would be less than what was lost.
 CHOSEN_BY_WORDS = (
     "that of the releases it was made from, which a map does not tell: its {} features were kept because their words match, so "
     "they do not compose like features that were chosen before. The clients' ledgers know it (`veil budget show`)"
@@ -63,7 +63,7 @@ DELTA = 1e-6
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add the command."""
+    """Add `veil inspect` to the parser's commands."""
     parser = add_command(
         commands,
         "inspect",
@@ -104,10 +104,10 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 def _facts(path: Path) -> dict:
-    """What there is to say of one file, by name. Raises VeilError for what is none of veil's."""
+    """Facts about one file for people, by their names. Raises VeilError for a file that is none of veil's."""
     if path.is_dir():
         return _map_facts(path)
-    if path.suffix in (".h5", ".hdf5"):
+    if holds_features(path):
         return _feature_facts(path)
     if path.suffix == ".npz":
         book = read_codebook(path)
@@ -121,7 +121,7 @@ def _facts(path: Path) -> dict:
 
 
 def _print(arguments: argparse.Namespace, facts: dict) -> None:
-    """For people, unless standard output is for machines."""
+    """Print facts for people, unless standard output is for machines."""
     if str(arguments.json) == "-":
         return
     for key, value in facts.items():
@@ -134,7 +134,7 @@ def _print(arguments: argparse.Namespace, facts: dict) -> None:
 
 
 def upload_facts(upload: Message, size_bytes: int) -> dict:
-    """What `veil inspect` says of a message."""
+    """Facts about a message of `size_bytes` bytes for people, by their names."""
     form, has_lines = upload.form, isinstance(upload, LineUpload)
     in_clear = SENT_WITH_LINES if has_lines else SENT_IN_CLEAR
     return {
@@ -162,7 +162,7 @@ def _described(form: Released) -> str:
 
 
 def _account_facts(form: Subsets) -> dict:
-    """What the guarantee amounts to, for words; without one, that nothing is promised."""
+    """The privacy loss of words for a feature, an object and the image; or that nothing is promised."""
     mechanism = form.mechanism
     if math.isinf(mechanism.epsilon):
         return {
@@ -188,7 +188,7 @@ def _composed(mechanism: SubsetMechanism, features: int, epsilon: float) -> str:
 
 
 def _plain(epsilon: float) -> str:
-    """All digits and no exponent."""
+    """An epsilon with all its digits and no exponent."""
     return f"{Decimal(repr(float(epsilon))).normalize():f}"
 
 
@@ -222,7 +222,7 @@ def _check_facts(check: MapCheck) -> list[str]:
 
 
 def _map_words(scene: Scene) -> dict:
-    """The dictionary of a map's words, and why the map has no account of them; nothing for other maps."""
+    """The dictionary of a map's words, and why the map cannot state their privacy loss; empty for other maps."""
     forms = [image.form for image in scene.images.values() if isinstance(image.form, Subsets)]
     if not forms:
         return {}

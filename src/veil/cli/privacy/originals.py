@@ -1,8 +1,8 @@
-"""The originals of a release, as the client has them: a file of features, photographs, or both."""
+"""Photographs that `veil audit` takes, or files of their features: the originals of a release, and the attacker's own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,33 +11,35 @@ import numpy as np
 from veil.cli.common import progress
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS, extract
+from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
-from veil.files.features import read_features
+from veil.files.features import holds_features, read_features
 from veil.files.pictures import named_pictures, read_picture, read_rgb
 from veil.files.weights import load_network
+from veil.space import Space
 from veil.wire.message import Message
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Originals:
-    """Features by name of the photograph, and the photographs that were given."""
+    """The originals of a release: features by name of the photograph, and paths of the photographs that were given."""
 
     features: dict[str, Features]
     paths: dict[str, Path]
 
     def read_rgb(self, name: str) -> np.ndarray:
-        """The pixels of a photograph (height, width, 3)."""
+        """Upright 8-bit RGB pixels (height, width, 3) of the photograph called `name`."""
         return read_rgb(self.paths[name])
 
 
 def read_originals(paths: Sequence[Path], releases: Sequence[Message]) -> Originals:
-    """Files of features as they are; photographs are extracted only where there are no such files, with default options.
+    """The originals in `paths`: files of features as they are; photographs are extracted only if there are no such files.
 
-    Raises InputError if a descriptor is not one that veil extracts: then its file of features is needed.
+    Raises InputError if veil does not extract the descriptor that was released (then its file of features is needed), or no
+    photograph has the size of a released one.
     """
-    files = [path for path in paths if path.suffix in (".h5", ".hdf5")]
-    folders = [path for path in paths if path not in files]
+    files, folders = _separated(paths)
     pictures = dict(named_pictures(folders)) if folders else {}
     features = {name: item for file in files for name, item in read_features(file)}
     if not files:
@@ -45,18 +47,53 @@ def read_originals(paths: Sequence[Path], releases: Sequence[Message]) -> Origin
     return Originals(features=features, paths=pictures)
 
 
-def _extracted(pictures: dict[str, Path], releases: Sequence[Message]) -> dict[str, Features]:
-    space = releases[0].form.space
+def read_attackers(paths: Sequence[Path], space: Space) -> list[Features]:
+    """Features of the attacker's photographs, of the kind that was released.
+
+    `paths` are files of features, photographs and folders of these, `space` that of the release. Raises InputError if veil does
+    not extract such descriptors, or no photograph has features.
+    """
+    files, folders = _separated(paths)
+    found = [item for file in files for _, item in read_features(file)]
+    if folders:
+        extracted = _extractor(space, "give a features.h5 with --attacker")
+        for _, path in progress(named_pictures(folders), "the attacker's photographs"):
+            try:
+                found.append(extracted(read_picture(path)))
+            except InputError:  # a blank one teaches nothing
+                continue
+    if not found:
+        raise InputError("no features were found in the attacker's photographs; give others with --attacker")
+    return found
+
+
+def _separated(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Files of features among `paths`, and the others: photographs and folders of these."""
+    files = [path for path in paths if holds_features(path)]
+    return files, [path for path in paths if path not in files]
+
+
+def _extractor(space: Space, remedy: str) -> Callable[[Picture], Features]:
+    """What extracts the descriptors of `space` from a picture, with default options.
+
+    Raises InputError, with the `remedy`, if veil does not extract them.
+    """
     if space.descriptor not in EXTRACTORS:
-        raise InputError(f"veil does not extract {space.descriptor}; give the features.h5 that was released with --images")
-    options = SiftOptions(normalization=space.normalization, first_octave=None)
+        raise InputError(f"veil does not extract {space.descriptor}; {remedy}")
     network = load_network(space.descriptor)
+    options = SiftOptions(normalization=space.normalization, first_octave=None)
+    return lambda picture: extract(picture, space.descriptor, options, network)
+
+
+def _extracted(pictures: dict[str, Path], releases: Sequence[Message]) -> dict[str, Features]:
+    """Features by name of those photographs that have the size of a released one."""
+    extracted = _extractor(releases[0].form.space, "give the features.h5 that was released with --images")
     sizes = {(message.camera.width_px, message.camera.height_px) for message in releases}
     found = {}
     for name, path in progress(pictures.items(), "extracting", len(pictures)):
         picture = read_picture(path)
         if (picture.camera.width_px, picture.camera.height_px) in sizes:
-            found[name] = extract(picture, space.descriptor, options, network)
+            found[name] = extracted(picture)
     if not found:
         raise InputError("none of the photographs has the size of a released one; give those that were released")
     return found

@@ -1,4 +1,4 @@
-"""`veil map` of messages that hide their positions: resumable, several models, images added to an existing map."""
+"""`veil map` for messages that hide their positions: resumable, several models, images added to an existing map."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from veil.mapping import NoMap
 from veil.matching.ratio import calibrated
 from veil.pipelines.mapping import EVERY_MATCH, BuiltMap, MappingOptions, map_lines
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import Loaded
+from veil.pipelines.uploads import Loaded, message_files
 
 LINES_HELP = "weak scenes: a larger `--aligned-share` where gravity is good, more features (`veil extract --first-octave -1`)"
 
 
 def map_messages(arguments: argparse.Namespace, loaded: Mapping[str, Loaded], skipped: Mapping[str, str]) -> int:
-    """The whole command, once the messages are read; `skipped` says why others are no part of it."""
+    """Run `veil map` on messages that were read; `skipped` says why others were left out. Returns the exit code."""
     digests = _digests(arguments.input, skipped)
     add_to = Map.read(arguments.add_to) if arguments.add_to else None
     options = MappingOptions(
@@ -46,18 +46,18 @@ def map_messages(arguments: argparse.Namespace, loaded: Mapping[str, Loaded], sk
 
 
 def _digests(path: Path, skipped: Mapping[str, str]) -> list[bytes]:
-    """What identifies the messages of a run, those that were `skipped` left out: some cannot even be read."""
-    files = sorted(file for file in path.glob("*.veil") if file.name not in skipped) if path.is_dir() else [path]
+    """Names with hashes of a run's messages, without those that were `skipped`, some of which cannot even be read."""
+    files = [file for file in message_files(path) if file.name not in skipped]
     return [file.name.encode() + hashlib.sha256(read_bytes(file)).digest() for file in files]
 
 
 def _key(options: MappingOptions) -> str:
-    """The options that change a run's results; with others it is not gone on with."""
+    """Text of the options that change a run's results: an unfinished run is continued only if it is the same."""
     return f"lines 1 seed={options.seed} gravity_sigma_deg={options.gravity_sigma_deg!r} max_ratio={options.max_ratio!r}"
 
 
 def _max_ratio(text: str | None, loaded: Mapping[str, Loaded]) -> float | None:
-    """What --ratio asks for; None: calibrated where there is a calibration, else none."""
+    """The ratio that --ratio asks for; None without it: then it is calibrated where there is a calibration, else unlimited."""
     if text is None:
         return None
     if text == "auto":

@@ -1,1 +1,1 @@
-"""Distances of all pairs by code generated for the processor at hand; see docs/theory/distances.md, "The compiled kernel"."""
+"""Backend `cpu`: distances of all pairs by code generated for the processor at hand (distances.md#the-compiled-kernel)."""

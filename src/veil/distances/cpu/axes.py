@@ -1,4 +1,7 @@
-"""Axes of few dimensions in which distances are bounds, sets seen in them, and whether a search gains by it."""
+"""Projection axes of exact pruning: their choice, sets projected on them, and whether a search gains by it.
+
+Distances in a few orthonormal axes are lower bounds of those in full (docs/theory/distances.md, Eq. 14).
+"""
 
 from __future__ import annotations
 
@@ -11,28 +14,29 @@ from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.prepared import Prepared
 from veil.distances.cpu.sweep import dense, packed
 
-# Axes that are tried, and Gram entries below which trying is not worth its time; in fixed point a sweep takes less of it.
+# Numbers of axes that are tried; Gram entries of a search below which trying is not worth its time, in single precision and in
+# fixed point, whose sweep takes less time.
 AXES = (24, 32, 48, 64)
 ENTRIES_MIN, FIXED_ENTRIES_MIN = 1 << 27, 1 << 30
-# Features of the sample that decides: which look for their nearest, among how many, how many of these get bounds; and
-# descriptors that principal axes are taken from.
+# The sample that decides: features whose nearest are looked for, features among which, how many of the latter get bounds; and
+# descriptors of a side, about, from which principal axes are computed.
 OWNERS, OTHERS, BOUNDED, FITTED = 16, 2048, 512, 1024
-# Costs of one pair relative to the full sweep: the solve of a sweep, writing and reading a bound.
+# Costs of one pair relative to the full sweep of it: its solve, and writing and reading its bound.
 SOLVE, SCAN = 0.06, 0.05
 # Cost of projecting a feature, for each pair of its components and each axis, in multiplications of the sweep.
 PROJECTION = 150
-# Pruning must promise at least this share of the plain sweep's time.
+# Largest share of the plain sweep's time that a pruned search may be predicted to take, or it is not tried.
 WORTH = 0.85
-# Features that are projected at a time: what is needed in between stays in the cache.
+# Features that are projected at a time, so that intermediate results stay in the cache.
 PROJECTED = 512
 # |alpha|^2 over the largest |d0|^2 + |e0|^2 beyond which a bound or a distance in single precision is not used.
 REACH = 4.0
-# The same for bounds in fixed point, and the time of its multiplications beside those of floats.
+# Largest such reach for bounds in fixed point, and the time of multiplications in fixed point relative to those of floats.
 FIXED_REACH, FIXED_TIME = 1.0, 0.5
 
 
 def principal_axes(*sides: Prepared, most: int) -> Float64[np.ndarray, "most dim"]:
-    """Orthonormal rows near the leading eigenvectors of the origins' second moments, by two block power iterations."""
+    """Orthonormal rows near the `most` leading eigenvectors of the origins' second moments, by two block power iterations."""
     some = [side.origin[:: max(1, len(side) // FITTED), : side.basis.shape[2]].astype(np.float32) for side in sides]
     moments = sum(part.T @ part for part in some).astype(np.float64)  # type: ignore[union-attr]
     order = np.argsort(-np.diagonal(moments), kind="stable")[:most]
@@ -43,8 +47,10 @@ def principal_axes(*sides: Prepared, most: int) -> Float64[np.ndarray, "most dim
 
 
 def projected(side: Prepared, axes: Float64[np.ndarray, "k dim"]) -> Prepared:
-    """The set in these axes, orthonormal and minimal again. A direction that vanishes there may become any other: its span is
-    only larger, and the bound smaller."""
+    """Set projected on orthonormal axes, with bases made orthonormal and origins minimal again.
+
+    A direction that vanishes in the projection may become any other: the span is only larger, and the bound smaller.
+    """
     count, m, dim = side.basis.shape
     turn, few = np.ascontiguousarray(axes.T), len(axes)
     origin, basis, squares = np.empty((count, few)), np.empty((count, m, few), dtype=np.float32), np.empty(count)
@@ -52,11 +58,11 @@ def projected(side: Prepared, axes: Float64[np.ndarray, "k dim"]) -> Prepared:
         part = slice(start, start + PROJECTED)
         moved = side.origin[part, :dim] @ turn
         directions = [side.basis[part, j].astype(np.float64) @ turn for j in range(m)]
-        for j, own in enumerate(directions):
-            own /= np.maximum(np.sqrt(np.einsum("fk,fk->f", own, own)), 1e-30)[:, None]
+        for j, direction in enumerate(directions):
+            direction /= np.maximum(np.sqrt(np.einsum("fk,fk->f", direction, direction)), 1e-30)[:, None]
             for other in (*directions[j + 1 :], moved):
-                other -= np.einsum("fk,fk->f", other, own)[:, None] * own
-            basis[part, j] = own
+                other -= np.einsum("fk,fk->f", other, direction)[:, None] * direction
+            basis[part, j] = direction
         origin[part], squares[part] = moved, np.einsum("fk,fk->f", moved, moved)
     return Prepared(origin=origin, basis=basis, squares=squares, factor=np.empty((count, 0, 0)), orthonormal=True)
 
@@ -70,10 +76,11 @@ def axes_worth_it(
     ways: int = 2,
     sizes: tuple[int, int] | None = None,
 ) -> Float64[np.ndarray, "k dim"] | None:
-    """The axes by which a sample promises the least time, or None where the plain sweep is as fast.
+    """Axes for which a sample predicts the shortest search, or None where the plain sweep is about as fast.
 
-    A few `owners` of one side look for their two nearest among many of the other; `ways` is 2 if all of both sides look.
-    `sizes` are those of the whole search, where the sets are parts of it.
+    In the sample a few features of one side, the `owners` ("rows": of `a`, "columns": of `b`), look for their two nearest among
+    many of the other. `ways` is 2 if the search finds the neighbors of both sides, 1 if those of one. `sizes` are the numbers
+    of features of the whole search where the given sets are parts of it.
     """
     dim, sizes = a.basis.shape[2], sizes or (len(a), len(b))
     entries = sizes[0] * sizes[1] * shape.left * shape.right
@@ -96,15 +103,16 @@ def axes_worth_it(
 
 
 def _spread(side: Prepared, count: int) -> Prepared:
-    """Some of the features, evenly taken."""
+    """At most `count` features of a set, evenly spaced in its order."""
     return side.take(np.unique(np.linspace(0, len(side) - 1, count).astype(np.int64)))
 
 
 def listed_cost(shape: Shape) -> float:
-    """A pair evaluated by itself, relative to the full sweep: every component is fetched for it alone."""
+    """Cost of evaluating a pair by itself, relative to that in the full sweep: its components are fetched for it alone."""
     return 1 + 6 * (shape.left + shape.right) / (shape.left * shape.right)
 
 
 def _dense(x: Prepared, y: Prepared, shape: Shape) -> Float32[np.ndarray, "_ _"]:
+    """Squared distances of all pairs in single precision; -1 where that is not trusted, which counts as near."""
     shape = replace(shape, fixed=False)
     return dense(*packed(x, y, shape), shape, REACH * float(x.squares.max() + y.squares.max()))

@@ -1,4 +1,4 @@
-"""The running bests of a sweep, and the candidates among them: what could be one of the two nearest of its row or column."""
+"""Running bests of a sweep, and the candidates among them: pairs that may be among the two nearest of their owner."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from veil.distances.cpu.codegen.outputs import STATE
 from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.compile import kernels
 
-# Features from which compiled code gains what compiling it takes, within some hundred searches.
+# Features from which compiled code saves, within some hundred searches, the time that compiling it takes.
 COMPILED_MIN = 1 << 9
-# (owner, other) of every candidate, and the owners that may have more than are known.
+# Owner and other feature of every candidate pair, and a mask of the owners that may have further candidates. Owners are the
+# rows or the columns.
 Within = tuple[Int64[np.ndarray, "_"], Int64[np.ndarray, "_"], Bool[np.ndarray, "_"]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Running:
-    """For each feature some of its best: candidate values and indices (-1: none), and values that hide others behind them.
+    """Smallest squared distances of each feature with the indices of the other features (-1: none), and a bound of the rest.
 
-    Every feature of the other side whose value lies below all `hidden` of a row is among its candidates.
+    Every feature of the other side that is not in a row of `index` has a squared distance of at least `hidden`, unless the pair
+    was listed as doubtful and took no part.
     """
 
     value: Float32[np.ndarray, "_ _"]
@@ -29,23 +31,26 @@ class Running:
     hidden: Float32[np.ndarray, "_"]
 
     def times(self, factor: float) -> Running:
-        """The same in other units."""
+        """Bests with all squared distances multiplied by `factor`."""
         return replace(self, value=self.value * np.float32(factor), hidden=self.hidden * np.float32(factor))
 
     def within(self, slack: float) -> Within:
-        """Every candidate within `slack` of the second best."""
+        """Candidate pairs whose squared distance lies within `slack` of the second best of their owner."""
         present = self.index >= 0
         second = np.partition(self.value, 1, axis=1)[:, 1]
         limit = second + np.float32(slack)
-        found = np.flatnonzero(present & (self.value <= limit[:, None]))
+        near = np.flatnonzero(present & (self.value <= limit[:, None]))
         incomplete = np.isfinite(self.hidden) & (self.hidden <= limit)
-        return found // present.shape[1], self.index.reshape(-1)[found].astype(np.int64), incomplete
+        return near // present.shape[1], self.index.reshape(-1)[near].astype(np.int64), incomplete
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class States:
-    """The same as the compiled sweep leaves it, vectors of three values and two indices: one of these for each row, or several
-    for each panel of columns, a column in each lane. Values are in units of `unit`."""
+    """Running bests in the layout of the compiled sweep: states of three vectors of values and two of indices.
+
+    There is one state for each row, whose lanes hold columns, or with `by_lanes` several sets of a state for each panel of
+    columns, a column in each lane. `count` is the number of features. Values are in units of `unit`.
+    """
 
     state: Float32[np.ndarray, "sets some state lanes"]
     count: int
@@ -54,12 +59,12 @@ class States:
     unit: float = 1.0
 
     def times(self, factor: float) -> States:
-        """The same in other units."""
+        """Bests with all squared distances multiplied by `factor`."""
         return replace(self, unit=self.unit * factor)
 
     @property
     def running(self) -> Running:
-        """By NumPy, which does not need to know how."""
+        """Bests in the layout of `Running`, rearranged by NumPy."""
         sets, some, _, lanes = self.state.shape
         if self.by_lanes:
             state = self.state.transpose(1, 3, 2, 0).reshape(some * lanes, STATE, sets)[: self.count]
@@ -72,18 +77,18 @@ class States:
         ).times(self.unit)
 
     def within(self, slack: float) -> Within:
-        """Every candidate within `slack` of the second best."""
+        """Candidate pairs whose squared distance lies within `slack` of the second best of their owner."""
         if self.count < COMPILED_MIN:
             return self.running.within(slack)
         sets, some, _, lanes = self.state.shape
         places = some if self.by_lanes else self.count
         pairs = np.empty((2, 2 * sets * places * lanes), dtype=np.int64)
-        hidden, found = np.empty(places * (lanes if self.by_lanes else 1), dtype=np.uint8), np.zeros(1, dtype=np.int64)
+        incomplete, listed = np.empty(places * (lanes if self.by_lanes else 1), dtype=np.uint8), np.zeros(1, dtype=np.int64)
         name = "columns" if self.by_lanes else "rows"
         function = kernels(Shape(left=1, right=1, lanes=lanes), f"within {name}")["within"]
-        pointers = (memory.ctypes.data for memory in (self.state, pairs[0], pairs[1], hidden, found))
+        pointers = (memory.ctypes.data for memory in (self.state, pairs[0], pairs[1], incomplete, listed))
         function(
             *pointers, places, sets, self.state.strides[0], np.nextafter(np.float32(slack / self.unit), np.float32(np.inf))
         )
-        owner, other = pairs[:, : found[0]]
-        return owner, other, hidden[: self.count].view(bool)
+        owner, other = pairs[:, : listed[0]]
+        return owner, other, incomplete[: self.count].view(bool)

@@ -1,4 +1,4 @@
-"""From LLVM IR to a function of this process: the host's features, and a cache by shape and output."""
+"""Compilation of LLVM IR to functions of this process, with the features of the host, cached by shape and output."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from veil.distances.cpu.codegen import bounds, double, listed, origins, outputs,
 from veil.distances.cpu.codegen.shape import Shape
 from veil.errors import VeilError
 
-# How rows of double precision's code are stored, and whether their length is a multiple of a vector's.
+# Variants of the double-precision code: type of number in which rows are stored, "whole" if they fill vectors exactly.
 STORED = ("float", "float whole", "double", "double whole")
-# Arguments of the compiled functions: pointers, 64-bit integers, floats.
+# Numbers of arguments of the compiled functions, in this order: pointers, 64-bit integers, floats.
 ARGUMENTS = {
     "dense": (6, 6, 1),
     "best_two": (8, 4, 1),
@@ -34,7 +34,7 @@ ARGUMENTS = {
     "panels": (4, 3, 1),
     "within": (5, 3, 1),
 }
-# What one compilation yields: an output of the sweep, listed pairs, or these in double precision by how bases are stored.
+# Functions that the compilation of each output yields. Outputs of variants carry the variant's name.
 FUNCTIONS = {
     "dense": ("dense",),
     "best_two": ("best_two",),
@@ -53,38 +53,39 @@ FUNCTIONS = {
 }
 Kernel = Callable[..., None]
 
-# What `trial` compiles: pairs of m = 1, every intrinsic that kernels call among them.
+# Shape that `trial` compiles: pairs of m = 1, whose code calls every intrinsic that kernels use.
 TRIAL = Shape(left=2, right=2, lanes=4)
 
 _cache: dict[tuple[Shape, str], tuple[dict[str, Kernel], Any]] = {}
 _lock = threading.Lock()
-# What the compiler said when it failed: it is not asked again in this process.
+# Message of the compiler when it failed, after which this process does not try again.
 _failure: str | None = None
 
 
 class CompileError(VeilError):
-    """The compiler refused a kernel: what it said, and what serves in its place."""
+    """Error that the compiler cannot make a kernel; the message says why, and which backend serves in its place."""
 
 
 def obstacle() -> str | None:
-    """Why this host cannot compile, as far as it is known, or None."""
+    """Reason why this host cannot compile, as far as is known yet, or None."""
     return _failure or _host_obstacle()
 
 
 def trial() -> str | None:
-    """The same after kernels of a small shape were compiled, which takes some 0.1 s."""
+    """Reason why this host cannot compile, or None, found out by compiling kernels of a small shape, which takes some 0.1 s."""
     if obstacle() is None:
         shape = replace(TRIAL, lanes=host_lanes())
         with contextlib.suppress(CompileError):
             for output in FUNCTIONS:
                 kernels(shape, output)
-            if adds_pairs(shape.lanes):
+            if has_vnni(shape.lanes):
                 kernels(replace(shape, fixed=True), "best_two")
     return obstacle()
 
 
 @cache
 def _host_obstacle() -> str | None:
+    """Reason why this host cannot compile that is known without compiling: no llvmlite, or no executable memory."""
     try:
         _target(_binding())
     except ImportError as error:
@@ -101,7 +102,7 @@ def _host_obstacle() -> str | None:
 
 @cache
 def host_lanes() -> int:
-    """Floats of the widest vector that this processor adds and multiplies at once."""
+    """Number of floats in the widest vector that this processor adds and multiplies at once."""
     features = _binding().get_host_cpu_features()
     if features.get("avx512f") and features.get("avx512vl") and features.get("avx512dq"):
         return 16
@@ -109,17 +110,17 @@ def host_lanes() -> int:
 
 
 @cache
-def adds_pairs(lanes: int) -> bool:
-    """Whether this processor multiplies 16-bit numbers and adds pairs of products in vectors of so many lanes (VNNI)."""
+def has_vnni(lanes: int) -> bool:
+    """Whether this processor multiplies 16-bit numbers and adds pairs of products, in vectors of `lanes` 32-bit sums (VNNI)."""
     features = _binding().get_host_cpu_features()
     wide = bool(features.get("avx512vnni") and features.get("avx512vl"))
     return (wide and lanes in (8, 16)) or (bool(features.get("avxvnni")) and lanes == 8)
 
 
 def kernels(shape: Shape, output: str) -> dict[str, Kernel]:
-    """The compiled functions of `FUNCTIONS`, from the cache where they are known; they hold no lock while they run.
+    """Compiled functions of an output of `FUNCTIONS` for a shape, by name, from the cache where they were compiled before.
 
-    Raises CompileError where the host cannot compile.
+    They hold no lock while they run. Raises CompileError where the host cannot compile.
     """
     global _failure
     with _lock:
@@ -136,12 +137,13 @@ def kernels(shape: Shape, output: str) -> dict[str, Kernel]:
 
 
 def assembly(shape: Shape, output: str) -> str:
-    """What the compiler makes of a shape, to read."""
+    """Assembly of an output for a shape, for people to read."""
     binding = _binding()
     return str(_target(binding).emit_assembly(binding.parse_assembly(_text(shape, output))))
 
 
 def _text(shape: Shape, output: str) -> str:
+    """LLVM IR of an output of `FUNCTIONS` for a shape."""
     name, _, stored = output.partition(" ")
     if name in ("minimal", "exact"):
         return {"minimal": origins, "exact": double}[name].module(shape, stored)
@@ -156,24 +158,25 @@ def _text(shape: Shape, output: str) -> str:
 
 
 def _compiled(shape: Shape, output: str) -> tuple[dict[str, Kernel], Any]:
+    """Functions of an output for a shape, by name, and the engine that owns their code."""
     binding = _binding()
     parsed = binding.parse_assembly(_text(shape, output))
     parsed.verify()
     engine = binding.create_mcjit_compiler(parsed, _target(binding))
     engine.finalize_object()
-    found: dict[str, Kernel] = {}
+    functions: dict[str, Kernel] = {}
     for name in FUNCTIONS[output]:
         pointers, integers, floats = ARGUMENTS[name]
         types = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * integers + [ctypes.c_float] * floats
         address = engine.get_function_address(name)
         if not address:
             raise RuntimeError(f"no code for {name}")
-        found[name] = ctypes.CFUNCTYPE(None, *types)(address)
-    return found, engine  # the engine owns the code
+        functions[name] = ctypes.CFUNCTYPE(None, *types)(address)
+    return functions, engine
 
 
 def _target(binding: ModuleType) -> Any:
-    """This processor with its features; where LLVM prefers narrow vectors on wide hardware it is told not to."""
+    """Target machine of this processor with its features, without LLVM's preference for narrow vectors on wide hardware."""
     features = binding.get_host_cpu_features()
     features["prefer-256-bit"] = False
     target = binding.Target.from_default_triple()
@@ -187,10 +190,12 @@ def _version() -> str:
 
 
 def _in_short(error: Exception) -> str:
+    """First two lines of an error's message on one line, or the name of its class."""
     return " ".join(str(error).split("\n")[:2]).strip() or type(error).__name__
 
 
 def _binding() -> ModuleType:
+    """The module `llvmlite.binding`, initialized for this processor."""
     import llvmlite.binding as binding
 
     binding.initialize_native_target()

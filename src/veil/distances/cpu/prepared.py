@@ -1,4 +1,4 @@
-"""A set in double precision next to its single-precision sweep, and the distances of listed pairs of two sets."""
+"""Sets centered in double precision, from which the sweep is packed, and float64 distances of listed pairs of two such sets."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from veil.distances.cpu.codegen.double import padded, scratch_doubles
 from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.compile import kernels
 from veil.distances.cpu.pack import Components, aligned
+from veil.distances.sets import FeatureSet
 from veil.threads import shared
 
-Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# Numbers of origins and bases that a thread prepares at a time, and products that it sums of listed pairs, at least: less takes
-# about as long as waking it.
+# Least work of a thread: numbers of origins and bases that it prepares at a time, and products that it sums for listed pairs.
+# Less takes about as long as waking the thread.
 PART_NUMBERS, PART_PRODUCTS = 1 << 19, 1 << 21
-# Features by index, or all of them.
-Some = Int64[np.ndarray, "some"] | None
-# Bases with a larger defect D D^T - I are not corrected to first order; their pairs take the slow way.
+# Indices of features, or None for all of them.
+Indices = Int64[np.ndarray, "some"] | None
+# Largest entry of the defect D D^T - I that is corrected to first order; pairs of other bases take the residual form.
 DEFECT_MAX = 1e-6
-# Pairs nearer than this (squared), or of infinite reach, are left to the residual form: Eq. 4 cancels there even in double.
+# Squared distance below which a pair takes the residual form, as one of infinite reach does: Eq. 4 cancels even in double.
 SQUARE_TRUSTED = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prepared:
-    """A set centered on a common point, with minimal origins, in double precision; `factor` is W of each basis.
+    """Set centered on a common point, with minimal origins, in double precision.
 
-    `origin` is padded with zeros to whole vectors; so is `factor`, whose first line and column stand for the origin, which no
-    basis touches. `orthonormal` is False where W would not do.
+    `origin` is padded with zeros to whole vectors of the processor. `squares` is |d0|^2 of every origin. `factor` is the
+    first-order correction W = I - (D D^T - I) / 2 of every basis, padded likewise; its first row and column stand for the
+    origin, which it leaves as it is. `orthonormal` is False where the defect of a basis exceeds `DEFECT_MAX`, too much for W.
     """
 
     origin: Float64[np.ndarray, "_ _"]
@@ -53,16 +54,16 @@ class Prepared:
 
     @property
     def components(self) -> Components:
-        """Origins and directions as the sweep packs them."""
+        """Origins, then one array for each direction of the bases, as the sweep packs them."""
         return [self.origin[:, : self.basis.shape[2]], *np.swapaxes(self.basis, 0, 1)]
 
     @property
     def longest(self) -> float:
-        """The length of the longest origin."""
+        """Length of the longest origin."""
         return float(np.sqrt(self.squares.max(initial=0.0)))
 
     def take(self, which: np.ndarray) -> Prepared:
-        """Some of the features."""
+        """The features at the indices `which`."""
         return Prepared(
             origin=self.origin[which],
             basis=self.basis[which],
@@ -72,35 +73,38 @@ class Prepared:
         )
 
 
-def stored(*sets: Set) -> str:
-    """How the bases of these sets are kept for the compiled code: float only if nothing is lost."""
+def stored(*sets: FeatureSet) -> str:
+    """Type of number, "float" or "double", in which bases are kept for compiled code: "float" only if nothing is lost."""
     return "float" if all(part is None or part.dtype.itemsize <= 4 for side in sets for part in side) else "double"
 
 
 def each_of(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> list[Result]:
-    """`work` of each item, shared out among threads; compiled code calls no BLAS, so that one thread needs no limit of it."""
+    """Results of `work` for each item, in order, shared out among threads.
+
+    Compiled code calls no BLAS, so that a single thread needs none of the limits on BLAS that `veil.threads.shared` sets.
+    """
     items = list(items)
     return list(map(work, items)) if min(threads, len(items)) <= 1 else list(shared(work, items, threads))
 
 
-def prepare(side: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: str) -> Prepared:
-    """Center, make minimal, and find how far each basis is from orthonormal."""
+def prepare(side: FeatureSet, center: Float64[np.ndarray, "dim"], shape: Shape, kind: str) -> Prepared:
+    """Set centered on `center`, with minimal origins, bases kept as `kind` ("float" or "double"), and their corrections."""
     return prepared([side], center, shape, kind)[0]
 
 
 def prepared(
-    sides: Sequence[Set], center: Float64[np.ndarray, "dim"], shape: Shape, kind: str, threads: int = 1
+    sides: Sequence[FeatureSet], center: Float64[np.ndarray, "dim"], shape: Shape, kind: str, threads: int = 1
 ) -> list[Prepared]:
-    """The same for several sets, shared out among threads."""
-    begun = [_begun(side, center, shape, kind) for side in sides]
-    each_of(lambda part: part(), [part for parts, _ in begun for part in parts], threads)
-    return [end() for _, end in begun]
+    """Sets prepared as by `prepare`, with the work of all of them shared out among threads."""
+    plans = [_plan(side, center, shape, kind) for side in sides]
+    each_of(lambda task: task(), [task for tasks, _ in plans for task in tasks], threads)
+    return [finish() for _, finish in plans]
 
 
-def _begun(
-    side: Set, center: Float64[np.ndarray, "dim"], shape: Shape, kind: str
+def _plan(
+    side: FeatureSet, center: Float64[np.ndarray, "dim"], shape: Shape, kind: str
 ) -> tuple[list[Callable[[], None]], Callable[[], Prepared]]:
-    """Parts of the work, and what makes the result when all are done."""
+    """Tasks that prepare a set, in any order, and the function that returns the result when all of them are done."""
     kept = np.float32 if kind == "float" else np.float64
     origin = np.ascontiguousarray(side[0], dtype=kept)
     count, dim = origin.shape
@@ -116,28 +120,31 @@ def _begun(
         pointers = (part.ctypes.data for part in (origin[start:], basis[start:], middle, *some))
         function(*pointers, stop - start, dim, wide)
 
-    def end() -> Prepared:
+    def finish() -> Prepared:
         orthonormal = bool((defect <= DEFECT_MAX).all())
         return Prepared(origin=moved, basis=basis, squares=squares, factor=factor, orthonormal=orthonormal)
 
     size = max(1, PART_NUMBERS // ((m + 1) * dim))
-    return [partial(work, start, min(start + size, count)) for start in range(0, count, size)], end
+    return [partial(work, start, min(start + size, count)) for start in range(0, count, size)], finish
 
 
 def _stored(kind: str, dim: int, shape: Shape) -> str:
-    """How the compiled code reads rows of this length."""
+    """Name of the variant of compiled code that reads rows of `dim` numbers: "whole" if they fill vectors exactly."""
     return f"{kind} whole" if dim == padded(dim, shape) else kind
 
 
 def distances(
     left: Prepared, right: Prepared, rows: np.ndarray, columns: np.ndarray, shape: Shape, threads: int = 1
 ) -> tuple[Float64[np.ndarray, "pairs"], Bool[np.ndarray, "pairs"]]:
-    """Distances of the listed pairs (left.m <= right.m), and for which of them the residual form is needed instead."""
+    """Float64 distances of listed pairs, and a mask of the pairs that need the residual form instead.
+
+    `left` is the side of smaller dimension. Distances are those of docs/theory/distances.md, Eq. 4.
+    """
     if not (left.orthonormal and right.orthonormal):
         return np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
     kind, dim = "float" if left.basis.dtype == np.float32 else "double", left.basis.shape[2]
     function = kernels(shape, f"exact {_stored(kind, dim, shape)}")["exact"]
-    order = np.argsort(columns, kind="stable") if right.m > left.m else None  # what is larger is fetched once
+    order = np.argsort(columns, kind="stable") if right.m > left.m else None  # so that rows of the larger side are fetched once
     if order is not None:
         rows, columns = rows[order], columns[order]
     per_block = shape.lanes // 2
@@ -157,9 +164,9 @@ def distances(
     parts = [part for part in np.array_split(np.arange(blocks), threads) if len(part)]
     each_of(work, parts, threads)
     square, reach = (out.reshape(blocks, 2, per_block)[:, k].reshape(-1)[: blocks * per_block - padding] for k in range(2))
-    found, unsound = np.sqrt(square), (square < SQUARE_TRUSTED) | ~np.isfinite(reach)
+    sorted_distance, sorted_unsound = np.sqrt(square), (square < SQUARE_TRUSTED) | ~np.isfinite(reach)
     if order is None:
-        return found, unsound
-    value, doubt = np.empty_like(found), np.empty_like(unsound)
-    value[order], doubt[order] = found, unsound
-    return value, doubt
+        return sorted_distance, sorted_unsound
+    distance, unsound = np.empty_like(sorted_distance), np.empty_like(sorted_unsound)
+    distance[order], unsound[order] = sorted_distance, sorted_unsound
+    return distance, unsound

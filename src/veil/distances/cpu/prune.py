@@ -1,8 +1,8 @@
 """Exact pruning: distances in a few principal axes are lower bounds, and most pairs need no more than that.
 
 For orthonormal rows P the distance of P D and P E is at most that of D and E (docs/theory/distances.md, Eq. 14). A sweep in k
-axes bounds all pairs; those with the smallest bounds, evaluated in full, give thresholds; only pairs whose bound is not above
-the threshold of their row or column are evaluated in full. Nothing is lost whatever the axes are; good ones leave few pairs.
+axes bounds all pairs. Those with the smallest bounds, evaluated in full, give thresholds. Only pairs whose bound is not above
+the threshold of their row or column are evaluated in full. Nothing is lost whatever the axes are; good axes leave few pairs.
 """
 
 from __future__ import annotations
@@ -26,27 +26,34 @@ from veil.distances.cpu.prepared import Prepared
 from veil.distances.pairs import distinct
 from veil.threads import shared
 
-# Bounds of one block of rows, two bytes each, its parts at least (each gives every column one seed), and seeds of each row.
+# Bounds of one block of rows, two bytes each; parts of a block at least, each of which gives every column one seed; seeds of
+# each row; and neighbors wanted of a column for each part, once thresholds are known. A seed is a pair of small bound that is
+# evaluated in full for its upper bound.
 BLOCK_BOUNDS, PARTS, ROW_SEEDS, SETTLED_PARTS = 1 << 24, 6, 4, 16
-# Bytes of full left features in a tile of rows: they stay in the second cache while what is left of the tile is evaluated.
+# Bytes of full left features in a tile of rows: they stay in the second-level cache while the tile's remaining pairs are
+# evaluated.
 TILE_BYTES = 1 << 19
-# Share of a block's pairs that may be left over; more, and pruning gives up.
+# Largest share of a tile's pairs that may remain; with more, pruning gives up.
 LEFT_MAX = 0.25
-# Larger thresholds are this one: more than any squared distance of unit vectors, less than the infinity of padding.
+# Largest threshold: more than any squared distance of unit vectors, less than the infinity of padding.
 NO_LIMIT = np.float32(1e30)
+# Rows and columns of pairs of features.
 Pairs = tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Flat:
-    """A set with all components of a feature side by side, each padded with zeros to whole vectors."""
+    """Set in single precision as [feature][component][coordinate], each component padded with zeros to whole vectors.
+
+    `squares` is |d0|^2 of each feature.
+    """
 
     values: Float32[np.ndarray, "_ _ _"]
     squares: Float32[np.ndarray, "_"]
 
 
 def flat(side: Prepared, lanes: int) -> Flat:
-    """Single precision, [feature][component][coordinate]."""
+    """Prepared set in the layout of `Flat`, for vectors of `lanes` floats."""
     dim = side.basis.shape[2]
     wide = -(-dim // lanes) * lanes
     values = aligned(len(side) * (side.m + 1) * wide).reshape(len(side), side.m + 1, wide)
@@ -59,57 +66,58 @@ def flat(side: Prepared, lanes: int) -> Flat:
 
 
 def squares_of(left: Flat, right: Flat, pairs: Int32[np.ndarray, "pairs 2"], shape: Shape) -> tuple[np.ndarray, np.ndarray]:
-    """d^2 and reach of the listed pairs in single precision."""
+    """Squared distance and reach |alpha|^2 of each listed pair (left, right), in single precision."""
     blocks = -(-len(pairs) // shape.lanes)
     padded = np.zeros((blocks * shape.lanes, 2), dtype=np.int32)
     padded[: len(pairs)] = pairs
     out, scratch = aligned(2 * blocks * shape.lanes), aligned(listed.scratch_floats(shape))
     if blocks:
-        sides = (left.values, right.values, left.squares, right.squares, padded, scratch, out)
-        kernels(shape, "listed")["listed"](*(memory.ctypes.data for memory in sides), left.values.shape[2], blocks)
-    found = out.reshape(blocks, 2, shape.lanes)
-    return found[:, 0].reshape(-1)[: len(pairs)], found[:, 1].reshape(-1)[: len(pairs)]
+        arrays = (left.values, right.values, left.squares, right.squares, padded, scratch, out)
+        kernels(shape, "listed")["listed"](*(memory.ctypes.data for memory in arrays), left.values.shape[2], blocks)
+    results = out.reshape(blocks, 2, shape.lanes)
+    return results[:, 0].reshape(-1)[: len(pairs)], results[:, 1].reshape(-1)[: len(pairs)]
 
 
 @dataclass(eq=False)
 class Operand:
-    """One side of a search: all coordinates, panels or groups in few axes, and upper bounds of each feature's smallest d^2.
+    """One side of a search, in full and packed for bounds, with upper bounds of each feature's smallest squared distances.
 
-    In fixed point `packed` is in units of `unit`, and `error` is what rounding took of a row of it; else these are 1 and 0.
-    `best` holds as many as are wanted, none where nothing is; they only ever fall, under the lock.
+    In fixed point `packed` is in units of `unit`, and `error` is the largest error |q| of a row of it; else these are 1 and 0.
+    `largest_square` is the largest |d0|^2. `best` holds one bound for each neighbor that is looked for, none where the features
+    of this side look for none. Bounds only ever fall, under the lock.
     """
 
     full: Flat
     packed: Packed
     unit: float
     error: float
-    size: float
+    largest_square: float
     best: Float32[np.ndarray, "_ _"]
     lock: AbstractContextManager[bool]
 
     @property
-    def wanted(self) -> int:
-        """How many nearest are looked for."""
+    def neighbors(self) -> int:
+        """Number of nearest neighbors that each feature of this side looks for."""
         return self.best.shape[1]
 
     def limits(self, part: slice = slice(None)) -> Float32[np.ndarray, "_"]:
-        """Of some features the largest d^2 that is wanted: none is as small where nothing is wanted."""
+        """Largest squared distance still needed, per feature of `part`; -`NO_LIMIT` where no neighbors are looked for."""
         best = self.best[part]
-        return best.max(axis=1) if self.wanted else np.full(len(best), -NO_LIMIT)
+        return best.max(axis=1) if self.neighbors else np.full(len(best), -NO_LIMIT)
 
     def lower(self, values: Float32[np.ndarray, "_ seeds"], part: slice = slice(None)) -> None:
-        """Take in upper bounds of d^2 of some more distinct pairs."""
+        """Lower the bounds of the features of `part` by upper bounds of squared distances of some more, distinct pairs."""
         with self.lock:
             both = np.concatenate([self.best[part], values], axis=1)
-            self.best[part] = np.partition(both, self.wanted - 1, axis=1)[:, : self.wanted]
+            self.best[part] = np.partition(both, self.neighbors - 1, axis=1)[:, : self.neighbors]
 
 
 def operand(
-    side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, wanted: int, unit: float = 1.0
+    side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, neighbors: int, unit: float = 1.0
 ) -> Operand:
-    """A side whose `wanted` nearest are looked for; without axes bounds are the distances themselves.
+    """Left or right side of a search whose features look for so many `neighbors`.
 
-    In fixed point no origin may be longer than `unit`.
+    Without axes the bounds of pairs are the distances themselves. In fixed point no origin may be longer than `unit`.
     """
     packed, error = packed_in(side, axes, shape, left=left, unit=unit)
     return Operand(
@@ -117,8 +125,8 @@ def operand(
         packed=packed,
         unit=unit,
         error=error,
-        size=float(side.squares.max()),
-        best=np.full((len(packed.squares), wanted), NO_LIMIT, dtype=np.float32),
+        largest_square=float(side.squares.max()),
+        best=np.full((len(packed.squares), neighbors), NO_LIMIT, dtype=np.float32),
         lock=threading.Lock(),
     )
 
@@ -126,31 +134,32 @@ def operand(
 def packed_in(
     side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, unit: float
 ) -> tuple[Packed, float]:
-    """What bounds are computed from, and what rounding took of a row at most."""
+    """Side packed for bounds, projected on the axes if there are any, and the largest error |q| of a row in fixed point."""
     return sides.pack(side if axes is None else projected(side, axes), shape, left=left, unit=unit)
 
 
 def candidates(
     a: Prepared, b: Prepared, axes: Float64[np.ndarray, "k dim"], shape: Shape, error: float, threads: int
 ) -> Pairs | None:
-    """Distinct pairs among which are the two nearest of every row and column; None where too many are left over.
+    """Distinct pairs (a, b) among which are the two nearest of every feature, by pruning; None where too many pairs remain.
 
-    `error` bounds the error of d^2 of a unit of |d0|^2 + |e0|^2 + |alpha|^2 (Eq. 13).
+    `error` bounds the error of d^2 for each unit of |d0|^2 + |e0|^2 + |alpha|^2 (docs/theory/distances.md, Eq. 13).
     """
     unit = max(a.longest, b.longest) or 1.0 if shape.fixed else 1.0
-    left = operand(a, axes, shape, left=True, wanted=2, unit=unit)
-    right = operand(b, axes, shape, left=False, wanted=2, unit=unit)
-    found = Search(left, right, shape, error=error).run(threads)
-    if found is None:
+    left = operand(a, axes, shape, left=True, neighbors=2, unit=unit)
+    right = operand(b, axes, shape, left=False, neighbors=2, unit=unit)
+    remaining = Search(left, right, shape, error=error).run(threads)
+    if remaining is None:
         return None
-    rows, columns = found[0].T.astype(np.int64)
+    rows, columns = remaining[0].T.astype(np.int64)
     return distinct(rows, columns)
 
 
 class Search:
-    """The nearest of every feature of either side that wants any; threads share the thresholds.
+    """Search for the nearest of every feature of the sides that look for neighbors; threads share the thresholds.
 
-    `room` keeps the memory of bounds from search to search: fresh pages cost as much as what is written to them.
+    `error` is that of `candidates`. `left_max` is the share of a tile's pairs that may remain (`LEFT_MAX`). `room` keeps the
+    memory of bounds from search to search, as fresh pages cost as much time as what is written to them.
     """
 
     def __init__(
@@ -165,22 +174,26 @@ class Search:
     ) -> None:
         assert left.unit == right.unit
         self.left, self.right, self.shape, self.full = left, right, shape, replace(shape, fixed=False)
-        size, self.unit = left.size + right.size, left.unit
-        self.reach, self.bound_reach = REACH * size, (FIXED_REACH if shape.fixed else REACH) * size
-        # Errors of full distances and of bounds up to these reaches.
-        self.slack = np.float32(error * (size + self.reach))
+        scale, self.unit = left.largest_square + right.largest_square, left.unit
+        self.reach, self.bound_reach = REACH * scale, (FIXED_REACH if shape.fixed else REACH) * scale
+        # Errors of full squared distances and of bounds, for pairs up to these reaches.
+        self.slack = np.float32(error * (scale + self.reach))
         lost = error + 2 * (left.error + right.error)
-        self.bound_slack = np.float32(lost * (max(size, self.unit**2 if shape.fixed else 0.0) + self.bound_reach))
+        self.bound_slack = np.float32(lost * (max(scale, self.unit**2 if shape.fixed else 0.0) + self.bound_reach))
         self.panels = len(right.packed.squares) // shape.lanes
         # Once every column has thresholds, few seeds lower them further: each part costs a call.
         settled = bool((right.limits()[: right.packed.count] < NO_LIMIT).all())
-        self.parts = max(PARTS, right.wanted // SETTLED_PARTS if settled else right.wanted + 4) if right.wanted else 1
-        self.seeds = max(ROW_SEEDS, left.wanted + 2)
+        column_parts = right.neighbors // SETTLED_PARTS if settled else right.neighbors + 4
+        self.parts = max(PARTS, column_parts) if right.neighbors else 1
+        self.seeds = max(ROW_SEEDS, left.neighbors + 2)
         self.left_max = LEFT_MAX if left_max is None else left_max
         self.room = room or threading.local()
 
     def run(self, threads: int) -> tuple[Int32[np.ndarray, "pairs 2"], Float32[np.ndarray, "pairs"]] | None:
-        """Pairs that may be among the nearest, and lower bounds of their d^2; None where too many are left over."""
+        """Pairs (left, right) that may be among the nearest, and lower bounds of their squared distances.
+
+        None where too many pairs remain.
+        """
         groups, per_group = len(self.left.packed.squares) // self.shape.features, self.shape.features
         row_bytes = 4 * self.left.full.values[0].size
         tile = max(1, TILE_BYTES // (row_bytes * per_group))
@@ -197,15 +210,15 @@ class Search:
         return pairs[kept], lower[kept]
 
     def _block(self, groups: range, tile: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Pairs that are left of some groups of rows, and lower bounds of their d^2 (0 where unknown)."""
-        tile = min(tile, -(-len(groups) // self.parts))  # or columns would lack seeds
+        """Remaining pairs of some groups of rows, and lower bounds of their squared distances (0 where unknown)."""
+        tile = min(tile, -(-len(groups) // self.parts))  # else columns would lack seeds
         tiles = [range(start, min(start + tile, groups.stop)) for start in range(groups.start, groups.stop, tile)]
         bounds = self._bounded(tiles, self._memory(tiles))
         column_limits, parts = self.right.limits(), []
-        for part, own in zip(tiles, bounds, strict=True):
+        for part, tile_bounds in zip(tiles, bounds, strict=True):
             first = part.start * self.shape.features
             row_limits = self.left.limits(slice(first, part.stop * self.shape.features))
-            pairs = self._below(own, first, row_limits, column_limits)
+            pairs = self._below(tile_bounds, first, row_limits, column_limits)
             if pairs is None:
                 return None
             squares, reach = squares_of(self.left.full, self.right.full, pairs, self.full)
@@ -216,7 +229,7 @@ class Search:
         return pairs, lower
 
     def _memory(self, tiles: list[range]) -> list[np.ndarray]:
-        """Room for the bounds of each tile, [panel][row][lane]: this thread's, again and again."""
+        """Memory for the bounds of each tile, [panel][row][lane], which this thread uses again for every block."""
         width = self.panels * self.shape.lanes * self.shape.features
         ends = np.cumsum([len(groups) * width for groups in tiles])
         if getattr(self.room, "memory", np.empty(0)).size < ends[-1]:
@@ -224,7 +237,10 @@ class Search:
         return np.split(self.room.memory[: ends[-1]], ends[:-1])
 
     def _bounded(self, tiles: list[range], bounds: list[np.ndarray]) -> list[np.ndarray]:
-        """Fill in the bounds of each tile, and evaluate the smallest: some of each row, and one of each column and part."""
+        """Bounds of all pairs of each tile, filled into `bounds`, and thresholds lowered by the pairs with the smallest.
+
+        Evaluated in full are some pairs of each row, and one of each column in each part of the tiles.
+        """
         shape, lanes, left, right = self.shape, self.shape.lanes, self.left.packed, self.right.packed
         scratch, values = aligned(shape.scratch_floats), []
         start, stop = tiles[0].start * shape.features, tiles[-1].stop * shape.features
@@ -245,11 +261,11 @@ class Search:
                     first,
                     self.bound_reach / self.unit**2,
                 )
-            if self.right.wanted:
+            if self.right.neighbors:
                 values.append(self._evaluated(columns[:, 1].view(np.int32).reshape(-1, 1), transpose=True))
-        if self.right.wanted:
+        if self.right.neighbors:
             self.right.lower(np.concatenate(values, axis=1))
-        if self.left.wanted:
+        if self.left.neighbors:
             index = rows[:, 1].view(np.int32)
             if lanes > self.seeds:
                 best = np.argpartition(rows[:, 0], self.seeds - 1, axis=1)[:, : self.seeds]
@@ -258,7 +274,10 @@ class Search:
         return bounds
 
     def _evaluated(self, others: Int32[np.ndarray, "owners seeds"], *, first: int = 0, transpose: bool = False) -> np.ndarray:
-        """Upper bounds of d^2 of each owner with its seeds, without a limit where there is no such pair."""
+        """Upper bounds of the squared distances of each owner to its seeds, `NO_LIMIT` where there is no such pair.
+
+        Owners are rows from `first` on, or with `transpose` columns; `others` are indices of the other side, -1 for none.
+        """
         owner = np.broadcast_to(np.arange(first, first + len(others), dtype=np.int32)[:, None], others.shape)
         known = (others >= 0) & (owner < (self.right if transpose else self.left).packed.count)
         pairs = np.stack([owner[known], others[known]][:: -1 if transpose else 1], axis=1)
@@ -270,7 +289,7 @@ class Search:
     def _below(
         self, bounds: np.ndarray, first: int, row_limits: np.ndarray, column_limits: np.ndarray
     ) -> Int32[np.ndarray, "pairs 2"] | None:
-        """What the bounds of one tile leave over; None where that is too much."""
+        """Pairs of one tile whose bound does not exceed the larger of its row's and its column's limit; None if too many."""
         limits = aligned(len(row_limits)), aligned(len(column_limits))
         for limit, each in zip(limits, (row_limits, column_limits), strict=True):
             limit[:] = np.minimum((each + self.bound_slack) / np.float32(self.unit**2), NO_LIMIT)
@@ -284,6 +303,7 @@ class Search:
 
 
 def _fresh(count: int, lanes: int) -> np.ndarray:
+    """Initial seeds of `count` rows or panels, infinite with index -1: [row or panel][value, index][lane]."""
     seeds = aligned(count * SEED * lanes).reshape(count, SEED, lanes)
     seeds[:, 0] = np.inf
     seeds[:, 1].view(np.int32)[:] = -1

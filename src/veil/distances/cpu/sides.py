@@ -1,4 +1,4 @@
-"""One side of a comparison, packed for the sweep: in single precision, or rounded to 16 bits."""
+"""Packing of one side of a comparison for the sweep, in single precision or rounded to 16 bits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from veil.distances.cpu.compile import kernels
 from veil.distances.cpu.pack import Packed, aligned, pack_left, pack_right, packed
 from veil.distances.cpu.prepared import PART_NUMBERS, Prepared, each_of
 
-# Numbers of a side from which compiled code gains what compiling it takes, within some hundred searches.
+# Numbers of a side from which packing by compiled code saves, within some hundred searches, the time that compiling it takes.
 COMPILED_MIN = 1 << 18
 
 
 def pack(side: Prepared, shape: Shape, *, left: bool, unit: float = 1.0, threads: int = 1) -> tuple[Packed, float]:
-    """A side as the kernel reads it, and what rounding to 16 bits took of a row at most; no origin is longer than `unit`."""
+    """One side in the layout that the kernel reads, and the largest error |q| of a row from rounding to 16 bits (else 0).
+
+    Origins are divided by `unit`, than which none may be longer in fixed point (docs/theory/distances.md, Eq. 17).
+    """
     count, m, dim = side.basis.shape
     if not left and dim % shape.lanes == 0 and count * (m + 1) * dim >= COMPILED_MIN:
         return _panels(side, shape, unit, threads)
@@ -24,7 +27,7 @@ def pack(side: Prepared, shape: Shape, *, left: bool, unit: float = 1.0, threads
 
 
 def _panels(side: Prepared, shape: Shape, unit: float, threads: int) -> tuple[Packed, float]:
-    """Right features, by compiled code; those that fill no panel in a copy that does."""
+    """Right features packed by compiled code, which takes whole panels: the last features are copied and padded with zeros."""
     count, dim, lanes = len(side), side.basis.shape[2], shape.lanes
     lines, whole, panels = dim // 2 if shape.fixed else dim, count // lanes, -(-count // lanes)
     values = aligned(panels * lines * shape.right * lanes).reshape(panels, -1)
@@ -34,7 +37,7 @@ def _panels(side: Prepared, shape: Shape, unit: float, threads: int) -> tuple[Pa
     def work(ends: tuple[int, int]) -> float:
         part = [each[ends[0] * lanes : ends[1] * lanes] for each in (side.origin, side.basis)]
         if len(part[0]) < (ends[1] - ends[0]) * lanes:
-            part = [_filled(each, lanes) for each in part]
+            part = [_padded(each, lanes) for each in part]
         worst = np.zeros(1, dtype=np.float32)
         pointers = (memory.ctypes.data for memory in (*part, values[ends[0] :], worst))
         function(*pointers, ends[1] - ends[0], dim, part[0].strides[0], ONE / unit)
@@ -47,8 +50,8 @@ def _panels(side: Prepared, shape: Shape, unit: float, threads: int) -> tuple[Pa
     return packed(values, side.squares / unit**2, panels * lanes, lines), error
 
 
-def _filled(rows: np.ndarray, count: int) -> np.ndarray:
-    """With zeros behind them."""
-    filled = np.zeros((count, *rows.shape[1:]), dtype=rows.dtype)
-    filled[: len(rows)] = rows
-    return filled
+def _padded(rows: np.ndarray, count: int) -> np.ndarray:
+    """Copy of an array with rows of zeros appended, `count` rows in all."""
+    padded = np.zeros((count, *rows.shape[1:]), dtype=rows.dtype)
+    padded[: len(rows)] = rows
+    return padded

@@ -1,4 +1,4 @@
-"""Calls of the compiled kernels on chunks of left features, shared out among threads; ctypes holds no lock meanwhile."""
+"""Calls of the compiled sweep on chunks of left features, shared out among threads; ctypes releases the GIL meanwhile."""
 
 from __future__ import annotations
 
@@ -17,17 +17,22 @@ from veil.distances.cpu.compile import Kernel, kernels
 from veil.distances.cpu.pack import Packed, aligned, pack_left, pack_right
 from veil.distances.cpu.prepared import Prepared, each_of
 
-# Bytes of left features that are swept together: they stay in the second cache while all panels pass (half is 3 % slower).
+# Bytes of left features that are swept together: they stay in the second-level cache while all panels pass (with half as many a
+# sweep is 3 % slower).
 CHUNK_BYTES = 1 << 20
-# Chunks for each thread at least, so that none waits long for the last; chunks at least, which share out the columns' bests.
+# Least number of chunks for each thread, so that none waits long for the last; and of all chunks, among which the running bests
+# of columns are divided.
 CHUNKS_PER_THREAD, CHUNKS = 4, 16
-# Multiplications of packed numbers for each thread at least: fewer take about as long as waking it.
+# Least multiplications of packed numbers for each thread: fewer take about as long as waking it.
 THREAD_WORK = 1 << 25
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Swept:
-    """Running bests of rows and columns, and the pairs (row, column) that were too amplified to take part."""
+    """Running bests of rows and columns, and the doubtful pairs (row, column), whose reach was too large to take part.
+
+    With `overflowed` there were more doubtful pairs than the list holds, and nothing else is complete.
+    """
 
     rows: Running | States
     columns: Running | States
@@ -35,30 +40,30 @@ class Swept:
     overflowed: bool
 
     def times(self, factor: float) -> Swept:
-        """The same in other units."""
+        """Result with all squared distances multiplied by `factor`."""
         return self if factor == 1 else replace(self, rows=self.rows.times(factor), columns=self.columns.times(factor))
 
 
 def packed(left: Prepared, right: Prepared, shape: Shape) -> tuple[Packed, Packed]:
-    """Both sides as the kernels read them."""
+    """Both sides packed in single precision as the kernels read them."""
     return pack_left(left.components, left.squares, shape), pack_right(right.components, right.squares, shape)
 
 
 def dense(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) -> Float32[np.ndarray, "left right"]:
-    """All squared distances; -1 where nearer than `outputs.SQUARE_TRUSTED` or beyond `reach`."""
+    """Squared distances of all pairs; -1 below `outputs.SQUARE_TRUSTED`, or where the reach |alpha|^2 exceeds `reach`."""
     function, out = kernels(shape, "dense")["dense"], np.empty((a.count, b.count), dtype=np.float32)
 
     def work(chunks: Iterator[range]) -> None:
         scratch = aligned(shape.scratch_floats)
         for groups in chunks:
             first = groups.start * shape.features
-            own = out[first : groups.stop * shape.features]
+            rows = out[first : groups.stop * shape.features]
             function(
                 *_sides(a, b, shape, groups.start),
                 scratch.ctypes.data,
-                own.ctypes.data,
+                rows.ctypes.data,
                 *_counts(a, b, shape, groups),
-                *own.shape,
+                *rows.shape,
                 out.strides[0],
                 reach,
             )
@@ -68,25 +73,25 @@ def dense(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) ->
 
 
 def best_two(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) -> Swept:
-    """Fused sweep without the matrix; pairs that reach farther than `reach` (squared) are listed instead."""
+    """Running bests of all rows and columns, without the matrix; pairs of a reach |alpha|^2 beyond `reach` are listed."""
     function = kernels(shape, "best_two")["best_two"]
     capacity = list_capacity(a.count, b.count)
     return _Fused(shape, function, a, b, capacity, reach).run(useful_threads(a, b, shape, threads))
 
 
 def useful_threads(a: Packed, b: Packed, shape: Shape, threads: int) -> int:
-    """As many as have enough to do."""
+    """Number of threads, at most `threads`, that have enough work in a sweep to be worth waking."""
     work = len(a.squares) * shape.left * len(b.squares) * shape.right * a.coordinates
     return max(1, min(threads, work // THREAD_WORK))
 
 
 def list_capacity(rows: int, columns: int) -> int:
-    """How many pairs beyond reach are worth a double-precision evaluation each; more than that is another problem."""
+    """Largest number of doubtful pairs for which double precision of each is worth it; with more, another method is needed."""
     return 4096 + rows * columns // 256
 
 
 class _Fused:
-    """What the threads of one fused sweep share."""
+    """State that the threads of one fused sweep share."""
 
     def __init__(self, shape: Shape, function: Kernel, a: Packed, b: Packed, capacity: int, reach: float) -> None:
         self.shape, self.function, self.a, self.b = shape, function, a, b
@@ -94,13 +99,16 @@ class _Fused:
         self.rows = _fresh_state(len(a.squares), shape.lanes)
 
     def run(self, threads: int) -> Swept:
-        """All chunks; the bests of columns are kept by thread and by some of its chunks, and merged."""
+        """Result of the sweep of all chunks.
+
+        Running bests of columns are kept apart for each thread and for some of its chunks.
+        """
         self.sets = max(1, CHUNKS // threads)
         parts = [part for part in _share(self.work, self.a, self.shape, threads) if part is not None]
         sets = parts[0][0] if len(parts) == 1 else np.concatenate([state for state, _ in parts])
         lists = [pairs for _, pairs in parts]
         counts = [_listed(pairs) for pairs in lists]
-        kept = [pairs[4:].reshape(-1, 2)[:found] for pairs, found in zip(lists, counts, strict=True)]
+        kept = [pairs[4:].reshape(-1, 2)[:count] for pairs, count in zip(lists, counts, strict=True)]
         return Swept(
             rows=States(state=self.rows[None], count=self.a.count, shape=self.shape, by_lanes=False),
             columns=States(state=sets, count=self.b.count, shape=self.shape, by_lanes=True),
@@ -109,7 +117,10 @@ class _Fused:
         )
 
     def work(self, chunks: Iterator[range]) -> tuple[np.ndarray, np.ndarray] | None:
-        """One thread's chunks, in ascending order of rows, so that ties keep the smaller index; None if it came too late."""
+        """Bests of columns and list of doubtful pairs of one thread's chunks; None if no chunk was left for it.
+
+        Chunks come in ascending order of rows, so that ties keep the smaller index.
+        """
         if (begun := next(chunks, None)) is None:
             return None
         shape, lanes = self.shape, self.shape.lanes
@@ -120,25 +131,26 @@ class _Fused:
         pairs[:4].view(np.int64)[:] = self.capacity, 0
         for turn, groups in enumerate(chain([begun], chunks)):
             first = groups.start * shape.features
-            own = columns[turn % self.sets]
+            bests = columns[turn % self.sets]
             self.function(
                 *_sides(self.a, self.b, shape, groups.start),
-                *(memory.ctypes.data for memory in (scratch, self.rows[first:], own, pairs)),
+                *(memory.ctypes.data for memory in (scratch, self.rows[first:], bests, pairs)),
                 *_counts(self.a, self.b, shape, groups),
                 first,
                 self.reach,
             )
             if _listed(pairs) > self.capacity:
-                break  # all is in vain; another limit or method is needed
+                break  # the result will not be used: another limit or method is needed
         return columns, pairs
 
 
 def _listed(pairs: np.ndarray) -> int:
-    """How many pairs were to be listed; what is beyond the capacity was counted only."""
+    """Number of doubtful pairs that a sweep met, those beyond the capacity of the list included."""
     return int(pairs[2:4].view(np.int64)[0])
 
 
 def _fresh_state(count: int, lanes: int) -> np.ndarray:
+    """Initial running bests of `count` rows or panels, infinite with index -1: [row or panel][STATE][lane]."""
     state = aligned(count * STATE * lanes).reshape(count, STATE, lanes)
     state[:, :3] = np.inf
     state[:, 3:].view(np.int32)[:] = -1
@@ -146,16 +158,18 @@ def _fresh_state(count: int, lanes: int) -> np.ndarray:
 
 
 def _sides(a: Packed, b: Packed, shape: Shape, group: int) -> tuple[int, int, int, int]:
+    """Addresses of both sides' values and squares, the left ones from a group on."""
     left = a.values.ctypes.data + group * a.group_bytes
     return left, a.squares.ctypes.data + 4 * group * shape.features, b.values.ctypes.data, b.squares.ctypes.data
 
 
 def _counts(a: Packed, b: Packed, shape: Shape, groups: range) -> tuple[int, int, int]:
+    """Numbers of coordinates, groups and panels, as the kernels take them."""
     return a.coordinates, len(groups), len(b.squares) // shape.lanes
 
 
 def _share(work, a: Packed, shape: Shape, threads: int) -> list:  # type: ignore[no-untyped-def]
-    """Run `work` in threads that draw chunks of groups from one queue."""
+    """Results of `work` in each of the threads, which draw chunks of groups from one queue."""
     groups = len(a.squares) // shape.features
     size = max(1, min(CHUNK_BYTES // a.group_bytes, -(-groups // max(CHUNKS, CHUNKS_PER_THREAD * threads))))
     chunks = [range(start, min(start + size, groups)) for start in range(0, groups, size)]

@@ -1,6 +1,6 @@
-"""The sweep on a graphics processor: sets as planes in its memory, launches, and running bests reduced there.
+"""Sweep on a graphics processor: upload of sets as planes, launches of kernels, and reduction of running bests there.
 
-Triton's interpreter runs the same code on the CPU, slowly, where TRITON_INTERPRET=1 is set: so it is tested without a device.
+Triton's interpreter runs the same code on the CPU, slowly, where TRITON_INTERPRET=1 is set. Tests use it without a device.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from jaxtyping import Float32
 from veil.distances.cpu.bests import Running
 from veil.distances.cpu.candidates import REACHES
 from veil.distances.cpu.codegen.outputs import SQUARE_TRUSTED, UNTRUSTED
-from veil.distances.cpu.prepared import Prepared, Some
+from veil.distances.cpu.prepared import Indices, Prepared
 from veil.distances.cpu.sweep import Swept, list_capacity
 from veil.distances.gpu.source import COLUMNS, ROWS, WARPS, fused, source
 
-# The larger side of subspaces: beyond, the entries of the smallest tile exceed all registers.
+# Largest m of either side: beyond, the entries of the smallest tile exceed all registers.
 M_MAX = 16
 # Error of one Gram entry of unit vectors: three products of 11-bit halves lose 2^-22 each; eight times that.
 ENTRY_ERROR = 2.0**-19
-# Gram entries of a chunk, 32 MB: they stay in the second cache of a large device between the product and the solve.
+# Gram entries of a chunk, 32 MB: they stay in the second-level cache of a large device between the product and the solve.
 CHUNK_FLOATS = 1 << 23
-# Parts of a chunk's rows that are solved side by side, so that the device is full; candidates of a feature that come back.
+# Parts of a chunk's rows that are solved side by side, to occupy the device; and candidates of a feature that it returns.
 PARTS, KEPT = 4, 8
 
 
 @cache
 def obstacle() -> str | None:
-    """Why this machine cannot serve, or None."""
+    """Reason why this machine cannot run the backend, or None if it can."""
     try:
         import torch
         import triton  # noqa: F401
@@ -50,7 +50,7 @@ def obstacle() -> str | None:
 
 
 def refusal(left_m: int, right_m: int) -> str | None:
-    """Why the device does not serve these dimensions, or None."""
+    """Reason why the backend does not serve subspaces of these dimensions, or None if it does."""
     if max(left_m, right_m) > M_MAX:
         return f"it serves subspaces up to m = {M_MAX}, got {left_m} and {right_m}; use backend 'cpu'"
     return None
@@ -63,7 +63,7 @@ def interpreted() -> bool:
 
 @cache
 def function(left: int, right: int, output: str) -> Any:
-    """The Triton function of a pair of dimensions; its source stays where Triton looks it up."""
+    """Triton function of an output, for features of so many components; `linecache` keeps its source, which Triton reads."""
     text, name = source(left, right, output), f"<veil triton {left} {right} {output}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": f"veil_triton_{left}_{right}_{output}"}
@@ -73,13 +73,16 @@ def function(left: int, right: int, output: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Planes:
-    """A set on the device: [component][feature][halves of coordinates] and |d0|^2, padded with features infinitely far away."""
+    """Set on the device: `values` [component][feature][halves of coordinates] and `squares` |d0|^2.
+
+    It is padded with features infinitely far away.
+    """
 
     values: Any
     squares: Any
 
     def chunk(self, start: int, size: int) -> Planes:
-        """Some of the features."""
+        """Planes of at most `size` features from `start` on."""
         return Planes(values=self.values[:, start : start + size], squares=self.squares[start : start + size])
 
     def __len__(self) -> int:
@@ -87,9 +90,10 @@ class Planes:
 
 
 def planes(side: Prepared, multiple: int, order: str) -> Planes:
-    """Upload a set, features padded to a multiple, each coordinate in a high and a low half of 11 bits.
+    """Set uploaded to the device, features padded to a multiple, each coordinate as a high and a low half of 11 bits.
 
-    `order` says how halves follow each other; "hhl" against "hlh" leaves out only the product of both low halves.
+    `order` is the order of the halves; "hhl" against "hlh" leaves out only the product of both low halves
+    (docs/theory/distances.md, Eq. 16).
     """
     import torch
 
@@ -108,14 +112,17 @@ def planes(side: Prepared, multiple: int, order: str) -> Planes:
 
 
 def chunk_sizes(left: int, right: int) -> tuple[int, int]:
-    """Left and right features of a chunk: twice as many columns as rows."""
+    """Numbers of left and right features of a chunk, whose Gram block has about twice as many columns as rows.
+
+    `left` and `right` are numbers of components of a feature.
+    """
     side = math.sqrt(CHUNK_FLOATS)
     rows, columns = int(side / left / math.sqrt(2)) // ROWS, int(side / right * math.sqrt(2)) // COLUMNS
     return max(1, rows) * ROWS, max(1, columns) * COLUMNS
 
 
 class Device:
-    """The engine of `veil.distances.cpu.candidates`: two sets, the side of smaller dimension first."""
+    """Engine (`cpu.candidates.Engine`) that sweeps two sets on the device, the side of smaller dimension first."""
 
     entry_error = ENTRY_ERROR
     reaches: tuple[float, ...] = REACHES
@@ -125,18 +132,18 @@ class Device:
         self.components = a.m + 1, b.m + 1
         self.rows, self.columns = chunk_sizes(*self.components)
 
-    def dense(self, reach: float, *, rows: Some = None, columns: Some = None) -> Float32[np.ndarray, "_ _"]:
-        """Squared distances of all, or of some; -1 where nearer than `outputs.SQUARE_TRUSTED` or beyond `reach`."""
+    def dense(self, reach: float, *, rows: Indices = None, columns: Indices = None) -> Float32[np.ndarray, "_ _"]:
+        """Squared distances, all or those of some rows or columns; -1 below `outputs.SQUARE_TRUSTED` or beyond `reach`."""
         a, b = self.a if rows is None else self.a.take(rows), self.b if columns is None else self.b.take(columns)
-        found = np.empty((len(a), len(b)), dtype=np.float32)
+        result = np.empty((len(a), len(b)), dtype=np.float32)
         for row, column, squares, reaches in self._dense(a, b):
             squares[(squares < SQUARE_TRUSTED) | (reaches > reach)] = UNTRUSTED
-            part = found[row : row + len(squares), column : column + squares.shape[1]]
+            part = result[row : row + len(squares), column : column + squares.shape[1]]
             part[:] = squares[: part.shape[0], : part.shape[1]].cpu().numpy()
-        return found
+        return result
 
     def best_two(self, reach: float) -> Swept:
-        """Fused sweep without the matrix; pairs that reach farther than `reach` (squared) are listed instead."""
+        """Running bests of all rows and columns, without the matrix; pairs of a reach |alpha|^2 beyond `reach` are listed."""
         a, b = self.a, self.b
         rows, columns, doubtful = self.swept(planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh"), reach)
         count = int(doubtful.item())
@@ -150,11 +157,13 @@ class Device:
         )
 
     def finer(self) -> None:
-        """There is none."""
+        """None: there is no engine of a smaller error on the device."""
 
     def swept(self, left: Planes, right: Planes, reach: float) -> tuple[tuple[Any, Any], tuple[Any, Any], Any]:
-        """What the device computes: values and indices of rows [panel][row] and columns [part][column], and how many pairs
-        reach too far."""
+        """Running bests in the device's memory: (values, indices) of rows [panel][row] and of columns [part][column].
+
+        The third result is the number of pairs whose reach exceeds `reach`, which took no part.
+        """
         import torch
 
         where, panels = left.squares.device, len(right) // COLUMNS
@@ -167,59 +176,64 @@ class Device:
 
         rows, columns = fresh(panels, len(left)), fresh(parts * ROWS, len(right))
         doubtful = torch.zeros(1, dtype=torch.int32, device=where)
-        for row, column, gram, ours, theirs in self._chunks(left, right):
-            sizes = len(ours), len(theirs)
+        for row, column, gram, left_part, right_part in self._chunks(left, right):
+            sizes = len(left_part), len(right_part)
             tiles = -(-sizes[0] // ROWS // per_chunk)
             numbers = (float(reach), tiles, row, column // COLUMNS, row // self.rows * per_chunk, len(left), len(right))
             grid = sizes[1] // COLUMNS, -(-sizes[0] // ROWS // tiles)
             outputs = (*rows, *columns, doubtful)
             if not fused(*self.components):
-                gram = self._solved(gram, ours, theirs)
-            self._launch("best_two", grid, gram, ours.squares, theirs.squares, *outputs, *sizes, *numbers)
+                gram = self._solved(gram, left_part, right_part)
+            self._launch("best_two", grid, gram, left_part.squares, right_part.squares, *outputs, *sizes, *numbers)
         return rows, columns, doubtful
 
     def _chunks(self, left: Planes, right: Planes) -> Iterator[tuple[int, int, Any, Planes, Planes]]:
-        """Gram entries [component, feature][component, feature] of each chunk, which the cache holds."""
+        """Yield (first row, first column, Gram entries, left part, right part) of each chunk.
+
+        Gram entries are [component, feature][component, feature] and fit into the second-level cache.
+        """
         with tensor_products():
             for row in range(0, len(left), self.rows):
-                ours = left.chunk(row, self.rows)
-                flat = ours.values.reshape(-1, ours.values.shape[2])
+                left_part = left.chunk(row, self.rows)
+                flat = left_part.values.reshape(-1, left_part.values.shape[2])
                 for column in range(0, len(right), self.columns):
-                    theirs = right.chunk(column, self.columns)
-                    yield row, column, flat @ theirs.values.reshape(-1, theirs.values.shape[2]).T, ours, theirs
+                    right_part = right.chunk(column, self.columns)
+                    columns = right_part.values.reshape(-1, right_part.values.shape[2])
+                    yield row, column, flat @ columns.T, left_part, right_part
 
     def _dense(self, a: Prepared, b: Prepared) -> Iterator[tuple[int, int, Any, Any]]:
-        """(first row, first column, squares, reaches) of each chunk."""
-        for row, column, gram, ours, theirs in self._chunks(planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")):
-            yield row, column, *self._solved(gram, ours, theirs)
+        """Yield (first row, first column, squared distances, reaches) of each chunk."""
+        for row, column, gram, left_part, right_part in self._chunks(planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")):
+            yield row, column, *self._solved(gram, left_part, right_part)
 
-    def _solved(self, gram: Any, ours: Planes, theirs: Planes) -> Any:
-        """d^2 and reaches of a chunk, one behind the other."""
+    def _solved(self, gram: Any, left_part: Planes, right_part: Planes) -> Any:
+        """Squared distances and reaches of a chunk, one behind the other."""
         import torch
 
-        sizes = len(ours), len(theirs)
+        sizes = len(left_part), len(right_part)
         solved = torch.empty((2, *sizes), device=gram.device)
         grid = sizes[1] // COLUMNS, sizes[0] // ROWS
-        self._launch("dense", grid, gram, ours.squares, theirs.squares, *solved, *sizes, 0)
+        self._launch("dense", grid, gram, left_part.squares, right_part.squares, *solved, *sizes, 0)
         return solved
 
     def _launch(self, name: str, grid: tuple[int, int], *arguments: Any) -> None:
+        """Run the Triton function `dense` or `best_two` on a grid of tiles."""
         function(*self.components, name)[grid](*arguments, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS)
 
     def _beyond(self, a: Prepared, b: Prepared, reach: float) -> np.ndarray:
-        """(row, column) of all pairs beyond the reach."""
+        """Pairs (row, column) whose reach |alpha|^2 exceeds `reach`."""
         import torch
 
-        found = []
+        parts = []
         for row, column, _, reaches in self._dense(a, b):
             pairs = torch.nonzero(reaches[: len(a) - row, : len(b) - column] > reach).cpu().numpy()
-            found.append(pairs.astype(np.int32) + np.array([row, column], dtype=np.int32))
-        return np.concatenate(found)
+            parts.append(pairs.astype(np.int32) + np.array([row, column], dtype=np.int32))
+        return np.concatenate(parts)
 
 
 @contextmanager
 def tensor_products() -> Iterator[None]:
-    """Matrix products of numbers of 11 bits, which the halves are, at the rate that the device has for them."""
+    """Context in which matrix products take numbers of 11 bits (TF32), which the halves are, at the rate of tensor cores."""
     import torch
 
     settings = torch.backends.cuda.matmul
@@ -233,7 +247,10 @@ def tensor_products() -> Iterator[None]:
 
 
 def _running(values: Any, indices: Any) -> Running:
-    """From states (features, parts, 3) and (features, parts, 2): the best candidates, and the least of what they hide."""
+    """Running bests from states (features, parts, 3) of values and (features, parts, 2) of indices.
+
+    At most `KEPT` candidates of a feature are kept; `hidden` bounds all others.
+    """
     import torch
 
     count = len(values)

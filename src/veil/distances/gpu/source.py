@@ -1,7 +1,8 @@
-"""Triton source of the solve: a thread for each pair of a tile, Gram entries from the second cache, straight-line code.
+"""Triton source of the solve: straight-line code with one thread for each pair of a tile.
 
-The Gram entries of a chunk of pairs come from one matrix product (`veil.distances.gpu.device`) and never leave the cache. The
-elimination is that of `veil.distances.cpu.codegen.eliminate`, on blocks of pairs as it runs on vectors there.
+The Gram entries of a chunk of pairs come from one matrix product (`veil.distances.gpu.device`) and are read from the
+second-level cache, which they never leave. The elimination is that of `veil.distances.cpu.codegen.eliminate`, on blocks of
+pairs here as on vectors there.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import math
 from veil.distances.cpu.codegen.eliminate import direct
 from veil.distances.cpu.codegen.shape import Shape
 
-# Left by right features of a tile: one pair for each thread of its warps, a line of the cache for each load.
+# Left and right features of a tile, and its warps: one pair for each thread, a line of the cache for each load.
 ROWS, COLUMNS, WARPS = 4, 32, 4
-# Gram entries of a pair up to which one kernel does everything.
+# Gram entries of a pair up to which one kernel both solves and keeps the running bests.
 FUSED_ENTRIES = 81
 
 
 class Text:
-    """Lines of a Triton function, in the vocabulary of `veil.distances.cpu.codegen.emit.Code`."""
+    """Writer of the lines of a Triton function, with the methods of `veil.distances.cpu.codegen.eliminate.Algebra`."""
 
     def __init__(self, indent: int) -> None:
         self.lines: list[str] = []
@@ -26,49 +27,49 @@ class Text:
         self._count = 0
 
     def do(self, text: str) -> None:
-        """A statement."""
+        """Write a statement."""
         self.lines.append(self.indent + text)
 
     def let(self, text: str) -> str:
-        """A statement with a value; its name."""
+        """Name of the value of an expression, which is written as a statement."""
         self._count += 1
         self.do(f"v{self._count} = {text}")
         return f"v{self._count}"
 
     def splat(self, value: float) -> str:
-        """A constant."""
+        """Constant as Triton spells it."""
         return 'float("inf")' if math.isinf(value) else repr(value)
 
     def negative(self, a: str) -> str:
-        """-a."""
+        """Negative -a."""
         return self.let(f"-{a}")
 
     def fma(self, a: str, b: str, c: str) -> str:
-        """a b + c."""
+        """Value a b + c."""
         return self.let(f"{a} * {b} + {c}")
 
     def fnma(self, a: str, b: str, c: str) -> str:
-        """c - a b."""
+        """Value c - a b."""
         return self.let(f"{c} - {a} * {b}")
 
     def arithmetic(self, name: str, a: str, b: str) -> str:
-        """fadd, fsub, fmul or fdiv."""
+        """Result of `name`, one of fadd, fsub, fmul and fdiv."""
         return self.let(f"{a} {({'fadd': '+', 'fsub': '-', 'fmul': '*', 'fdiv': '/'})[name]} {b}")
 
     def less(self, a: str, b: str) -> str:
-        """a < b."""
+        """Mask of the pairs where a < b."""
         return self.let(f"{a} < {b}")
 
     def pick(self, where: str, a: str, b: str) -> str:
-        """a where true, b elsewhere."""
+        """Value a where the mask `where` is set, b elsewhere."""
         return self.let(f"tl.where({where}, {a}, {b})")
 
     def minimum(self, a: str, b: str) -> str:
-        """The smaller."""
+        """Smaller of two values."""
         return self.let(f"tl.minimum({a}, {b})")
 
     def maximum(self, a: str, b: str) -> str:
-        """The larger."""
+        """Larger of two values."""
         return self.let(f"tl.maximum({a}, {b})")
 
 
@@ -142,14 +143,18 @@ ABSORB = """\
 
 
 def fused(left: int, right: int) -> bool:
-    """Whether one kernel solves and keeps the best: beyond, compilers take minutes, and d^2 goes through the cache instead."""
+    """Whether one kernel solves and keeps the running bests of features with so many components.
+
+    Compilers take minutes for larger ones, so that squared distances go through the cache to a second kernel instead.
+    """
     return left * right <= FUSED_ENTRIES
 
 
 def source(left: int, right: int, output: str) -> str:
-    """A module with the function `dense` (d^2 and reach of all pairs of a chunk) or `best_two`, for so many components.
+    """Source of a module with the function `dense` or `best_two`, for left and right features of so many components.
 
-    `best_two` reads Gram entries where `fused`, else what `dense` wrote: d^2, and behind it as many reaches.
+    `dense` writes the squared distances and reaches of all pairs of a chunk. `best_two` reads Gram entries where `fused`, else
+    the squared distances of `dense` and, behind them, as many reaches.
     """
     if output == "dense":
         head = HEAD.format(name="dense", outputs="squares, reaches", numbers="_")
@@ -161,7 +166,10 @@ def source(left: int, right: int, output: str) -> str:
 
 
 def _pairs(left: int, right: int, *, indent: int) -> str:
-    """`square` and `reached` of the tile (i, j), Gram entries [component, feature][component, feature] being in `gram`."""
+    """Statements that assign `square` and `reached`, squared distances and reaches of the tile (i, j).
+
+    They read Gram entries [component, feature][component, feature] from `gram`.
+    """
     code = Text(indent)
     width = f"({right} * columns)"
     gram = [[f"g_{a}_{b}" for b in range(right)] for a in range(left)]

@@ -1,1 +1,1 @@
-"""Distances of all pairs with plain NumPy: no compiler is needed."""
+"""Backend `numpy`: distances of all pairs with plain NumPy, without a compiler."""

@@ -1,4 +1,4 @@
-"""The nearest few of a large database without a compiler: strips of squared distances, the smallest of which are kept."""
+"""Nearest few features of a large database without a compiler: the smallest squared distances of one strip after another."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.distances.pairs import best
+from veil.progress import Progress
 
-# Queries and entries that are compared at a time: their distances in float32 take 64 MB.
+# Queries and database entries that are compared at a time: their distances in float32 take 64 MB.
 QUERIES, ENTRIES = 256, 1 << 16
-# Entries that are kept beyond those asked for; near the last one the order of single precision is that of rounding.
+# Entries that are kept beyond the `count` nearest, as single precision cannot order what is near the last of these.
 SLACK = 8
-# Distances of strips (slices of queries and entries), and exact ones of listed pairs.
+# Squared distances of a strip (slices of queries and of entries), and exact distances of listed pairs (queries, entries).
 Strip = Callable[[slice, slice], np.ndarray]
 Exact = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def nearest(
-    queries: int, entries: int, count: int, squares: Strip, exact: Exact, progress: Callable[[int, int], None] | None
+    queries: int, entries: int, count: int, squares: Strip, exact: Exact, progress: Progress | None
 ) -> tuple[Int64[np.ndarray, "queries count"], Float64[np.ndarray, "queries count"]]:
-    """Indices and exact distances of the nearest, in order; ties keep the smaller index."""
+    """Indices and exact distances of the `count` nearest entries of every query, nearest first; ties keep the smaller index.
+
+    `queries` and `entries` are the numbers of either. `squares` chooses which entries are evaluated by `exact`.
+    """
     kept = min(count + SLACK, entries)
     rows, value = np.zeros((queries, kept), dtype=np.int64), np.full((queries, kept), np.inf)
     for first in range(0, entries, ENTRIES):
@@ -36,14 +40,14 @@ def nearest(
 
 
 def _keep_smallest(rows: np.ndarray, value: np.ndarray, tile: np.ndarray, first: int) -> None:
-    """Merge new squared distances into the smallest so far, in place."""
+    """Merge the squared distances `tile`, of entries from `first` on, into the smallest so far (`rows`, `value`), in place."""
     kept = rows.shape[1]
     if tile.shape[1] > kept:
-        found = np.argpartition(tile, kept - 1, axis=1)[:, :kept]
-        tile = np.take_along_axis(tile, found, axis=1)
+        columns = np.argpartition(tile, kept - 1, axis=1)[:, :kept]
+        tile = np.take_along_axis(tile, columns, axis=1)
     else:
-        found = np.broadcast_to(np.arange(tile.shape[1]), tile.shape)
+        columns = np.broadcast_to(np.arange(tile.shape[1]), tile.shape)
     values = np.concatenate([value, tile], axis=1)
-    candidates = np.concatenate([rows, found + first], axis=1)
+    candidates = np.concatenate([rows, columns + first], axis=1)
     smallest = np.argpartition(values, kept - 1, axis=1)[:, :kept]
     value[:], rows[:] = np.take_along_axis(values, smallest, axis=1), np.take_along_axis(candidates, smallest, axis=1)

@@ -1,7 +1,7 @@
-"""Squared distances of all pairs in float32 with plain NumPy, pairs laid out as planes.
+"""Squared distances of all pairs in float32 with plain NumPy, a Gram entry of all pairs being one plane.
 
-One matrix product per tile gives every Gram entry of every pair; the small solves then run elementwise on planes
-of pairs, so that no Python loop and no tiny LAPACK call ever touches a single pair.
+One matrix product for each tile gives every Gram entry of every pair. The small solves then run elementwise on planes of pairs,
+so that no Python loop and no tiny LAPACK call ever touches a single pair.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float32
 
-# A pivot below this belongs to directions that the two subspaces share (distances.md#what-n-is-and-when-it-is-singular); w
-# along them is ~1e-7.
+# Pivots are raised to this at least: one below belongs to directions that the two subspaces share
+# (distances.md#what-n-is-and-when-it-is-singular), along which w is ~1e-7.
 PIVOT_FLOOR = np.float32(1e-6)
-# Floats of one tile's Gram block: measured best on two cores; smaller tiles drown in the cost of calling NumPy.
+# Floats of one tile's Gram block: fastest on two cores; with smaller tiles calling NumPy takes more time than the arithmetic.
 TILE_FLOATS = 1 << 22
-# Beyond this dimension elementwise elimination loses to batched LAPACK.
+# Beyond this dimension elementwise elimination is slower than batched LAPACK.
 PLANE_M_MAX = 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Side:
-    """One side of the comparison, centered and packed: planes[0] holds origins, planes[1:] the basis directions."""
+    """One side of the comparison, centered and packed: planes[0] holds origins, planes[1:] the directions of the bases.
+
+    `squared` is |d0|^2 of every origin.
+    """
 
     planes: Float32[np.ndarray, "planes features dim"]
     squared: Float32[np.ndarray, "features"]
@@ -41,9 +44,10 @@ def pack(
     basis: Float[np.ndarray, "features m dim"] | None,
     center: Float[np.ndarray, "dim"],
 ) -> Side:
-    """Center on a common point, move origins to the point of D nearest to it, and lay out as planes.
+    """Side whose features are seen from `center`, with minimal origins, laid out as planes.
 
-    Centering shrinks the numbers that cancel and changes no distance (docs/theory/distances.md).
+    An origin becomes the point of its subspace nearest to `center`. Centering shrinks the numbers that cancel and changes no
+    distance (distances.md#rounding).
     """
     moved = origin.astype(np.float64) - center
     if basis is None:
@@ -60,9 +64,10 @@ def pack(
 def squared_tiles(
     left: Side, right: Side, reach: float = np.inf
 ) -> Iterator[tuple[int, int, Float32[np.ndarray, "rows columns"]]]:
-    """Yield (row, column, squared distances) tiles that cover all pairs, row blocks outermost.
+    """Tiles (first row, first column, squared distances) that cover all pairs, row blocks outermost.
 
-    Pairs whose nearest points lie farther out than `reach` (squared, about) nearly share a direction: they hold 0.
+    Pairs whose reach |alpha|^2 (docs/theory/distances.md, Eq. 13) exceeds about `reach` hold 0: they nearly share a direction,
+    and rounding was amplified.
     """
     rows, columns = _tile_shape(left, right)
     for row in range(0, len(left), rows):
@@ -78,6 +83,7 @@ def squared_tiles(
 
 
 def _tile_shape(left: Side, right: Side) -> tuple[int, int]:
+    """Rows and columns of a tile whose Gram block has about `TILE_FLOATS` numbers; 32 of either at least."""
     side = int((TILE_FLOATS / ((left.m + 1) * (right.m + 1))) ** 0.5)
     columns = max(32, min(len(right), side))
     return max(32, min(len(left), side)), columns
@@ -86,7 +92,7 @@ def _tile_shape(left: Side, right: Side) -> tuple[int, int]:
 def _eliminate(
     gram: Float32[np.ndarray, "a rows b columns"], squared: Float32[np.ndarray, "rows columns"], reach: float
 ) -> np.ndarray:
-    """|r|^2 minus what both subspaces take of it.
+    """Squared distances of a tile from its Gram entries and from `squared` = |d0|^2 + |e0|^2 - 2 d0.e0, which is overwritten.
 
     Eliminating E from the normal equations leaves dist^2 = |d0|^2 + |e0|^2 - 2 d0.e0 - |v|^2 - w^T N^-1 w with
     C = D E^T, u = D e0, v = E d0, w = u + C v, N = I - C C^T (docs/theory/distances.md, Eq. 4).
@@ -123,6 +129,7 @@ def _eliminate(
 
 
 def _row_product(a: list[np.ndarray], b: list[np.ndarray], *, diagonal: bool) -> np.ndarray:
+    """Entry of N = I - C C^T from two rows of C, over the pairs of a tile."""
     total = a[0] * b[0]
     for x, y in zip(a[1:], b[1:], strict=True):
         total += x * y

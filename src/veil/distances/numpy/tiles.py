@@ -1,25 +1,30 @@
-"""All pairs with plain NumPy: tiles of squared distances in the cheapest formulation, and the best two of rows and columns."""
+"""Tiles of squared distances of all pairs with plain NumPy, and from them the two nearest of every row and column.
+
+Each tile is computed in the cheapest of three formulations: planes, orthogonal complement, or pair by pair in float64.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 
 from veil.distances.numpy import planes
 from veil.distances.pairs import exact
+from veil.distances.sets import FeatureSet, dimension, take
 from veil.threads import shared
 
-Set = tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_ _ _"] | None]
 
+def tiles(left: FeatureSet, right: FeatureSet, middle: np.ndarray, by_pairs: bool = False, reach: float = np.inf):  # type: ignore[no-untyped-def]
+    """Tiles (first row, first column, squared distances) that cover all pairs, in the cheapest formulation.
 
-def tiles(left: Set, right: Set, middle: np.ndarray, by_pairs: bool = False, reach: float = np.inf):  # type: ignore[no-untyped-def]
-    """Squared-distance tiles from the cheapest formulation: planes, complement or LAPACK (distances.md#the-dual-form).
-
-    Of planes, pairs that reach farther than `reach` times the largest |d0|^2 + |e0|^2 hold 0 (Eq. 13).
+    Planes serve small dimensions, the orthogonal complement points among subspaces of at least half the descriptor's length
+    (distances.md#the-dual-form), and the residual form in float64 all others, or everything with `by_pairs`. Both sides are
+    centered on `middle` in planes; there pairs whose reach exceeds `reach` times the largest |d0|^2 + |e0|^2 hold 0
+    (docs/theory/distances.md, Eq. 13).
     """
     if by_pairs:
         return _pairwise_tiles(left, right)
-    m, n = (0 if basis is None else basis.shape[1] for _, basis in (left, right))
+    m, n = dimension(left), dimension(right)
     dim = left[0].shape[1]
     if min(m, n) == 0 and 2 * max(m, n) >= dim:
         return _complement_tiles(left, right)
@@ -28,7 +33,8 @@ def tiles(left: Set, right: Set, middle: np.ndarray, by_pairs: bool = False, rea
     return _plane_tiles(left, right, middle, reach)
 
 
-def _plane_tiles(left: Set, right: Set, middle: np.ndarray, reach: float):  # type: ignore[no-untyped-def]
+def _plane_tiles(left: FeatureSet, right: FeatureSet, middle: np.ndarray, reach: float):  # type: ignore[no-untyped-def]
+    """Tiles by `veil.distances.numpy.planes`, in float32."""
     a, b = planes.pack(*left, middle), planes.pack(*right, middle)
     reach *= float(a.squared.max() + b.squared.max())
     if a.m <= b.m:
@@ -38,13 +44,13 @@ def _plane_tiles(left: Set, right: Set, middle: np.ndarray, reach: float):  # ty
             yield column, row, tile.T
 
 
-def center(left: Set, right: Set) -> Float64[np.ndarray, "dim"]:
-    """The mean of both sides' means, on which both are centered: it changes no distance."""
+def center(left: FeatureSet, right: FeatureSet) -> Float64[np.ndarray, "dim"]:
+    """Mean of both sides' mean origins, on which both are centered, which changes no distance."""
     return 0.5 * (left[0].mean(axis=0, dtype=np.float64) + right[0].mean(axis=0, dtype=np.float64))
 
 
-def _complement_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
-    """Point to subspace by projection on the complement (Dusmanu et al. 2021, Eq. 17-18)."""
+def _complement_tiles(left: FeatureSet, right: FeatureSet):  # type: ignore[no-untyped-def]
+    """Tiles of points against subspaces, by projection on the orthogonal complement (Dusmanu et al. 2021, Eq. 17-18)."""
     if left[1] is not None:
         for row, column, tile in _complement_tiles(right, left):
             yield column, row, tile.T
@@ -57,15 +63,15 @@ def _complement_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
         yield 0, column, (projected**2).sum(axis=1, keepdims=True)
 
 
-def _pairwise_tiles(left: Set, right: Set):  # type: ignore[no-untyped-def]
-    """Large m on both sides: residual form in float64, a row of pairs at a time."""
+def _pairwise_tiles(left: FeatureSet, right: FeatureSet):  # type: ignore[no-untyped-def]
+    """Tiles by the residual form in float64, a row of pairs at a time, for large m on both sides."""
     columns = np.arange(len(right[0]))
     for row in range(len(left[0])):
         yield row, 0, exact(left, right, np.full_like(columns, row), columns)[None] ** 2
 
 
-def sweep(left: Set, right: Set, threads: int, by_pairs: bool = False) -> tuple[Best, Best]:
-    """Row and column bests over all tiles; row blocks are shared out among threads."""
+def sweep(left: FeatureSet, right: FeatureSet, threads: int, by_pairs: bool = False) -> tuple[Best, Best]:
+    """Two smallest squared distances of every row and of every column over all tiles; threads share the row blocks."""
     blocks = np.array_split(np.arange(len(left[0])), max(1, min(threads, len(left[0]) // 64)))
     middle = center(left, right)  # of everything, so that results do not depend on the number of threads
     parts = list(shared(lambda block: _sweep_block(left, right, block, middle, by_pairs), blocks, len(blocks)))
@@ -76,9 +82,12 @@ def sweep(left: Set, right: Set, threads: int, by_pairs: bool = False) -> tuple[
     return rows, columns
 
 
-def _sweep_block(left: Set, right: Set, block: np.ndarray, middle: np.ndarray, by_pairs: bool) -> tuple[Best, Best]:
+def _sweep_block(
+    left: FeatureSet, right: FeatureSet, block: np.ndarray, middle: np.ndarray, by_pairs: bool
+) -> tuple[Best, Best]:
+    """Two smallest squared distances of every row of a block, and of every column within that block."""
     first = int(block[0])
-    part: Set = (left[0][block], None if left[1] is None else left[1][block])
+    part = take(left, block)
     rows, columns = Best.empty(len(block)), Best.empty(len(right[0]))
     for row, column, tile in tiles(part, right, middle, by_pairs):
         row_slice = slice(row, row + tile.shape[0])
@@ -91,28 +100,31 @@ def _sweep_block(left: Set, right: Set, block: np.ndarray, middle: np.ndarray, b
 
 
 class Best:
-    """Running two smallest values with their indices; ties keep the smaller index."""
+    """Two smallest values so far of every feature, with their indices; ties keep the smaller index, (-1, inf) is none."""
 
     def __init__(self, value: np.ndarray, index: np.ndarray) -> None:
         self.value, self.index = value, index
 
     @staticmethod
     def empty(count: int) -> Best:
+        """Initial bests of `count` features: (-1, inf)."""
         return Best(np.full((count, 2), np.inf), np.full((count, 2), -1, dtype=np.int64))
 
     def merged(self, value: np.ndarray, index: np.ndarray) -> Best:
+        """Bests merged with further values and indices, one row for each feature."""
         values = np.concatenate([self.value, value], axis=1)
         indices = np.concatenate([self.index, index], axis=1)
         order = np.lexsort((indices, values), axis=1)[:, :2]
         return Best(np.take_along_axis(values, order, axis=1), np.take_along_axis(indices, order, axis=1))
 
     def absorb(self, where: slice, value: np.ndarray, index: np.ndarray) -> None:
+        """Take some more values of the features `where` into the bests, in place."""
         best = Best(self.value[where], self.index[where]).merged(value, index)
         self.value[where], self.index[where] = best.value, best.index
 
 
 def two_smallest(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Indices and values of the two smallest entries of each row; (-1, inf) pads a single column."""
+    """Indices and values of the two smallest entries of every row of a matrix; (-1, inf) pads a single column."""
     rows = np.arange(len(matrix))
     first = matrix.argmin(axis=1)
     best = matrix[rows, first].astype(np.float64)
@@ -125,13 +137,16 @@ def two_smallest(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([first, second], axis=1), np.stack([best, rest[rows, second].astype(np.float64)], axis=1)
 
 
-def refined(left: Set, right: Set, best: Best, *, transpose: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Re-evaluate winners and runners-up in float64 and put them in order."""
+def refined(left: FeatureSet, right: FeatureSet, best: Best, *, transpose: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Indices and float64 distances of the two nearest in `best`, evaluated again and put in order.
+
+    `best` is of the left features, or of the right ones with `transpose`.
+    """
     index = best.index
     distance = np.full(index.shape, np.inf)
-    ours, which = np.nonzero(index >= 0)
-    theirs = index[ours, which]
-    pair = (theirs, ours) if transpose else (ours, theirs)
-    distance[ours, which] = exact(left, right, *pair)
+    owner, place = np.nonzero(index >= 0)
+    other = index[owner, place]
+    pair = (other, owner) if transpose else (owner, other)
+    distance[owner, place] = exact(left, right, *pair)
     order = np.lexsort((index, distance), axis=1)
     return np.take_along_axis(index, order, axis=1), np.take_along_axis(distance, order, axis=1)

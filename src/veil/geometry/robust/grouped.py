@@ -19,6 +19,7 @@ from jaxtyping import Float64, Int64
 from veil.errors import RangeError
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped_search import FIRST_GROUPS, SMALLEST_POOL, Groups, best_candidates, search
+from veil.progress import Progress
 from veil.threads import shared
 
 # A round is so many searches of so many samples each, shared out among threads; results do not depend on how many those are.
@@ -118,7 +119,7 @@ def resect_grouped(
     refine: Refine,
     options: GroupedOptions,
     threads: int = 2,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> GroupedConsensus | None:
     """The pose with which most groups agree within `limit` (normalized plane), each new best one refined on its inliers.
 

@@ -1,4 +1,4 @@
-"""COLMAP where it can be stopped: a process that is watched, limited and killed, and told what to do in JSON lines."""
+"""COLMAP in a process that is watched, limited and killed if need be; requests and answers are lines of JSON."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ REGISTERING = re.compile(r"Registering image #(\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What the mapper may use, for each of its stages.
+    """Limits of each of the mapper's stages. Raises RangeError for one that is not positive and finite.
 
-    `stall_s` of processor time between two signs of progress (more for many images), `max_seconds` of wall time (None: no
-    limit) and `memory_bytes` of data (None: three quarters of this machine's memory).
+    `stall_s` is the processor time in seconds between two signs of progress (more for many images), `max_seconds` the wall time
+    (None: no limit), `memory_bytes` the size of its data (None: three quarters of this machine's memory).
     """
 
     stall_s: float = 120.0
@@ -46,8 +46,11 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
-    """A stage that did not end by itself: why, the image (COLMAP's id) that it was at if COLMAP's log names one, and whether
-    its time was up, which is no fault of that image."""
+    """Stage that was stopped before its end, and the `reason`.
+
+    `image_id` is the image (COLMAP's id) that it was at, if COLMAP's log names one; `out_of_time` says that the time for the
+    whole stage was up, which is no fault of that image.
+    """
 
     reason: str
     image_id: int | None
@@ -55,7 +58,7 @@ class Stopped:
 
 
 class Colmap:
-    """The watched process; use as a context. A stage that is stopped ends the process, and the next one starts another."""
+    """Watched process of COLMAP, as a context manager. A stopped stage ends the process; the next stage starts another."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -75,7 +78,9 @@ class Colmap:
     def run(
         self, request: dict[str, Any], progress: Callable[[int], None] | None = None, *, work: float = 1.0
     ) -> dict[str, Any] | Stopped:
-        """The answer to one request. `progress` gets the count of registered images; `work` multiplies the time to stall.
+        """Answer to one request, or why its stage was stopped.
+
+        `progress` is called with the number of registered images; `work` multiplies the time that counts as a stall.
 
         Raises VeilError if COLMAP itself refused the request or the process cannot be started.
         """
@@ -132,7 +137,7 @@ class Colmap:
         return Stopped(reason=reason, image_id=self._at_image, out_of_time=self._late.is_set())
 
     def _end(self, process: subprocess.Popen[str]) -> None:
-        """Its time is up."""
+        """Kill the process because its time is up."""
         self._late.set()
         process.kill()
 
@@ -172,7 +177,7 @@ class Colmap:
 
 
 def _close(process: subprocess.Popen[str]) -> None:
-    """The pipes of a process that has ended; what was never read of a request is lost without a word."""
+    """Close the pipes of a process that has ended; what it never read of a request is lost without an error."""
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:
             with contextlib.suppress(OSError):
@@ -180,7 +185,7 @@ def _close(process: subprocess.Popen[str]) -> None:
 
 
 def _default_memory() -> int:
-    """Three quarters of the machine's memory; 0 (no limit) where the system does not tell."""
+    """Size in bytes of three quarters of the machine's memory; 0 (no limit) where the system does not say."""
     try:
         return int(0.75 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):

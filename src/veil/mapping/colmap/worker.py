@@ -1,7 +1,7 @@
-"""COLMAP in a process of its own: reads one JSON request a line, answers in JSON lines, and imports nothing of veil.
+"""Program that runs COLMAP in its own process: reads one JSON request a line, answers in JSON lines, imports nothing of veil.
 
-Run as a script by `veil.mapping.colmap`. Between two signs of progress it may use `stall_s` seconds of processor time; the
-timer then ends the process by the signal's default action, which needs no cooperation of the code that hangs.
+It is run as a script by `veil.mapping.colmap`. Between two signs of progress it may use `stall_s` seconds of processor time;
+the timer then ends the process by the signal's default action, which needs no cooperation of the code that hangs.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ def main() -> None:
         try:
             _limit_memory(request["memory_bytes"])
             answer = {"verify": _verify, "map": _map, "complete": _complete}[request["do"]](request)
-        except Exception as error:  # of any kind: the parent decides
+        except Exception as error:  # errors of any kind: the parent decides
             answer = {"failed": f"{type(error).__name__}: {error}"[:500]}
         _arm(0)
         _say(answer)
 
 
 def _end_with_parent() -> None:
-    """Where the system can (Linux): be killed as soon as the parent ends, however it does."""
+    """Ask the system, where it can (Linux), to kill this process as soon as its parent ends, however it does."""
     try:
         import ctypes
 
@@ -39,7 +39,7 @@ def _end_with_parent() -> None:
 
 
 def _load() -> None:
-    """Load COLMAP while the parent prepares its request; what fails here fails again at the request, and is told there."""
+    """Load COLMAP while the parent prepares its request; what fails here fails again at the request, and is reported there."""
     with contextlib.suppress(Exception):
         import pycolmap  # noqa: F401
 
@@ -53,7 +53,7 @@ def _say(answer: dict[str, Any]) -> None:
 
 
 def _arm(seconds: float) -> None:
-    """Start the clock of processor time anew; 0 stops it."""
+    """Set the timer that ends this process to `seconds` of processor time from now; 0 stops it."""
     if hasattr(signal, "ITIMER_PROF"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
@@ -106,7 +106,7 @@ def _map(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _complete(request: dict[str, Any]) -> dict[str, Any]:
-    """Points of the database's matches in a model whose poses stay as they are."""
+    """Triangulate the database's matches in a model whose poses stay as they are."""
     import pycolmap
 
     _arm(request["stall_s"])
@@ -132,6 +132,6 @@ def _set(options: Any, values: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    # This folder, if Python put it there, holds no module that anybody should find by accident.
+    # Python puts this folder on its path, which holds no module that anybody should import by accident.
     sys.path[:] = [place for place in sys.path if Path(place).absolute() != Path(__file__).absolute().parent]
     main()

@@ -1,8 +1,8 @@
-"""Structure-from-motion from lines alone (Geppert et al. 2020): tracks, seed, incremental mapping."""
+"""Structure-from-motion from lines alone (Geppert et al. 2020): tracks, a seed of four images, incremental mapping."""
 
 from veil.mapping.lines.check import LineMapCheck
 from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
-from veil.mapping.lines.reconstruction import LineView
+from veil.mapping.lines.problem import LineView
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks, match_graph
 

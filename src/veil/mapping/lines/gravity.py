@@ -1,4 +1,4 @@
-"""What the images' readings of gravity say of a map of lines, for its adjustment and for samples of few lines."""
+"""Readings of gravity in a map from lines, for its adjustment and for poses from four lines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ ROUNDS = 5
 def upright_of(
     rotations: Float64[np.ndarray, "cameras 3 3"], gravity: Float64[np.ndarray, "cameras 3"], sigma_deg: float = SIGMA_DEG
 ) -> Upright | None:
-    """What readings (NaN where there is none) say of these cameras: down in the world is where most of them see it.
+    """Gravity term of bundle adjustment: down in the world where most readings see it; None without a reading.
 
-    None without a reading.
+    `rotations` are those of cam_from_world, `gravity` unit vectors down in the camera frames (NaN without a reading),
+    `sigma_deg` the standard deviation of a reading in degrees. Readings far from the others lose their weight.
     """
     down = np.einsum("cji,cj->ci", rotations, gravity)
     down = down[np.isfinite(down).all(axis=1)]

@@ -1,7 +1,8 @@
-"""Incremental mapping from lines: seed, then resection, triangulation, adjustment (Geppert et al. 2020, Sec. 3).
+"""Incremental mapping from lines: a seed of four images, then resection, triangulation and adjustment.
 
-Acceptance of an image weighs its inliers against chance (docs/theory/lines.md, Eq. 11); points need four lines that agree,
-one of them not along gravity, an angle, positive depth, and a projection inside the image (lines.md#points-and-cameras).
+Geppert et al. 2020, Sec. 3. Acceptance of an image weighs its inliers against chance (docs/theory/lines.md, Eq. 11); points
+need four lines that agree, one of them not along gravity, an angle, positive depth, and a projection inside the image
+(lines.md#points-and-cameras).
 """
 
 from __future__ import annotations
@@ -15,32 +16,26 @@ from jaxtyping import Bool, Float64
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.mapping.lines.check import LineMapCheck, checked
-from veil.mapping.lines.pose_hypotheses import contradicted, registration
+from veil.mapping.lines.pose_hypotheses import accepted_pose, contradicted
+from veil.mapping.lines.problem import LineView, MappingProblem, mapping_problem
 from veil.mapping.lines.quad import Seed
 from veil.mapping.lines.quads import is_sure, quad_batches, ranked_seeds
-from veil.mapping.lines.reconstruction import (
-    LineView,
-    Model,
-    World,
-    adjusted,
-    empty_model,
-    mapped_tracks,
-    without_images,
-    world_of,
-)
-from veil.mapping.lines.registration import FINAL, GROWING, LineMapOptions, noise_px, settle, triangulate, with_image
-from veil.mapping.lines.track_merging import completed, joined
+from veil.mapping.lines.reconstruction import Reconstruction, adjusted, empty_reconstruction, mapped_tracks, without_images
+from veil.mapping.lines.registration import FINAL, INTERMEDIATE, LineMapOptions, noise_px, settle, triangulate, with_image
+from veil.mapping.lines.track_merging import extend_tracks, merge_tracks
 from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks
+from veil.progress import Progress
 
 FINAL_ROUNDS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LineMap:
-    """Poses of the registered images, points of the tracks, and which observations agree with them.
+    """Map from lines: poses of the registered images, points of the tracks, and which observations agree with them.
 
-    `observed[k]` is True where the line of observation k of `tracks` agrees with `points[tracks.track[k]]`; tracks without
-    a point have none. `quad` is what the map began with, None if it began with another map; `check` says how sure it is.
+    `observed[k]` is True where the line of observation k of `tracks` agrees with `points[tracks.track[k]]`; a track without
+    such an observation has no point. `quad` are the four images of the seed, None if mapping resumed or extended
+    another map. `refused` is the reason for each image that is not in the map, by name; `check` says how sure the map is.
     """
 
     tracks: Tracks
@@ -54,13 +49,12 @@ class LineMap:
 
 @dataclass(frozen=True)
 class NoLineMap:
-    """No map could be started, and why."""
+    """Reason why there is no map: none could be started, or its own check spoke against it."""
 
     reason: str
 
 
-Progress = Callable[[int, int], None]
-Checkpoint = Callable[[Model], None]
+Checkpoint = Callable[[Reconstruction], None]
 
 
 def map_from_lines(
@@ -68,93 +62,102 @@ def map_from_lines(
     graph: MatchGraph,
     *,
     options: LineMapOptions | None = None,
-    resume: Model | None = None,
+    resume: Reconstruction | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> LineMap | NoLineMap:
-    """Map as many images as agree; what cannot be told from a wrong map is none.
+    """Map of as many images as agree, or the reason why there is none.
 
-    `checkpoint` gets the model whenever it has grown, unless chance explains its seed; given back as `resume` (with the same
-    views, matches and options) it is continued. Raises InputError for fewer than four images or none with gravity.
+    A map that its own check cannot tell from a wrong one is refused.
+
+    `views` are the images by name, `graph` their matches. `checkpoint` is called with the reconstruction after every image
+    that enters, unless chance explains its seed; given back as `resume` (with the same views, matches and options), mapping
+    goes on from it. `progress` is called with the numbers of registered images and of all. Raises InputError for fewer than
+    four images or if none has gravity. Method: Geppert et al. 2020, Sec. 3, with the changes of docs/theory/mapping.md.
     """
     options = options or LineMapOptions()
     if len(views) < 4:
         raise InputError(f"mapping from lines needs at least four images, got {len(views)}")
     if all(view.lines.gravity is None for view in views.values()):
         raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
-    world = world_of(views, graph)
+    problem = mapping_problem(views, graph)
     if resume is not None:
-        return _told(_finished(world, *_grow(world, resume, options, checkpoint, progress), None, options))
-    growing = _Growing(world, options, progress)
+        return _unless_doubtful(
+            _finished(problem, *_register_images(problem, resume, options, checkpoint, progress), None, options)
+        )
+    trials = _SeedTrials(problem, options, progress)
     weak: list[tuple[Quad, Seed]] = []
     tried, reason = 0, ""
-    for quads in quad_batches(world, options):
-        seeds = ranked_seeds(world, quads, options)
+    for quads in quad_batches(problem, options):
+        seeds = ranked_seeds(problem, quads, options)
         weak, reason, tried = weak + seeds.weak, reason or seeds.reason, tried + len(quads)
-        growing.try_all(seeds.found, checkpoint)
-        if growing.grown:
+        trials.try_all(seeds.found, checkpoint)
+        if trials.extended:
             break
     if not tried:
         return NoLineMap("no four images with gravity share enough tracks; take photographs with more overlap")
-    if growing.best is None:
-        # Such a model, once resumed, could not be told from one of a seed beyond chance, so none is kept.
-        growing.try_all(sorted(weak, key=lambda item: -item[1].evidence), None)
+    if trials.best is None:
+        # Such a reconstruction, once resumed, could not be told from one of a seed beyond chance, so no checkpoint is written.
+        trials.try_all(sorted(weak, key=lambda item: -item[1].evidence), None)
         least = max(options.min_weak_images, options.min_weak_share * len(views))
-        if growing.best is None or growing.best.images < least:
+        if trials.best is None or trials.best.images < least:
             return NoLineMap(f"none of {tried} image quads gave a seed; one of them said: {reason}")
-    best = growing.best
-    return _told(_finished(world, best.model, best.refused, best.quad, options))
+    best = trials.best
+    return _unless_doubtful(_finished(problem, best.reconstruction, best.refused, best.quad, options))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Grown:
-    """What a seed grew to, and why the other images were refused."""
+class _Trial:
+    """Reconstruction from one seed, and why the other images were refused, by name."""
 
-    model: Model
+    reconstruction: Reconstruction
     refused: Mapping[str, str]
     quad: Quad
 
     @property
     def images(self) -> int:
-        return int(self.model.registered.sum())
+        return int(self.reconstruction.registered.sum())
 
 
-class _Growing:
-    """Seeds grown one after the other, and the best map of them so far."""
+class _SeedTrials:
+    """Incremental mapping from one seed after another, and the best reconstruction so far."""
 
-    def __init__(self, world: World, options: LineMapOptions, progress: Progress | None) -> None:
-        self._world, self._options, self._progress = world, options, progress
-        self.best: _Grown | None = None
+    def __init__(self, problem: MappingProblem, options: LineMapOptions, progress: Progress | None) -> None:
+        self._problem, self._options, self._progress = problem, options, progress
+        self.best: _Trial | None = None
 
     @property
-    def grown(self) -> bool:
-        """Whether a map took in more than its seed, or all there is."""
-        return self.best is not None and self.best.images > min(len(self.best.quad.images), len(self._world.views) - 1)
+    def extended(self) -> bool:
+        """Whether the best reconstruction has more images than its seed, or all images."""
+        return self.best is not None and self.best.images > min(len(self.best.quad.images), len(self._problem.views) - 1)
 
     def try_all(self, seeds: Sequence[tuple[Quad, Seed]], checkpoint: Checkpoint | None) -> None:
-        """Grow the first few, until one is the map beyond doubt: a wrong seed has no evidence for all images."""
+        """Map from the first `options.attempts` seeds, until one registers all images, or is sure and registers any more.
+
+        A wrong seed has no evidence for all images.
+        """
         for quad, seed in seeds[: self._options.attempts]:
-            start = _seeded(self._world, quad, seed, self._options)
-            model, refused = _grow(self._world, start, self._options, checkpoint, self._progress)
-            found = _Grown(model=model, refused=refused, quad=quad)
-            if self.best is None or _weight(self._world, model) > _weight(self._world, self.best.model):
+            start = _from_seed(self._problem, quad, seed, self._options)
+            reconstruction, refused = _register_images(self._problem, start, self._options, checkpoint, self._progress)
+            found = _Trial(reconstruction=reconstruction, refused=refused, quad=quad)
+            if self.best is None or _size(self._problem, reconstruction) > _size(self._problem, self.best.reconstruction):
                 self.best = found
-            if found.images == len(self._world.views) or (found.images > len(quad.images) and is_sure(seed)):
+            if found.images == len(self._problem.views) or (found.images > len(quad.images) and is_sure(seed)):
                 break
 
 
-def _told(found: LineMap) -> LineMap | NoLineMap:
-    """The map, unless its own check speaks against it."""
+def _unless_doubtful(found: LineMap) -> LineMap | NoLineMap:
+    """Map `found`, or its doubts as the reason for none if its own check speaks against it."""
     if not found.check.doubts:
         return found
     images = len(found.cam_from_world)
     return NoLineMap(f"a map of {images} images cannot be told from a wrong one: " + "; ".join(found.check.doubts))
 
 
-def _weight(world: World, model: Model) -> tuple[int, int]:
-    """What maps of different seeds are compared by: images, then lines beyond the three that any point needs."""
-    lines = np.bincount(world.tracks.track[model.observed], minlength=len(world.tracks))
-    return int(model.registered.sum()), int(np.maximum(lines - 3, 0).sum())
+def _size(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[int, int]:
+    """Rank of a reconstruction among those of other seeds: images, then lines beyond the three that any point needs."""
+    lines = np.bincount(problem.tracks.track[reconstruction.observed], minlength=len(problem.tracks))
+    return int(reconstruction.registered.sum()), int(np.maximum(lines - 3, 0).sum())
 
 
 def extend_map(
@@ -162,89 +165,110 @@ def extend_map(
     graph: MatchGraph,
     *,
     tracks: Tracks,
-    model: Model,
+    reconstruction: Reconstruction,
     options: LineMapOptions | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> LineMap:
-    """Add images to a map: `tracks` and `model` are the map's, in the numbering of `graph`; matches lengthen its tracks."""
+    """Map with further images: those of `views` that `reconstruction` has not registered yet are tried.
+
+    `tracks` and `reconstruction` are those of the present map, in the numbering of `graph`, which holds the matches of all
+    images (`veil.mapping.lines.scenes.reconstruction_of`); its strong matches lengthen the tracks. The other arguments are
+    those of `map_from_lines`. The map is returned whatever its check says.
+    """
     options = options or LineMapOptions()
-    world, model = joined(world_of(views, graph, tracks), model)
-    return _finished(world, *_grow(world, model, options, checkpoint, progress), None, options)
+    problem, reconstruction = extend_tracks(mapping_problem(views, graph, tracks), reconstruction)
+    return _finished(problem, *_register_images(problem, reconstruction, options, checkpoint, progress), None, options)
 
 
-def _finished(world: World, model: Model, refused: Mapping[str, str], quad: Quad | None, options: LineMapOptions) -> LineMap:
-    """Complete the tracks and adjust everything, in turns, with limits that follow the lines' own noise."""
-    model = adjusted(world, model, model.registered, GROWING)
+def _finished(
+    problem: MappingProblem,
+    reconstruction: Reconstruction,
+    refused: Mapping[str, str],
+    quad: Quad | None,
+    options: LineMapOptions,
+) -> LineMap:
+    """Final map: tracks merged and everything adjusted in turns, with limits that follow the noise of the lines."""
+    reconstruction = adjusted(problem, reconstruction, reconstruction.registered, INTERMEDIATE)
     limit_px = options.point_error_px
     for _ in range(FINAL_ROUNDS):
-        model = triangulate(world, model, limit_px, replace(options, min_lines=3))
-        world, model = completed(world, model, limit_px=limit_px)
-        model = triangulate(world, model, limit_px, options)
-        noise = noise_px(world, model)
-        model = adjusted(world, model, model.registered, replace(FINAL, loss_px=noise))
+        reconstruction = triangulate(problem, reconstruction, limit_px, replace(options, min_lines=3))
+        problem, reconstruction = merge_tracks(problem, reconstruction, limit_px=limit_px)
+        reconstruction = triangulate(problem, reconstruction, limit_px, options)
+        noise = noise_px(problem, reconstruction)
+        reconstruction = adjusted(problem, reconstruction, reconstruction.registered, replace(FINAL, loss_px=noise))
         limit_px = float(np.clip(6 * noise, 0.75, limit_px))
-    model = triangulate(world, model, limit_px, options)
-    names = world.tracks.names
+    reconstruction = triangulate(problem, reconstruction, limit_px, options)
+    names = problem.tracks.names
     return LineMap(
-        tracks=world.tracks,
-        cam_from_world={name: model.pose(i) for i, name in enumerate(names) if model.registered[i]},
-        points=model.points,
-        observed=model.observed,
+        tracks=problem.tracks,
+        cam_from_world={name: reconstruction.pose(i) for i, name in enumerate(names) if reconstruction.registered[i]},
+        points=reconstruction.points,
+        observed=reconstruction.observed,
         quad=quad,
         refused=refused,
-        check=checked(world, model, limit_px=options.point_error_px, left_out=refused),
+        check=checked(problem, reconstruction, limit_px=options.point_error_px, left_out=refused),
     )
 
 
-def _seeded(world: World, quad: Quad, seed: Seed, options: LineMapOptions) -> Model:
-    model = empty_model(world)
+def _from_seed(problem: MappingProblem, quad: Quad, seed: Seed, options: LineMapOptions) -> Reconstruction:
+    reconstruction = empty_reconstruction(problem)
     for image, pose in zip(quad.images, seed.cam_from_world, strict=True):
-        model = model.with_pose(image, pose)
-    return settle(world, model, model.registered, options)
+        reconstruction = reconstruction.with_pose(image, pose)
+    return settle(problem, reconstruction, reconstruction.registered, options)
 
 
-def _grow(
-    world: World, model: Model, options: LineMapOptions, checkpoint: Checkpoint | None, progress: Progress | None
-) -> tuple[Model, dict[str, str]]:
-    """Register image after image until none is left that sees enough; the reasons of those refused."""
+def _register_images(
+    problem: MappingProblem,
+    reconstruction: Reconstruction,
+    options: LineMapOptions,
+    checkpoint: Checkpoint | None,
+    progress: Progress | None,
+) -> tuple[Reconstruction, dict[str, str]]:
+    """Reconstruction with every image registered that can be, one by one, and the reason for each refused one, by name."""
     refusals = _Refusals()
-    last_global = int(model.registered.sum())
-    start = model.registered.copy()
+    last_global = int(reconstruction.registered.sum())
+    start = reconstruction.registered.copy()
     while True:
-        found = _register_next(world, model, options, refusals)
+        found = _register_next(problem, reconstruction, options, refusals)
         if found is not None:
-            count = int(model.registered.sum()) + 1
+            count = int(reconstruction.registered.sum()) + 1
             everything = count >= options.global_growth * last_global
             last_global = count if everything else last_global
-            model = with_image(world, model, *found, everything=everything, options=options)
+            reconstruction = with_image(problem, reconstruction, *found, everything=everything, options=options)
             if checkpoint is not None:
-                checkpoint(model)
+                checkpoint(reconstruction)
             if progress is not None:
-                progress(count, len(world.views))
-        elif (smaller := _withdrawn(world, model, start, options, refusals)) is not None:
-            model = smaller
+                progress(count, len(problem.views))
+        elif (smaller := _without_contradicted(problem, reconstruction, start, options, refusals)) is not None:
+            reconstruction = smaller
         else:
             break
-    left = np.flatnonzero(~model.registered)
-    return model, {world.tracks.names[image]: refusals.reasons.get(int(image), "sees no point of the map") for image in left}
+    left = np.flatnonzero(~reconstruction.registered)
+    return reconstruction, {
+        problem.tracks.names[image]: refusals.reasons.get(int(image), "sees no point of the map") for image in left
+    }
 
 
-def _withdrawn(
-    world: World, model: Model, start: Bool[np.ndarray, "images"], options: LineMapOptions, refusals: _Refusals
-) -> Model | None:
-    """The model without the images that contradict it now, settled; None if none does. What it began with stays."""
-    wrong = {image: reason for image, reason in contradicted(world, model, options).items() if not start[image]}
+def _without_contradicted(
+    problem: MappingProblem,
+    reconstruction: Reconstruction,
+    start: Bool[np.ndarray, "images"],
+    options: LineMapOptions,
+    refusals: _Refusals,
+) -> Reconstruction | None:
+    """Reconstruction without the images that contradict it by now, settled; None if none does. Images of `start` stay."""
+    wrong = {image: reason for image, reason in contradicted(problem, reconstruction, options).items() if not start[image]}
     if not wrong:
         return None
-    smaller = without_images(world, model, wrong)
+    smaller = without_images(problem, reconstruction, wrong)
     for image, reason in wrong.items():
         refusals.bar(image, reason)
-    return settle(world, smaller, smaller.registered, options)
+    return settle(problem, smaller, smaller.registered, options)
 
 
 class _Refusals:
-    """Why images were refused, and how many points they saw then: with hardly more of them they are not tried again."""
+    """Reasons of refused images, and how many points each saw then: with hardly more it is not tried again."""
 
     def __init__(self) -> None:
         self.reasons: dict[int, str] = {}
@@ -252,37 +276,38 @@ class _Refusals:
         self._barred: set[int] = set()
 
     def add(self, image: int, lines: int, points: int, reason: str) -> None:
-        """`lines` a point had to have."""
+        """Refuse an image that saw so many `points`, where each point had to have so many `lines`."""
         self.reasons[image] = reason
         self._seen[image, lines] = points
 
     def bar(self, image: int, reason: str) -> None:
-        """For good: it was in the map and did not hold."""
+        """Refuse an image for good: it was registered and did not hold."""
         self.reasons[image] = reason
         self._barred.add(image)
 
     def worth_trying(self, image: int, lines: int, points: int) -> bool:
-        """Whether the image sees a tenth more points than when it was refused."""
+        """Whether the image sees over a tenth more points than when it was refused, or was never refused."""
         return image not in self._barred and points > 1.1 * self._seen.get((image, lines), -1)
 
 
-def _register_next(world: World, model: Model, options: LineMapOptions, refusals: _Refusals) -> tuple[int, Rigid] | None:
-    """The image that sees most points and can be registered, and its pose; where points of four lines carry none, those
-    of three may.
+def _register_next(
+    problem: MappingProblem, reconstruction: Reconstruction, options: LineMapOptions, refusals: _Refusals
+) -> tuple[int, Rigid] | None:
+    """Next image to register, of those that see most points, and its pose; None if no image can be registered.
 
-    Three lines always agree, so such points are right only as often as their matches are; what chance explains is refused
-    all the same.
+    Where no image can be registered by points of four lines, points of three are tried. Three lines always agree, so such
+    points are right only as often as their matches are; what chance explains is refused all the same.
     """
     for limits in (options, replace(options, min_lines=3)):
-        if model.registered.all():
+        if reconstruction.registered.all():
             break
-        source = model if limits is options else triangulate(world, model, options.point_error_px, limits)
-        seen = mapped_tracks(world, source)[world.tracks.track]
-        counts = np.bincount(world.tracks.image[seen], minlength=len(world.views)) * ~model.registered
+        source = reconstruction if limits is options else triangulate(problem, reconstruction, options.point_error_px, limits)
+        seen = mapped_tracks(problem, source)[problem.tracks.track]
+        counts = np.bincount(problem.tracks.image[seen], minlength=len(problem.views)) * ~reconstruction.registered
         for image in np.argsort(-counts, kind="stable").tolist():
             if counts[image] == 0 or not refusals.worth_trying(image, limits.min_lines, int(counts[image])):
                 continue
-            found = registration(world, source, image, limits)
+            found = accepted_pose(problem, source, image, limits)
             if not isinstance(found, str):
                 return image, found
             refusals.add(image, limits.min_lines, int(counts[image]), found)

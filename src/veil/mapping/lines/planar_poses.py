@@ -1,8 +1,9 @@
-"""Planar poses of four views from gravity-aligned lines: all that many tracks agree with (Geppert et al. 2020, Sec. 3.1).
+"""Planar poses of four views from gravity-aligned lines: every candidate that many tracks agree with.
 
-Hundreds of samples are solved at once; the best are adjusted and those that end in the same place are merged. Several modes
-are kept, because the mirror solution of the tensor (docs/theory/lines.md, Eq. 8) and flat scenes leave wrong ones that the
-plane alone cannot refuse: the third dimension decides.
+Geppert et al. 2020, Sec. 3.1. Hundreds of samples are solved at once; the best are adjusted and those that end in the same
+place are merged. Several candidates (modes of the score, docs/theory/mapping.md) are kept, because the mirror solution of the
+tensor (docs/theory/lines.md, Eq. 8) and flat scenes leave wrong ones that the plane alone cannot refuse: the third dimension
+decides.
 """
 
 from __future__ import annotations
@@ -22,15 +23,19 @@ SAMPLE = MINIMAL_POINTS + 2  # two more than minimal steady the tensor against h
 MAX_TRACKS = 400  # more say nothing new of eight unknowns
 MANY_COMPLETE = 20  # purely aligned tracks; with fewer, samples come from three views
 FOURTH_SAMPLE = 4  # one more than minimal
-SCALES = (1.0, 1 / 4, 1 / 16)  # of the limit: where gravity is exact the finest tells modes apart that all fit the widest
-MERGE_DEG = 2.0
-BATCH = 96
+SCALES = (1.0, 1 / 4, 1 / 16)  # of the limit: where gravity is exact the finest tells poses apart that all fit the widest
+MERGE_DEG = 2.0  # poses whose angles differ by less are one candidate
+BATCH = 96  # candidates that are scored at a time
 HOMOGRAPHY_SAMPLES = 60  # of three points, half of which may stand out of the plane
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanarTracks:
-    """Tracks over four views with three or more aligned lines: `x[v, t]` where `given[v, t]`, in the normalized plane."""
+    """Horizontal coordinates of tracks that have three or more gravity-aligned lines over four views.
+
+    `x[v, t]` is the coordinate of track t in view v in the normalized image plane of the gravity-aligned view, where
+    `given[v, t]` says that the line is aligned; `focal_px` has an entry for each view.
+    """
 
     x: Float64[np.ndarray, "_ _"]
     given: Bool[np.ndarray, "_ _"]
@@ -38,16 +43,20 @@ class PlanarTracks:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Mode:
-    """Poses of the four views, the tracks that agree with all their aligned lines, and their score."""
+class PlanarPoses:
+    """Candidate poses of the four views, mask of the tracks whose aligned lines all agree, and the score of these."""
 
     views: PlanarViews
     inliers: Bool[np.ndarray, "_"]
     score: float
 
 
-def planar_modes(tracks: PlanarTracks, *, error_px: float, samples: int, keep: int, seed: int) -> list[Mode]:
-    """Up to `keep` distinct modes, best first; deterministic in `seed`."""
+def planar_poses(tracks: PlanarTracks, *, error_px: float, samples: int, keep: int, seed: int) -> list[PlanarPoses]:
+    """Up to `keep` distinct candidates for the poses of four views, best first; deterministic in `seed`.
+
+    A line agrees within `error_px` pixels; `samples` samples of tracks are drawn for each choice of the view left out. Empty if
+    no three views share enough tracks, or almost no tracks agree. Geppert et al. 2020, Sec. 3.1; docs/theory/mapping.md, Eq. 1.
+    """
     random = np.random.default_rng(seed)
     draws = _draws(tracks.given, samples, random)
     if not draws:
@@ -60,17 +69,17 @@ def planar_modes(tracks: PlanarTracks, *, error_px: float, samples: int, keep: i
         translation=np.concatenate([views.translation for views, _ in found]),
     )
     scores = np.concatenate([score for _, score in found])
-    modes: list[Mode] = []
+    candidates: list[PlanarPoses] = []
     for index in _distinct(trials, scores, 2 * keep):
-        mode = adjusted_mode(trials.take(index), tracks, error_px)
-        if mode is not None and not any(_gap_deg(mode.views, other.views) < MERGE_DEG for other in modes):
-            modes.append(mode)
-    return sorted(modes, key=lambda mode: -mode.score)[:keep]
+        poses = adjusted_poses(trials.take(index), tracks, error_px)
+        if poses is not None and not any(_gap_deg(poses.views, other.views) < MERGE_DEG for other in candidates):
+            candidates.append(poses)
+    return sorted(candidates, key=lambda poses: -poses.score)[:keep]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Draw:
-    """Samples: tracks that give the poses of three views, and tracks that then give that of the view left out."""
+    """Samples of tracks: those that give the poses of three views, and those that then give the pose of the view left out."""
 
     left_out: int
     three: Int64[np.ndarray, "samples _"]
@@ -103,7 +112,7 @@ def _draws(given: Bool[np.ndarray, "4 tracks"], samples: int, random: np.random.
 def _sampled(
     tracks: PlanarTracks, draw: _Draw, scored: PlanarTracks, error_px: float
 ) -> tuple[PlanarViews, Float64[np.ndarray, "candidates"]]:
-    """All four-view poses that the samples allow, with their scores."""
+    """Poses of four views that the samples allow, and their scores on the tracks `scored`."""
     three = [view for view in range(len(tracks.x)) if view != draw.left_out]
     found, problem = three_planar_views(np.moveaxis(tracks.x[three][:, draw.three], 0, 1), min_in_front=0.99)
     rows = draw.fourth[problem]
@@ -121,7 +130,7 @@ def _sampled(
 
 
 def first_fixed(views: PlanarViews) -> PlanarViews:
-    """The same poses in the frame of the first view: R_i R_1^T and t_i - R_i R_1^T t_1."""
+    """Poses `views` in the frame of the first view: R_i R_1^T and t_i - R_i R_1^T t_1."""
     turned = PlanarViews(angle=views.angle - views.angle[..., :1], translation=views.translation)
     moved = np.einsum("...vij,...j->...vi", turned.rotation, views.translation[..., 0, :])
     return PlanarViews(angle=turned.angle, translation=views.translation - moved)
@@ -130,7 +139,10 @@ def first_fixed(views: PlanarViews) -> PlanarViews:
 def score_views(
     views: PlanarViews, tracks: PlanarTracks, error_px: float
 ) -> tuple[Float64[np.ndarray, "..."], Bool[np.ndarray, "... tracks"]]:
-    """(score, which tracks agree): each counts by its redundant lines, less the more of the limit it uses, at every scale."""
+    """Scores of poses, and masks of the tracks whose aligned lines all agree within `error_px` (docs/theory/mapping.md, Eq. 1).
+
+    A track counts by its lines beyond two, less the more of the limit it uses, at each of `SCALES`.
+    """
     points = triangulate_planar(views, np.broadcast_to(tracks.x, (*views.angle.shape, tracks.x.shape[1])), tracks.given)
     residual = np.abs(planar_residuals(views, points, tracks.x)) * (tracks.focal_px / error_px)[:, None]
     worst = np.where(tracks.given, residual, 0.0).max(axis=-2)
@@ -140,7 +152,7 @@ def score_views(
 
 
 def _distinct(views: PlanarViews, scores: np.ndarray, count: int) -> list[int]:
-    """Indices of the best candidates no two of which turn alike, while they score a third of the best or more."""
+    """Indices of up to `count` best candidates, no two of which turn alike, that score more than a third of the best."""
     chosen: list[int] = []
     for index in np.argsort(-scores, kind="stable").tolist():
         if len(chosen) == count or scores[index] <= scores.max() / 3:
@@ -151,12 +163,12 @@ def _distinct(views: PlanarViews, scores: np.ndarray, count: int) -> list[int]:
 
 
 def _gap_deg(a: PlanarViews, b: PlanarViews) -> float:
-    """Largest difference of an angle between two modes."""
+    """Largest difference in degrees between the angles of two candidates, over the views."""
     return math.degrees(float(np.abs(np.angle(np.exp(1j * (a.angle - b.angle)))).max()))
 
 
-def adjusted_mode(views: PlanarViews, tracks: PlanarTracks, error_px: float) -> Mode | None:
-    """Planar bundle adjustment on the tracks that agree, twice; None if almost none do.
+def adjusted_poses(views: PlanarViews, tracks: PlanarTracks, error_px: float) -> PlanarPoses | None:
+    """Poses after rounds of planar bundle adjustment on the tracks that agree; None if almost none do.
 
     The spatial line adjustment does it: with vertical lines (1, 0, -x), heights and tilts have neither gradient nor
     curvature, and stay zero.
@@ -185,24 +197,24 @@ def adjusted_mode(views: PlanarViews, tracks: PlanarTracks, error_px: float) -> 
             angle=np.arctan2(found.rotations[:, 0, 2], found.rotations[:, 0, 0]), translation=found.translations[:, [0, 2]]
         )
     score, inliers = score_views(views, tracks, error_px)
-    return Mode(views=views, inliers=inliers, score=float(score))
+    return PlanarPoses(views=views, inliers=inliers, score=float(score))
 
 
 def lifted(views: PlanarViews) -> Float64[np.ndarray, "... 3 3"]:
-    """Rotations about the y-axis in space."""
+    """Rotations about the y-axis in space, 3 x 3, by the angles of `views`."""
     c, s = np.cos(views.angle), np.sin(views.angle)
     zero, one = np.zeros_like(c), np.ones_like(c)
     rows = [[c, zero, s], [zero, one, zero], [-s, zero, c]]
     return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
 
 
-def flat_share(mode: Mode, tracks: PlanarTracks, error_px: float) -> float:
-    """Share of the mode's tracks that one vertical plane, or a camera that only turned, explains as well.
+def flat_share(poses: PlanarPoses, tracks: PlanarTracks, error_px: float) -> float:
+    """Share of the inliers of `poses` that one vertical plane, or a camera that only turned, explains as well.
 
     Points on a line of the plane are seen through 1D homographies x' (c x + d) = a x + b, which leave the poses open.
     """
-    complete = mode.inliers & tracks.given.all(axis=0)
-    judged = complete if complete.sum() >= MANY_COMPLETE else mode.inliers & tracks.given[0]
+    complete = poses.inliers & tracks.given.all(axis=0)
+    judged = complete if complete.sum() >= MANY_COMPLETE else poses.inliers & tracks.given[0]
     agrees = judged.copy()
     for view in range(1, len(tracks.x)):
         rows = np.flatnonzero(judged & tracks.given[view])
@@ -214,7 +226,10 @@ def flat_share(mode: Mode, tracks: PlanarTracks, error_px: float) -> float:
 
 
 def _homography_residuals(x: np.ndarray, y: np.ndarray) -> Float64[np.ndarray, "points"]:
-    """|y - h(x)| of the 1D homography that most points agree with: least median over samples, then reweighted by residual."""
+    """Residuals |y - h(x)| of the 1D homography h that most points agree with.
+
+    It is the one of least median residual over samples, then reweighted by residual.
+    """
     rows = np.stack([x, np.ones_like(x), -x * y, -y], axis=1)
     random = np.random.default_rng(0)
     trials = np.linalg.svd(rows[random.integers(0, len(x), (HOMOGRAPHY_SAMPLES, 3))])[2][:, -1]
@@ -227,7 +242,7 @@ def _homography_residuals(x: np.ndarray, y: np.ndarray) -> Float64[np.ndarray, "
 
 
 def _transfer(h: Float64[np.ndarray, "4"], x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(|y - h(x)|, denominator) for h = (a, b, c, d)."""
+    """Residuals |y - h(x)| for h = (a, b, c, d), and the denominators c x + d."""
     depth = h[2] * x + h[3]
     depth = np.where(np.abs(depth) > 1e-9, depth, 1e-9)
     return np.abs((h[0] * x + h[1]) / depth - y), depth

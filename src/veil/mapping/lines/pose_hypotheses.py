@@ -1,4 +1,4 @@
-"""Poses that one more image could have in a map of lines, and what speaks for each (docs/theory/mapping.md, An image more).
+"""Candidate poses of one more image in a map from lines, and the evidence for each (docs/theory/mapping.md, An image more).
 
 Where gravity is known in the image and in the map, samples are four lines and the search is compiled; else they are six. The
 search is made once for the points of every neighbor alone, because on repeated structure the pose that most lines agree with
@@ -20,32 +20,34 @@ from veil.geometry.robust.grouped_search import search
 from veil.geometry.robust.ransac import RansacOptions
 from veil.geometry.robust.resection_lines import LineResection, resect_from_lines
 from veil.localization.by_distance import P6L, chance_poses, line_agreement
-from veil.mapping.lines.reconstruction import Model, World, mapped_tracks, upright
+from veil.mapping.lines.problem import MappingProblem
+from veil.mapping.lines.reconstruction import Reconstruction, mapped_tracks, upright
 from veil.mapping.lines.registration import LineMapOptions
 
-NEIGHBORS = 8
-MIN_ROWS = 8
-SEARCHES = 2  # of each list of points, with their own seeds
+NEIGHBORS = 8  # registered images whose points are a source of samples by themselves
+MIN_ROWS = 8  # shared points that such a neighbor must have
+SEARCHES = 2  # of each source of samples, each with its own random seed
 SAMPLES = 300  # of each search
-SAME_DEG, SAME_SHARE = 3.0, 0.1  # closer poses are one
+SAME_DEG, SAME_SHARE = 3.0, 0.1  # poses closer than this, in degrees and as a share of the depth, are one
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sighting:
-    """Lines of one image through the projections of points: `problem` row r is observation `rows[r]` of the world.
+    """Lines of one image that should pass through the projections of points of the map.
 
-    `down` is gravity in the camera and in the map; None where the image has no reading, or the map.
+    Row r of `resection` is observation `rows[r]` of the mapping problem. `down` is gravity in the camera and in the map (unit
+    vectors); None where the image or the map has no reading.
     """
 
     image: int
     rows: Int64[np.ndarray, "_"]
-    problem: LineResection
+    resection: LineResection
     down: tuple[Float64[np.ndarray, "3"], Float64[np.ndarray, "3"]] | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidate:
-    """A pose, and which lines agree with it within the limit."""
+    """Candidate pose cam_from_world, mask of the lines that agree with it within the limit, and their score."""
 
     pose: Rigid
     inliers: Bool[np.ndarray, "_"]
@@ -55,40 +57,44 @@ class Candidate:
 def candidate_poses(
     seen: Sighting, sources: list[Int64[np.ndarray, "_"]], *, limit_px: float, sigma_deg: float, seed: int
 ) -> list[Candidate]:
-    """Distinct poses, the best supported first; `sources` are rows of the problem, each a source of samples."""
-    problem = seen.problem
-    starts = _upright_poses(problem, seen.down, sources, limit_px, sigma_deg, seed) if seen.down is not None else []
+    """Distinct poses for the lines of `seen`, the best supported first.
+
+    `sources` are lists of rows of the resection, each of which samples are drawn from by themselves. Lines agree within
+    `limit_px` pixels; `sigma_deg` is the standard deviation of a reading of gravity in degrees.
+    """
+    resection = seen.resection
+    starts = _upright_poses(resection, seen.down, sources, limit_px, sigma_deg, seed) if seen.down is not None else []
     if not starts:
-        found = resect_from_lines(problem, RansacOptions(max_error=limit_px, max_iterations=1000, seed=seed))
+        found = resect_from_lines(resection, RansacOptions(max_error=limit_px, max_iterations=1000, seed=seed))
         starts = [] if found is None else [found.model]
-    wide_px = limit_px + gravity_spread_px(sigma_deg, problem.focal_px)
-    settled = [pose for start in starts if (pose := _settled(problem, start, wide_px, limit_px)) is not None]
-    found_all = sorted((_judged(problem, pose, limit_px) for pose in settled), key=lambda item: -item.score)
+    wide_px = limit_px + gravity_spread_px(sigma_deg, resection.focal_px)
+    refined = [pose for start in starts if (pose := _refined(resection, start, wide_px, limit_px)) is not None]
+    scored = sorted((_scored(resection, pose, limit_px) for pose in refined), key=lambda item: -item.score)
     distinct: list[Candidate] = []
-    for item in found_all:
-        if not any(same_pose(item.pose, other.pose, _depth(problem, other)) for other in distinct):
+    for item in scored:
+        if not any(same_pose(item.pose, other.pose, _depth(resection, other)) for other in distinct):
             distinct.append(item)
     return distinct
 
 
 def _upright_poses(
-    problem: LineResection,
+    resection: LineResection,
     down: tuple[Float64[np.ndarray, "3"], Float64[np.ndarray, "3"]],
     sources: list[Int64[np.ndarray, "_"]],
     limit_px: float,
     sigma_deg: float,
     seed: int,
 ) -> list[Rigid]:
-    """The best pose of each search that anything but its own sample agrees with."""
+    """Best pose of each search with known gravity, if more than its own sample agrees with it."""
     poses = []
     for number, source in enumerate(sources):
         groups, _ = grouped(
-            group=np.arange(len(problem.lines)),
-            points=problem.points,
-            point_rows=np.arange(len(problem.lines)),
-            seen=problem.lines,
+            group=np.arange(len(resection.lines)),
+            points=resection.points,
+            point_rows=np.arange(len(resection.lines)),
+            seen=resection.lines,
             as_lines=True,
-            half_extent=problem.half_extent,
+            half_extent=resection.half_extent,
             lists=[source],
             down_cam=down[0],
             down_world=down[1],
@@ -96,10 +102,10 @@ def _upright_poses(
         if len(groups.list_starts) < 2:
             continue
         for again in range(SEARCHES):
-            wide_px = limit_px + again * gravity_spread_px(sigma_deg, problem.focal_px)
+            wide_px = limit_px + again * gravity_spread_px(sigma_deg, resection.focal_px)
             rotation, translation, gain, _ = search(
                 groups,
-                limit=wide_px / problem.focal_px,
+                limit=wide_px / resection.focal_px,
                 iterations=SAMPLES,
                 seed=(seed << 40) + SEARCHES * number + again + 1,
                 floor=0.0,
@@ -110,40 +116,44 @@ def _upright_poses(
     return poses
 
 
-def _settled(problem: LineResection, pose: Rigid, wide_px: float, limit_px: float) -> Rigid | None:
-    """The pose refined with limits that shrink by halves: the reading of gravity may be off."""
+def _refined(resection: LineResection, pose: Rigid, wide_px: float, limit_px: float) -> Rigid | None:
+    """Pose refined with limits that shrink by halves from `wide_px` to `limit_px`, because the reading of gravity may be off.
+
+    None if too few lines agree at any of them.
+    """
     steps = max(0, math.ceil(math.log2(wide_px / limit_px)))
     for limit in [limit_px * 2.0**k for k in range(steps, -1, -1)] + [limit_px]:
-        refined = problem.refine(pose, problem.residuals(pose) < limit, limit / 3)
+        refined = resection.refine(pose, resection.residuals(pose) < limit, limit / 3)
         if refined is None:
             return None
         pose = refined
     return pose
 
 
-def _judged(problem: LineResection, pose: Rigid, limit_px: float) -> Candidate:
-    residuals = problem.residuals(pose)
+def _scored(resection: LineResection, pose: Rigid, limit_px: float) -> Candidate:
+    residuals = resection.residuals(pose)
     value = np.maximum(1 - np.minimum(residuals / limit_px, 1.0) ** 2, 0)
     return Candidate(pose=pose, inliers=residuals < limit_px, score=float(value.sum()))
 
 
-def _depth(problem: LineResection, item: Candidate) -> float:
-    points = problem.points[item.inliers] if item.inliers.any() else problem.points
+def _depth(resection: LineResection, item: Candidate) -> float:
+    points = resection.points[item.inliers] if item.inliers.any() else resection.points
     return float(abs(np.median(points @ item.pose.rotation[2] + item.pose.translation[2])))
 
 
 def same_pose(a: Rigid, b: Rigid, depth: float) -> bool:
-    """Whether two poses differ by little, beside the distance of what they see."""
+    """Whether two poses differ by little, compared with the `depth` of what they see (world units)."""
     turn = math.degrees(math.acos(float(np.clip((np.trace(a.rotation @ b.rotation.T) - 1) / 2, -1, 1))))
     return turn < SAME_DEG and float(np.linalg.norm(a.center - b.center)) < SAME_SHARE * depth
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What speaks for a pose: of the points that it shares with one other image, those that agree, or of all together.
+    """Evidence for a pose, from all points of the image or from those that it shares with one other image.
 
-    `log10_nfa` is the least of (docs/theory/lines.md, Eq. 11) over these sets, `share` that of the set that it came from,
-    `inliers` are those of all points, `aligned_share` is their part along gravity.
+    `log10_nfa` is log10 of the number of false alarms (docs/theory/lines.md, Eq. 11), the least over these sets of points,
+    `share` the share of that set's points that agree, `inliers` the number of all points that agree, and
+    `aligned_share` the share of these whose lines follow gravity.
     """
 
     log10_nfa: float
@@ -152,12 +162,12 @@ class Evidence:
     aligned_share: float
 
 
-def registration(world: World, model: Model, image: int, options: LineMapOptions) -> Rigid | str:
-    """The pose of one image in the map, or why it was refused."""
-    seen, sources = sighting(world, model, image)
+def accepted_pose(problem: MappingProblem, reconstruction: Reconstruction, image: int, options: LineMapOptions) -> Rigid | str:
+    """Pose cam_from_world of one image (index) in the map, or the reason why it is refused."""
+    seen, sources = sighting(problem, reconstruction, image)
     if len(seen.rows) < options.min_registration_inliers:
         return f"sees {len(seen.rows)} points, fewer than the {options.min_registration_inliers} that have to agree"
-    if (~seen.problem.aligned).sum() < 2:
+    if (~seen.resection.aligned).sum() < 2:
         return f"sees {len(seen.rows)} points, but all along gravity"
     found = candidate_poses(
         seen,
@@ -168,7 +178,7 @@ def registration(world: World, model: Model, image: int, options: LineMapOptions
     )
     if not found:
         return f"no pose explains the {len(seen.rows)} points that it sees"
-    weighed = [(candidate, evidence(world, seen, sources, candidate, options)) for candidate in found]
+    weighed = [(candidate, evidence(problem, seen, sources, candidate, options)) for candidate in found]
     weighed.sort(key=lambda item: item[1].log10_nfa)
     (best, support), others = weighed[0], weighed[1:]
     if support.inliers < options.min_registration_inliers or support.log10_nfa > options.max_log10_nfa:
@@ -186,66 +196,80 @@ def registration(world: World, model: Model, image: int, options: LineMapOptions
     return best.pose
 
 
-def contradicted(world: World, model: Model, options: LineMapOptions) -> dict[int, str]:
-    """Registered images whose evidence no longer holds, and why: too few lines agree with points that four others fix."""
-    tracks = world.tracks
-    length = np.bincount(tracks.track[model.observed], minlength=len(tracks))
+def contradicted(problem: MappingProblem, reconstruction: Reconstruction, options: LineMapOptions) -> dict[int, str]:
+    """Reasons for the registered images (indices) whose evidence no longer holds.
+
+    Only points that four or more other images observe are counted.
+    """
+    tracks = problem.tracks
+    length = np.bincount(tracks.track[reconstruction.observed], minlength=len(tracks))
     found = {}
-    for image in np.flatnonzero(model.registered).tolist():
-        rows = np.flatnonzero((tracks.image == image) & (length[tracks.track] - model.observed >= 4))
-        seen = _problem(world, model, image, rows)
-        inliers = seen.problem.residuals(model.pose(image)) < options.resection_error_px
+    for image in np.flatnonzero(reconstruction.registered).tolist():
+        rows = np.flatnonzero((tracks.image == image) & (length[tracks.track] - reconstruction.observed >= 4))
+        seen = _sighting(problem, reconstruction, image, rows)
+        inliers = seen.resection.residuals(reconstruction.pose(image)) < options.resection_error_px
         if inliers.sum() < options.min_firm_inliers:
             found[image] = f"was taken out again: only {int(inliers.sum())} of its lines agree with points that others checked"
             continue
-        held = Candidate(pose=model.pose(image), inliers=inliers, score=float(inliers.sum()))
-        support = evidence(world, seen, neighbors(world, model, image, rows), held, options)
+        held = Candidate(pose=reconstruction.pose(image), inliers=inliers, score=float(inliers.sum()))
+        support = evidence(problem, seen, neighbors(problem, reconstruction, image, rows), held, options)
         if support.log10_nfa > options.max_log10_nfa or support.share < options.min_neighbor_share:
             found[image] = f"was taken out again: {support.inliers} of {len(rows)} lines agreed in the end"
     return found
 
 
-def sighting(world: World, model: Model, image: int) -> tuple[Sighting, list[Int64[np.ndarray, "_"]]]:
-    """The points that an image sees, and for each of its nearest neighbors which of them that one observes."""
-    tracks = world.tracks
-    rows = np.flatnonzero((tracks.image == image) & mapped_tracks(world, model)[tracks.track])
-    length = np.bincount(tracks.track[model.observed], minlength=len(tracks))
+def sighting(
+    problem: MappingProblem, reconstruction: Reconstruction, image: int
+) -> tuple[Sighting, list[Int64[np.ndarray, "_"]]]:
+    """Lines of an image (index) with the points that it sees, and for each of its nearest neighbors the rows that it shares."""
+    tracks = problem.tracks
+    rows = np.flatnonzero((tracks.image == image) & mapped_tracks(problem, reconstruction)[tracks.track])
+    length = np.bincount(tracks.track[reconstruction.observed], minlength=len(tracks))
     rows = rows[np.argsort(-length[tracks.track[rows]], kind="stable")]  # points of many lines are most trusted
-    return _problem(world, model, image, rows), neighbors(world, model, image, rows)
+    return _sighting(problem, reconstruction, image, rows), neighbors(problem, reconstruction, image, rows)
 
 
-def _problem(world: World, model: Model, image: int, rows: Int64[np.ndarray, "rows"]) -> Sighting:
-    known = upright(world, model)
-    problem = LineResection(
-        lines=world.lines[rows],
-        points=model.points[world.tracks.track[rows]],
-        aligned=world.aligned[rows],
-        focal_px=float(world.focal_px[image]),
-        half_extent=world.half_extent[image],
+def _sighting(problem: MappingProblem, reconstruction: Reconstruction, image: int, rows: Int64[np.ndarray, "rows"]) -> Sighting:
+    known = upright(problem, reconstruction)
+    resection = LineResection(
+        lines=problem.lines[rows],
+        points=reconstruction.points[problem.tracks.track[rows]],
+        aligned=problem.aligned[rows],
+        focal_px=float(problem.focal_px[image]),
+        half_extent=problem.half_extent[image],
     )
-    read = known is not None and np.isfinite(world.gravity[image]).all()
-    down = (world.gravity[image], known.down_world) if known is not None and read else None
-    return Sighting(image=image, rows=rows, problem=problem, down=down)
+    read = known is not None and np.isfinite(problem.gravity[image]).all()
+    down = (problem.gravity[image], known.down_world) if known is not None and read else None
+    return Sighting(image=image, rows=rows, resection=resection, down=down)
 
 
-def neighbors(world: World, model: Model, image: int, rows: Int64[np.ndarray, "rows"]) -> list[Int64[np.ndarray, "_"]]:
-    """For each registered image that observes most of the rows' points, the indices of those rows."""
-    tracks = world.tracks
+def neighbors(
+    problem: MappingProblem, reconstruction: Reconstruction, image: int, rows: Int64[np.ndarray, "rows"]
+) -> list[Int64[np.ndarray, "_"]]:
+    """Indices into `rows` whose points a neighbor observes, for each of the `NEIGHBORS` images that observe most of them.
+
+    `rows` are observations of `image`; images with fewer than `MIN_ROWS` shared points are left out.
+    """
+    tracks = problem.tracks
     place = np.full(len(tracks), -1)
     place[tracks.track[rows]] = np.arange(len(rows))
-    other = np.flatnonzero(model.observed & (place[tracks.track] >= 0) & (tracks.image != image))
-    counts = np.bincount(tracks.image[other], minlength=len(world.views))
+    other = np.flatnonzero(reconstruction.observed & (place[tracks.track] >= 0) & (tracks.image != image))
+    counts = np.bincount(tracks.image[other], minlength=len(problem.views))
     nearest = np.argsort(-counts, kind="stable")[:NEIGHBORS]
     return [np.sort(place[tracks.track[other[tracks.image[other] == j]]]) for j in nearest if counts[j] >= MIN_ROWS]
 
 
 def evidence(
-    world: World, seen: Sighting, sources: list[Int64[np.ndarray, "_"]], candidate: Candidate, options: LineMapOptions
+    problem: MappingProblem,
+    seen: Sighting,
+    sources: list[Int64[np.ndarray, "_"]],
+    candidate: Candidate,
+    options: LineMapOptions,
 ) -> Evidence:
-    """All points, and those of each neighbor, weighed against chance, which may choose among these sets."""
+    """Evidence for a candidate, from all points or those of one neighbor; chance may choose among these sets, too."""
     agreement = max(
-        line_agreement(world.views[seen.image].camera, options.resection_error_px),
-        by_chance(seen.problem, candidate.pose, options.resection_error_px),
+        line_agreement(problem.views[seen.image].camera, options.resection_error_px),
+        by_chance(seen.resection, candidate.pose, options.resection_error_px),
     )
     sets = [np.arange(len(seen.rows)), *sources]
     weights = [
@@ -258,23 +282,23 @@ def evidence(
         log10_nfa=log10_nfa + math.log10(len(sets)),
         share=share,
         inliers=count,
-        aligned_share=float(seen.problem.aligned[candidate.inliers].mean()) if count else 1.0,
+        aligned_share=float(seen.resection.aligned[candidate.inliers].mean()) if count else 1.0,
     )
 
 
-def by_chance(problem: LineResection, pose: Rigid, limit_px: float) -> float:
-    """The share of wrong pairs of a line and a point at hand that agree with a pose: high where points gather."""
-    count = len(problem.lines)
+def by_chance(resection: LineResection, pose: Rigid, limit_px: float) -> float:
+    """Share of the wrong pairs of a line and a point of this resection that agree with a pose: high where points gather."""
+    count = len(resection.lines)
     if count < 2:
         return 1.0
     shares = []
     for shift in np.unique(np.linspace(1, count - 1, 16).astype(int)):
         shuffled = LineResection(
-            lines=np.roll(problem.lines, shift, axis=0),
-            points=problem.points,
-            aligned=problem.aligned,
-            focal_px=problem.focal_px,
-            half_extent=problem.half_extent,
+            lines=np.roll(resection.lines, shift, axis=0),
+            points=resection.points,
+            aligned=resection.aligned,
+            focal_px=resection.focal_px,
+            half_extent=resection.half_extent,
         )
         shares.append(float((shuffled.residuals(pose) < limit_px).mean()))
     return float(np.mean(shares))

@@ -1,8 +1,8 @@
-"""Four views from lines and gravity: planar poses, heights, points, and a joint adjustment (Geppert et al. 2020, Sec. 3.1).
+"""Seed of a map from four views: planar poses, heights, points, and a joint adjustment (Geppert et al. 2020, Sec. 3.1).
 
-Aligned tracks give the planar poses, several modes of which are kept (`veil.mapping.lines.planar_poses`); tracks with two or
-more random lines give the heights; the mode that most tracks agree with after adjustment in space is the seed. The adjustment
-leaves all rotations free, so it also refines gravity; its limits shrink from what the gravity noise moves a line by.
+Aligned tracks give several candidates for the planar poses (`veil.mapping.lines.planar_poses`); tracks with two or more random
+lines give the heights; the candidate that most tracks agree with after adjustment in space is the seed. The adjustment leaves
+all rotations free, so it also refines gravity; its limits shrink from what the gravity noise moves a line by.
 """
 
 from __future__ import annotations
@@ -11,57 +11,39 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float64
 
-from veil.errors import InputError, RangeError
-from veil.geometry.bundle.adjustment import AdjustOptions, LineProblem, adjust, residuals
+from veil.errors import RangeError
 from veil.geometry.gravity import aligned_from_cam, gravity_spread_px
 from veil.geometry.rigid import Rigid
-from veil.geometry.solvers.out_of_plane import MINIMAL_TRACKS, determinant_rows, solve_out_of_plane
-from veil.geometry.solvers.planes import triangulate_planes
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
 from veil.localization.by_distance import Sampling, chance_poses
-from veil.mapping.lines.gravity import upright_of
-from veil.mapping.lines.planar_poses import MANY_COMPLETE, Mode, PlanarTracks, flat_share, lifted, planar_modes
+from veil.mapping.lines.planar_poses import MANY_COMPLETE, PlanarPoses, PlanarTracks, flat_share, lifted, planar_poses
+from veil.mapping.lines.quad_adjustment import (
+    FEW_TRACKS,
+    VIEWS,
+    QuadTracks,
+    adjusted_cameras,
+    camera_heights,
+    median_angle_deg,
+    quad_points,
+)
 
-VIEWS = 4
-MAX_TRACKS = 600  # of a quad, in the spatial step
-ENOUGH_PLANAR = 150  # tracks of the plane
-FEW_TRACKS = 250  # they are adjusted for longer
-FLAT_SHARE = 0.9
+MAX_TRACKS = 600  # tracks of a quad in the spatial step
+ENOUGH_PLANAR = 150  # tracks in the planar step: up to so many, tracks of three views complete those of four
+FLAT_SHARE = 0.9  # of the aligned tracks: if one vertical plane explains so many, the quad counts as flat
 SCALES = (1.0, 1 / 4, 1 / 16, 1 / 32)
-# Three poses but for the scale; each track is one equation. Exchanged lines are those of the track so many further on.
+# The unknowns of a seed are three poses but for the scale; each track is one equation.
 UNKNOWNS = Sampling(size=17, poses=1)
-SHIFTS = (7, 31)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class QuadTracks:
-    """Tracks of four images: lines in the normalized plane with unit normals where `seen`, and which are along gravity.
-
-    A track is seen by all four or, aligned, by three of them.
-    """
-
-    lines: Float64[np.ndarray, "_ _ _"]
-    aligned: Bool[np.ndarray, "_ _"]
-    seen: Bool[np.ndarray, "_ _"]
-    gravity: Float64[np.ndarray, "_ 3"]
-    focal_px: Float64[np.ndarray, "_"]
-
-    def __post_init__(self) -> None:
-        count = len(self.lines)
-        shapes = self.lines.shape, self.aligned.shape, self.seen.shape, self.gravity.shape, self.focal_px.shape
-        if shapes != ((count, VIEWS, 3), (count, VIEWS), (count, VIEWS), (VIEWS, 3), (VIEWS,)):
-            raise InputError(f"a seed needs tracks over {VIEWS} views with gravity and focal length, got shapes {shapes}")
-
-    def take(self, rows: np.ndarray) -> QuadTracks:
-        """Some of the tracks."""
-        return replace(self, lines=self.lines[rows], aligned=self.aligned[rows], seen=self.seen[rows])
+SHIFTS = (7, 31)  # to count chance, a line is exchanged for that of the track so many further on
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedOptions:
-    """Thresholds in pixels; the planar one grows with the gravity's standard deviation as f tan(sigma).
+    """Thresholds for a seed from four images. Raises RangeError for values that mean nothing.
+
+    A line agrees within `line_error_px` pixels, in the planar step within `planar_error_px` + f tan(`gravity_sigma_deg`), the
+    standard deviation of gravity in degrees (docs/theory/mapping.md, Eq. 2). `modes` is the number of candidates for the planar
+    poses that are kept, `samples` the number of samples in each search, `min_tracks` the least number of tracks in each step.
 
     Of the tracks that agree, `min_precise_share` have to agree closely, and `min_flat_share` where one vertical plane explains
     its aligned tracks too. How many tracks agree at all is not asked: where overlap is little most matches are wrong, and a
@@ -96,7 +78,7 @@ class SeedOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seed:
-    """Poses of the four views in the frame of the first, and the evidence.
+    """Seed of a map: poses of the four views in the frame of the first one, and the evidence for them.
 
     `inlier_share` is that of the tracks whose four lines agree within `line_error_px`, among those that could; `precise_share`
     is the same at a quarter of it. `fit` sums over `SCALES` the share of the inliers that agree within so much of the limit:
@@ -113,25 +95,25 @@ class Seed:
 
     @property
     def closeness(self) -> float:
-        """Of the tracks that agree, the share that agree closely."""
+        """Share of the tracks that agree closely among those that agree."""
         return self.precise_share / self.inlier_share
 
     @property
     def evidence(self) -> float:
-        """What seeds are compared by; beyond 200 tracks only the fit counts."""
+        """Score by which seeds are compared; beyond 200 tracks only the fit counts."""
         return self.fit * min(self.inliers, 200)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoSeed:
-    """These four views give no seed, and why; `weak` is one that chance explains too, but that agrees closely."""
+    """Reason why four views give no seed; `weak` is a seed that agrees closely, but that chance explains too."""
 
     reason: str
     weak: Seed | None = None
 
 
 def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Seed | NoSeed:
-    """The best seed of four views, or the reason why there is none."""
+    """Best seed of four views, or the reason why there is none (Geppert et al. 2020, Sec. 3.1)."""
     options = options or SeedOptions()
     upright = np.array([aligned_from_cam(down) for down in tracks.gravity])
     lines = np.einsum("vij,tvj->tvi", upright, tracks.lines)  # a line is a covector: (A l)^T (A x) = l^T x
@@ -145,18 +127,21 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
             return NoSeed(reason=f"{count} {name}, a seed needs {options.min_tracks}; more overlap or aligned lines help")
     error_px = options.planar_error_px + gravity_spread_px(options.gravity_sigma_deg, float(tracks.focal_px.mean()))
     if planar.given.all(axis=0).sum() < MANY_COMPLETE:
-        options = replace(options, modes=2 * options.modes)  # with few tracks the right mode is more seldom among the first
-    modes = planar_modes(planar, error_px=error_px, samples=options.samples, keep=options.modes, seed=options.seed)
-    if not modes:
+        # With few tracks the right candidate is more seldom among the first
+        options = replace(options, modes=2 * options.modes)
+    candidates = planar_poses(planar, error_px=error_px, samples=options.samples, keep=options.modes, seed=options.seed)
+    if not candidates:
         return NoSeed(reason="no planar poses explain the gravity-aligned tracks; is gravity right, and did the camera move?")
     rows = _some(tracks, options)
     chosen = tracks.take(rows)
-    found = [seed for mode in modes if (seed := _upgrade(mode, lines[rows], chosen, upright, error_px, options)) is not None]
+    found = [
+        seed for poses in candidates if (seed := _upgrade(poses, lines[rows], chosen, upright, error_px, options)) is not None
+    ]
     found = [seed for seed in found if seed.median_angle_deg >= options.min_angle_deg]
     best = max(found, key=lambda seed: seed.evidence, default=None)
     if best is not None:
         best = replace(best, log10_nfa=_chance(best, chosen, options))
-    flat = flat_share(modes[0], planar, error_px) >= FLAT_SHARE
+    flat = flat_share(candidates[0], planar, error_px) >= FLAT_SHARE
     needed = max(options.min_precise_share, options.min_flat_share if flat else 0.0)
     if best is not None and best.closeness >= needed and best.log10_nfa <= options.max_log10_nfa:
         return best
@@ -184,17 +169,19 @@ def _planar_tracks(lines: np.ndarray, tracks: QuadTracks) -> PlanarTracks:
 
 
 def _some(tracks: QuadTracks, options: SeedOptions) -> np.ndarray:
-    """At most `MAX_TRACKS` tracks of all four views with a random line, drawn at random."""
+    """Rows of at most `MAX_TRACKS` tracks that all four views see, one line or more not aligned, drawn at random."""
     usable = np.flatnonzero(tracks.seen.all(axis=1) & (~tracks.aligned).any(axis=1))
     return np.sort(np.random.default_rng(options.seed).permutation(usable)[:MAX_TRACKS])
 
 
 def _upgrade(
-    mode: Mode, lines: np.ndarray, tracks: QuadTracks, upright: np.ndarray, error_px: float, options: SeedOptions
+    poses: PlanarPoses, lines: np.ndarray, tracks: QuadTracks, upright: np.ndarray, error_px: float, options: SeedOptions
 ) -> Seed | None:
-    """Heights by RANSAC over determinants, then points, and an adjustment of everything that agrees."""
-    rotations, translations = lifted(mode.views), np.insert(mode.views.translation, 1, 0.0, axis=1)
-    heights = _heights(lines[(~tracks.aligned).sum(axis=1) >= 2], rotations, translations, options)
+    """Seed from planar poses: heights by RANSAC over determinants, then points, and adjustment of everything that agrees."""
+    rotations, translations = lifted(poses.views), np.insert(poses.views.translation, 1, 0.0, axis=1)
+    heights = camera_heights(
+        lines[(~tracks.aligned).sum(axis=1) >= 2], rotations, translations, samples=options.samples, seed=options.seed
+    )
     if heights is None:
         return None
     translations[1:, 1] = heights
@@ -204,11 +191,11 @@ def _upgrade(
     ]
     few = len(tracks.lines) < FEW_TRACKS
     for limit_px in [*_shrinking(4 * error_px, options.line_error_px), *([options.line_error_px] * 2 if few else [])]:
-        moved = _adjusted(cameras, tracks, limit_px, options)
+        moved = adjusted_cameras(cameras, tracks, limit_px, min_tracks=options.min_tracks)
         if moved is None:
             return None
         cameras = moved
-    points, worst = _triangulated(cameras, tracks)
+    points, worst = quad_points(cameras, tracks)
     inliers = worst < options.line_error_px
     if inliers.sum() < options.min_tracks:
         return None
@@ -218,12 +205,12 @@ def _upgrade(
         inlier_share=float(inliers.mean()),
         precise_share=float((worst < options.line_error_px / 4).mean()),
         fit=sum(float((worst[inliers] < scale * options.line_error_px).mean()) for scale in SCALES),
-        median_angle_deg=_median_angle(cameras, points[inliers]),
+        median_angle_deg=median_angle_deg(cameras, points[inliers]),
     )
 
 
 def _chance(seed: Seed, tracks: QuadTracks, options: SeedOptions) -> float:
-    """log10 of the expected number of seeds with so many close tracks among wrong matches (docs/theory/mapping.md, Eq. 6).
+    """Expected number (log10) of seeds with so many close tracks among wrong matches (docs/theory/mapping.md, Eq. 6).
 
     A wrong track agrees as often as these do once the lines of one view are exchanged among them: points that gather in the
     images agree by chance more often than others.
@@ -234,7 +221,7 @@ def _chance(seed: Seed, tracks: QuadTracks, options: SeedOptions) -> float:
         for shift in SHIFTS:
             lines = tracks.lines.copy()
             lines[:, view] = np.roll(lines[:, view], shift % max(count, 1), axis=0)
-            agreeing += int((_triangulated(list(seed.cam_from_world), replace(tracks, lines=lines))[1] < close_px).sum())
+            agreeing += int((quad_points(list(seed.cam_from_world), replace(tracks, lines=lines))[1] < close_px).sum())
             tried += count
     close = round(seed.precise_share * count)
     return math.log10(options.modes) + chance_poses(close, count, agreeing / tried, UNKNOWNS)
@@ -244,74 +231,3 @@ def _shrinking(widest: float, narrowest: float) -> list[float]:
     """Limits from the widest down to the narrowest by halves."""
     halvings = max(0, math.floor(math.log2(widest / narrowest)))
     return [narrowest * 2.0**k for k in range(halvings, -1, -1)]
-
-
-def _heights(
-    lines: np.ndarray, rotations: np.ndarray, translations: np.ndarray, options: SeedOptions
-) -> Float64[np.ndarray, "3"] | None:
-    """Three-track samples scored by the median absolute determinant residual, then least squares on the better half."""
-    random = np.random.default_rng(options.seed)
-    matrix, right = determinant_rows(lines, rotations, translations)
-    rows = random.integers(0, len(lines), (options.samples, MINIMAL_TRACKS))
-    regular = np.abs(np.linalg.det(matrix[rows])) > 1e-9
-    if not regular.any():
-        return None
-    trials = np.linalg.solve(matrix[rows[regular]], right[rows[regular]][..., None])[..., 0]
-    deviation = np.abs(matrix @ trials.T - right[:, None])
-    scores = np.median(deviation, axis=0)
-    best = int(scores.argmin())
-    good = deviation[:, best] <= 2 * max(float(scores[best]), 1e-12)
-    refined = solve_out_of_plane(lines[good], rotations, translations) if good.sum() >= MINIMAL_TRACKS else None
-    return trials[best] if refined is None else refined
-
-
-def _adjusted(cameras: list[Rigid], tracks: QuadTracks, limit_px: float, options: SeedOptions) -> list[Rigid] | None:
-    """Triangulate, and adjust cameras and points over the tracks that agree within `limit_px` in all four views."""
-    few = len(tracks.lines) < FEW_TRACKS  # they leave a long valley
-    points, worst = _triangulated(cameras, tracks)
-    rows = np.flatnonzero(worst < limit_px)
-    if len(rows) < options.min_tracks:
-        return None
-    found = adjust(
-        _problem(cameras, points[rows], tracks.lines[rows], tracks.focal_px),
-        constant=np.array([True, False, False, False]),
-        upright=upright_of(np.array([camera.rotation for camera in cameras]), tracks.gravity),
-        options=AdjustOptions(loss_px=limit_px / 4, max_iterations=30 if few else 15, tol=1e-5 if few else 1e-4),
-    ).problem
-    return [Rigid(rotation=r, translation=t) for r, t in zip(found.rotations, found.translations, strict=True)]
-
-
-def _problem(cameras: list[Rigid], points: np.ndarray, lines: np.ndarray, focal_px: np.ndarray) -> LineProblem:
-    count = len(points)
-    return LineProblem(
-        rotations=np.array([camera.rotation for camera in cameras]),
-        translations=np.array([camera.translation for camera in cameras]),
-        points=points,
-        lines=(lines * focal_px[None, :, None]).reshape(-1, 3),
-        camera_of=np.tile(np.arange(VIEWS), count),
-        point_of=np.repeat(np.arange(count), VIEWS),
-    )
-
-
-def _triangulated(cameras: list[Rigid], tracks: QuadTracks) -> tuple[np.ndarray, Float64[np.ndarray, "tracks"]]:
-    """Points of all tracks, and each one's largest distance to a line in pixels (infinite behind a camera)."""
-    normals = np.stack([tracks.lines[:, v] @ camera.rotation for v, camera in enumerate(cameras)], axis=1)
-    offsets = np.stack([tracks.lines[:, v] @ camera.translation for v, camera in enumerate(cameras)], axis=1)
-    points = triangulate_planes(normals, offsets)
-    usable = np.isfinite(points).all(axis=1)
-    points = np.where(usable[:, None], points, 0.0)
-    distance = np.abs(residuals(_problem(cameras, points, tracks.lines, tracks.focal_px))).reshape(-1, VIEWS)
-    return points, np.where(usable, distance.max(axis=1), np.inf)
-
-
-def _median_angle(cameras: list[Rigid], points: np.ndarray) -> float:
-    """Median over points of the largest angle between two rays to it, degrees, in the three views where that is least.
-
-    Three views from one place make a ray of their three lines, and any fourth line meets it: such a quad checks nothing but
-    rotations, and a camera that only turned passes with an arbitrary fourth pose.
-    """
-    rays = np.stack([points - camera.center for camera in cameras], axis=1)
-    rays /= np.linalg.norm(rays, axis=2, keepdims=True)
-    cosines = np.einsum("pvi,pwi->pvw", rays, rays)
-    threes = [np.delete(np.delete(cosines, v, axis=1), v, axis=2).reshape(len(points), -1).min(axis=1) for v in range(VIEWS)]
-    return min(float(np.degrees(np.median(np.arccos(np.clip(three, -1, 1))))) for three in threes)

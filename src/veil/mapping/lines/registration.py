@@ -1,4 +1,4 @@
-"""The steps of incremental mapping that move the model: settle, take in an image, tell a pose from its mirror image."""
+"""Registration of one image: the reconstruction is adjusted with it, at its pose or at the mirror image of that."""
 
 from __future__ import annotations
 
@@ -12,29 +12,35 @@ from veil.errors import RangeError
 from veil.geometry.bundle.adjustment import AdjustOptions
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.resection_lines import mirrored, relief
+from veil.mapping.lines.problem import MappingProblem
 from veil.mapping.lines.quad import SeedOptions
-from veil.mapping.lines.reconstruction import Model, World, adjusted, line_distances, mapped_tracks, triangulated
+from veil.mapping.lines.reconstruction import Reconstruction, adjusted, line_distances, mapped_tracks, triangulated
 
-# Steps while the map grows need not converge: the next image moves everything again.
-GROWING = AdjustOptions(loss_px=1.0, max_iterations=15, tol=1e-5)
+# Adjustments between two images need not converge: the next image moves everything again.
+INTERMEDIATE = AdjustOptions(loss_px=1.0, max_iterations=15, tol=1e-5)
 FINAL = AdjustOptions(max_iterations=30, tol=1e-7)
 ROUNDS = 3
-# Points within so small a part of their depth from a plane leave a pose and its mirror image nearly alike.
+# Points this close to a plane, as a share of their depth, leave a pose and its mirror image nearly alike.
 FLAT_RELIEF = 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
 class LineMapOptions:
-    """Thresholds in pixels and degrees. An image enters with `min_registration_inliers`, of which the points shared with one
-    neighbor (or all points) are `min_neighbor_share` or more and beyond chance, unless another pose explains other lines,
-    `max_rival_share` as many, or has `max_twin_share` of its score (docs/theory/mapping.md, An image more). It stays with
-    `min_firm_inliers` on points that four others observe: those have a check of their own.
+    """Thresholds of mapping from lines, in pixels and degrees. Raises RangeError for errors or angles that are not positive.
 
-    Seeds of `quads` image quads are compared, and up to `attempts` of them grown where none is sure; if none grows, those of
-    quads of other images. A map whose seed chance explains is none, unless it took in `min_weak_share` of the images and at
-    least `min_weak_images`.
-    All cameras are adjusted when the map has grown by `global_growth` since they last were, else the newest and its
-    `local_images` nearest.
+    An image enters (docs/theory/mapping.md, An image more) with `min_registration_inliers` lines that agree within
+    `resection_error_px`, at most `max_aligned_share` of them along gravity. Of the points that it shares with one neighbor, or
+    of all its points, `min_neighbor_share` or more must agree, and log10 of the expected number of such poses by chance must
+    not exceed `max_log10_nfa`. It is refused if another pose explains other lines, `max_rival_share` as many, or has
+    `max_twin_share` of its score. It stays with `min_firm_inliers` on points that four others observe: those have a check of
+    their own.
+
+    A point needs `min_lines` lines that agree within `point_error_px`, and two rays `min_angle_deg` apart.
+
+    Seeds of `quads` image quads are compared, and mapping starts from up to `attempts` of them where none is sure; if none
+    takes in another image, from those of quads of other images. A map whose seed chance explains is refused, unless it took in
+    `min_weak_share` of the images and at least `min_weak_images`. All cameras are adjusted when the number of images is
+    `global_growth` times what it was when they last were, else the newest camera and its `local_images` nearest.
     """
 
     seed: SeedOptions = field(default_factory=SeedOptions)
@@ -62,59 +68,93 @@ class LineMapOptions:
                 raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
 
 
-def triangulate(world: World, model: Model, limit_px: float, options: LineMapOptions) -> Model:
-    """All tracks, by the rules of `options`."""
-    return triangulated(world, model, limit_px=limit_px, min_lines=options.min_lines, min_angle_deg=options.min_angle_deg)
+def triangulate(
+    problem: MappingProblem, reconstruction: Reconstruction, limit_px: float, options: LineMapOptions
+) -> Reconstruction:
+    """Reconstruction with every track triangulated anew, by the rules of `options` but for `limit_px` (`triangulated`)."""
+    return triangulated(
+        problem, reconstruction, limit_px=limit_px, min_lines=options.min_lines, min_angle_deg=options.min_angle_deg
+    )
 
 
-def settle(world: World, model: Model, free: Bool[np.ndarray, "images"], options: LineMapOptions) -> Model:
-    """Triangulate everything and adjust what is free, in turns: each shows the other what was wrong."""
+def settle(
+    problem: MappingProblem, reconstruction: Reconstruction, free: Bool[np.ndarray, "images"], options: LineMapOptions
+) -> Reconstruction:
+    """Reconstruction after turns of triangulation of all tracks and adjustment of the cameras `free` (mask of images).
+
+    Each of the two shows the other what was wrong.
+    """
     for _ in range(ROUNDS):
-        model = triangulate(world, model, options.point_error_px, options)
-        model = adjusted(world, model, free, GROWING)
-    return triangulate(world, model, options.point_error_px, options)
+        reconstruction = triangulate(problem, reconstruction, options.point_error_px, options)
+        reconstruction = adjusted(problem, reconstruction, free, INTERMEDIATE)
+    return triangulate(problem, reconstruction, options.point_error_px, options)
 
 
-def with_image(world: World, model: Model, image: int, pose: Rigid, *, everything: bool, options: LineMapOptions) -> Model:
-    """The model with one more image, settled; of a pose over nearly flat points and its mirror image, the one that fits."""
+def with_image(
+    problem: MappingProblem,
+    reconstruction: Reconstruction,
+    image: int,
+    pose: Rigid,
+    *,
+    everything: bool,
+    options: LineMapOptions,
+) -> Reconstruction:
+    """Reconstruction with `image` registered at `pose`, settled.
 
-    def settled(candidate: Rigid) -> Model:
-        grown = model.with_pose(image, candidate)
-        return settle(world, grown, grown.registered if everything else _neighbors(world, grown, image, options), options)
+    Over nearly flat points the mirror image of the pose is tried too, and the one that fits is taken. `everything` adjusts all
+    cameras, else only the image and its nearest neighbors.
+    """
 
-    rows = np.flatnonzero((world.tracks.image == image) & mapped_tracks(world, model)[world.tracks.track])
-    points = model.points[world.tracks.track[rows]]
-    grown = model.with_pose(image, pose)
-    near = line_distances(world, grown, world.tracks.image[rows], world.tracks.feature[rows], points) < options.point_error_px
+    def settled(candidate: Rigid) -> Reconstruction:
+        larger = reconstruction.with_pose(image, candidate)
+        return settle(
+            problem, larger, larger.registered if everything else _neighbors(problem, larger, image, options), options
+        )
+
+    rows = np.flatnonzero((problem.tracks.image == image) & mapped_tracks(problem, reconstruction)[problem.tracks.track])
+    points = reconstruction.points[problem.tracks.track[rows]]
+    larger = reconstruction.with_pose(image, pose)
+    near = (
+        line_distances(problem, larger, problem.tracks.image[rows], problem.tracks.feature[rows], points)
+        < options.point_error_px
+    )
     other = mirrored(pose, points[near]) if near.any() and relief(pose, points[near]) < FLAT_RELIEF else None
     if other is None:
         return settled(pose)
-    return min((settled(pose), settled(other)), key=lambda trial: _cost(world, trial, image, options))
+    return min((settled(pose), settled(other)), key=lambda trial: _cost(problem, trial, image, options))
 
 
-def _cost(world: World, model: Model, image: int, options: LineMapOptions) -> float:
-    """Robust cost of all lines of the tracks that `image` sees."""
-    tracks = world.tracks
+def _cost(problem: MappingProblem, reconstruction: Reconstruction, image: int, options: LineMapOptions) -> float:
+    """Robust cost of all lines of the tracks that `image` observes."""
+    tracks = problem.tracks
     mine = np.zeros(len(tracks), dtype=bool)
     mine[tracks.track[tracks.image == image]] = True
-    rows = np.flatnonzero(mine[tracks.track] & model.registered[tracks.image])
-    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], model.points[tracks.track[rows]])
-    return float(np.log1p((np.minimum(distance, options.point_error_px) / noise_px(world, model)) ** 2).sum())
+    rows = np.flatnonzero(mine[tracks.track] & reconstruction.registered[tracks.image])
+    distance = line_distances(
+        problem, reconstruction, tracks.image[rows], tracks.feature[rows], reconstruction.points[tracks.track[rows]]
+    )
+    return float(np.log1p((np.minimum(distance, options.point_error_px) / noise_px(problem, reconstruction)) ** 2).sum())
 
 
-def _neighbors(world: World, model: Model, image: int, options: LineMapOptions) -> Bool[np.ndarray, "images"]:
-    """The image and the registered ones that share most tracks with it."""
-    mine = np.zeros(len(world.tracks), dtype=bool)
-    mine[world.tracks.track[world.tracks.image == image]] = True
-    shared = np.bincount(world.tracks.image[mine[world.tracks.track]], minlength=len(world.views)) * model.registered
-    chosen = np.zeros(len(world.views), dtype=bool)
+def _neighbors(
+    problem: MappingProblem, reconstruction: Reconstruction, image: int, options: LineMapOptions
+) -> Bool[np.ndarray, "images"]:
+    """Mask of the image and the registered images that share most tracks with it."""
+    mine = np.zeros(len(problem.tracks), dtype=bool)
+    mine[problem.tracks.track[problem.tracks.image == image]] = True
+    shared = (
+        np.bincount(problem.tracks.image[mine[problem.tracks.track]], minlength=len(problem.views)) * reconstruction.registered
+    )
+    chosen = np.zeros(len(problem.views), dtype=bool)
     chosen[np.argsort(-shared, kind="stable")[: options.local_images + 1]] = True
-    return chosen & model.registered
+    return chosen & reconstruction.registered
 
 
-def noise_px(world: World, model: Model) -> float:
-    """Scale of a robust loss that suits the lines: twice their median residual, between 0.2 and 2 pixels."""
-    rows = np.flatnonzero(model.observed)
-    tracks = world.tracks
-    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], model.points[tracks.track[rows]])
+def noise_px(problem: MappingProblem, reconstruction: Reconstruction) -> float:
+    """Scale in pixels of the robust loss for these lines: twice their median residual, between 0.2 and 2 pixels."""
+    rows = np.flatnonzero(reconstruction.observed)
+    tracks = problem.tracks
+    distance = line_distances(
+        problem, reconstruction, tracks.image[rows], tracks.feature[rows], reconstruction.points[tracks.track[rows]]
+    )
     return float(np.clip(2 * np.median(distance), 0.2, 2.0)) if len(rows) else 2.0

@@ -1,4 +1,4 @@
-"""Between line maps and scenes: what is stored, shared and localized against, and what new images are added to."""
+"""Conversions between maps from lines and scenes, which are stored, localized against, and extended by new images."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from veil.forms import Form, Lines
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
 from veil.mapping.lines.incremental import LineMap
-from veil.mapping.lines.reconstruction import LineView, Model
+from veil.mapping.lines.problem import LineView
+from veil.mapping.lines.reconstruction import Reconstruction
 from veil.mapping.lines.tracks import MatchGraph, Tracks
 from veil.scene import MappedImage, Scene
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LineImage:
-    """One image as its message gives it."""
+    """Image to map as its message gives it: camera, lines, and descriptors."""
 
     camera: Camera
     lines: Lines
@@ -28,14 +29,15 @@ class LineImage:
 
     @property
     def view(self) -> LineView:
-        """What mapping needs of it."""
+        """Camera and lines of the image, without descriptors."""
         return LineView(camera=self.camera, lines=self.lines)
 
 
 def scene_of(found: LineMap, images: Mapping[str, LineImage]) -> Scene:
-    """The registered images with the features that observe a point; projections stand in for the hidden keypoints.
+    """Scene of a map from lines: its registered images with the features that observe a point.
 
-    Raises InputError if no image observes a point.
+    `images` are all images of the map, by name. Projections of the points stand in for the hidden keypoints. Raises InputError
+    if no image observes a point.
     """
     tracks = found.tracks
     rows = np.flatnonzero(found.observed)
@@ -67,20 +69,20 @@ def scene_of(found: LineMap, images: Mapping[str, LineImage]) -> Scene:
 def projections(
     camera: Camera, cam_from_world: Rigid, points: Float64[np.ndarray, "points 3"]
 ) -> Float32[np.ndarray, "points 2"]:
-    """Pixels of points that lie before the camera."""
+    """Positions in pixels of world points that lie in front of the camera."""
     in_camera = points @ cam_from_world.rotation.T + cam_from_world.translation
     return np.asarray(as_colmap(camera).img_from_cam(in_camera), dtype=np.float32).reshape(-1, 2)
 
 
 def _distances(camera: Camera, lines: Lines, keypoints: np.ndarray) -> np.ndarray:
-    """Pixels from each projection to its line."""
+    """Distance in pixels from each projection to its line."""
     xy = np.asarray(as_colmap(camera).cam_from_img(keypoints.astype(np.float64)), dtype=np.float64).reshape(-1, 2)
     line = lines.coefficients.astype(np.float64)
     return np.abs((line[:, :2] * xy).sum(axis=1) + line[:, 2]) * camera.focal_px
 
 
 def images_of(scene: Scene) -> dict[str, LineImage]:
-    """The images of a scene, to be mapped on. Raises InputError if one of them came with positions."""
+    """Images of a scene, by name, to extend its map from. Raises InputError if one of them came with positions."""
     found = {}
     for name, image in scene.images.items():
         if image.lines is None:
@@ -92,8 +94,8 @@ def images_of(scene: Scene) -> dict[str, LineImage]:
     return found
 
 
-def model_of(scene: Scene, graph: MatchGraph) -> tuple[Tracks, Model]:
-    """The scene's tracks and model in the numbering of `graph`, which names its images and others."""
+def reconstruction_of(scene: Scene, graph: MatchGraph) -> tuple[Tracks, Reconstruction]:
+    """Tracks and reconstruction of a scene of lines in the numbering of `graph`, which names its images and new ones."""
     index = {name: number for number, name in enumerate(graph.names)}
     images = len(graph.names)
     registered, rotations, translations = (
@@ -111,12 +113,12 @@ def model_of(scene: Scene, graph: MatchGraph) -> tuple[Tracks, Model]:
         feature.append(np.arange(len(mapped.point_rows)))
     tracks, numbers, features = np.concatenate(track), np.concatenate(image), np.concatenate(feature)
     order = np.lexsort((numbers, tracks))
-    together = Tracks(names=graph.names, track=tracks[order], image=numbers[order], feature=features[order], left_out=0)
-    model = Model(
+    merged = Tracks(names=graph.names, track=tracks[order], image=numbers[order], feature=features[order], left_out=0)
+    reconstruction = Reconstruction(
         registered=registered,
         rotations=rotations,
         translations=translations,
         points=scene.points,
         observed=np.ones(len(order), dtype=bool),
     )
-    return together, model
+    return merged, reconstruction

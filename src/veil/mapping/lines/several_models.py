@@ -1,16 +1,17 @@
-"""All the maps that a set of images holds: where a scene falls apart, each part is mapped by itself."""
+"""Several maps from one set of images: where a scene falls apart, each part is mapped by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
-from veil.mapping.lines.reconstruction import LineView
+from veil.mapping.lines.problem import LineView
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import MatchGraph
+from veil.progress import Progress
 
 
 def further_maps(
@@ -19,9 +20,12 @@ def further_maps(
     found: LineMap,
     *,
     options: LineMapOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[LineMap]:
-    """Maps of the images that `found` left out, one after another, until no four of them give a seed."""
+    """Maps of the images that the map `found` left out, one after another, until no map comes of the images that are left.
+
+    `views` and `graph` are those that `found` was made from; options and progress as in `map_from_lines`.
+    """
     while True:
         left = sorted(set(graph.names) - set(found.cam_from_world))
         rest = {name: views[name] for name in left}
@@ -36,7 +40,7 @@ def further_maps(
 
 
 def restricted(graph: MatchGraph, names: list[str]) -> MatchGraph:
-    """The matches among some of the images."""
+    """Match graph of the images `names` alone, renumbered."""
     kept = np.isin(graph.names, names)
     counts = np.diff(graph.starts)[kept]
     starts = np.concatenate([[0], np.cumsum(counts)])

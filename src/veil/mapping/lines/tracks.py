@@ -1,4 +1,4 @@
-"""Tracks from unverified matches, and the image quads that can seed a map (Geppert et al. 2020, Sec. 3.1 and 3.5).
+"""Tracks from unverified matches, and quads of images that can seed a map (Geppert et al. 2020, Sec. 3.1 and 3.5).
 
 Lines allow no two-view verification (mapping.md#tracks), so tracks are taken from raw matches, most distinctive first; a match
 that would put two features of one image into one track is left out.
@@ -16,17 +16,18 @@ from jaxtyping import Bool, Float, Int64
 from veil.errors import InputError, RangeError
 from veil.mapping.lines.components import consistent_components
 
-# Image pairs among which quads are sought: all of them up to 28 images.
+# Image pairs, those with most tracks, whose unions are tried as quads: all pairs of up to 28 images.
 MAX_PAIRS = 400
-# Quads apart from each other share at most so many images.
+# Images that quads of different batches, or of one later batch, may share at most.
 MOST_SHARED = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tracks:
-    """Observations sorted by track, then image: feature `feature[k]` of image `names[image[k]]` belongs to `track[k]`.
+    """Tracks as a list of observations: feature `feature[k]` of image `names[image[k]]` belongs to track `track[k]`.
 
-    Every track has two images or more, and no image twice. `left_out` counts matches that would have broken this.
+    Observations are sorted by track, then image. Every track has two images or more, and no image twice. `left_out` counts
+    matches that would have broken this.
     """
 
     names: tuple[str, ...]
@@ -40,11 +41,11 @@ class Tracks:
 
     @property
     def starts(self) -> Int64[np.ndarray, "_"]:
-        """Observations of track t are `starts[t]` to `starts[t + 1]`."""
+        """Bounds of each track: its observations are `starts[t]` to `starts[t + 1]`."""
         return np.searchsorted(self.track, np.arange(len(self) + 1))
 
     def table(self, images: Sequence[int]) -> Int64[np.ndarray, "tracks _"]:
-        """Features of every track in the given images, -1 where it has none."""
+        """Feature of every track in each of the given images (indices), -1 where it has none."""
         column = np.full(len(self.names), -1)
         column[list(images)] = np.arange(len(images))
         found = np.full((len(self), len(images)), -1, dtype=np.int64)
@@ -70,7 +71,7 @@ class MatchGraph:
 
     @property
     def image_of(self) -> Int64[np.ndarray, "nodes"]:
-        """Image of each node."""
+        """Index of the image that each node is a feature of."""
         return np.repeat(np.arange(len(self.names)), np.diff(self.starts))
 
 
@@ -81,9 +82,11 @@ def match_graph(
     ratios: Mapping[tuple[str, str], Float[np.ndarray, "_"]] | None = None,
     max_ratio: float = 0.8,
 ) -> MatchGraph:
-    """Gather the matches of all pairs; those with a ratio below `max_ratio` are strong (all, where no ratios are given).
+    """Match graph of all pairs of images.
 
-    `counts` gives each image's number of features. Raises InputError if a match names an image or feature that is not there.
+    `counts` gives the number of features of each image, `matches` rows (feature of the first image, feature of the second), and
+    `ratios` the distance ratio of each match. Matches with a ratio below `max_ratio` are strong; all are where no ratios are
+    given. Raises InputError if a match names an image or feature that is not there.
     """
     names = tuple(sorted(counts))
     starts = np.cumsum([0, *(counts[name] for name in names)])
@@ -109,12 +112,16 @@ def match_graph(
 
 
 def build_tracks(graph: MatchGraph) -> Tracks:
-    """Connected components of the strong matches, joined in their order."""
+    """Tracks from the strong matches of a graph, which are joined in order, most distinctive first."""
     return join(graph, graph.first[graph.strong], graph.second[graph.strong])
 
 
 def join(graph: MatchGraph, first: Int64[np.ndarray, "matches"], second: Int64[np.ndarray, "matches"]) -> Tracks:
-    """Tracks from matches of nodes, best first."""
+    """Tracks from matches of nodes `first[k]` and `second[k]`, best first.
+
+    They are the connected components of two images or more; a match that would put two features of one image into a component
+    is left out.
+    """
     image = graph.image_of
     roots, left_out = consistent_components(image, first, second)
     _, component, size = np.unique(roots, return_inverse=True, return_counts=True)
@@ -132,8 +139,10 @@ def join(graph: MatchGraph, first: Int64[np.ndarray, "matches"], second: Int64[n
 
 @dataclass(frozen=True, kw_only=True)
 class Quad:
-    """Four images by index, with the tracks that all four share, and those with three or more aligned lines, and with two or
-    more random ones."""
+    """Quad of four images (indices), and how many tracks all four share.
+
+    `aligned_tracks` of these have three or more gravity-aligned lines, `random_tracks` two or more random ones.
+    """
 
     images: tuple[int, int, int, int]
     shared_tracks: int
@@ -150,10 +159,11 @@ def candidate_quads(
     min_tracks: int = 20,
     apart_from: Sequence[Quad] = (),
 ) -> list[Quad]:
-    """The `limit` quads that share most tracks among images with gravity, enough random ones given.
+    """Up to `limit` quads that share most tracks, among images with gravity, with `min_tracks` or more random tracks.
 
-    `aligned[k]` flags the line of observation k. Ties are broken by image order, so the result does not depend on chance.
-    With `apart_from`, quads that share three images with one of these, or with each other, are left out.
+    `aligned[k]` says whether the line of observation k follows gravity. Ties are broken by image order, so the result does not
+    depend on chance. With `apart_from`, quads that share three images with one of these, or with each other, are left out.
+    Raises RangeError for a limit or a number of tracks below 1.
     """
     if limit < 1 or min_tracks < 1:
         raise RangeError("limit and min_tracks must be at least 1")
@@ -180,7 +190,10 @@ def candidate_quads(
 
 
 def _ranked(seen: np.ndarray, min_tracks: int) -> list[tuple[tuple[int, int, int, int], int]]:
-    """Quads with `min_tracks` or more tracks, most first: products of the pairs with most of them."""
+    """Quads of images with `min_tracks` or more common tracks and their number, most first.
+
+    Only unions of two of the `MAX_PAIRS` pairs of images with most common tracks are tried.
+    """
     pairs = np.array(list(combinations(range(seen.shape[1]), 2)), dtype=np.int64).reshape(-1, 2)
     rows = seen[seen.sum(axis=1) >= 4]
     shared = np.array([(rows[:, a] & rows[:, b]).sum() for a, b in pairs])

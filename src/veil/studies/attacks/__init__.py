@@ -1,1 +1,1 @@
-"""Studies of attacks: what each recovers, and what each defense costs."""
+"""Studies of attacks: how much each attack recovers, and how much accuracy each defense costs."""

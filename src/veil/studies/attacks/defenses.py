@@ -1,4 +1,4 @@
-"""Defenses against what they cost: each way to lift, what is recovered from it, and how well it still matches.
+"""Study of defenses: for each way to lift, how much attacks recover from it, and how well it still matches.
 
 Every defense is a profile, a codebook made for it, and a precision of the release. Attacks know all three, but not the decoys
 where the pool is called secret. Errors are those of descriptors in the space that was lifted.
@@ -15,25 +15,26 @@ from jaxtyping import Float64
 from veil.attacks.claims import Estimates
 from veil.attacks.distribution.database import GapOptions
 from veil.attacks.intersection.shared_decoys import MeetingOptions
-from veil.attacks.registry import named
+from veil.attacks.registry import ALL_AUXILIARY, estimated, named
 from veil.attacks.structural.lattice import LatticeOptions
 from veil.attacks.structural.vertex import VertexOptions
 from veil.attacks.target import Effort as AttackEffort
 from veil.attacks.target import Knowledge, ReleasedImage, Target, Tuning
 from veil.audit.ground_truth import in_space
 from veil.audit.score import share
-from veil.codebooks.codebook import PCA_DIM, Codebook, fit_pca
+from veil.codebooks.codebook import Codebook
+from veil.codebooks.compression import PCA_DIM, fit_pca
 from veil.features import Features, unit_length
 from veil.forms import Subspaces
 from veil.mechanisms.profile import Profile, Strategy, hardened, paper
 from veil.mechanisms.subspaces import lift
 from veil.randomness import seeded
-from veil.studies.matching.homographies import Case, Distance, ImageSequence, evaluate
+from veil.studies.matching.homographies import Distance, ImageSequence, MatchingCase, evaluate
 from veil.wire.codec_subspaces import as_sent
 
-WITHIN = (0.1, 0.4)
+WITHIN = (0.1, 0.4)  # distances to the true descriptor within which recoveries are counted
 DISTANCES: tuple[Distance, ...] = ("p2s", "s2s")
-# The attacks of the table, what it calls them, and what the attacker knows of real decoys.
+# Name of each attack of the table, its name in the table, and what the attacker knows of real decoys.
 ATTACKED = (
     ("lattice", "lattice", "secret pool"),
     ("vertex", "vertex", "secret pool"),
@@ -41,13 +42,11 @@ ATTACKED = (
     ("intersection", "intersection, secret pool", "secret pool"),
     ("database", "database, public pool", "public pool"),
 )
-# So many other subspaces are compared with that none is left out.
-ALL = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Defense:
-    """A way to lift: `reduced` axes of a PCA (None: no compression)."""
+    """A way to lift: a profile, and the number of axes that its PCA keeps (`reduced`; None: no compression)."""
 
     name: str
     profile: Profile
@@ -56,7 +55,11 @@ class Defense:
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """Of `features` descriptors the share within 0.1 and 0.4 of the truth, with the upper end of the first's interval."""
+    """Shares of `features` descriptors that one attack recovered.
+
+    `within` are the shares within 0.1 and within 0.4 of the truth, `upper` is the upper end of the 95 % interval of the first.
+    `exact` is the share within 0.001, `certified` the share that the attack claims to have proved.
+    """
 
     attack: str
     features: int
@@ -78,8 +81,12 @@ class Recovery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One defense: mean matching accuracy at 3 px raw in its space, point to subspace, subspace to subspace; recoveries."""
+class DefenseRow:
+    """Results of one defense: mean matching accuracy at 3 px, and what each attack recovers.
+
+    Accuracies are those of raw descriptors in the defense's space (`raw`), of points against subspaces (`p2s`) and of
+    subspaces against subspaces (`s2s`).
+    """
 
     defense: Defense
     raw: float
@@ -105,7 +112,10 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pools:
-    """Centroids, and real descriptors in three disjoint parts: decoys, the attacker's database, and what PCA is fitted on."""
+    """Descriptors that a study needs beside the victims': centroids, real decoys, the attacker's database, and training data.
+
+    Decoys and database are disjoint; `training` holds descriptors of 8-bit values, on which PCAs are fitted.
+    """
 
     centroids: Codebook
     decoys: Codebook
@@ -114,25 +124,30 @@ class Pools:
 
     @staticmethod
     def split(centroids: Codebook, pool: Codebook) -> Pools:
-        """A pool of real 8-bit descriptors in two halves, the second of which is the attacker's and fits the PCA, too."""
+        """The pools from `pool`, a codebook of real 8-bit descriptors: decoys are its first half.
+
+        The second half is the attacker's database, and PCAs are fitted on it, too.
+        """
         half = len(pool) // 2
-        mine, theirs = replace(pool, stored=pool.stored[:half], slices=max(1, pool.slices // 2)), pool.stored[half:]
+        known = pool.stored[half:]
         return Pools(
             centroids=centroids,
-            decoys=mine,
-            database=replace(pool, stored=theirs, slices=1),
-            training=theirs.astype(np.float64),
+            decoys=replace(pool, stored=pool.stored[:half], slices=max(1, pool.slices // 2)),
+            database=replace(pool, stored=known, slices=1),
+            training=known.astype(np.float64),
         )
 
 
 def default_defenses(m: int = 4) -> list[Defense]:
-    """The table of the theory page: each step alone, then together."""
+    """The defenses of the table in docs/results.md: each step alone, then steps together; `m` is the dimension of subspaces."""
 
     def plain(name: str, reduced: int | None = None, **changes: object) -> Defense:
+        """The paper's sub-hybrid lifting with Gaussian directions and some values changed."""
         profile = replace(paper(m, "sub-hybrid"), name=name, directions="gaussian", compress=reduced is not None, **changes)  # type: ignore[arg-type]
         return Defense(name=name, profile=profile, reduced=reduced)
 
     def safe(name: str, m: int = m, reduced: int = PCA_DIM, strategy: Strategy = "sub-adversarial") -> Defense:
+        """The hardened profile with some values changed."""
         profile = replace(hardened(quantized=True), name=name, m=m, strategy=strategy)
         return Defense(name=name, profile=profile, reduced=reduced)
 
@@ -153,7 +168,7 @@ def default_defenses(m: int = 4) -> list[Defense]:
 
 
 def codebook_for(defense: Defense, pools: Pools) -> Codebook:
-    """The public codebook of a defense: its PCA is fitted on descriptors that went through its dither."""
+    """The public codebook of a defense: its PCA, where there is one, is fitted on descriptors that went through its dither."""
     if defense.reduced is None:
         return pools.centroids
     steps = defense.profile.dither_steps
@@ -164,16 +179,21 @@ def codebook_for(defense: Defense, pools: Pools) -> Codebook:
 
 
 def released(features: Features, defense: Defense, codebook: Codebook, pools: Pools, case: str) -> Subspaces:
-    """One photograph's subspaces as a server gets them: rounded to the precision of the wire."""
+    """Subspaces of one photograph as a server gets them, rounded to the precision of the wire; `case` seeds the draws."""
     decoys = pools.decoys if defense.profile.decoys == "descriptors" else codebook
-    form = lift(features, profile=defense.profile, codebook=codebook, decoys=decoys, randomness=seeded(case)).form
+    form = lift(
+        features, profile=defense.profile, compression=codebook.compression, decoys=decoys, randomness=seeded(case)
+    ).form
     return as_sent(form, defense.profile.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How hard structural attacks try behind a PCA, where they search a hundred times as long: on how many features, with how
-    many restarts of the vertex attack and tours of the lattice attack (None: its default)."""
+    """Limits of the structural attacks behind a PCA, where they search a hundred times as long.
+
+    They attack `structural` features, with `restarts` of the vertex attack and `tours` of the lattice attack (None: its
+    default), on `threads` threads.
+    """
 
     structural: int = 200
     restarts: int = 20
@@ -184,7 +204,10 @@ class Effort:
 def recoveries(
     victims: Sequence[Features], defense: Defense, codebook: Codebook, pools: Pools, *, case: str, effort: Effort
 ) -> list[Recovery]:
-    """Every attack of the table on the features of `victims`, photograph by photograph."""
+    """Recoveries by every attack of the table from the features of `victims`, which are attacked photograph by photograph.
+
+    `codebook` is that of `codebook_for`; `case` seeds the draws of lifting.
+    """
     forms = [released(item, defense, codebook, pools, f"{case} {k}") for k, item in enumerate(victims)]
     truths = [in_space(item, form.space, codebook) for item, form in zip(victims, forms, strict=True)]
     is_compressed = defense.reduced is not None
@@ -198,15 +221,15 @@ def recoveries(
         gap=GapOptions(counts=(defense.profile.decoy_count,)),
         meeting=MeetingOptions.for_space(forms[0].space),
     )
-    # What every attacker knows of decoys: centroids are public with the codebook, a pool of real ones is not.
+    # Every attacker knows decoys that are centroids, which are public with the codebook; a pool of real decoys is not.
     is_real = defense.profile.decoys == "descriptors"
     usual = Knowledge(codebook=codebook, decoys=None if is_real else codebook, database=pools.database)
     public = replace(usual, decoys=pools.decoys if is_real else codebook)
     images = {f"{k}": ReleasedImage(form=form) for k, form in enumerate(forms)}
     found = []
-    for name, told, knowledge in ATTACKED:
-        (attack,) = named(name)
-        few = effort.structural if is_compressed and attack.family == "structural" else None
+    for name, label, knowledge in ATTACKED:
+        is_limited = is_compressed and named(name)[0].family == "structural"
+        few = effort.structural if is_limited else None
         rows = [np.arange(len(form))[: None if few is None else -(-few // len(forms))] for form in forms]
         known = public if knowledge == "public pool" else usual
         estimates = []
@@ -215,17 +238,16 @@ def recoveries(
                 image=image,
                 rows=part,
                 knowledge=replace(known, others={other: item for other, item in images.items() if other != key}),
-                effort=AttackEffort(structural=len(image.form), auxiliary=ALL, threads=effort.threads),
+                effort=AttackEffort(structural=len(image.form), auxiliary=ALL_AUXILIARY, threads=effort.threads),
                 tuning=tuning,
             )
-            claim = attack.run(target).estimates
-            assert claim is not None
-            estimates.append(claim)
-        found.append(_recovery(told, estimates, [truth[part] for truth, part in zip(truths, rows, strict=True)]))
+            estimates.append(estimated(name, target)[0])
+        found.append(_recovery(label, estimates, [truth[part] for truth, part in zip(truths, rows, strict=True)]))
     return found
 
 
 def _recovery(name: str, estimates: Sequence[Estimates], truths: Sequence[np.ndarray]) -> Recovery:
+    """Shares recovered by one attack, over the estimates and the true descriptors of all photographs."""
     error = np.concatenate([np.linalg.norm(e.points - t, axis=1) for e, t in zip(estimates, truths, strict=True)])
     near, far = (float((error < limit).mean()) for limit in WITHIN)
     return Recovery(
@@ -238,7 +260,7 @@ def _recovery(name: str, estimates: Sequence[Estimates], truths: Sequence[np.nda
     )
 
 
-def study(
+def defense_study(
     sequences: Sequence[ImageSequence],
     victims: Sequence[Features],
     pools: Pools,
@@ -246,14 +268,25 @@ def study(
     *,
     effort: Effort | None = None,
     workers: int = 2,
-) -> Iterator[Row]:
-    """Matching on `sequences` and attacks on `victims` for each defense, as they are done. Neither may have made the pools."""
+) -> Iterator[DefenseRow]:
+    """Rows of matching on `sequences` and of attacks on `victims`, one for each defense, as soon as it is done.
+
+    The pools must not be made from either of them. `workers` is the number of threads that match.
+    """
     for defense in defenses:
         codebook = codebook_for(defense, pools)
-        cases = [Case(profile=None, distance="point"), *(Case(profile=defense.profile, distance=d) for d in DISTANCES)]
+        cases = [
+            MatchingCase(profile=None, distance="point"),
+            *(MatchingCase(profile=defense.profile, distance=d) for d in DISTANCES),
+        ]
         matched = evaluate(
-            sequences, cases, codebook=codebook, decoys=pools.decoys, randomness=seeded("defenses"), workers=workers
+            sequences,
+            cases,
+            codebook=codebook,
+            decoys=pools.decoys,
+            randomness=seeded("defenses"),
+            workers=workers,
         )
         raw, p2s, s2s = (float(np.mean([accuracy[2] for accuracy in row.accuracy])) for row in matched)
         found = recoveries(victims, defense, codebook, pools, case="defenses", effort=effort or Effort())
-        yield Row(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(found))
+        yield DefenseRow(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(found))

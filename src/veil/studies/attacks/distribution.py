@@ -1,14 +1,14 @@
-"""Attacks on affine subspaces at descriptor level: lift features of photographs, attack them, measure distances to the truth.
+"""Study of distribution attacks: features of photographs are lifted and attacked, and estimates compared with true descriptors.
 
-The order of [P23] Table 1, nearest > clustering > database > raw, is looked at on descriptors. The words that decoys come from,
-the public database, the auxiliary photographs and those under test must be made from disjoint sets of photographs: that is the
-caller's part.
+It looks for the order of [P23] Table 1, nearest > clustering > database > raw, on descriptors. The words that decoys come
+from, the public database, the auxiliary photographs and those under test must be made from disjoint sets of photographs: that
+is the caller's part.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from veil.attacks.claims import Lists
 from veil.attacks.distribution.clustering import ClusterOptions
 from veil.attacks.distribution.database import AwayOptions
 from veil.attacks.intersection.shared_decoys import MeetingOptions
-from veil.attacks.registry import named
+from veil.attacks.registry import estimated, named
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
@@ -26,20 +26,22 @@ from veil.features import Features, unit_length
 from veil.forms import Points, Subspaces
 from veil.mechanisms.profile import Strategy, paper
 from veil.mechanisms.subspaces import UniformRule, lift
+from veil.progress import Progress
 from veil.randomness import seeded
 
 # [P23] Eq. 1 to the letter, with a moderate list and one entry: scores in the whole space, no use of the known length.
 PLAIN_DATABASE = AwayOptions(neighbors=400, kept=1, within=False, unit_length=False)
-# A claimed decoy this near to a word is that word; words are farther apart.
-SAME = 1e-2
+# A claimed decoy within this distance of a word is that word; words are farther apart.
+SAME_WORD = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """How near one attack came to the descriptors of `features` subspaces of dimension `m`.
+class EstimateRow:
+    """Distances of one attack's estimates to the true descriptors of `features` subspaces of dimension `m`.
 
-    `mean_distance` is over decided features (NaN if none are); shares are of all features, so that an undecided one counts as a
-    miss. `identified`: the estimate's nearest neighbor among all descriptors of the photographs is the right one.
+    `mean_distance` is over decided features (NaN if there are none). `within_01`, `within_04`, `within_06` (distances of 0.1,
+    0.4, 0.6) and `identified` are shares of all features, so that an undecided one counts as a miss. A feature is identified
+    if the estimate's nearest neighbor among all descriptors of the photographs is the right one.
     """
 
     attack: str
@@ -69,10 +71,10 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoyRow:
-    """How many decoys an attack found, and whether they are right.
+    """Number of decoys that one attack claims, and how many of them are right.
 
-    `exact` is the share of features whose decoys were all found, and no others. `wrong` counts claimed decoys that are none,
-    `largest_error` is the largest distance of a claimed decoy that is one from the word (NaN if nothing was claimed).
+    `exact` is the share of features for which the attack claims all decoys and no other points. `wrong` counts claimed decoys
+    that are none. `largest_error` is the largest distance of a right one from its word (NaN if there is none).
     """
 
     attack: str
@@ -97,12 +99,13 @@ class DecoyRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
-    """What is attacked and by whom.
+class DistributionStudy:
+    """Options of the study: how many features are lifted and attacked, and how the attacks are tuned.
 
-    `per_image` features at most are drawn from each photograph and lifted, `count` of those of the photographs under test are
-    attacked; the server has seen the rest, and what was lifted from auxiliary photographs. `oracle` are lengths of the lists
-    that an oracle picks from. The options are those of the attacks, as tuned on other photographs.
+    `per_image` features at most are drawn from each photograph and lifted with `strategy` at each m of `dimensions`; `count` of
+    those of the photographs under test are attacked. The server has seen the rest, and what was lifted from auxiliary
+    photographs. `oracle` are lengths of the lists that an oracle picks from. `clusters` and `away` are options of the
+    clustering and the database attack, as tuned on other photographs. Raises RangeError for impossible values.
     """
 
     dimensions: tuple[int, ...] = (2, 4, 8, 16)
@@ -125,8 +128,11 @@ class Study:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Scene:
-    """What one m gives: the subspaces under attack, all others that the server saw, and the truth."""
+class _LiftedFeatures:
+    """Subspaces of one dimension: those under attack, all others that the server saw, and the truth of the former.
+
+    `decoys` are rows of the words that each feature's decoys are.
+    """
 
     target: Subspaces
     others: Subspaces
@@ -140,36 +146,37 @@ def descriptor_attacks(
     words: Codebook,
     public: Points,
     auxiliary: Sequence[Features],
-    study: Study | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> tuple[list[Row], list[DecoyRow]]:
-    """Every distribution attack at every m: rows of estimates, best last, and rows of decoys.
+    study: DistributionStudy | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[EstimateRow], list[DecoyRow]]:
+    """Rows of estimates of every distribution attack at every m, and rows of decoys of the attacks that name these.
 
-    `images` and `auxiliary` photographs are lifted with the `paper` profile and decoys from `words`.
-    Raises InputError if the photographs have fewer features than are to be attacked.
+    `images` (under attack) and `auxiliary` photographs are lifted with the `paper` profile and decoys from `words`; `public` is
+    the attacker's database. At each m the rows end with raw descriptors. `progress` is called with the number of dimensions
+    done and of all. Raises InputError if the photographs have fewer features than are to be attacked.
     """
-    study = study or Study()
+    study = study or DistributionStudy()
     random = np.random.default_rng(study.seed)
-    tested, aids = ([image.drawn(study.per_image, random) for image in group] for group in (images, auxiliary))
+    tested, seen_before = ([image.drawn(study.per_image, random) for image in group] for group in (images, auxiliary))
     total = sum(map(len, tested))
     if total < study.count:
         raise InputError(f"{study.count} features are to be attacked, the photographs have {total}; give more of them")
     chosen = np.sort(random.permutation(total)[: study.count])
     everyone = np.concatenate([unit_length(image.descriptors.astype(np.float64)) for image in images])
-    rows, found = [], []
+    rows, decoy_rows = [], []
     for index, m in enumerate(study.dimensions):
-        scene = _scene([*tested, *aids], chosen, words, study, m)
-        for name, points, decoys in _attacks(scene, words, public, study):
-            rows.append(_row(name, m, points, scene.descriptors, everyone))
+        lifted = _lifted([*tested, *seen_before], chosen, words, study, m)
+        for name, points, decoys in _attacks(lifted, words, public, study):
+            rows.append(_row(name, m, points, lifted.descriptors, everyone))
             if decoys is not None:
-                found.append(_decoy_row(name, m, decoys, scene.decoys, words))
+                decoy_rows.append(_decoy_row(name, m, decoys, lifted.decoys, words))
         if progress is not None:
             progress(index + 1, len(study.dimensions))
-    return rows, found
+    return rows, decoy_rows
 
 
-class _Recorded(UniformRule):
-    """The uniform rule, which keeps what it chose for those who score attacks on decoys."""
+class _RecordingRule(UniformRule):
+    """The uniform rule for decoys, which keeps the rows that it chose: they are the truth of attacks on decoys."""
 
     def __init__(self) -> None:
         self.chosen: list[np.ndarray] = []
@@ -179,12 +186,17 @@ class _Recorded(UniformRule):
         return self.chosen[-1]
 
 
-def _scene(images: Sequence[Features], chosen: np.ndarray, words: Codebook, study: Study, m: int) -> _Scene:
-    forms, recorded = [], _Recorded()
+def _lifted(
+    images: Sequence[Features], chosen: np.ndarray, words: Codebook, study: DistributionStudy, m: int
+) -> _LiftedFeatures:
+    """The features of all images, lifted to dimension m; those of the rows `chosen` are under attack."""
+    forms, recorded = [], _RecordingRule()
     randomness = seeded(f"descriptor attacks {study.seed}")
     for image in images:
         profile = paper(m, study.strategy)
-        forms.append(lift(image, profile=profile, codebook=words, decoys=words, randomness=randomness, rule=recorded).form)
+        forms.append(
+            lift(image, profile=profile, compression=words.compression, decoys=words, randomness=randomness, rule=recorded).form
+        )
     whole = replace(
         forms[0],
         origin=np.concatenate([form.origin for form in forms]),
@@ -192,7 +204,7 @@ def _scene(images: Sequence[Features], chosen: np.ndarray, words: Codebook, stud
     )
     descriptors = np.concatenate([image.descriptors for image in images])[chosen].astype(np.float64)
     rest = np.delete(np.arange(len(whole)), chosen)
-    return _Scene(
+    return _LiftedFeatures(
         target=whole.take(chosen),
         others=whole.take(rest),
         descriptors=unit_length(descriptors),
@@ -200,20 +212,22 @@ def _scene(images: Sequence[Features], chosen: np.ndarray, words: Codebook, stud
     )
 
 
-def _attacks(scene: _Scene, words: Codebook, public: Points, study: Study) -> Iterator[tuple[str, np.ndarray, Lists | None]]:
+def _attacks(
+    lifted: _LiftedFeatures, words: Codebook, public: Points, study: DistributionStudy
+) -> Iterator[tuple[str, np.ndarray, Lists | None]]:
     """Name, points (NaN where undecided) and claimed decoys of each attack."""
-    count = scene.decoys.shape[1]
+    count = lifted.decoys.shape[1]
     usual = Target(
-        image=ReleasedImage(form=scene.target),
-        rows=np.arange(len(scene.target)),
+        image=ReleasedImage(form=lifted.target),
+        rows=np.arange(len(lifted.target)),
         knowledge=Knowledge(
-            codebook=None, decoys=words, database=public, others={"seen before": ReleasedImage(form=scene.others)}
+            codebook=None, decoys=words, database=public, others={"seen before": ReleasedImage(form=lifted.others)}
         ),
-        effort=Effort(seed=study.seed, auxiliary=len(scene.others)),
+        effort=Effort(seed=study.seed, auxiliary=len(lifted.others)),
         tuning=Tuning(
             clusters=replace(study.clusters, decoys=count),
             away=study.away,
-            meeting=MeetingOptions.for_space(scene.target.space),
+            meeting=MeetingOptions.for_space(lifted.target.space),
             least_shared=count,
         ),
     )
@@ -222,32 +236,31 @@ def _attacks(scene: _Scene, words: Codebook, public: Points, study: Study) -> It
     yield _run("nearest, projected", usual)
     for size in study.oracle:
         for projected in (False, True):
-            yield f"oracle of {size}" + (", projected" if projected else ""), _picked(usual, scene, size, projected), None
+            yield f"oracle of {size}" + (", projected" if projected else ""), _picked(usual, lifted, size, projected), None
     yield _run("clustering", usual)
     yield _run("intersection", usual)
     yield "database, plain", _run("database", plain)[1], None
     yield _run("database", usual)
-    yield "raw", scene.descriptors, None
+    yield "raw", lifted.descriptors, None
 
 
 def _run(name: str, target: Target) -> tuple[str, np.ndarray, Lists | None]:
-    (attack,) = named(name)
-    attempt = attack.run(target)
-    assert attempt.estimates is not None
-    return name, attempt.estimates.points, attempt.decoys
+    """Name, points and claimed decoys of the attack `name` on `target`."""
+    estimates, decoys = estimated(name, target)
+    return name, estimates.points, decoys
 
 
-def _picked(target: Target, scene: _Scene, size: int, projected: bool) -> Float64[np.ndarray, "features dim"]:
-    """What an oracle that knows the truth picks from the nearest entries ([D21] 4.2)."""
+def _picked(target: Target, lifted: _LiftedFeatures, size: int, projected: bool) -> Float64[np.ndarray, "features dim"]:
+    """Entries of the database that an oracle picks, who knows the truth, from the `size` nearest ones ([D21] 4.2)."""
     (oracle,) = named("oracle")
     effort, tuning = replace(target.effort, oracle=size), replace(target.tuning, projected_oracle=projected)
-    picked = np.empty(scene.descriptors.shape)
+    picked = np.empty(lifted.descriptors.shape)
     for begin in range(0, len(picked), 64):  # the lists of all features together would be large
         rows = np.arange(begin, min(begin + 64, len(picked)))
         lists = oracle.run(replace(target, rows=rows, effort=effort, tuning=tuning)).claim
         assert isinstance(lists, Lists)
         for row, candidates in zip(rows, lists.candidates, strict=True):
-            picked[row] = candidates[np.linalg.norm(candidates - scene.descriptors[row], axis=1).argmin()]
+            picked[row] = candidates[np.linalg.norm(candidates - lifted.descriptors[row], axis=1).argmin()]
     return picked
 
 
@@ -257,11 +270,12 @@ def _row(
     points: Float64[np.ndarray, "features dim"],
     truth: Float64[np.ndarray, "features dim"],
     everyone: Float64[np.ndarray, "all dim"],
-) -> Row:
+) -> EstimateRow:
+    """The row of one attack; `everyone` are all descriptors of the photographs under test."""
     decided = np.isfinite(points).all(axis=1)
     error = np.full(len(points), np.inf)
     error[decided] = np.linalg.norm(points[decided] - truth[decided], axis=1)
-    return Row(
+    return EstimateRow(
         attack=name,
         m=m,
         features=len(points),
@@ -282,19 +296,19 @@ def _nearest(
 
     if not len(points):
         return np.zeros(0)
-    found = faiss.knn(points.astype(np.float32), everyone.astype(np.float32), min(4, len(everyone)))[1]
-    return np.linalg.norm(everyone[found] - points[:, None], axis=2).min(axis=1)
+    rows = faiss.knn(points.astype(np.float32), everyone.astype(np.float32), min(4, len(everyone)))[1]
+    return np.linalg.norm(everyone[rows] - points[:, None], axis=2).min(axis=1)
 
 
 def _decoy_row(name: str, m: int, claimed: Lists, true_rows: Int64[np.ndarray, "features decoys"], words: Codebook) -> DecoyRow:
-    """Claimed points against the words that were drawn; one farther than `SAME` from all of them is wrong."""
+    """The row of an attack on decoys; a claimed point is wrong if no word that was drawn is within `SAME_WORD`."""
     exact, wrong, errors = 0, 0, []
     for points, rows in zip(claimed.candidates, true_rows, strict=True):
         distance = np.linalg.norm(points[:, None] - words.vectors[rows][None].astype(np.float64), axis=2)
-        right = distance.min(axis=1) <= SAME
+        right = distance.min(axis=1) <= SAME_WORD
         wrong += int((~right).sum())
         errors.extend(distance.min(axis=1)[right].tolist())
-        exact += int(right.all() and (distance.min(axis=0, initial=np.inf) <= SAME).all())
+        exact += int(right.all() and (distance.min(axis=0, initial=np.inf) <= SAME_WORD).all())
     return DecoyRow(
         attack=name,
         m=m,

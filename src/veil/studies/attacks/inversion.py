@@ -1,7 +1,7 @@
-"""Pictures from attacked subspaces, from raw descriptors and by direct inversion (Pittaluga and Zhuang 2023, Table 1).
+"""Study of inversion: pictures from attacked subspaces, from raw descriptors and by direct inversion ([P23] Table 1).
 
-One network trained on raw descriptors inverts whatever attacks recover; direct inversion has its own. Photographs must be kept
-out of the training of both, and of the codebooks; nothing here can check that.
+One network trained on raw descriptors inverts whatever attacks recover; direct inversion has its own network. Photographs must
+be kept out of the training of both, and of the codebooks; nothing here can check that. [P23]: Pittaluga and Zhuang 2023.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import UInt8
 
-from veil.attacks.attack import Attack as KnownAttack
 from veil.attacks.claims import Estimates
 from veil.attacks.distribution.clustering import ClusterOptions
-from veil.attacks.registry import named
+from veil.attacks.registry import ALL_AUXILIARY, estimated
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
@@ -28,6 +27,7 @@ from veil.inversion.quality import quality
 from veil.mechanisms.profile import Profile, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.statistics import mean_interval
 
@@ -36,18 +36,14 @@ RAW, DIRECT = "raw", "direct"
 ORDER = (RAW, "database", "clustering", DIRECT, "nearest")
 DIMS = (2, 4, 8, 16)
 
-COMPANIONS = 10
-# So many other subspaces are compared with that none is left out.
-ALL = 1 << 40
-
-# What an attack sees: the form of one image, and those of some others, lifted alike.
+COMPANIONS = 10  # other photographs whose subspaces an attack sees
+# Estimates of descriptors from the subspaces of one image, and those of some other images that were lifted alike.
 Attack = Callable[[Subspaces, Sequence[Subspaces]], Estimates]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Photograph:
-    """A photograph that nothing was trained on, with its features."""
+    """A photograph on which nothing was trained: its name, its pixels and its features."""
 
     name: str
     rgb: UInt8[np.ndarray, "_ _ 3"]
@@ -55,16 +51,17 @@ class Photograph:
 
     @property
     def frame(self) -> Frame:
-        """The square that is inverted."""
+        """The square part of the photograph that is inverted."""
         return Frame(width=self.rgb.shape[1], height=self.rgb.shape[0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Inverted:
-    """One reconstruction: `features` pixels of the map had any, `decided` is the share of features that the attack decided.
+    """One reconstructed picture, with its errors (mae, ssim, psnr) against the photograph.
 
-    `m` is 0 for raw descriptors. `distance` is the mean distance of decided estimates to the true descriptors, None for direct
-    inversion, which estimates none.
+    `attack` names what the network got its descriptors from; `m` is 0 for raw descriptors. `features` pixels of the network's
+    input had any features, and the attack decided the share `decided` of the photograph's features. `distance` is the mean
+    distance of decided estimates to the true descriptors, None for direct inversion, which estimates none.
     """
 
     name: str
@@ -94,14 +91,16 @@ class Inverted:
 
 
 def known_attacks(words: Points, public: Points, *, seed: int) -> dict[str, Attack]:
-    """The attacks of [P23] Table 1: `words` are those that decoys were drawn from, `public` is another database (their V).
+    """The database, clustering and nearest-neighbor attacks of [P23] Table 1, by name.
 
-    The nearest entry is not projected, as in [P23].
+    `words` are those that decoys were drawn from, `public` is another database (V in [P23]). The nearest entry is not
+    projected, as in [P23]. `seed` is that of what the attacks draw.
     """
     knowledge = Knowledge(codebook=None, decoys=words, database=public)
-    effort = Effort(seed=seed, auxiliary=ALL)
+    effort = Effort(seed=seed, auxiliary=ALL_AUXILIARY)
 
-    def run(attack: KnownAttack, form: Subspaces, others: Sequence[Subspaces]) -> Estimates:
+    def run(name: str, form: Subspaces, others: Sequence[Subspaces]) -> Estimates:
+        """Estimates of the attack `name` from the subspaces `form`, which has seen `others`."""
         seen = {f"{place}": ReleasedImage(form=other) for place, other in enumerate(others)}
         target = Target(
             image=ReleasedImage(form=form),
@@ -110,14 +109,12 @@ def known_attacks(words: Points, public: Points, *, seed: int) -> dict[str, Atta
             effort=effort,
             tuning=Tuning(clusters=ClusterOptions()),
         )
-        estimates = attack.run(target).estimates
-        assert estimates is not None
-        return estimates
+        return estimated(name, target)[0]
 
-    return {attack.name: partial(run, attack) for attack in named("database", "clustering", "nearest")}
+    return {name: partial(run, name) for name in ("database", "clustering", "nearest")}
 
 
-def study(
+def inversion_study(
     photographs: Sequence[Photograph],
     attacks: Mapping[str, Attack],
     *,
@@ -131,25 +128,27 @@ def study(
     companions: int = COMPANIONS,
     progress: Progress | None = None,
 ) -> list[Inverted]:
-    """Every photograph raw, and for each m through each attack and direct inversion; `case` seeds the lifting.
+    """Reconstructions of every photograph from raw descriptors, and for each m of `dims` after each attack and directly.
 
-    An attack on one photograph also sees the subspaces of the `companions` that follow it, around the end of the list.
-    Raises InputError for networks of another kind, or no photographs.
+    `raw` is the network for raw descriptors, `direct` the one for subspaces (None: no direct inversion). Photographs are
+    lifted by `profile(m)` with decoys from `decoys`; `case` seeds the lifting. An attack on one photograph also sees the
+    subspaces of the `companions` photographs that follow it, around the end of the list. Raises InputError for networks of
+    another kind, or no photographs.
     """
     if not photographs or raw.kind != "raw" or (direct is not None and direct.kind != "subspaces"):
         raise InputError("the study needs photographs, a network for raw descriptors, and one for subspaces or none")
-    total, found = len(photographs) * (1 + len(dims)), []
+    total, pictures = len(photographs) * (1 + len(dims)), []
     for photograph in photographs:
         truth = publish(photograph.features).vectors
-        seen = points_map(photograph.frame, photograph.features.keypoints, truth)
-        found.append(_measured(photograph, RAW, 0, raw, seen, decided=1.0, distance=0.0))
-        _tell(progress, len(found), total)
+        sparse = points_map(photograph.frame, photograph.features.keypoints, truth)
+        pictures.append(_inverted(photograph, RAW, 0, raw, sparse, decided=1.0, distance=0.0))
+        _tell(progress, len(pictures), total)
     for turn, m in enumerate(dims):
         forms = [
             lift(
                 photograph.features,
                 profile=profile(m),
-                codebook=codebook,
+                compression=codebook.compression,
                 decoys=decoys,
                 randomness=seeded(f"{case} {photograph.name} {m}"),
             ).form
@@ -158,12 +157,13 @@ def study(
         for place, photograph in enumerate(photographs):
             others = (forms[place + 1 :] + forms[:place])[:companions]
             for name, attack in attacks.items():
-                found.append(_attacked(photograph, name, raw, attack(forms[place], others), forms[place], codebook))
+                estimates = attack(forms[place], others)
+                pictures.append(_from_estimates(photograph, name, raw, estimates, forms[place], codebook))
             if direct is not None:
-                seen = subspaces_map(photograph.frame, photograph.features.keypoints, forms[place])
-                found.append(_measured(photograph, DIRECT, m, direct, seen, decided=1.0, distance=None))
+                sparse = subspaces_map(photograph.frame, photograph.features.keypoints, forms[place])
+                pictures.append(_inverted(photograph, DIRECT, m, direct, sparse, decided=1.0, distance=None))
             _tell(progress, len(photographs) * (turn + 1) + place + 1, total)
-    return found
+    return pictures
 
 
 def _tell(progress: Progress | None, done: int, total: int) -> None:
@@ -171,39 +171,44 @@ def _tell(progress: Progress | None, done: int, total: int) -> None:
         progress(done, total)
 
 
-def _attacked(
+def _from_estimates(
     photograph: Photograph, name: str, raw: Inverts, estimates: Estimates, form: Subspaces, codebook: Codebook
 ) -> Inverted:
+    """The picture that the network `raw` makes of the descriptors that the attack `name` estimated."""
     points = back_projected(estimates.points, form.space, codebook)
     decided = estimates.decided
     gap = np.linalg.norm(points[decided] - publish(photograph.features).vectors[decided], axis=1)
-    seen = points_map(photograph.frame, photograph.features.keypoints, points)
+    sparse = points_map(photograph.frame, photograph.features.keypoints, points)
     distance = float(gap.mean()) if len(gap) else float("nan")
-    return _measured(photograph, name, form.m, raw, seen, decided=float(decided.mean()), distance=distance)
+    return _inverted(photograph, name, form.m, raw, sparse, decided=float(decided.mean()), distance=distance)
 
 
-def _measured(
-    photograph: Photograph, attack: str, m: int, network: Inverts, seen: SparseMap, *, decided: float, distance: float | None
+def _inverted(
+    photograph: Photograph, attack: str, m: int, network: Inverts, sparse: SparseMap, *, decided: float, distance: float | None
 ) -> Inverted:
-    rgb = network.invert([seen])[0]
-    found = quality(photograph.frame.crop(photograph.rgb), rgb)
+    """The picture that `network` makes of its input, with its errors."""
+    rgb = network.invert([sparse])[0]
+    errors = quality(photograph.frame.crop(photograph.rgb), rgb)
     return Inverted(
         name=photograph.name,
         attack=attack,
         m=m,
-        features=len(seen),
+        features=len(sparse),
         decided=decided,
         distance=distance,
-        mae=found.mae,
-        ssim=found.ssim,
-        psnr=found.psnr,
+        mae=errors.mae,
+        ssim=errors.ssim,
+        psnr=errors.psnr,
         rgb=rgb,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """Means over photographs of one attack at one m, a row of [P23] Table 1; `interval` is the 95 % one of the mean SSIM."""
+class InversionRow:
+    """Mean results of one attack at one m over all photographs, as a row of [P23] Table 1.
+
+    `interval` is the 95 % interval of the mean SSIM; other fields are those of `Inverted`.
+    """
 
     attack: str
     m: int
@@ -230,17 +235,18 @@ class Row:
         }
 
 
-def rows(found: Sequence[Inverted]) -> list[Row]:
-    """A row for each attack and m, in the order of the table."""
-    cases = dict.fromkeys((item.attack, item.m) for item in found)
-    table = [_row([item for item in found if (item.attack, item.m) == case]) for case in cases]
+def rows(pictures: Sequence[Inverted]) -> list[InversionRow]:
+    """Rows of mean results, one for each attack and m, in the order of [P23] Table 1."""
+    cases = dict.fromkeys((item.attack, item.m) for item in pictures)
+    table = [_row([item for item in pictures if (item.attack, item.m) == case]) for case in cases]
     rank = {attack: place for place, attack in enumerate(ORDER)}
     return sorted(table, key=lambda row: (row.m, rank.get(row.attack, len(ORDER))))
 
 
-def _row(items: Sequence[Inverted]) -> Row:
+def _row(items: Sequence[Inverted]) -> InversionRow:
+    """The row of the pictures of one attack at one m."""
     distances = [item.distance for item in items if item.distance is not None and np.isfinite(item.distance)]
-    return Row(
+    return InversionRow(
         attack=items[0].attack,
         m=items[0].m,
         pictures=len(items),
@@ -254,15 +260,16 @@ def _row(items: Sequence[Inverted]) -> Row:
 
 
 def _interval(values: np.ndarray) -> tuple[float, float]:
-    """95 % interval of a mean; from -1 to 1 where a single picture says nothing of its spread."""
+    """The 95 % interval of the mean of `values`; from -1 to 1 for a single one, which says nothing of their spread."""
     return mean_interval(values.astype(np.float64), confidence=0.95) if len(values) > 1 else (-1.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """SSIM of `better` minus that of `worse` at one m, photograph by photograph: mean, 95 % interval, share above 0.
+    """Difference of SSIM between two attacks at one m, photograph by photograph: `better` minus `worse`.
 
-    The order of [P23] Table 1 holds for certain where the interval lies above 0, and is contradicted where it lies below.
+    `mean` and its 95 % `interval` are over the photographs, `wins` is the share of them where the difference is above 0. The
+    order of [P23] Table 1 holds for certain where the interval lies above 0, and is contradicted where it lies below.
     """
 
     m: int
@@ -284,17 +291,18 @@ class Gap:
         }
 
 
-def gaps(found: Sequence[Inverted]) -> list[Gap]:
-    """For each m, neighbors in the order of the table, photograph by photograph."""
-    every = {(item.attack, item.m, item.name): item.ssim for item in found}
-    every |= {(RAW, m, name): ssim for (attack, _, name), ssim in every.items() if attack == RAW for m in {i.m for i in found}}
-    answer = []
-    for m in sorted({item.m for item in found} - {0}):
+def gaps(pictures: Sequence[Inverted]) -> list[Gap]:
+    """Differences of SSIM at each m between attacks that are neighbors in the order of [P23] Table 1."""
+    dims = {item.m for item in pictures}
+    every = {(item.attack, item.m, item.name): item.ssim for item in pictures}
+    every |= {(RAW, m, name): ssim for (attack, _, name), ssim in every.items() if attack == RAW for m in dims}
+    differences = []
+    for m in sorted(dims - {0}):
         present = [attack for attack in ORDER if any(key[:2] == (attack, m) for key in every)]
         for better, worse in pairwise(present):
             names = sorted({key[2] for key in every if key[:2] == (better, m) and (worse, m, key[2]) in every})
             difference = np.array([every[better, m, name] - every[worse, m, name] for name in names])
-            answer.append(
+            differences.append(
                 Gap(
                     m=m,
                     better=better,
@@ -304,4 +312,4 @@ def gaps(found: Sequence[Inverted]) -> list[Gap]:
                     wins=float((difference > 0).mean()),
                 )
             )
-    return answer
+    return differences

@@ -1,4 +1,4 @@
-"""Attacks on hidden positions, on photographs: how far recovered keypoints are from the true ones, beside blind guesses.
+"""Study of attacks on hidden positions: errors in pixels of recovered keypoints on photographs, beside those of blind guesses.
 
 Lines are drawn at several shares of lines along gravity, as veil draws them (one line a position, the same each time) and with
 each of its defenses taken away: a line of its own for every feature, a second release with fresh draws, the detector's order.
@@ -25,14 +25,14 @@ from veil.forms import Lines
 from veil.mechanisms.lines import LineOptions, along_gravity, lift_to_lines, normalized_keypoints
 from veil.randomness import seeded
 
-LEVEL = (0.0, 1.0, 0.0)
-SHARES = (0.0, 0.5, 1.0)
+LEVEL_DOWN = (0.0, 1.0, 0.0)  # the direction of gravity in the frame of a camera that is held level
+SHARES = (0.0, 0.5, 1.0)  # of lines along gravity
 WITHIN_PX = (1.0, 5.0, 10.0, 20.0)
-NEIGHBORS = 10
-# The estimator of the paper, beside the one with the least error on other photographs.
+NEIGHBORS = 10  # true neighbors that the bound is given
+# The density estimator of the paper; the default one has the least error on other photographs.
 PAPER_DENSITY = DensityOptions(estimator="crossings", decide="peak", bandwidth_share=0.03)
 
-# name -> what it is, in the order of tables and figures; blind guesses first.
+# Description of each attack by its name, in the order of tables and figures; blind guesses first.
 ATTACKS: Mapping[str, str] = {
     "chance": "a random point of the line in the image",
     "midpoint": "the middle of the line in the image",
@@ -52,7 +52,10 @@ BROKEN = ("twins, own lines", "order, sorted", "repeat, fresh")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PositionTrial:
-    """One attack on the lines of one photograph: estimate minus truth (pixels), NaN where the attack made no decision."""
+    """Errors of one attack on the lines of one photograph, at one share of lines along gravity.
+
+    `offsets` are estimated minus true keypoints (pixels; x, y), NaN where the attack is undecided.
+    """
 
     image: str
     aligned_share: float
@@ -62,14 +65,17 @@ class PositionTrial:
 
     @property
     def errors_px(self) -> Float64[np.ndarray, "_"]:
-        """Distances to the truth."""
+        """Distances between estimated and true keypoints, in pixels; NaN where undecided."""
         return np.linalg.norm(self.offsets, axis=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PositionRow:
-    """One attack at one share over all photographs. Medians and the mean are of the decided; `within` counts shares of *all*
-    features, by pixels. `wrongly_certified` counts certified positions that are off by more than a pixel."""
+    """Errors of one attack at one share of lines along gravity, over all photographs.
+
+    Medians and the mean are over decided features. `within` holds shares of *all* features by their largest error in pixels.
+    `wrongly_certified` counts certified positions that are off by more than a pixel.
+    """
 
     aligned_share: float
     attack: str
@@ -109,9 +115,10 @@ def position_trials(
     seed: int,
     attacks: Sequence[str] = tuple(ATTACKS),
 ) -> list[PositionTrial]:
-    """Every attack of `attacks` on one photograph, at every share of lines along gravity (None: a level camera).
+    """Trials of `attacks` on the photograph `name`, at every share of lines along gravity in `shares`.
 
-    Twins need SIFT descriptors of 128 numbers and are left out for others. Raises InputError for fewer than `NEIGHBORS` + 2
+    `gravity` is the unit vector of down in the camera's frame (None: a level camera). `seed` draws lines and guesses. Attacks
+    by twins need SIFT descriptors of 128 numbers and are left out for others. Raises InputError for fewer than `NEIGHBORS` + 2
     features or unknown attacks, RangeError for shares outside [0, 1].
     """
     unknown = sorted(set(attacks) - set(ATTACKS))
@@ -121,44 +128,46 @@ def position_trials(
         raise InputError(f"the study of positions needs {NEIGHBORS + 2} features a photograph, got {len(features)}")
     if not all(0 <= share <= 1 for share in shares):
         raise RangeError(f"shares of lines along gravity must lie between 0 and 1, got {tuple(shares)!r}")
-    down = np.array(LEVEL) if gravity is None else gravity
-    found = []
+    down = np.array(LEVEL_DOWN) if gravity is None else gravity
+    trials = []
     for share in shares:
-        case = _Case(name=name, features=features, gravity=down, share=share, seed=seed)
+        case = _AttackedPhotograph(name=name, features=features, gravity=down, share=share, seed=seed)
         for attack in attacks:
             if "twins" in attack and features.space.dim != 128:
                 continue
             estimates = case.attacked(attack)
             offsets = estimates.points - features.keypoints.astype(np.float64)
-            found.append(
+            trials.append(
                 PositionTrial(image=name, aligned_share=share, attack=attack, offsets=offsets, certified=estimates.certified)
             )
-    return found
+    return trials
 
 
 def position_rows(trials: Sequence[PositionTrial]) -> list[PositionRow]:
-    """One row a share and attack, in the order of the trials."""
+    """Rows of errors, one for each share of lines along gravity and attack, in the order of the trials."""
     return [_row(group) for group in _groups(trials).values()]
 
 
 def position_histograms(
     trials: Sequence[PositionTrial], edges_px: Float64[np.ndarray, "edges"]
 ) -> dict[tuple[float, str], Float64[np.ndarray, "bins"]]:
-    """Share of all features of (aligned share, attack) whose error lies in each bin; undecided ones are in none.
+    """Shares of features whose error lies in each bin, by (share of lines along gravity, attack).
 
-    Errors below the first edge count in the first bin, those above the last in the last.
+    They are shares of all features, of which undecided ones are in no bin. Errors below the first of `edges_px` count in the
+    first bin, those above the last edge in the last bin. Raises RangeError unless the edges ascend.
     """
     if not (len(edges_px) > 1 and (np.diff(edges_px) > 0).all()):
         raise RangeError("the edges of a histogram must be two or more, in ascending order")
-    found = {}
+    histograms = {}
     for key, group in _groups(trials).items():
         errors = np.concatenate([trial.errors_px for trial in group])
         clipped = np.clip(errors[np.isfinite(errors)], edges_px[0], edges_px[-1])
-        found[key] = np.histogram(clipped, edges_px)[0] / max(len(errors), 1)
-    return found
+        histograms[key] = np.histogram(clipped, edges_px)[0] / max(len(errors), 1)
+    return histograms
 
 
 def _groups(trials: Sequence[PositionTrial]) -> dict[tuple[float, str], list[PositionTrial]]:
+    """Trials by share of lines along gravity and attack."""
     groups: dict[tuple[float, str], list[PositionTrial]] = {}
     for trial in trials:
         groups.setdefault((trial.aligned_share, trial.attack), []).append(trial)
@@ -166,6 +175,7 @@ def _groups(trials: Sequence[PositionTrial]) -> dict[tuple[float, str], list[Pos
 
 
 def _row(group: Sequence[PositionTrial]) -> PositionRow:
+    """The row of the trials of one attack at one share."""
     offsets = np.concatenate([trial.offsets for trial in group])
     certified = np.concatenate([trial.certified for trial in group])
     errors = np.linalg.norm(offsets, axis=1)
@@ -186,8 +196,8 @@ def _row(group: Sequence[PositionTrial]) -> PositionRow:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Case:
-    """One photograph at one share."""
+class _AttackedPhotograph:
+    """One photograph whose positions are hidden in lines, of which `share` are along gravity."""
 
     name: str
     features: Features
@@ -196,11 +206,14 @@ class _Case:
     seed: int
 
     def attacked(self, attack: str) -> Estimates:
-        """Estimates in the order of the features, whatever order the attack saw."""
+        """Estimates by the attack of this name, in the order of the features, whatever order the attack saw."""
         return _RUNS[attack](self)
 
     def lines(self, draw: str = "once") -> Lines:
-        """As veil draws them: one line a position; at share 1, which veil refuses, all along gravity."""
+        """The photograph's lines as veil draws them, one for each position; `draw` names the draw.
+
+        At share 1, which veil refuses, all lines are along gravity.
+        """
         features = self.features
         case = f"positions|{self.seed}|{self.name}|{self.share!r}|{draw}"
         if self.share < 1:
@@ -219,7 +232,7 @@ class _Case:
         )
 
     def own_lines(self) -> Lines:
-        """A line of its own for every feature, also where several are at one position."""
+        """Lines that are drawn for each feature by itself, also where several features are at one position."""
         turn = occurrence(self.features.keypoints)
         layers = [self.lines(f"own {k}") for k in range(int(turn.max()) + 1)]
         coefficients = np.stack([layer.coefficients for layer in layers])[turn, np.arange(len(turn))]
@@ -227,23 +240,24 @@ class _Case:
         return Lines(coefficients=coefficients, aligned=aligned, gravity=layers[0].gravity, releasable=False)
 
     def random(self) -> np.random.Generator:
+        """The generator of the photograph's guesses and permutations."""
         return np.random.default_rng([self.seed, *self.name.encode()])
 
 
 def occurrence(keypoints: np.ndarray) -> Int64[np.ndarray, "features"]:
-    """How many earlier features share the position of each."""
+    """Number of earlier features at the same position, for each feature."""
     _, place = np.unique(keypoints, axis=0, return_inverse=True)
     place = np.asarray(place).reshape(-1)
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))
     turn = np.arange(len(place)) - np.repeat(starts, np.diff(np.append(starts, len(place))))
-    found = np.empty(len(place), dtype=np.int64)
-    found[order] = turn
-    return found
+    earlier = np.empty(len(place), dtype=np.int64)
+    earlier[order] = turn
+    return earlier
 
 
 def true_neighbors(keypoints: np.ndarray, count: int) -> Neighborhoods:
-    """One feature at each of the `count` positions that are nearest to each feature's own."""
+    """Neighborhoods of the true keypoints: for each feature one feature at each of the `count` nearest other positions."""
     from scipy.spatial import KDTree
 
     places, first, place = np.unique(keypoints, axis=0, return_index=True, return_inverse=True)
@@ -252,31 +266,35 @@ def true_neighbors(keypoints: np.ndarray, count: int) -> Neighborhoods:
     return Neighborhoods(rows=rows.astype(np.int64), weights=np.ones(rows.shape))
 
 
-def _blind(case: _Case, shares: Float64[np.ndarray, "lines"]) -> Estimates:
+def _blind(case: _AttackedPhotograph, shares: Float64[np.ndarray, "lines"]) -> Estimates:
+    """Blind guesses: the point at the given share of each line's segment in the image."""
     where = segments(case.lines(), case.features.camera)
     points = pixels(where.at(where.between(shares)), case.features.camera)
     none = np.zeros(len(points), dtype=bool)
     return Estimates(points=points, confidence=np.zeros(len(points)), certified=none)
 
 
-def _bound(case: _Case) -> Estimates:
+def _bound(case: _AttackedPhotograph) -> Estimates:
+    """Estimates of the attack by neighbors that is given the true neighbors, a bound for all that must find them."""
     known = true_neighbors(case.features.keypoints, NEIGHBORS)
     options = NeighborOptions(radius_px=40.0)
     return neighbor_positions(case.lines(), known, camera=case.features.camera, options=options)
 
 
-def _twins(case: _Case, lines: Lines) -> Estimates:
+def _twins(case: _AttackedPhotograph, lines: Lines) -> Estimates:
+    """Estimates of the attack by neighbors that finds these by their descriptors."""
     stored = case.features.descriptors.astype(np.float32)
     histograms = stored**2 if case.features.space.normalization == "L1_ROOT" else stored
     return neighbor_positions(lines, twins(histograms), camera=case.features.camera)
 
 
-def _by_rank(case: _Case, order: np.ndarray) -> Estimates:
-    found = positions_by_rank(case.lines().take(order), camera=case.features.camera)
-    return found.take(np.argsort(order))
+def _by_rank(case: _AttackedPhotograph, order: np.ndarray) -> Estimates:
+    """Estimates by the rank of each line, where lines are released in this order of the features."""
+    estimates = positions_by_rank(case.lines().take(order), camera=case.features.camera)
+    return estimates.take(np.argsort(order))
 
 
-_RUNS: Mapping[str, Callable[[_Case], Estimates]] = {
+_RUNS: Mapping[str, Callable[[_AttackedPhotograph], Estimates]] = {
     "chance": lambda case: _blind(case, case.random().random(len(case.features))),
     "midpoint": lambda case: _blind(case, np.full(len(case.features), 0.5)),
     "density": lambda case: density_positions(case.lines(), camera=case.features.camera),

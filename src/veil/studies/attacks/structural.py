@@ -1,15 +1,15 @@
-"""The structural attacks on the paper's lifting, at descriptor level: what they recover, certify and cost at every m."""
+"""Study of the structural attacks on the paper's lifting: descriptors recovered and certified, and time, at every m."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from veil.attacks.claims import Estimates
-from veil.attacks.registry import named
+from veil.attacks.registry import estimated
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
@@ -18,14 +18,19 @@ from veil.forms import Subspaces
 from veil.mechanisms.profile import Strategy, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.wire.codec_subspaces import Dtype, as_sent
 
 
 @dataclass(frozen=True, kw_only=True)
 class StructuralRow:
-    """Of `features` descriptors sent as `dtype` the shares recovered to 0.001 (half precision: 0.01) and to 0.1, and certified;
-    how many certified ones are wrong, farther than 0.02; seconds for each."""
+    """Results of one attack on `features` descriptors, lifted to dimension `m` and sent as `dtype`.
+
+    `exact` is the share recovered to a distance of 0.001 (half precision: 0.01), `within_01` to 0.1, `certified` the share that
+    the attack claims to have proved. `wrongly_certified` counts certified ones that are farther than 0.02 from the truth.
+    `seconds` are those of each feature.
+    """
 
     attack: str
     m: int
@@ -64,11 +69,13 @@ def structural_attacks(
     dtypes: Sequence[Dtype] = ("float32", "float16"),
     seed: int = 0,
     threads: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[StructuralRow]:
-    """Lattice and vertex attack on `count` descriptors of `images`, an equal part of each, lifted with decoys from `words`.
+    """Rows of the lattice and the vertex attack on `count` descriptors of `images`, an equal part of each image.
 
-    Raises InputError if the images have fewer features.
+    Descriptors are lifted to each of `dimensions` with decoys from `words`, and sent as each of `dtypes`. `seed` draws features
+    and lifting, `threads` are those of the attacks. `progress` is called with the number of pairs of a dimension and a dtype
+    that are done, and the number of all. Raises InputError if the images have fewer features.
     """
     each = -(-count // len(images))
     if min(map(len, images)) < each:
@@ -80,7 +87,7 @@ def structural_attacks(
     rows = []
     for done, (m, dtype) in enumerate(cells):
         form = _released(tested, m, dtype, words, strategy, f"structural attacks {seed}").take(np.arange(count))
-        for attack in named("lattice", "vertex"):
+        for name in ("lattice", "vertex"):
             # Public centroids of a single descriptor are integers, too: the attacker strikes them off.
             target = Target(
                 image=ReleasedImage(form=form),
@@ -88,36 +95,39 @@ def structural_attacks(
                 knowledge=Knowledge(codebook=None, decoys=words, database=words),
                 effort=Effort(structural=count, seed=seed, threads=threads),
             )
-            attack.run(replace(target, rows=np.arange(min(2, count))))  # what is compiled at first use is no part of the attack
+            estimated(name, replace(target, rows=np.arange(min(2, count))))  # compilation at first use is no part of the time
             start = time.perf_counter()
-            found = attack.run(target).estimates
-            assert found is not None
-            rows.append(_row(attack.name, m, dtype, found, truth, (time.perf_counter() - start) / count))
+            estimates, _ = estimated(name, target)
+            rows.append(_row(name, m, dtype, estimates, truth, (time.perf_counter() - start) / count))
         if progress is not None:
             progress(done + 1, len(cells))
     return rows
 
 
 def _released(images: Sequence[Features], m: int, dtype: Dtype, words: Codebook, strategy: Strategy, case: str) -> Subspaces:
-    """All subspaces as a server gets them, rounded to `dtype`."""
+    """Subspaces of all images as a server gets them, rounded to `dtype`; `case` seeds the draws."""
     randomness = seeded(case)
-    forms = [lift(i, profile=paper(m, strategy), codebook=words, decoys=words, randomness=randomness).form for i in images]
+    forms = [
+        lift(i, profile=paper(m, strategy), compression=words.compression, decoys=words, randomness=randomness).form
+        for i in images
+    ]
     origin, basis = (np.concatenate([getattr(form, name) for form in forms]) for name in ("origin", "basis"))
     return as_sent(replace(forms[0], origin=origin, basis=basis), dtype)
 
 
-def _row(name: str, m: int, dtype: Dtype, found: Estimates, truth: np.ndarray, seconds: float) -> StructuralRow:
-    error = np.linalg.norm(found.points - truth, axis=1)
-    exact = 1e-3 if dtype == "float32" else 1e-2  # of half precision nothing is exact
+def _row(name: str, m: int, dtype: Dtype, estimates: Estimates, truth: np.ndarray, seconds: float) -> StructuralRow:
+    """The row of one attack, from its estimates and the true descriptors."""
+    error = np.linalg.norm(estimates.points - truth, axis=1)
+    exact = 1e-3 if dtype == "float32" else 1e-2  # rounding to half precision leaves nothing exact
     return StructuralRow(
         attack=name,
         m=m,
         dtype=dtype,
         features=len(truth),
-        undecided=int((~found.decided).sum()),
+        undecided=int((~estimates.decided).sum()),
         exact=float((error < exact).mean()),
         within_01=float((error < 0.1).mean()),
-        certified=float(found.certified.mean()),
-        wrongly_certified=int((found.certified & ~(error < 2e-2)).sum()),
+        certified=float(estimates.certified.mean()),
+        wrongly_certified=int((estimates.certified & ~(error < 2e-2)).sum()),
         seconds=seconds,
     )

@@ -1,1 +1,1 @@
-"""Studies of faces: verification, identification, and what templates reveal of people."""
+"""Studies of faces: verification and identification by templates, and how much templates reveal of people."""

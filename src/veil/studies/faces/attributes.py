@@ -1,6 +1,7 @@
-"""What lifting hides of a person: K-NN inference of labels from raw and from lifted descriptors ([D21] Sec. 4.3, Fig. 5).
+"""Study of attributes: inference of people's labels by nearest neighbors, from raw and lifted descriptors ([D21] Fig. 5).
 
-People are parted at random into a pool of decoys, the attacker's labelled ones, and the victims; nobody is in two parts.
+The protocol is that of [D21] Sec. 4.3. People are split at random into a pool of decoys, the attacker's labelled ones, and the
+victims; nobody is in two parts.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ BALANCED = {"hybrid+": False, "hybrid+, others only": True}
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeRow:
-    """How often one attribute was inferred rightly from one form; `m` is 0 for raw descriptors.
+    """Accuracy of inferring one attribute from one form; `m` is 0 for raw descriptors.
 
-    `baseline` is how often the attacker's most frequent class is right, `low` and `high` bound the accuracy with 95 %.
+    The class of `right` of `victims` people was named rightly; `low` and `high` bound the accuracy with 95 %. `baseline` is the
+    accuracy of always naming the attacker's most frequent class.
     """
 
     attribute: str
@@ -48,7 +50,7 @@ class AttributeRow:
 
     @property
     def accuracy(self) -> float:
-        """Share of victims whose class was named."""
+        """Share of victims whose class was named rightly."""
         return self.right / self.victims
 
     def as_json(self) -> dict[str, object]:
@@ -67,16 +69,19 @@ class AttributeRow:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Parts:
-    """Rows of the decoy pool, of the attacker, and of the victims: disjoint, and together everyone."""
+class PeopleSplit:
+    """Rows of the people in the decoy pool, in the attacker's hands, and under attack: disjoint, and together everyone."""
 
     decoys: Int64[np.ndarray, "_"]
     attacker: Int64[np.ndarray, "_"]
     victims: Int64[np.ndarray, "_"]
 
 
-def parted(people: int, *, decoy_share: float, seed: int) -> Parts:
-    """A random share for the decoys, and the rest in two halves."""
+def split_people(people: int, *, decoy_share: float, seed: int) -> PeopleSplit:
+    """A random split of `people` rows: the share `decoy_share` for the decoys, and the rest in two halves.
+
+    Raises RangeError unless `decoy_share` lies between 0 and 1, InputError for too few people.
+    """
     if not 0 < decoy_share < 1:
         raise RangeError(f"decoy_share must lie between 0 and 1, got {decoy_share!r}")
     order = np.random.default_rng(seed).permutation(people)
@@ -84,7 +89,7 @@ def parted(people: int, *, decoy_share: float, seed: int) -> Parts:
     middle = decoys + (people - decoys) // 2
     if min(decoys, middle - decoys) < 2:
         raise InputError(f"{people} descriptors are too few for decoys, an attacker and victims")
-    return Parts(decoys=order[:decoys], attacker=order[decoys:middle], victims=order[middle:])
+    return PeopleSplit(decoys=order[:decoys], attacker=order[decoys:middle], victims=order[middle:])
 
 
 def attribute_study(
@@ -99,17 +104,18 @@ def attribute_study(
     balanced: bool = True,
     centered: bool = False,
 ) -> list[AttributeRow]:
-    """Accuracy of the attack for each attribute, from raw descriptors and from each lifting at each m.
+    """Rows of accuracy of the attack for each attribute, from raw descriptors and from each of `liftings` at each m.
 
-    `features` holds one descriptor a person, `attributes` a label of each. Decoys are descriptors of the pool's people, drawn
-    without regard to labels; `balanced` adds hybrid lifting with decoys that balance the attribute (hybrid+ of [D21] Sec. 4.3,
-    in two readings) where the pool has m / 2 people of every class. `centered` descriptors are seen from the pool's mean.
-    Raises InputError if labels are missing.
+    `features` holds one descriptor of each person, `attributes` a label of each person by the attribute's name. `neighbors`
+    descriptors vote. Decoys are descriptors of the pool's people, drawn without regard to labels; `balanced` adds hybrid
+    lifting with decoys that balance the attribute (hybrid+ of [D21] Sec. 4.3, in two readings) where the pool has m / 2 people
+    of every class. `centered` subtracts the pool's mean from descriptors and scales them to unit length again. Raises
+    InputError if labels are missing.
     """
     for name, labels in attributes.items():
         if len(labels) != len(features):
             raise InputError(f"attribute {name!r} has {len(labels)} labels for {len(features)} descriptors")
-    parts = parted(len(features), decoy_share=decoy_share, seed=seed)
+    parts = split_people(len(features), decoy_share=decoy_share, seed=seed)
     if centered:
         middle = features.descriptors[parts.decoys].mean(axis=0, dtype=np.float64)
         features = replace(features, descriptors=around(features.descriptors, middle))
@@ -119,12 +125,13 @@ def attribute_study(
     pool = pool_of(public.vectors[parts.decoys], public.space, source="study", license="none")
 
     def lifted(strategy: Strategy, m: int, rule: DecoyRule) -> Form:
+        """The victims' descriptors lifted with decoys of the pool by `rule`."""
         profile = Profile(name="study", strategy=strategy, m=m, decoys="descriptors")
         randomness = seeded(f"attributes {strategy} {m} {seed}")
-        return lift(victims, profile=profile, codebook=pool, decoys=pool, randomness=randomness, rule=rule).form
+        return lift(victims, profile=profile, compression=pool.compression, decoys=pool, randomness=randomness, rule=rule).form
 
     forms += [(strategy, m, lifted(strategy, m, uniform_rule)) for strategy in liftings for m in dimensions]
-    found = []
+    rows = []
     for name, labels in attributes.items():
         classes, numbers = np.unique(np.asarray(labels), return_inverse=True)
         known = Labelled(
@@ -142,13 +149,14 @@ def attribute_study(
                 own = truth.astype(np.int64)
                 rule = BalancedRule(own=own, pool=pooled, classes=len(classes), others_only=others_only)
                 tried += [(label, m, lifted("hybrid", m, rule)) for m in dimensions if m // 2 <= fewest]
-        found += [_row(name, form, label, m, known, truth, neighbors) for label, m, form in tried]
-    return found
+        rows += [_row(name, form, label, m, known, truth, neighbors) for label, m, form in tried]
+    return rows
 
 
 def _row(
     name: str, form: Form, label: str, m: int, known: Labelled, truth: Int64[np.ndarray, "victims"], neighbors: int
 ) -> AttributeRow:
+    """The row of one attribute, inferred from one form."""
     right = int((infer(form, known, neighbors=neighbors).labels == truth).sum())
     low, high = clopper_pearson(right, len(truth), confidence=0.95)
     return AttributeRow(

@@ -1,4 +1,4 @@
-"""Face verification and a gallery, raw and lifted: the protocol of Dusmanu et al. 2021, Sec. 4.3 and Fig. 4.
+"""Study of face verification and of a gallery, raw and lifted: the protocol of Dusmanu et al. 2021, Sec. 4.3 and Fig. 4.
 
 One threshold of the distance tells pairs of one person from pairs of two; it is fitted anew for each lifting, m and distance
 (faces.md#one-among-many) on all folds but one, and tried on that one. Both sides of a pair draw their decoys from disjoint
@@ -7,7 +7,6 @@ halves of other people's faces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,27 +15,33 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil import distances
 from veil.distances.pairs import exact
-from veil.errors import InputError, RangeError, SpaceError
+from veil.errors import InputError, RangeError
 from veil.faces.balance import BalancedRule, guessed
-from veil.faces.collection import IDENTITY, FacePairs, Faces, centered_alike
+from veil.faces.collection import IDENTITY, FacePairs, Faces
 from veil.forms import Subspaces
-from veil.mechanisms.profile import Profile, Strategy
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.statistics import clopper_pearson
+from veil.studies.faces.face_study import FaceStudy
 
-DIMENSIONS = (2, 4, 8, 16)
-BALANCED = "hybrid+"
-LIFTINGS: tuple[Strategy, ...] = ("random", "hybrid", "adversarial")
-FALSE_REJECTS = (0.01, 0.05)
+BALANCED = "hybrid+"  # hybrid lifting with as many decoys of each class
+FALSE_REJECTS = (0.01, 0.05)  # rates at which false accepts are given
 FaceDistance = Literal["point", "p2s", "s2s"]
-Set = tuple[np.ndarray, np.ndarray | None]
+# Origins and bases of templates; None for raw descriptors, which have no basis.
+Templates = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VerificationRow:
-    """How well one distance verifies: accuracy over folds with its standard deviation and 95 % interval, equal error rate,
-    false accepts at fixed false rejects, mean threshold; how often a gallery of raw descriptors names a template's person."""
+    """Accuracy of verification by one distance between templates of one lifting and dimension (`m`; 0: raw descriptors).
+
+    `accuracy` is the mean over folds, `deviation` its standard deviation, `low` and `high` its 95 % interval. `equal_error` is
+    the equal error rate, `false_accepts` holds the rate of false accepts by the rate of false rejects, `threshold` is the mean
+    over folds. `identified` is the share of templates whose person a gallery of raw descriptors names. `distances` are those of
+    all pairs.
+    """
 
     lifting: str
     m: int
@@ -69,13 +74,16 @@ class VerificationRow:
 
 
 def best_threshold(distance: Float64[np.ndarray, "pairs"], same: Bool[np.ndarray, "pairs"]) -> float:
-    """The threshold of most right decisions (same if the distance is not above it); between two distances, the middle."""
+    """The threshold with most right decisions, where a pair is taken for one person if its distance is not above it.
+
+    It lies in the middle between two distances.
+    """
     order = np.argsort(distance, kind="stable")
-    ranked, ours = distance[order], same[order]
-    # Right decisions if the first k pairs are accepted.
-    right = np.concatenate([[0], np.cumsum(ours)]) + np.concatenate([[0], np.cumsum(~ours)])[-1]
-    right = right - np.concatenate([[0], np.cumsum(~ours)])
-    right[1:-1][ranked[1:] == ranked[:-1]] = -1  # no threshold parts equal distances
+    ranked, mated = distance[order], same[order]
+    # Number of right decisions if the first k pairs are accepted.
+    right = np.concatenate([[0], np.cumsum(mated)]) + np.concatenate([[0], np.cumsum(~mated)])[-1]
+    right = right - np.concatenate([[0], np.cumsum(~mated)])
+    right[1:-1][ranked[1:] == ranked[:-1]] = -1  # no threshold separates equal distances
     k = int(np.argmax(right))
     below = ranked[k - 1] if k else ranked[0] - 1
     above = ranked[k] if k < len(ranked) else ranked[-1] + 1
@@ -85,17 +93,17 @@ def best_threshold(distance: Float64[np.ndarray, "pairs"], same: Bool[np.ndarray
 def error_rates(
     distance: Float64[np.ndarray, "pairs"], same: Bool[np.ndarray, "pairs"]
 ) -> tuple[Float64[np.ndarray, "steps"], Float64[np.ndarray, "steps"]]:
-    """False accepts and false rejects at every threshold, from one that accepts nobody to one that accepts all."""
+    """Rates of false accepts and of false rejects at every threshold, from one that accepts nobody to one that accepts all."""
     order = np.argsort(distance, kind="stable")
-    ours, ranked = same[order], distance[order]
+    mated, ranked = same[order], distance[order]
     ends = np.append(ranked[1:] != ranked[:-1], True)  # the last pair of each distance
-    accepts = np.concatenate([[0.0], np.cumsum(~ours)[ends] / max(1, int((~same).sum()))])
-    rejects = np.concatenate([[1.0], 1 - np.cumsum(ours)[ends] / max(1, int(same.sum()))])
+    accepts = np.concatenate([[0.0], np.cumsum(~mated)[ends] / max(1, int((~same).sum()))])
+    rejects = np.concatenate([[1.0], 1 - np.cumsum(mated)[ends] / max(1, int(same.sum()))])
     return accepts, rejects
 
 
 def equal_error(distance: Float64[np.ndarray, "pairs"], same: Bool[np.ndarray, "pairs"]) -> float:
-    """Where false accepts and false rejects cross, on the line between the two steps around it."""
+    """Equal error rate: the rate at which false accepts and false rejects cross, interpolated between two steps."""
     accepts, rejects = error_rates(distance, same)
     k = int(np.argmax(accepts >= rejects))
     if k == 0:
@@ -106,25 +114,29 @@ def equal_error(distance: Float64[np.ndarray, "pairs"], same: Bool[np.ndarray, "
 
 
 def folds_of(pairs: FacePairs, folds: int, seed: int) -> Int64[np.ndarray, "pairs"]:
-    """The list's own folds if it has so many, else random ones with as many pairs of one person in each."""
+    """Number of each pair's fold: the fold in the list if that has `folds` folds, else a random one.
+
+    Random folds have equally many pairs of one person, and of two people, to one pair. Raises RangeError for fewer than two
+    folds, InputError for too few pairs.
+    """
     if folds < 2:
         raise RangeError(f"there must be at least two folds, got {folds!r}")
-    own = np.unique(pairs.fold)
-    if len(own) == folds:
-        return np.searchsorted(own, pairs.fold)
-    random, found = np.random.default_rng(seed), np.empty(len(pairs), dtype=np.int64)
+    listed = np.unique(pairs.fold)
+    if len(listed) == folds:
+        return np.searchsorted(listed, pairs.fold)
+    random, fold = np.random.default_rng(seed), np.empty(len(pairs), dtype=np.int64)
     for kind in (True, False):
         rows = np.flatnonzero(pairs.same == kind)
         if len(rows) < folds:
             raise InputError(f"{len(rows)} pairs of {'one person' if kind else 'two people'} are too few for {folds} folds")
-        found[random.permutation(rows)] = np.arange(len(rows)) % folds
-    return found
+        fold[random.permutation(rows)] = np.arange(len(rows)) % folds
+    return fold
 
 
 def verified(
     distance: Float64[np.ndarray, "pairs"], same: Bool[np.ndarray, "pairs"], fold: Int64[np.ndarray, "pairs"]
 ) -> tuple[Float64[np.ndarray, "folds"], Float64[np.ndarray, "folds"], int]:
-    """Accuracy and threshold of each fold, and the right decisions of all."""
+    """Accuracy and threshold of each fold, and the number of right decisions in all; thresholds are fitted on other folds."""
     accuracy, thresholds, right = [], [], 0
     for k in np.unique(fold):
         own = fold == k
@@ -137,69 +149,64 @@ def verified(
 
 
 def verification_study(
-    faces: Faces,
-    pairs: FacePairs,
-    decoys: Faces,
+    study: FaceStudy,
     *,
-    seed: int,
-    liftings: Sequence[Strategy] = LIFTINGS,
-    dimensions: Sequence[int] = DIMENSIONS,
     folds: int = 10,
-    centered: bool = False,
     balance: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[VerificationRow]:
-    """Raw descriptors, if `centered` as seen from the decoys' mean as well, then every lifting at every m by both distances.
+    """Rows of raw descriptors (if the study is centered, of centered ones as well), then of every lifting at every m.
 
-    `decoys` are other people, in two random halves. With `balance`, a label of theirs, hybrid lifting with as many decoys of
-    each class comes last (hybrid+); the faces' own class is their label, or as the nearest decoys vote. Raises SpaceError if
-    decoys are of another descriptor, InputError if a decoy is one of the faces, or has no such label.
+    Each lifting is verified by both distances. The decoys are split in two random halves, one for either side of a pair. With
+    `balance`, a label of the decoys, hybrid lifting with as many decoys of each class comes last (hybrid+); the class of a face
+    is its own label, or what the nearest decoys vote. `progress` is called with the number of pairs of a lifting and an m that
+    are done, and the number of all. Raises InputError if the decoys have no such label, or there are too few pairs for the
+    folds.
     """
-    require_others(faces, decoys)
-    half = len(decoys) // 2
-    order = np.random.default_rng(seed).permutation(len(decoys))
-    fold = folds_of(pairs, folds, seed)
-    raw: Set = (faces.vectors, None)
-    rows = [_row("raw", 0, "point", raw, raw, faces, pairs, fold)]
-    if centered:
-        faces, decoys = centered_alike(faces, decoys)
-        raw = (faces.vectors, None)
-        rows.append(_row("raw, centered", 0, "point", raw, raw, faces, pairs, fold))
-    pools = [decoys.take(np.sort(part)) for part in (order[:half], order[half:])]
-    names = [*liftings, BALANCED] if balance else liftings
-    cells = [(lifting, m) for lifting in names for m in dimensions]
+    half = len(study.decoys) // 2
+    order = np.random.default_rng(study.seed).permutation(len(study.decoys))
+    fold = folds_of(study.pairs, folds, study.seed)
+    raw: Templates = (study.faces.vectors, None)
+    rows = [_row("raw", 0, "point", raw, raw, study, fold)]
+    if study.centered:
+        study = study.with_lifted_descriptors()
+        raw = (study.faces.vectors, None)
+        rows.append(_row("raw, centered", 0, "point", raw, raw, study, fold))
+    pools = [study.decoys.take(np.sort(part)) for part in (order[:half], order[half:])]
+    names = [*study.liftings, BALANCED] if balance else study.liftings
+    cells = [(lifting, m) for lifting in names for m in study.dimensions]
     for done, (lifting, m) in enumerate(cells):
-        left, right = (
-            lifted_faces(faces, lifting, m, pool, f"faces {seed} {side}", balance) for side, pool in enumerate(pools)
-        )
-        rows.append(_row(lifting, m, "p2s", _set(left), raw, faces, pairs, fold))
-        rows.append(_row(lifting, m, "s2s", _set(left), _set(right), faces, pairs, fold))
+        cases = [(f"faces {study.seed} {side}", pool) for side, pool in enumerate(pools)]
+        left, right = (lifted_faces(study.faces, lifting, m, pool, case, balance) for case, pool in cases)
+        rows.append(_row(lifting, m, "p2s", _templates(left), raw, study, fold))
+        rows.append(_row(lifting, m, "s2s", _templates(left), _templates(right), study, fold))
         if progress is not None:
             progress(done + 1, len(cells))
     return rows
 
 
-def require_others(faces: Faces, decoys: Faces) -> None:
-    """Refuse decoys of another network, or among the faces themselves."""
-    if decoys.space != faces.space:
-        raise SpaceError(f"the faces are [{faces.space}], the decoys [{decoys.space}]; describe both with one network")
-    if set(map(bytes, decoys.vectors)) & set(map(bytes, faces.vectors)):
-        raise InputError("a decoy is one of the faces; decoys must be other people")
-
-
 def lifted_faces(faces: Faces, lifting: str, m: int, pool: Faces, case: str, balance: str | None = None) -> Subspaces:
-    """Every face lifted among the pool, by draws of its own case, lifting and m; hybrid+ balances the label `balance`."""
+    """Subspaces of all faces with decoys from `pool`; `case`, `lifting` and `m` seed the draws.
+
+    `lifting` is a strategy, or "hybrid+", which takes as many decoys of each class of the label `balance`.
+    """
     profile = Profile(name="study", strategy="hybrid" if lifting == BALANCED else lifting, m=m, decoys="descriptors")  # type: ignore[arg-type]
     randomness, book = seeded(f"{case} {lifting} {m}"), pool.pool("study")
     rule: DecoyRule = uniform_rule
     if lifting == BALANCED:
         assert balance is not None
         rule = balanced_rule(faces, pool, balance)
-    return lift(faces.features, profile=profile, codebook=book, decoys=book, randomness=randomness, rule=rule).form
+    return lift(
+        faces.features, profile=profile, compression=book.compression, decoys=book, randomness=randomness, rule=rule
+    ).form
 
 
 def balanced_rule(faces: Faces, pool: Faces, label: str) -> BalancedRule:
-    """As many decoys of each class for every face, whose class is its label, or as the nearest of the pool vote."""
+    """The rule that draws as many decoys of each class of `label` for every face.
+
+    The class of a face is its own label, or where `faces` have none what the nearest of the pool vote. Raises InputError if a
+    face has a label that none of the pool has.
+    """
     numbers, classes = pool.classes(label)
     if label in faces.labels:
         unknown = sorted(set(faces.labels[label]) - set(classes))
@@ -211,7 +218,8 @@ def balanced_rule(faces: Faces, pool: Faces, label: str) -> BalancedRule:
     return BalancedRule(own=own, pool=numbers, classes=len(classes))
 
 
-def _set(form: Subspaces) -> Set:
+def _templates(form: Subspaces) -> Templates:
+    """Origins and bases of subspaces."""
     return form.origin, form.basis
 
 
@@ -219,16 +227,17 @@ def _row(
     lifting: str,
     m: int,
     distance: FaceDistance,
-    left: Set,
-    right: Set,
-    faces: Faces,
-    pairs: FacePairs,
+    left: Templates,
+    right: Templates,
+    study: FaceStudy,
     fold: Int64[np.ndarray, "pairs"],
 ) -> VerificationRow:
-    found = exact(left, right, pairs.left, pairs.right)
-    accuracy, thresholds, right_ones = verified(found, pairs.same, fold)
-    low, high = clopper_pearson(right_ones, len(pairs), confidence=0.95)
-    accepts, rejects = error_rates(found, pairs.same)
+    """The row of one distance, between templates of the left and of the right faces of the pairs."""
+    pairs = study.pairs
+    scores = exact(left, right, pairs.left, pairs.right)
+    accuracy, thresholds, right_decisions = verified(scores, pairs.same, fold)
+    low, high = clopper_pearson(right_decisions, len(pairs), confidence=0.95)
+    accepts, rejects = error_rates(scores, pairs.same)
     return VerificationRow(
         lifting=lifting,
         m=m,
@@ -237,24 +246,24 @@ def _row(
         deviation=float(accuracy.std(ddof=1)),
         low=low,
         high=high,
-        equal_error=equal_error(found, pairs.same),
+        equal_error=equal_error(scores, pairs.same),
         false_accepts={f"{limit:g}": float(accepts[rejects <= limit].min()) for limit in FALSE_REJECTS},
         threshold=float(thresholds.mean()),
-        identified=identified(faces, left) if distance != "s2s" else None,
-        distances=found,
+        identified=identified(study.faces, left) if distance != "s2s" else None,
+        distances=scores,
     )
 
 
-def identified(faces: Faces, templates: Set) -> float | None:
-    """The gallery attack: the share of templates whose nearest raw descriptor, of one picture of each person, is their own.
+def identified(faces: Faces, templates: Templates) -> float | None:
+    """Share of templates that the gallery attack names: their nearest raw descriptor in the gallery is their own person's.
 
-    Pictures that make the gallery are not attacked. None where nobody has two pictures.
+    The gallery holds one picture of each person; pictures in it are not attacked. None where nobody has two pictures.
     """
     people, _ = faces.classes(IDENTITY)
     _, gallery = np.unique(people, return_index=True)
     probes = np.setdiff1d(np.arange(len(faces)), gallery)
     if not len(probes):
         return None
-    own = templates[0][probes], None if templates[1] is None else templates[1][probes]
-    found = distances.nearest(own, (faces.vectors[gallery], None), 1).index[:, 0]
-    return float((people[gallery[found]] == people[probes]).mean())
+    attacked = templates[0][probes], None if templates[1] is None else templates[1][probes]
+    nearest = distances.nearest(attacked, (faces.vectors[gallery], None), 1).index[:, 0]
+    return float((people[gallery[nearest]] == people[probes]).mean())

@@ -1,1 +1,1 @@
-"""Studies of localization: held-out and forged queries, in every form, against public maps."""
+"""Studies of localization: held-out queries, false queries and forged queries, in every form, against maps of places."""

@@ -1,4 +1,4 @@
-"""What localization said to the queries of `veil evaluate queries`, and how many of a kind it accepted."""
+"""Records of `veil evaluate queries`: answers of localization to queries, and how many queries of a kind were accepted."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ from typing import Literal
 
 from veil.statistics import clopper_pearson
 
-Kind = Literal["true", "other place", "random", "shuffled"]
-Sight = Literal["points", "random lines", "aligned lines"]
-SIGHTS: tuple[Sight, ...] = ("points", "random lines", "aligned lines")
-RIGHT_DEG = 5.0  # a true query's pose that is turned by more is a wrong one
+# True queries are held-out photographs of the mapped place; the other three kinds are false and must be refused.
+QueryKind = Literal["true", "other place", "random", "shuffled"]
+# What the server sees of the keypoints: their positions, lines of random direction, or lines of which some are along gravity.
+ObservationKind = Literal["points", "random lines", "aligned lines"]
+OBSERVATION_KINDS: tuple[ObservationKind, ...] = ("points", "random lines", "aligned lines")
+RIGHT_DEG = 5.0  # an accepted pose of a true query with a larger rotation error is a wrong one
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """One query in one draw: what localization said, and how strongly."""
+class QueryAnswer:
+    """Answer of localization to one query, observed as points or as one draw of lines.
+
+    `matches` counts the 2D-3D matches that were given, `inliers` those of the best pose, whose evidence against chance is
+    `log10_nfa` (the lower, the stronger). Errors are in units of the reference and in degrees; None without a pose or for a
+    false query. The JSON key of `observation` is "sight".
+    """
 
     place: str
     query: str
-    kind: Kind
-    sight: Sight
+    kind: QueryKind
+    observation: ObservationKind
     draw: int
     accepted: bool
     matches: int
@@ -36,7 +43,7 @@ class Verdict:
             "place": self.place,
             "query": self.query,
             "kind": self.kind,
-            "sight": self.sight,
+            "sight": self.observation,
             "draw": self.draw,
             "accepted": self.accepted,
             "matches": self.matches,
@@ -48,15 +55,15 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally:
-    """Verdicts of one kind and sight: how many were accepted, with an exact 95 % interval, and the nearest to the threshold.
+class AcceptanceCount:
+    """How many queries of one kind, observed in one way, were accepted, with an exact (Clopper-Pearson) 95 % interval.
 
-    `margin` is the least -log10 NFA of true queries, the greatest of false ones; `astray` counts accepted true queries
-    whose pose is turned by more than `RIGHT_DEG`.
+    `margin` is the -log10 NFA nearest to the threshold: the least one of true queries, the greatest one of false queries.
+    `astray` counts accepted true queries whose rotation error is more than `RIGHT_DEG`.
     """
 
-    kind: Kind
-    sight: Sight
+    kind: QueryKind
+    observation: ObservationKind
     total: int
     accepted: int
     low: float
@@ -68,7 +75,7 @@ class Tally:
         """The stable record of docs/reference/json.md."""
         return {
             "kind": self.kind,
-            "sight": self.sight,
+            "sight": self.observation,
             "total": self.total,
             "accepted": self.accepted,
             "low": self.low,
@@ -78,19 +85,19 @@ class Tally:
         }
 
 
-def tally(verdicts: Sequence[Verdict]) -> list[Tally]:
-    """One tally for each kind and sight that occurs."""
-    tallies = []
-    for kind, sight in dict.fromkeys((verdict.kind, verdict.sight) for verdict in verdicts):
-        group = [verdict for verdict in verdicts if (verdict.kind, verdict.sight) == (kind, sight)]
-        accepted = sum(verdict.accepted for verdict in group)
+def acceptance_counts(answers: Sequence[QueryAnswer]) -> list[AcceptanceCount]:
+    """One count for each pair of a kind and an observation that occurs, in the order of first occurrence."""
+    counts = []
+    for kind, observation in dict.fromkeys((answer.kind, answer.observation) for answer in answers):
+        group = [answer for answer in answers if (answer.kind, answer.observation) == (kind, observation)]
+        accepted = sum(answer.accepted for answer in group)
         low, high = clopper_pearson(accepted, len(group), confidence=0.95)
-        strengths = [-verdict.log10_nfa for verdict in group]
-        astray = sum(verdict.rotation_error_deg is not None and verdict.rotation_error_deg > RIGHT_DEG for verdict in group)
-        tallies.append(
-            Tally(
+        strengths = [-answer.log10_nfa for answer in group]
+        astray = sum(answer.rotation_error_deg is not None and answer.rotation_error_deg > RIGHT_DEG for answer in group)
+        counts.append(
+            AcceptanceCount(
                 kind=kind,
-                sight=sight,
+                observation=observation,
                 total=len(group),
                 accepted=accepted,
                 low=low,
@@ -99,4 +106,4 @@ def tally(verdicts: Sequence[Verdict]) -> list[Tally]:
                 astray=astray,
             )
         )
-    return tallies
+    return counts

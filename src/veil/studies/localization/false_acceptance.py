@@ -1,14 +1,14 @@
-"""Queries that are not of the map, and lines against points: the protocol of `veil evaluate queries`.
+"""Maps with held-out photographs, and true and false queries to them: the protocol of `veil evaluate queries`.
 
 Each photograph of a place is held out once: the others are mapped by COLMAP from raw features, and the held-out ones are
-localized from their lines and from their keypoints, with the same matches. The same maps are then asked about photographs
-of other places and about noise; no answer but a refusal is right. Lines against points with a planted number of
-wrong matches: `veil.studies.localization.robustness`.
+localized from their lines and from their keypoints, with the same matches. The same maps are then queried with photographs
+of other places and with noise; no answer but a refusal is right. `veil.studies.localization.robustness` compares lines with
+points when a planted share of the matches is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,17 +27,21 @@ from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.public import publish
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.scene import Scene
-from veil.studies.localization.acceptance_counts import Kind, Sight, Verdict
+from veil.studies.localization.acceptance_counts import ObservationKind, QueryAnswer, QueryKind
 
-Progress = Callable[[int, int], None]
-LEVEL = np.array([0.0, 1.0, 0.0])  # down in a camera that is held level
+Progress = Progress
+LEVEL_DOWN = np.array([0.0, 1.0, 0.0])  # the direction of gravity in the frame of a camera that is held level
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Place:
-    """Photographs with known intrinsics, their reference poses, and down in each camera's frame where it is known."""
+class ReferencePlace:
+    """A place for an evaluation: features of its photographs (with intrinsics), reference poses, and gravity, by image name.
+
+    `down` is the direction of gravity in the camera's frame, for the photographs where it is known.
+    """
 
     name: str
     features: Mapping[str, Features]
@@ -47,21 +51,26 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fold:
-    """A map of all photographs of a place but the held-out ones, and reference_from_map by its cameras."""
+    """A map of all photographs of a place but the held-out ones, with `reference_from_map` as its cameras give it."""
 
-    place: Place
+    place: ReferencePlace
     held_out: tuple[str, ...]
     scene: Scene
     reference_from_map: Similarity
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Question:
-    """A query that was matched with a map, most distinctive pairs first; `reference` is its pose in the reference's world."""
+class Query:
+    """A query with its 2D-3D matches to one map.
+
+    Pair i joins keypoint `keypoint_rows[i]` with point `point_rows[i]` of `points`; the most distinctive pairs come first.
+    `name` is the photograph's. `reference` is the query's true pose (camera from the reference's world) and
+    `reference_from_map` aligns the map with it; both are None for false queries.
+    """
 
     place: str
-    query: str
-    kind: Kind
+    name: str
+    kind: QueryKind
     features: Features
     down: Float64[np.ndarray, "3"]
     keypoint_rows: Int64[np.ndarray, "pairs"]
@@ -71,28 +80,31 @@ class Question:
     reference: Rigid | None = None
     reference_from_map: Similarity | None = None
 
-    def seen(self, sight: Sight, draw: int) -> Float32[np.ndarray, "features 2"] | Lines:
-        """The keypoints, or the lines that hide them in this draw."""
-        if sight == "points":
+    def observed(self, observation: ObservationKind, draw: int) -> Float32[np.ndarray, "features 2"] | Lines:
+        """Keypoints (pixels), or the lines that hide them; `draw` is the number of the random draw of lines."""
+        if observation == "points":
             return self.features.keypoints
         return lift_to_lines(
             self.features,
-            gravity=self.down if sight == "aligned lines" else None,
-            randomness=seeded(f"queries {self.place} {self.query} {draw}"),
+            gravity=self.down if observation == "aligned lines" else None,
+            randomness=seeded(f"queries {self.place} {self.name} {draw}"),
             options=LineOptions(),
         )
 
-    def errors(self, found: Localization | NoPose) -> tuple[float, float] | None:
-        """Position (units of the reference) and rotation (degrees) error; None without a pose or a reference."""
-        if isinstance(found, NoPose) or self.reference is None or self.reference_from_map is None:
+    def errors(self, result: Localization | NoPose) -> tuple[float, float] | None:
+        """Position error (units of the reference) and rotation error (degrees); None without a pose or a reference."""
+        if isinstance(result, NoPose) or self.reference is None or self.reference_from_map is None:
             return None
-        return pose_error(found.cam_from_world, self.reference, self.reference_from_map)
+        return pose_error(result.cam_from_world, self.reference, self.reference_from_map)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol:
-    """`folds` of each place (more where a map would fall apart), `draws` of lines a true query, and `noise` queries of
-    either kind a place; how queries are localized."""
+class QueryProtocol:
+    """Options of the protocol: how many maps are made, how many queries they get, and how these are localized.
+
+    Each place has `folds` maps, or more where a map would fall apart. Each true query is localized from `draws` draws of each
+    kind of lines. `noise` false queries of random and as many of shuffled features are made for each place.
+    """
 
     folds: int = 3
     draws: int = 3
@@ -101,10 +113,12 @@ class Protocol:
     localize: LocalizeOptions = field(default_factory=LocalizeOptions)
 
 
-def fold_maps(place: Place, protocol: Protocol, *, workdir: Path, progress: Progress | None = None) -> list[Fold]:
-    """Maps that leave out every photograph once, every `folds`-th together.
+def fold_maps(place: ReferencePlace, protocol: QueryProtocol, *, workdir: Path, progress: Progress | None = None) -> list[Fold]:
+    """Maps of a place that together leave out each photograph once; every `folds`-th photograph is left out together.
 
-    Where COLMAP cannot place all others, fewer are left out. Raises InputError if leaving out a single one gives no map.
+    Where COLMAP cannot register all other photographs, fewer are left out at a time. `workdir` takes COLMAP's files;
+    `progress` is called with the number of photographs held out so far and the number of all. Raises InputError for fewer
+    than four photographs, or where leaving out a single one gives no map.
     """
     names = sorted(place.features)
     if len(names) < 4:
@@ -129,17 +143,20 @@ def fold_maps(place: Place, protocol: Protocol, *, workdir: Path, progress: Prog
 
 
 def fold_without(
-    place: Place, held_out: tuple[str, ...], matches: Mapping[tuple[str, str], Matches], workdir: Path
+    place: ReferencePlace, held_out: tuple[str, ...], matches: Mapping[tuple[str, str], Matches], workdir: Path
 ) -> Fold | None:
-    """A map of all photographs but `held_out`; None where COLMAP gives none."""
+    """A map of all photographs of `place` but `held_out`; None where COLMAP gives no map, or one of a single photograph.
+
+    `matches` of pairs of photographs may hold pairs with held-out ones, which are ignored. `workdir` must not exist yet.
+    """
     images = {
         name: MapImage(camera=item.camera, keypoints=item.keypoints, form=publish(item))
         for name, item in place.features.items()
         if name not in held_out
     }
-    kept = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
+    used = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
     workdir.mkdir(parents=True)
-    scene = build_map(images, kept, workdir=workdir)
+    scene = build_map(images, used, workdir=workdir)
     if isinstance(scene, NoMap) or len(scene.images) < 2:
         return None
     reference_from_map = align_poses(
@@ -148,33 +165,39 @@ def fold_without(
     return Fold(place=place, held_out=held_out, scene=scene, reference_from_map=reference_from_map)
 
 
-def true_questions(fold: Fold, protocol: Protocol) -> Iterator[Question]:
-    """The held-out photographs of a fold."""
+def true_queries(fold: Fold, protocol: QueryProtocol) -> Iterator[Query]:
+    """Queries with the held-out photographs of a fold, matched with its map and with their reference poses."""
     for name in fold.held_out:
         features = fold.place.features[name]
-        question = _matched(fold, name, "true", features, fold.place.down.get(name, LEVEL), protocol)
-        yield replace(question, reference=fold.place.cam_from_world[name], reference_from_map=fold.reference_from_map)
+        query = _matched(fold, name, "true", features, fold.place.down.get(name, LEVEL_DOWN), protocol)
+        yield replace(query, reference=fold.place.cam_from_world[name], reference_from_map=fold.reference_from_map)
 
 
-def false_questions(folds: Sequence[Fold], others: Mapping[str, Features], protocol: Protocol) -> Iterator[Question]:
-    """Photographs of other places, and noise made of the place's own ones, in turn against its maps."""
+def false_queries(folds: Sequence[Fold], others: Mapping[str, Features], protocol: QueryProtocol) -> Iterator[Query]:
+    """Queries that must be refused: photographs `others` of other places, and noise made from the place's own photographs.
+
+    They go to the maps of the place in turn.
+    """
     place = folds[0].place
     own = sorted(place.features)
-    asked: list[tuple[str, Kind, Features]] = [(name, "other place", item) for name, item in sorted(others.items())]
+    planned: list[tuple[str, QueryKind, Features]] = [(name, "other place", item) for name, item in sorted(others.items())]
     for index in range(protocol.noise):
         name = own[index % len(own)]
         random = np.random.default_rng([index, *place.name.encode()])
-        asked.append((f"{name} #{index}", "random", random_features(random, place.features[name])))
-        asked.append((f"{name} #{index}", "shuffled", shuffled_features(random, place.features[name])))
-    for index, (name, kind, features) in enumerate(asked):
+        planned.append((f"{name} #{index}", "random", random_features(random, place.features[name])))
+        planned.append((f"{name} #{index}", "shuffled", shuffled_features(random, place.features[name])))
+    for index, (name, kind, features) in enumerate(planned):
         fold = folds[index % len(folds)]
-        if kind == "shuffled":  # of a photograph that the map does not hold
+        if kind == "shuffled":  # the map must not hold the photograph whose features were shuffled
             fold = next((fold for fold in folds if name.split(" #")[0] in fold.held_out), fold)
-        yield _matched(fold, name, kind, features, LEVEL, protocol)
+        yield _matched(fold, name, kind, features, LEVEL_DOWN, protocol)
 
 
 def random_features(random: np.random.Generator, like: Features) -> Features:
-    """Features at uniform places; each entry of a descriptor comes from another feature, so only marginals are real."""
+    """Noise with the number, camera and marginals of the features `like`, at uniformly random positions.
+
+    Each entry of a descriptor comes from another feature of `like`, so that only the marginal distributions are real.
+    """
     descriptors = random.permuted(like.descriptors, axis=0)
     if like.is_quantized:
         descriptors[~descriptors.any(axis=1), 0] = 1
@@ -185,17 +208,18 @@ def random_features(random: np.random.Generator, like: Features) -> Features:
 
 
 def shuffled_features(random: np.random.Generator, like: Features) -> Features:
-    """The descriptors of a photograph at each other's places: they match, and nothing fits."""
+    """Features with the descriptors of `like` at each other's positions: they match, and no pose explains the matches."""
     return replace(like, keypoints=like.keypoints[random.permutation(len(like))])
 
 
 def _matched(
-    fold: Fold, name: str, kind: Kind, features: Features, down: Float64[np.ndarray, "3"], protocol: Protocol
-) -> Question:
+    fold: Fold, name: str, kind: QueryKind, features: Features, down: Float64[np.ndarray, "3"], protocol: QueryProtocol
+) -> Query:
+    """A query with its matches to the fold's map, without a reference pose."""
     keypoint_rows, point_rows = correspondences(publish(features), fold.scene, None, protocol.localize)
-    return Question(
+    return Query(
         place=fold.place.name,
-        query=name,
+        name=name,
         kind=kind,
         features=features,
         down=down,
@@ -206,28 +230,28 @@ def _matched(
     )
 
 
-def answer(question: Question, sight: Sight, draw: int, options: LocalizeOptions) -> Verdict:
-    """Localize a question from what `sight` shows of its keypoints."""
-    found = localize_matches(
-        question.features.camera,
-        question.seen(sight, draw),
-        question.keypoint_rows,
-        question.point_rows,
-        question.points,
-        views=question.views,
+def localize_query(query: Query, observation: ObservationKind, draw: int, options: LocalizeOptions) -> QueryAnswer:
+    """Answer of localization to `query` from its keypoints or from the lines of draw number `draw`, with its errors."""
+    result = localize_matches(
+        query.features.camera,
+        query.observed(observation, draw),
+        query.keypoint_rows,
+        query.point_rows,
+        query.points,
+        views=query.views,
         options=options,
     )
-    errors = question.errors(found)
-    return Verdict(
-        place=question.place,
-        query=question.query,
-        kind=question.kind,
-        sight=sight,
+    errors = query.errors(result)
+    return QueryAnswer(
+        place=query.place,
+        query=query.name,
+        kind=query.kind,
+        observation=observation,
         draw=draw,
-        accepted=isinstance(found, Localization),
-        matches=len(question.keypoint_rows),
-        inliers=found.inliers,
-        log10_nfa=found.log10_nfa,
+        accepted=isinstance(result, Localization),
+        matches=len(query.keypoint_rows),
+        inliers=result.inliers,
+        log10_nfa=result.log10_nfa,
         position_error=errors[0] if errors else None,
         rotation_error_deg=errors[1] if errors else None,
     )

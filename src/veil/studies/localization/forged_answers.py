@@ -1,4 +1,4 @@
-"""What localization answers to forged queries and their true counterparts, in five forms, and how often it is deceived."""
+"""Answers of localization to forged queries and their true counterparts, in five forms, and counts of the accepted ones."""
 
 from __future__ import annotations
 
@@ -30,19 +30,23 @@ from veil.randomness import seeded
 from veil.scene import Scene, mean_down
 from veil.statistics import clopper_pearson
 from veil.studies.localization.acceptance_counts import RIGHT_DEG
-from veil.studies.localization.false_acceptance import LEVEL, Fold, Place, fold_without
-from veil.studies.localization.forged_queries import Asked, ForgedOptions
+from veil.studies.localization.false_acceptance import LEVEL_DOWN, Fold, ReferencePlace, fold_without
+from veil.studies.localization.forged_queries import ForgedOptions, ForgedQuery
 from veil.studies.localization.map_dictionaries import dictionary_of
 from veil.wire.message import LineUpload, Message, Upload
 
 FormName = Literal["subspaces, public map", "subspaces, private map", "lines+subspaces", "words", "words+lines"]
 FORMS: tuple[FormName, ...] = get_args(FormName)
-EPSILON, M, WORDS = 10.0, 2, 4096
+EPSILON, M, WORDS = 10.0, 2, 4096  # of a query in words: epsilon of a feature, words sent for it, words of the dictionary
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What localization said to one query in one form; errors in units of the reference and degrees."""
+class FormAnswer:
+    """Answer of localization to one query in one form; `true` is False for forgeries.
+
+    Errors are in units of the reference and in degrees; None without a pose or for a forgery. `reason` says why a query was
+    refused.
+    """
 
     place: str
     kind: str
@@ -76,8 +80,13 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Answerer:
-    """A fold's map, public and private, with what answers queries in every form."""
+class FormLocalizer:
+    """Public and private map of one place without its held-out photographs, with all that localizes queries in every form.
+
+    `private` is None where subspaces gave no map. `reference_from_private` aligns it with the reference, as the fold's
+    `reference_from_map` does the public map. `dictionary` and `vocabulary` (its index of the public map) are those of queries
+    in words.
+    """
 
     fold: Fold
     public: Scene
@@ -89,78 +98,90 @@ class Answerer:
     decoys: Codebook
     options: ForgedOptions = field(default_factory=ForgedOptions)
 
-    def answers(self, asked: Asked) -> Iterator[Answer]:
-        """One for each form; the private map's only if there is one."""
-        down = self.fold.place.down.get(asked.shows or "", LEVEL)
+    def answers(self, query: ForgedQuery) -> Iterator[FormAnswer]:
+        """Answers to one query, one for each form; that of the private map only if there is one."""
+        down = self.fold.place.down.get(query.shows or "", LEVEL_DOWN)
         for form in FORMS:
             if form == "subspaces, private map" and self.private is None:
                 continue
-            found = self._words(asked, form, down) if form.startswith("words") else self._subspaces(asked, form, down)
-            errors = self._errors(asked, form, found)
-            yield Answer(
-                place=asked.place,
-                kind=asked.kind,
-                name=asked.name,
-                true=asked.shows is not None,
+            result = self._words(query, form, down) if form.startswith("words") else self._subspaces(query, form, down)
+            errors = self._errors(query, form, result)
+            yield FormAnswer(
+                place=query.place,
+                kind=query.kind,
+                name=query.name,
+                true=query.shows is not None,
                 form=form,
-                accepted=isinstance(found, Localization),
-                matches=found.correspondences,
-                inliers=found.inliers,
-                log10_nfa=found.log10_nfa,
+                accepted=isinstance(result, Localization),
+                matches=result.correspondences,
+                inliers=result.inliers,
+                log10_nfa=result.log10_nfa,
                 position_error=errors[0] if errors else None,
                 rotation_error_deg=errors[1] if errors else None,
-                reason=found.reason if isinstance(found, NoPose) else None,
+                reason=result.reason if isinstance(result, NoPose) else None,
             )
 
-    def _subspaces(self, asked: Asked, form: FormName, down: np.ndarray) -> Localization | NoPose:
-        profile = hardened(quantized=asked.features.is_quantized)
+    def _subspaces(self, query: ForgedQuery, form: FormName, down: np.ndarray) -> Localization | NoPose:
+        """Localization of a query that is sent in subspaces, with its positions or with lines, against the map of `form`."""
+        profile = hardened(quantized=query.features.is_quantized)
         lines = HideInLines(gravity=down) if form == "lines+subspaces" else None
-        randomness = seeded(f"forged {asked.place} {asked.kind} {asked.name}")
+        randomness = seeded(f"forged {query.place} {query.kind} {query.name}")
         upload = privatize(
-            asked.features, profile=profile, codebook=self.codebook, decoys=self.decoys, randomness=randomness, lines=lines
+            query.features,
+            profile=profile,
+            compression=self.codebook.compression,
+            decoys=self.decoys,
+            randomness=randomness,
+            lines=lines,
         ).upload
         scene = self.private if form == "subspaces, private map" else self.public
         assert scene is not None
         options = LocalizeOptions(workers=1)
         book = self.codebook if scene.is_public else None
         keypoint_rows, point_rows = correspondences(upload.form, scene, book, options)
-        seen = _seen(upload)
+        positions = _positions(upload)
         return localize_matches(
-            upload.camera, seen, keypoint_rows, point_rows, scene.points, views=scene.views, options=options
+            upload.camera, positions, keypoint_rows, point_rows, scene.points, views=scene.views, options=options
         )
 
-    def _words(self, asked: Asked, form: FormName, down: np.ndarray) -> Localization | NoPose:
+    def _words(self, query: ForgedQuery, form: FormName, down: np.ndarray) -> Localization | NoPose:
+        """Localization of a query that is sent in words, with its positions or with lines, against the public map."""
         mechanism = SubsetMechanism(dictionary_size=len(self.dictionary), epsilon=EPSILON, m=M)
         lines = HideInLines(gravity=down) if form == "words+lines" else None
-        randomness = seeded(f"forged {asked.place} {asked.kind} {asked.name}")
+        randomness = seeded(f"forged {query.place} {query.kind} {query.name}")
         upload = privatize_words(
-            asked.features, mechanism=mechanism, dictionary=self.dictionary, randomness=randomness, lines=lines
+            query.features, mechanism=mechanism, dictionary=self.dictionary, randomness=randomness, lines=lines
         ).upload
         search = GroupedOptions(min_iterations=min(4000, self.options.iterations), max_iterations=self.options.iterations)
         options = WordOptions(search=search, threads=1)
         assert isinstance(upload.form, Subsets)
-        return localize_words(upload.camera, _seen(upload), upload.form, self.public, self.vocabulary, options=options)
+        return localize_words(upload.camera, _positions(upload), upload.form, self.public, self.vocabulary, options=options)
 
-    def _errors(self, asked: Asked, form: FormName, found: Localization | NoPose) -> tuple[float, float] | None:
-        aligned = self.reference_from_private if form == "subspaces, private map" else self.fold.reference_from_map
-        if isinstance(found, NoPose) or asked.shows is None or aligned is None:
+    def _errors(self, query: ForgedQuery, form: FormName, result: Localization | NoPose) -> tuple[float, float] | None:
+        """Position error (units of the reference) and rotation error (degrees); None without a pose or a true one."""
+        alignment = self.reference_from_private if form == "subspaces, private map" else self.fold.reference_from_map
+        if isinstance(result, NoPose) or query.shows is None or alignment is None:
             return None
-        return pose_error(found.cam_from_world, self.fold.place.cam_from_world[asked.shows], aligned)
+        return pose_error(result.cam_from_world, self.fold.place.cam_from_world[query.shows], alignment)
 
 
-def _seen(upload: Message) -> Float32[np.ndarray, "features 2"] | Lines:
+def _positions(upload: Message) -> Float32[np.ndarray, "features 2"] | Lines:
+    """Keypoints of a message, or its lines where it hides them."""
     return upload.lines if isinstance(upload, LineUpload) else upload.keypoints
 
 
-def answerer(place: Place, codebook: Codebook, decoys: Codebook, workdir: Path, options: ForgedOptions) -> Answerer:
-    """The maps that leave every `hold_out`-th photograph out: COLMAP's of raw features, and of their subspaces.
+def form_localizer(
+    place: ReferencePlace, codebook: Codebook, decoys: Codebook, workdir: Path, options: ForgedOptions
+) -> FormLocalizer:
+    """A localizer with two COLMAP maps without every `hold_out`-th photograph: of raw features, and of their subspaces.
 
-    The dictionary is made from the mapped photographs. Raises InputError where the rest gives no map.
+    `codebook` and `decoys` are those of the hardened profile; the dictionary is made from the mapped photographs. `workdir`
+    takes COLMAP's files. Raises InputError where the remaining photographs give no map of raw features.
     """
     names = sorted(place.features)
     held_out = tuple(names[1 :: options.hold_out])
-    kept = [name for name in names if name not in held_out]
-    matches = match_pairs({name: publish(place.features[name]) for name in kept}, all_pairs(kept), workers=1)
+    mapped = [name for name in names if name not in held_out]
+    matches = match_pairs({name: publish(place.features[name]) for name in mapped}, all_pairs(mapped), workers=1)
     fold = fold_without(place, held_out, matches, workdir / "public")
     if fold is None:
         raise InputError(f"{place.name}: no map without {', '.join(held_out)}; give photographs with more overlap")
@@ -170,7 +191,7 @@ def answerer(place: Place, codebook: Codebook, decoys: Codebook, workdir: Path, 
         upload = privatize(
             place.features[name],
             profile=hardened(quantized=place.features[name].is_quantized),
-            codebook=codebook,
+            compression=codebook.compression,
             decoys=decoys,
             randomness=seeded(f"map {place.name} {name}"),
         ).upload
@@ -180,18 +201,18 @@ def answerer(place: Place, codebook: Codebook, decoys: Codebook, workdir: Path, 
     (workdir / "private").mkdir(parents=True)
     built = build_map(images, matches, workdir=workdir / "private")
     private = None if isinstance(built, NoMap) or len(built.images) < 2 else built
-    aligned = None
+    alignment = None
     if private is not None:
-        ours = [image.cam_from_world for image in private.images.values()]
-        aligned = align_poses(ours, [place.cam_from_world[name] for name in private.images])
+        poses = [image.cam_from_world for image in private.images.values()]
+        alignment = align_poses(poses, [place.cam_from_world[name] for name in private.images])
     raw = [place.features[name] for name in fold.scene.images]
     words = min(WORDS, max(2, sum(map(len, raw)) // 3))
     dictionary = dictionary_of(raw, words, source=f"the map of {place.name}", seed=0)
-    return Answerer(
+    return FormLocalizer(
         fold=fold,
         public=public,
         private=private,
-        reference_from_private=aligned,
+        reference_from_private=alignment,
         dictionary=dictionary,
         vocabulary=index_map(public, dictionary),
         codebook=codebook,
@@ -201,11 +222,11 @@ def answerer(place: Place, codebook: Codebook, decoys: Codebook, workdir: Path, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Count:
-    """Answers of one group ("all", a form, a place or a kind): how many were accepted, with an exact 95 % interval.
+class GroupCount:
+    """How many queries of one group ("all", a form, a place or a kind) were accepted, with an exact 95 % interval.
 
-    `astray` counts accepted true queries whose pose is turned by more than `RIGHT_DEG`, `doubted` refused ones whose best pose
-    is beyond chance.
+    `astray` counts accepted true queries whose rotation error is more than `RIGHT_DEG`, `doubted` refused queries whose best
+    pose is beyond chance all the same.
     """
 
     true: bool
@@ -231,30 +252,31 @@ class Count:
         }
 
 
-def counted(answers: Sequence[Answer]) -> list[Count]:
-    """Forged answers, then true ones: all of them, by form, by place, and by kind."""
-    found = []
+def group_counts(answers: Sequence[FormAnswer]) -> list[GroupCount]:
+    """Counts of forged queries, then of true ones: of all together, by form, by place, and by kind."""
+    counts = []
     for true in (False, True):
         own = [item for item in answers if item.true == true]
-        groups: dict[str, list[Answer]] = {"all": own} if own else {}
+        groups: dict[str, list[FormAnswer]] = {"all": own} if own else {}
         for group_of in (attrgetter("form"), attrgetter("place"), attrgetter("kind")):
             for item in own:
                 groups.setdefault(group_of(item), []).append(item)
-        found += [_count(true, group, items) for group, items in groups.items()]
-    return found
+        counts += [_count(true, group, items) for group, items in groups.items()]
+    return counts
 
 
-def _count(true: bool, group: str, items: Sequence[Answer]) -> Count:
+def _count(true: bool, group: str, items: Sequence[FormAnswer]) -> GroupCount:
+    """The count of one group."""
     accepted = sum(item.accepted for item in items)
     low, high = clopper_pearson(accepted, len(items), confidence=0.95)
     astray = sum(item.rotation_error_deg is not None and item.rotation_error_deg > RIGHT_DEG for item in items)
     doubted = sum(not item.accepted and beyond_chance(item.inliers, item.log10_nfa) for item in items)
-    return Count(
+    return GroupCount(
         true=true, group=group, total=len(items), accepted=accepted, low=low, high=high, astray=astray, doubted=doubted
     )
 
 
 def beyond_chance(inliers: int, log10_nfa: float) -> bool:
-    """Whether the default options see more than chance in a pose."""
+    """Whether a pose with so many inliers and this log10 NFA passes both thresholds of the default options."""
     options = LocalizeOptions()
     return inliers >= options.min_inliers and log10_nfa <= options.max_log10_nfa

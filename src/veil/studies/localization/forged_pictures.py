@@ -1,7 +1,8 @@
-"""Photographs that should get no pose, and hard ones that should: what `veil evaluate queries --forged` asks about.
+"""Pictures for forged queries, which should get no pose, and for hard true queries, which should get one.
 
-Every function takes a generator and gray pixels (rows, columns, 8 bits) and gives gray pixels or features; nothing here is
-released. A forgery is seen by the camera of the photograph whose size it has.
+They are those of `veil evaluate queries --forged`. Functions take gray pixels (rows, columns, 8 bits), and a generator where
+something is drawn, and return gray pixels or features; nothing here is released. A forgery is seen by the camera of the
+photograph whose size it has.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PLAIN = 200  # gray value of a wall
 
 
 def resized(image: Gray, width: int, height: int) -> Gray:
-    """The image at another size, averaged where it shrinks."""
+    """The image scaled to `width` x `height`: by averages of pixels where it shrinks, by cubic interpolation elsewhere."""
     import cv2
 
     shrinks = width * height < image.size
@@ -29,13 +30,16 @@ def resized(image: Gray, width: int, height: int) -> Gray:
 
 
 def fitted(image: Gray, width: int, height: int) -> Gray:
-    """The image scaled to lie inside `width` x `height`."""
+    """The image scaled, with its proportions kept, to the largest size that lies inside `width` x `height`."""
     factor = min(width / image.shape[1], height / image.shape[0])
     return resized(image, round(factor * image.shape[1]), round(factor * image.shape[0]))
 
 
 def poster(random: np.random.Generator, image: Gray, width: int, height: int, share: float, *, anywhere: bool = True) -> Gray:
-    """The image on a plain wall, `share` of the picture's width or height, at a random place or in the middle."""
+    """A picture of the image on a plain wall, at a random place if `anywhere`, else in the middle.
+
+    The image takes `share` of the picture's width or height, whichever is reached first.
+    """
     small = fitted(image, round(share * width), round(share * height))
     canvas = np.full((height, width), PLAIN, dtype=np.uint8)
     spare = np.array(canvas.shape) - small.shape
@@ -45,7 +49,10 @@ def poster(random: np.random.Generator, image: Gray, width: int, height: int, sh
 
 
 def screen(random: np.random.Generator, image: Gray, width: int, height: int, share: float) -> Gray:
-    """The image on a screen that is seen at an angle, with a dark frame, in a room of soft shades."""
+    """A picture of the image on a screen with a dark frame, seen at an angle in a room of soft shades.
+
+    The image takes about `share` of the picture's width or height.
+    """
     import cv2
 
     small = fitted(image, round(share * width), round(share * height))
@@ -62,7 +69,7 @@ def screen(random: np.random.Generator, image: Gray, width: int, height: int, sh
 
 
 def collage(random: np.random.Generator, images: Sequence[Gray], width: int, height: int, across: int = 3) -> Gray:
-    """Photographs side by side in `across` columns and rows."""
+    """A picture of photographs side by side in `across` columns and as many rows, in random order."""
     canvas = np.full((height, width), PLAIN, dtype=np.uint8)
     order = random.permutation(len(images))
     for cell in range(across * across):
@@ -74,7 +81,7 @@ def collage(random: np.random.Generator, images: Sequence[Gray], width: int, hei
 
 
 def repeated(random: np.random.Generator, image: Gray, width: int, height: int, side: int) -> Gray:
-    """A patch of the image over and over, as tiles or the windows of a facade are, with a little noise."""
+    """A picture that repeats a random square patch of the image (`side` pixels), as tiles or windows do, with some noise."""
     top, left = (random.integers(0, max(1, extent - side)) for extent in image.shape)
     patch = image[top : top + side, left : left + side]
     count = (-(-height // patch.shape[0]), -(-width // patch.shape[1]))
@@ -83,7 +90,7 @@ def repeated(random: np.random.Generator, image: Gray, width: int, height: int, 
 
 
 def text(random: np.random.Generator, width: int, height: int) -> Gray:
-    """A printed page."""
+    """A picture of a printed page of random letters."""
     import cv2
 
     canvas = np.full((height, width), 245, dtype=np.uint8)
@@ -97,7 +104,7 @@ def text(random: np.random.Generator, width: int, height: int) -> Gray:
 
 
 def foliage(random: np.random.Generator, width: int, height: int) -> Gray:
-    """Leaves of all sizes upon each other (the dead-leaves model: Lee, Mumford and Huang 2001)."""
+    """A picture of leaves of all sizes upon each other (the dead-leaves model of Lee, Mumford and Huang 2001)."""
     import cv2
 
     canvas = np.full((height, width), 90, dtype=np.uint8)
@@ -111,7 +118,7 @@ def foliage(random: np.random.Generator, width: int, height: int) -> Gray:
 
 
 def under_sky(random: np.random.Generator, image: Gray, width: int, height: int, share: float) -> Gray:
-    """A building below an empty sky: the image along the lower border, `share` of the picture's width or height."""
+    """A picture of a building below an empty sky: the image at the lower border, with `share` of the width or height."""
     small = fitted(image, round(share * width), round(share * height))
     shade = np.linspace(225, 250, height)[:, None].astype(np.uint8)
     canvas = np.repeat(shade, width, axis=1)
@@ -121,19 +128,19 @@ def under_sky(random: np.random.Generator, image: Gray, width: int, height: int,
 
 
 def blurred(image: Gray, sigma_px: float) -> Gray:
-    """Out of focus."""
+    """The image out of focus: a Gaussian blur of standard deviation `sigma_px`."""
     import cv2
 
     return cv2.GaussianBlur(image, (0, 0), sigma_px)
 
 
 def dark(random: np.random.Generator, image: Gray, share: float) -> Gray:
-    """With `share` of the light, and the noise of reading a sensor."""
+    """The image with `share` of its light, and noise as of a sensor that is read out (1.5 gray values)."""
     return np.clip(share * image + random.normal(0, 1.5, image.shape), 0, 255).astype(np.uint8)
 
 
 def cropped(random: np.random.Generator, image: Gray, camera: Camera, share: float) -> tuple[Gray, Camera]:
-    """A part of the image, `share` of its width and height, and the camera that sees it."""
+    """A random part of the image, `share` of its width and of its height, and the camera that sees just this part."""
     height, width = image.shape
     rows, columns = round(share * height), round(share * width)
     top, left = int(random.integers(0, height - rows + 1)), int(random.integers(0, width - columns + 1))
@@ -144,7 +151,7 @@ def cropped(random: np.random.Generator, image: Gray, camera: Camera, share: flo
 
 
 def scaled(image: Gray, camera: Camera, factor: float) -> tuple[Gray, Camera]:
-    """The image at `factor` times its size, and the camera that sees it: focal lengths and principal point grow alike."""
+    """The image at `factor` times its size, and its camera, whose focal lengths and principal point are scaled alike."""
     height, width = image.shape
     columns, rows = round(factor * width), round(factor * height)
     k, grown = camera.focal_count, (columns / width, rows / height)
@@ -155,7 +162,10 @@ def scaled(image: Gray, camera: Camera, factor: float) -> tuple[Gray, Camera]:
 
 
 def hidden_sides(image: Gray, share: float) -> Gray:
-    """A true photograph of which only the lower middle shows anything: a building under an empty sky."""
+    """The image with all but its lower middle (`share` of width and height) painted over, like a building under empty sky.
+
+    Made from a true photograph, it is a hard true query.
+    """
     height, width = image.shape
     out = np.full_like(image, 235)
     top, side = round((1 - share) * height), round((1 - share) / 2 * width)
@@ -163,11 +173,12 @@ def hidden_sides(image: Gray, share: float) -> Gray:
     return out
 
 
+# Pixel positions for so many features in the picture of a camera.
 Layout = Callable[[np.random.Generator, int, Camera], Float32[np.ndarray, "features 2"]]
 
 
 def in_square(side_px: float) -> Layout:
-    """Uniform in a square of the given side, somewhere in the picture."""
+    """A layout of positions that are uniform in a square of side `side_px`, somewhere in the picture."""
 
     def place(random: np.random.Generator, count: int, camera: Camera) -> np.ndarray:
         size = np.array([camera.width_px, camera.height_px])
@@ -178,19 +189,19 @@ def in_square(side_px: float) -> Layout:
 
 
 def at_one_point(random: np.random.Generator, count: int, camera: Camera) -> np.ndarray:
-    """All at one place."""
+    """One random position (pixels) for all `count` features."""
     return np.repeat((random.random((1, 2)) * [camera.width_px, camera.height_px]).astype(np.float32), count, axis=0)
 
 
 def along_a_line(random: np.random.Generator, count: int, camera: Camera) -> np.ndarray:
-    """Uniform along one line through the picture."""
+    """Positions (pixels) that are uniform on a random straight segment in the picture."""
     ends = random.random((2, 2)) * [camera.width_px, camera.height_px]
     part = random.random((count, 1))
     return (ends[0] + part * (ends[1] - ends[0])).astype(np.float32)
 
 
 def on_a_grid(random: np.random.Generator, count: int, camera: Camera) -> np.ndarray:
-    """At the knots of a grid, several at each."""
+    """Positions (pixels) at random knots of a grid of 4 to 11 columns and rows; several features share a knot."""
     across = int(random.integers(4, 12))
     knots = random.integers(0, across, (count, 2)) + 0.5
     return (knots / across * [camera.width_px, camera.height_px]).astype(np.float32)
@@ -208,5 +219,5 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def rearranged(random: np.random.Generator, features: Features, layout: Layout) -> Features:
-    """The features of a photograph of the place, at other positions: they match, and nothing fits."""
+    """Features with their descriptors kept and their positions from `layout`: they match the place, and no pose fits."""
     return replace(features, keypoints=layout(random, len(features), features.camera))

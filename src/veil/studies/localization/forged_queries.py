@@ -1,8 +1,9 @@
-"""Queries made to deceive, and hard ones that are true, in five forms: what is asked in `veil evaluate queries --forged`.
+"""Forged queries, made to deceive localization, and hard true ones: the queries of `veil evaluate queries --forged`.
 
-Forged ones: photographs of other places and of the place itself on walls, screens and in collages, repeated textures, text,
-foliage, buildings under an empty sky, and the place's own features at positions where they were not seen. No answer but a
-refusal is right. True ones: held-out photographs as they are, cropped, enlarged, small, blurred, dark, with few features.
+Forged queries are photographs of other places and of the place itself on walls, screens and in collages, repeated textures,
+text, foliage, buildings under an empty sky, and the place's own features at positions where they were not seen; no answer but
+a refusal is right. True queries are held-out photographs as they are, cropped, enlarged, small, blurred, dark, or with few
+features.
 """
 
 from __future__ import annotations
@@ -40,8 +41,11 @@ from veil.studies.localization.forged_pictures import (
 
 @dataclass(frozen=True, kw_only=True)
 class ForgedOptions:
-    """`draws` of each kind of forgery, features of a query, samples of a search by words; every `hold_out`-th photograph
-    is kept out of the maps."""
+    """Options of the study of forged queries.
+
+    Each kind of forgery is made `draws` times. A query has at most `max_features` features, a search by words at most
+    `iterations` samples. Every `hold_out`-th photograph is kept out of the maps.
+    """
 
     draws: int = 3
     max_features: int = 800
@@ -50,8 +54,12 @@ class ForgedOptions:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
-    """A query; `shows` is the photograph of the place that it truly shows, None for a forgery."""
+class ForgedQuery:
+    """Features of one forged query or of its true counterpart, with the kind of forgery or of change that made them.
+
+    `shows` names the photograph of the place that a true query was made from; it is None for a forgery. `name` tells queries
+    of one kind apart.
+    """
 
     place: str
     kind: str
@@ -60,13 +68,16 @@ class Asked:
     shows: str | None = None
 
 
-def forged(
+def forged_queries(
     place: str,
     photographs: Mapping[str, Picture],
     strangers: Sequence[Picture],
     options: ForgedOptions,
-) -> Iterator[Asked]:
-    """Every kind of forgery in every draw, as the camera of the place's first photograph sees it."""
+) -> Iterator[ForgedQuery]:
+    """Forged queries of every kind in every draw, as the camera of the place's first photograph would see them.
+
+    `photographs` are those of the place, by name; `strangers` show other places. Pictures without features are left out.
+    """
     camera = photographs[min(photographs)].camera
     own = [photographs[name].gray for name in sorted(photographs)]
     others = [item.gray for item in strangers]
@@ -74,22 +85,24 @@ def forged(
         for kind, gray, seen_by in _forged_pictures(place, camera, own, others, draw):
             features = extracted(gray, seen_by, options.max_features)
             if features is not None:
-                yield Asked(place=place, kind=kind, name=f"#{draw}", features=features)
+                yield ForgedQuery(place=place, kind=kind, name=f"#{draw}", features=features)
         for kind, layout in LAYOUTS.items():
             random = _random(place, kind, draw)
             name = sorted(photographs)[int(random.integers(len(photographs)))]
             features = extracted(photographs[name].gray, photographs[name].camera, options.max_features)
             if features is not None:
                 moved = rearranged(random, features, layout)
-                yield Asked(place=place, kind=kind, name=f"{name} #{draw}", features=moved)
+                yield ForgedQuery(place=place, kind=kind, name=f"{name} #{draw}", features=moved)
 
 
 def _forged_pictures(
     place: str, camera: Camera, own: Sequence[Gray], others: Sequence[Gray], draw: int
 ) -> Iterator[tuple[str, Gray, Camera]]:
+    """Kind, pixels and camera of each forged picture of one draw; `own` show the place, `others` do not."""
     width, height = camera.width_px, camera.height_px
 
     def one(of: Sequence[Gray], random: np.random.Generator) -> Gray:
+        """One picture drawn from `of`."""
         return of[int(random.integers(len(of)))]
 
     for share in (0.15, 0.25, 0.4, 0.6):
@@ -121,18 +134,22 @@ def _forged_pictures(
     yield "other place, dark", dark(random, whole, 0.2), camera
 
 
-def true_ones(
+def true_counterparts(
     place: str, photographs: Mapping[str, Picture], held_out: Sequence[str], options: ForgedOptions
-) -> Iterator[Asked]:
-    """Held-out photographs in every true shape."""
+) -> Iterator[ForgedQuery]:
+    """True queries made from the photographs `held_out` of a place: as they are, and changed in every way that keeps them true.
+
+    A photograph that shows no features after a change is left out.
+    """
     for name in held_out:
         for kind, gray, camera, most in _true_pictures(_random(place, name, 0), photographs[name], options.max_features):
             features = extracted(gray, camera, most)
             if features is not None:
-                yield Asked(place=place, kind=kind, name=name, features=features, shows=name)
+                yield ForgedQuery(place=place, kind=kind, name=name, features=features, shows=name)
 
 
 def _true_pictures(random: np.random.Generator, item: Picture, most: int) -> Iterator[tuple[str, Gray, Camera, int]]:
+    """Kind, pixels, camera and most features of each true picture made from one photograph."""
     gray, camera = item.gray, item.camera
     yield "true", gray, camera, most
     for count in (100, 200, 400):
@@ -149,11 +166,12 @@ def _true_pictures(random: np.random.Generator, item: Picture, most: int) -> Ite
 
 
 def _random(place: str, kind: str, draw: int) -> np.random.Generator:
+    """Generator of one kind of picture at one place in one draw."""
     return np.random.default_rng([draw, *f"{place} {kind}".encode()])
 
 
 def extracted(gray: Gray, camera: Camera, most: int) -> Features | None:
-    """SIFT of pixels; None where they show nothing."""
+    """SIFT features of gray pixels, at most `most`; None where there are none."""
     gray = np.ascontiguousarray(gray)
     digest = zlib.crc32(gray.tobytes()).to_bytes(32, "big")
     try:

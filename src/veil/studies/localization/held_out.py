@@ -1,4 +1,4 @@
-"""Held-out photographs localized raw and through private forms: the protocol of `veil demo`."""
+"""Localization of held-out photographs from raw features and from private forms: the protocol of `veil demo`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RAW_POSITION_BYTES = 8  # two float32, as today's services would send
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One way to localize: raw, a profile with a public (p2s) or private (s2s) map, or words by a mechanism."""
+    """One way to send a query: raw features, a profile with a public (p2s) or private (s2s) map, or words by a mechanism."""
 
     profile: Profile | None
     distance: Distance | Literal["words"]
@@ -48,7 +48,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The variant's name in tables and figures."""
         if self.mechanism is not None:
             return f"words m={self.mechanism.m}, epsilon {self.mechanism.epsilon:g} a feature"
         if self.profile is None:
@@ -58,7 +58,7 @@ class Variant:
 
 
 def demo_variants(words: int) -> list[Variant]:
-    """What the demo compares; its dictionary has `words` words."""
+    """The variants that the demo compares; `words` is the number of words of its dictionary."""
     default = hardened(quantized=True)
     return [
         Variant(profile=None, distance="point"),
@@ -72,7 +72,7 @@ def demo_variants(words: int) -> list[Variant]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Query:
-    """A photograph to localize; `reference` is its cam_from_world, or None for one of another place."""
+    """Features of a photograph to localize; `reference` is its true cam_from_world, or None for one of another place."""
 
     name: str
     features: Features
@@ -81,8 +81,12 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """One query through one variant; `message` is what was sent, None where raw features were. `scene` is the map that
-    answered, or why there is none of what this variant sends."""
+    """Result of localizing one query through one variant, with its errors, the size of the upload and the server's seconds.
+
+    `message` is what was sent, None for raw features. `keypoints` (pixels) are the positions that were sent. `scene` is the
+    map that answered, or the reason why there is none of what this variant sends. Errors are in units of the reference and in
+    degrees, None without a pose or a reference.
+    """
 
     query: Query
     variant: Variant
@@ -117,8 +121,12 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Study:
-    """What every variant shares: photographs to map with their reference poses, books, and the chance of releases."""
+class HeldOutSetup:
+    """Inputs that all variants share: features to map, reference poses, codebook and decoys, and the randomness of releases.
+
+    `references` are true poses (cam_from_world) by image name. `workdir` must exist and takes one folder of COLMAP's files
+    for each map.
+    """
 
     mapped: Mapping[str, Features]
     references: Mapping[str, Rigid]
@@ -130,52 +138,56 @@ class Study:
     seed: int = 0
 
     def release(self, features: Features, profile: Profile) -> Release:
-        """What a client would send of one image."""
+        """The release that a client would make of one image."""
         decoys = self.decoys if profile.decoys == "descriptors" else self.codebook
-        return privatize(features, profile=profile, codebook=self.codebook, decoys=decoys, randomness=self.randomness)
+        return privatize(
+            features, profile=profile, compression=self.codebook.compression, decoys=decoys, randomness=self.randomness
+        )
 
 
-def run(
-    study: Study,
+def run_variants(
+    setup: HeldOutSetup,
     queries: Sequence[Query],
     variants: Sequence[Variant],
     *,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Iterator[Outcome]:
-    """Outcomes variant by variant; every upload goes through the wire, every map is built from what was released.
+    """Outcomes of all queries, variant by variant; every upload goes through the wire, every map is built from releases.
 
-    Raises InputError if raw features give no map; a private map that cannot be built answers no query.
+    `progress` is called with a sentence for each step. Raises InputError if raw features give no map; a private map that
+    cannot be built answers no query.
     """
     scenes: dict[str, Scene | NoMap] = {}
     for variant in variants:
         key = repr(variant.profile) if variant.distance == "s2s" else "public"
         if key not in scenes:
             progress(f"mapping: {'raw features' if key == 'public' else variant.label}")
-            scenes[key] = found = _map(study, variant.profile if variant.distance == "s2s" else None, len(scenes))
-            if isinstance(found, NoMap) and key == "public":
-                raise InputError(f"no map could be built: {found.reason}")
+            scenes[key] = scene = _map(setup, variant.profile if variant.distance == "s2s" else None, len(scenes))
+            if isinstance(scene, NoMap) and key == "public":
+                raise InputError(f"no map could be built: {scene.reason}")
         progress(f"localizing: {variant.label}")
         for query in queries:
-            yield _localize(study, query, variant, scenes[key])
+            yield _localize(setup, query, variant, scenes[key])
 
 
-def _map(study: Study, profile: Profile | None, number: int) -> Scene | NoMap:
+def _map(setup: HeldOutSetup, profile: Profile | None, number: int) -> Scene | NoMap:
+    """The map of raw features, or of what `profile` releases of them; `number` names its folder."""
     images = {}
-    for name, features in study.mapped.items():
+    for name, features in setup.mapped.items():
         if profile is None:
             images[name] = MapImage(camera=features.camera, keypoints=features.keypoints, form=publish(features))
         else:
-            upload, _ = _sent(study, features, profile)
+            upload, _ = _sent(setup, features, profile)
             images[name] = MapImage(camera=upload.camera, keypoints=upload.keypoints, form=upload.form)
     forms = {name: image.form for name, image in images.items()}
-    matches = match_pairs(forms, all_pairs(sorted(images)), workers=study.workers)
-    workdir = study.workdir / str(number)
+    matches = match_pairs(forms, all_pairs(sorted(images)), workers=setup.workers)
+    workdir = setup.workdir / str(number)
     workdir.mkdir()
     return build_map(images, matches, workdir=workdir)
 
 
 class _Answer(NamedTuple):
-    """The pose, what was sent of positions, the message, and the server's seconds."""
+    """The server's answer, the positions that were sent (pixels), the message, and the server's seconds."""
 
     found: Localization | NoPose
     keypoints: np.ndarray
@@ -183,43 +195,46 @@ class _Answer(NamedTuple):
     seconds: float
 
 
-def _sent(study: Study, features: Features, profile: Profile) -> tuple[Upload, bytes]:
-    """What the server gets of an image, through the wire, and the message itself."""
-    message = encode(study.release(features, profile).upload, dtype=profile.dtype)
+def _sent(setup: HeldOutSetup, features: Features, profile: Profile) -> tuple[Upload, bytes]:
+    """The upload as the server decodes it, and the message itself."""
+    message = encode(setup.release(features, profile).upload, dtype=profile.dtype)
     upload = decode(message)
     assert isinstance(upload, Upload)
     return upload, message
 
 
-def _without_map(study: Study, query: Query, profile: Profile, missing: NoMap) -> _Answer:
-    upload, message = _sent(study, query.features, profile)
+def _without_map(setup: HeldOutSetup, query: Query, profile: Profile, missing: NoMap) -> _Answer:
+    """The answer where `profile` gave no map: no pose, for the reason of `missing`."""
+    upload, message = _sent(setup, query.features, profile)
     found = NoPose(reason=f"there is no map of such uploads: {missing.reason}", correspondences=0)
     return _Answer(found, upload.keypoints, message, 0.0)
 
 
-def _by_words(study: Study, query: Query, mechanism: SubsetMechanism, scene: Scene) -> _Answer:
-    made = privatize_words(query.features, mechanism=mechanism, dictionary=study.codebook, randomness=study.randomness)
-    message = encode(made.upload)
+def _by_words(setup: HeldOutSetup, query: Query, mechanism: SubsetMechanism, scene: Scene) -> _Answer:
+    """The answer to a query that is sent in words."""
+    release = privatize_words(query.features, mechanism=mechanism, dictionary=setup.codebook, randomness=setup.randomness)
+    message = encode(release.upload)
     upload = decode(message)
     assert isinstance(upload, Upload) and isinstance(upload.form, Subsets)
-    vocabulary = index_map(scene, study.codebook)  # once a map: no part of a query's time
+    vocabulary = index_map(scene, setup.codebook)  # a server makes it once a map: no part of a query's time
     start = time.perf_counter()
-    options = WordOptions(search=GroupedOptions(seed=study.seed), threads=study.workers)
+    options = WordOptions(search=GroupedOptions(seed=setup.seed), threads=setup.workers)
     found = localize_words(upload.camera, upload.keypoints, upload.form, scene, vocabulary, options=options)
     return _Answer(found, upload.keypoints, message, time.perf_counter() - start)
 
 
-def _localize(study: Study, query: Query, variant: Variant, scene: Scene | NoMap) -> Outcome:
+def _localize(setup: HeldOutSetup, query: Query, variant: Variant, scene: Scene | NoMap) -> Outcome:
+    """The outcome of one query through one variant."""
     position = rotation = None
     if isinstance(scene, NoMap):
         assert variant.profile is not None  # raw features and words are compared with the public map
-        found, keypoints, message, seconds = _without_map(study, query, variant.profile, scene)
+        found, keypoints, message, seconds = _without_map(setup, query, variant.profile, scene)
     elif variant.mechanism is not None:
-        found, keypoints, message, seconds = _by_words(study, query, variant.mechanism, scene)
+        found, keypoints, message, seconds = _by_words(setup, query, variant.mechanism, scene)
     else:
-        found, keypoints, message, seconds = _by_distance(study, query, variant, scene)
+        found, keypoints, message, seconds = _by_distance(setup, query, variant, scene)
     if isinstance(scene, Scene) and isinstance(found, Localization) and query.reference is not None:
-        position, rotation = _errors(study, scene, found, query.reference)
+        position, rotation = _errors(setup, scene, found, query.reference)
     return Outcome(
         query=query,
         variant=variant,
@@ -234,24 +249,28 @@ def _localize(study: Study, query: Query, variant: Variant, scene: Scene | NoMap
     )
 
 
-def _by_distance(study: Study, query: Query, variant: Variant, scene: Scene) -> _Answer:
+def _by_distance(setup: HeldOutSetup, query: Query, variant: Variant, scene: Scene) -> _Answer:
+    """The answer to a query that is sent as raw features or in subspaces."""
     form: Form
     if variant.profile is None:
         form, keypoints, camera = publish(query.features), query.features.keypoints, query.features.camera
         message = None
     else:
-        upload, message = _sent(study, query.features, variant.profile)
+        upload, message = _sent(setup, query.features, variant.profile)
         form, keypoints, camera = upload.form, upload.keypoints, upload.camera
     start = time.perf_counter()
-    options = LocalizeOptions(workers=study.workers, seed=study.seed)
-    codebook = study.codebook if isinstance(form, Subspaces) and scene.is_public else None
+    options = LocalizeOptions(workers=setup.workers, seed=setup.seed)
+    codebook = setup.codebook if isinstance(form, Subspaces) and scene.is_public else None
     found = localize(camera, keypoints, form, scene, codebook=codebook, options=options)
     return _Answer(found, keypoints, message, time.perf_counter() - start)
 
 
-def _errors(study: Study, scene: Scene, found: Localization, reference: Rigid) -> tuple[float, float]:
-    """Against the reference, after aligning the map's cameras with the reference's (the query has no part in that)."""
-    names = [name for name in scene.images if name in study.references]
-    ours = [scene.images[name].cam_from_world for name in names]
-    theirs = [study.references[name] for name in names]
-    return pose_error(found.cam_from_world, reference, align_poses(ours, theirs))
+def _errors(setup: HeldOutSetup, scene: Scene, found: Localization, reference: Rigid) -> tuple[float, float]:
+    """Position error (units of the reference) and rotation error (degrees) of a pose.
+
+    The map's cameras are aligned with their reference poses; the query has no part in that.
+    """
+    names = [name for name in scene.images if name in setup.references]
+    mapped = [scene.images[name].cam_from_world for name in names]
+    references = [setup.references[name] for name in names]
+    return pose_error(found.cam_from_world, reference, align_poses(mapped, references))

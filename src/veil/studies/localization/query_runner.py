@@ -1,4 +1,4 @@
-"""All questions to the maps of a place, answered in processes: the work of `veil evaluate queries`."""
+"""Jobs of `veil evaluate queries`: all queries to the maps of a place, localized in several processes."""
 
 from __future__ import annotations
 
@@ -10,76 +10,88 @@ from multiprocessing import get_context
 
 from veil.features import Features
 from veil.localization.by_distance import LocalizeOptions
-from veil.studies.localization.acceptance_counts import SIGHTS, Sight, Verdict
-from veil.studies.localization.false_acceptance import Fold, Protocol, Question, answer, false_questions, true_questions
-from veil.studies.localization.robustness import Load, Strained, strain
+from veil.studies.localization.acceptance_counts import OBSERVATION_KINDS, ObservationKind, QueryAnswer
+from veil.studies.localization.false_acceptance import (
+    Fold,
+    Query,
+    QueryProtocol,
+    false_queries,
+    localize_query,
+    true_queries,
+)
+from veil.studies.localization.robustness import OutlierLevel, RobustnessTrial, measure_robustness
 from veil.threads import single_blas
 
-WAITING = 4  # questions a process that are matched ahead
+WAITING = 4  # queries for each process that are matched ahead of their localization
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Examination:
-    """A question, what it is asked with (sight and draw), and the loads that it is put under."""
+class QueryJob:
+    """One query with the observations (kind and number of the draw) and the outlier levels at which it is localized."""
 
-    question: Question
-    asked: tuple[tuple[Sight, int], ...]
-    loads: tuple[Load, ...]
+    query: Query
+    observations: tuple[tuple[ObservationKind, int], ...]
+    levels: tuple[OutlierLevel, ...]
     options: LocalizeOptions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Answers:
-    """What one examination found."""
+class JobResult:
+    """Answers of one job, in the order of its observations, and its trials at the outlier levels."""
 
-    verdicts: list[Verdict]
-    strained: list[Strained]
+    answers: list[QueryAnswer]
+    trials: list[RobustnessTrial]
 
 
-def count(folds: Sequence[Fold], others: Mapping[str, Features], protocol: Protocol) -> int:
-    """How many examinations a place takes."""
+def job_count(folds: Sequence[Fold], others: Mapping[str, Features], protocol: QueryProtocol) -> int:
+    """Number of jobs that `query_jobs` makes for a place."""
     return len(folds[0].place.features) + len(others) + 2 * protocol.noise
 
 
-def examinations(
-    folds: Sequence[Fold], others: Mapping[str, Features], loads: Sequence[Load], protocol: Protocol
-) -> Iterator[Examination]:
-    """True queries from points and in all draws of lines, under strain; false ones from points and one kind of lines each."""
-    sights = SIGHTS[1:]
-    drawn = tuple((sight, draw) for sight in sights for draw in range(protocol.draws))
+def query_jobs(
+    folds: Sequence[Fold], others: Mapping[str, Features], levels: Sequence[OutlierLevel], protocol: QueryProtocol
+) -> Iterator[QueryJob]:
+    """Jobs for the maps `folds` of one place: each of its photographs as a true query, then all false queries.
+
+    True queries are localized from points, from all draws of both kinds of lines, and at the outlier `levels`. False queries,
+    with `others` as photographs of other places, are localized from points and from one kind of lines each.
+    """
+    line_kinds = OBSERVATION_KINDS[1:]
+    drawn = tuple((observation, draw) for observation in line_kinds for draw in range(protocol.draws))
     for fold in folds:
-        for question in true_questions(fold, protocol):
-            yield Examination(question=question, asked=(("points", 0), *drawn), loads=tuple(loads), options=protocol.localize)
-    for index, question in enumerate(false_questions(folds, others, protocol)):
+        for query in true_queries(fold, protocol):
+            observations: tuple[tuple[ObservationKind, int], ...] = (("points", 0), *drawn)
+            yield QueryJob(query=query, observations=observations, levels=tuple(levels), options=protocol.localize)
+    for index, query in enumerate(false_queries(folds, others, protocol)):
         # Noise comes in pairs of the two kinds, so the kind of lines changes after every pair.
-        sight = sights[(index if question.kind == "other place" else (index - len(others)) // 2) % len(sights)]
-        yield Examination(question=question, asked=(("points", 0), (sight, 0)), loads=(), options=protocol.localize)
+        observation = line_kinds[(index if query.kind == "other place" else (index - len(others)) // 2) % len(line_kinds)]
+        yield QueryJob(query=query, observations=(("points", 0), (observation, 0)), levels=(), options=protocol.localize)
 
 
-def examine(examination: Examination) -> Answers:
-    """Answer one question in every way that is asked for."""
+def run_job(job: QueryJob) -> JobResult:
+    """Answers and trials of one job, computed with a single thread of BLAS."""
     with single_blas():
-        question, options = examination.question, examination.options
-        return Answers(
-            verdicts=[answer(question, sight, draw, options) for sight, draw in examination.asked],
-            strained=strain(question, examination.loads, options) if examination.loads else [],
+        query, options = job.query, job.options
+        return JobResult(
+            answers=[localize_query(query, observation, draw, options) for observation, draw in job.observations],
+            trials=measure_robustness(query, job.levels, options) if job.levels else [],
         )
 
 
-def examine_all(items: Iterable[Examination], *, workers: int, prepare: Callable[[], None] | None = None) -> Iterator[Answers]:
-    """Answers in order; `prepare` runs first in every process.
+def run_jobs(jobs: Iterable[QueryJob], *, workers: int, prepare: Callable[[], None] | None = None) -> Iterator[JobResult]:
+    """Results of `jobs` in their order, from `workers` processes; `prepare` runs first in every process.
 
     With more than one worker the caller's program must be importable (`if __name__ == "__main__"`).
     """
     if workers == 1:
-        yield from map(examine, items)
+        yield from map(run_job, jobs)
         return
-    pending: deque[Future[Answers]] = deque()
+    pending: deque[Future[JobResult]] = deque()
     # RANSAC over lines is a Python loop, which threads would not share out; COLMAP's own threads forbid forking.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=prepare) as pool:
         try:
-            for item in items:
-                pending.append(pool.submit(examine, item))
+            for job in jobs:
+                pending.append(pool.submit(run_job, job))
                 if len(pending) > WAITING * workers:
                     yield pending.popleft().result()
             while pending:

@@ -1,7 +1,7 @@
-"""Which photographs overlap a query, asked of its words: recall of retrieval without any global descriptor.
+"""Recall of image retrieval by the words of a query, without any global descriptor.
 
-The database holds the mapped photographs of all scenes. A photograph of it overlaps a query if both see enough of the same
-points, as the pose from raw descriptors tells.
+The database holds the mapped photographs of all scenes. One of them overlaps a query if both see enough of the same points,
+by the inliers of the query's pose from raw descriptors.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ from veil.scene import MappedImage, Scene
 from veil.studies.localization.false_acceptance import Fold
 from veil.studies.localization.map_dictionaries import dictionary_of, mapped
 
-SHARED_POINTS = 20  # that an overlapping photograph and the query both see
-BEST = 10
+SHARED_POINTS = 20  # least number of points that an overlapping photograph and the query both see
+BEST = 10  # number of retrieved photographs that count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recall:
-    """Mean share of the overlapping photographs (at most ten count) among the ten most similar ones."""
+    """Mean recall at 10 of one mechanism: the share of a query's overlapping photographs among the ten most similar ones.
+
+    Where more than ten overlap, ten count. `queries` are those that any photograph overlaps, `images` the photographs of the
+    database. With an infinite epsilon every descriptor's own word is sent, as a server with raw descriptors would find it.
+    """
 
     words: int
     epsilon: float
@@ -52,7 +56,10 @@ class Recall:
 
 
 def joint_scene(scenes: Mapping[str, Scene]) -> Scene:
-    """All scenes as one database; names get the scene's in front. The scenes' points share no coordinates."""
+    """One scene with the images and points of all `scenes`; an image is named "scene/image".
+
+    Each scene's points keep their coordinates, so that those of different scenes have nothing to do with each other.
+    """
     images: dict[str, MappedImage] = {}
     points, start = [], 0
     for name, scene in scenes.items():
@@ -71,19 +78,25 @@ def joint_scene(scenes: Mapping[str, Scene]) -> Scene:
 
 
 def overlapping(fold: Fold, query: str) -> set[str]:
-    """Photographs of the fold's map that see `SHARED_POINTS` or more of the query's inlier points, localized raw."""
+    """Names ("place/image") of the photographs in the fold's map that see `SHARED_POINTS` or more of the query's inliers.
+
+    The inliers are those of localization from raw features; without a pose no photograph overlaps.
+    """
     features = fold.place.features[query]
-    found = localize(features.camera, features.keypoints, publish(features), fold.scene)
-    if not isinstance(found, Localization):
+    result = localize(features.camera, features.keypoints, publish(features), fold.scene)
+    if not isinstance(result, Localization):
         return set()
     seen = np.zeros(len(fold.scene.points), dtype=bool)
-    seen[found.point_rows] = True
+    seen[result.point_rows] = True
     names = {name for name, image in fold.scene.images.items() if seen[image.point_rows].sum() >= SHARED_POINTS}
     return {f"{fold.place.name}/{name}" for name in names}
 
 
 def recalls(folds: Sequence[Fold], words: int, laws: Sequence[tuple[float, int]]) -> list[Recall]:
-    """Recall for each (epsilon, m), one fold of each scene; an infinite epsilon is retrieval from raw descriptors."""
+    """Recall for each pair (epsilon, m) of `laws`, with a joint dictionary of `words` words made from all maps.
+
+    `folds` holds one fold of each scene. An infinite epsilon (with m = 1) is retrieval from raw descriptors.
+    """
     scene = joint_scene({fold.place.name: fold.scene for fold in folds})
     images = [item for fold in folds for item in mapped(fold)]
     book = dictionary_of(images, words, source="the maps of all scenes")

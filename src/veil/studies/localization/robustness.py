@@ -1,7 +1,7 @@
-"""Lines against points under strain: the same 2D-3D matches for both, fewer and fewer of them right.
+"""Errors of poses from lines and from points on the same 2D-3D matches, of which a planted share is wrong.
 
 The right matches of a held-out query are those that its reference pose confirms, so that neither method chose them.
-Some are drawn, and a share of the drawn ones is sent to other points of the map.
+Some of them are drawn, and a share of the drawn ones is moved to other points of the map.
 """
 
 from __future__ import annotations
@@ -15,44 +15,49 @@ from jaxtyping import Int64
 
 from veil.geometry.camera import as_colmap
 from veil.localization.by_distance import LocalizeOptions, localize_matches
-from veil.studies.localization.acceptance_counts import SIGHTS, Sight
-from veil.studies.localization.false_acceptance import Question
+from veil.studies.localization.acceptance_counts import OBSERVATION_KINDS, ObservationKind
+from veil.studies.localization.false_acceptance import Query
 
-Case = tuple[str, int, float]
-ALL = 0  # a load of all matches
-MOST_WRONG = 0.5  # what lines are required to bear; larger shares are shown only
+TrialGroup = tuple[str, int, float]  # place, matches and wrong share
+ALL_MATCHES = 0  # the value of `OutlierLevel.matches` that stands for all right matches of a query
+REQUIRED_WRONG_SHARE = 0.5  # lines must do as well as points up to this share; larger shares are only shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
-    """`matches` drawn from a query's right ones (`ALL`: every one), and the share of them that is made wrong."""
+class OutlierLevel:
+    """How many right matches of a query are drawn (`ALL_MATCHES`: every one), which share is made wrong, and how often."""
 
     matches: int
     wrong_share: float
     draws: int
 
 
-def default_loads(draws: int) -> tuple[Load, ...]:
-    """What is required, and beyond it 80 % wrong among 200 once."""
-    required = [Load(matches=n, wrong_share=share, draws=draws) for n in (200, 500, ALL) for share in (0.0, 0.25, 0.5)]
-    return (*required, Load(matches=200, wrong_share=0.8, draws=1))
+def default_levels(draws: int) -> tuple[OutlierLevel, ...]:
+    """The required levels (200, 500 and all matches with 0, 25 and 50 % wrong), and one draw of 200 matches with 80 % wrong."""
+    counts, shares = (200, 500, ALL_MATCHES), (0.0, 0.25, 0.5)
+    required = [OutlierLevel(matches=count, wrong_share=share, draws=draws) for count in counts for share in shares]
+    return (*required, OutlierLevel(matches=200, wrong_share=0.8, draws=1))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strained:
-    """One query under one load, in one draw; the error (units of the reference) is infinite if no pose was accepted."""
+class RobustnessTrial:
+    """Position error of one query at one outlier level in one draw, from points or from one kind of lines.
+
+    `position_error` is in units of the reference, and infinite if no pose was accepted. The JSON key of `observation` is
+    "sight".
+    """
 
     place: str
     query: str
     matches: int
     wrong_share: float
     draw: int
-    sight: Sight
+    observation: ObservationKind
     position_error: float
 
     @property
-    def case(self) -> Case:
-        """Scene and load."""
+    def group(self) -> TrialGroup:
+        """The trials that are compared with each other: those of the same place and level."""
         return self.place, self.matches, self.wrong_share
 
     def as_json(self) -> dict:
@@ -63,84 +68,91 @@ class Strained:
             "matches": self.matches,
             "wrong_share": self.wrong_share,
             "draw": self.draw,
-            "sight": self.sight,
+            "sight": self.observation,
             "position_error": self.position_error,
         }
 
 
-def strain(question: Question, loads: Sequence[Load], options: LocalizeOptions) -> list[Strained]:
-    """Every load that the query has enough right matches for, each draw from keypoints and from lines."""
-    right = right_matches(question, options.max_error_px)
-    least = min((load.matches for load in loads if load.matches), default=1)
-    found = []
-    for load in loads:
-        if len(right) < max(load.matches, least):
+def measure_robustness(query: Query, levels: Sequence[OutlierLevel], options: LocalizeOptions) -> list[RobustnessTrial]:
+    """Trials of a true query at every level for which it has enough right matches; each draw from points and from lines.
+
+    A level of all matches needs as many as the smallest of the other levels.
+    """
+    right = right_matches(query, options.max_error_px)
+    least = min((level.matches for level in levels if level.matches), default=1)
+    trials = []
+    for level in levels:
+        if len(right) < max(level.matches, least):
             continue
-        for draw in range(load.draws):
-            keypoint_rows, point_rows = loaded(question, right, load, draw)
-            for sight in SIGHTS:
+        for draw in range(level.draws):
+            keypoint_rows, point_rows = with_outliers(query, right, level, draw)
+            for observation in OBSERVATION_KINDS:
                 pose = localize_matches(
-                    question.features.camera,
-                    question.seen(sight, draw),
+                    query.features.camera,
+                    query.observed(observation, draw),
                     keypoint_rows,
                     point_rows,
-                    question.points,
-                    views=question.views,
+                    query.points,
+                    views=query.views,
                     options=options,
                 )
-                errors = question.errors(pose)
-                found.append(
-                    Strained(
-                        place=question.place,
-                        query=question.query,
-                        matches=load.matches,
-                        wrong_share=load.wrong_share,
+                errors = query.errors(pose)
+                trials.append(
+                    RobustnessTrial(
+                        place=query.place,
+                        query=query.name,
+                        matches=level.matches,
+                        wrong_share=level.wrong_share,
                         draw=draw,
-                        sight=sight,
+                        observation=observation,
                         position_error=math.inf if errors is None else errors[0],
                     )
                 )
-    return found
+    return trials
 
 
-def right_matches(question: Question, max_error_px: float) -> Int64[np.ndarray, "right"]:
-    """Rows of the question's matches that its reference pose confirms, no keypoint and no point twice."""
-    assert question.reference is not None and question.reference_from_map is not None
-    in_reference = question.reference_from_map.apply(question.points[question.point_rows])
-    in_camera = in_reference @ question.reference.rotation.T + question.reference.translation
-    projected = np.asarray(as_colmap(question.features.camera).img_from_cam(in_camera), dtype=np.float64).reshape(-1, 2)
-    gap = np.linalg.norm(projected - question.features.keypoints[question.keypoint_rows], axis=1)
+def right_matches(query: Query, max_error_px: float) -> Int64[np.ndarray, "right"]:
+    """Indices of the query's matches that its reference pose confirms to `max_error_px`; no keypoint and no point twice."""
+    assert query.reference is not None and query.reference_from_map is not None
+    in_reference = query.reference_from_map.apply(query.points[query.point_rows])
+    in_camera = in_reference @ query.reference.rotation.T + query.reference.translation
+    projected = np.asarray(as_colmap(query.features.camera).img_from_cam(in_camera), dtype=np.float64).reshape(-1, 2)
+    gap = np.linalg.norm(projected - query.features.keypoints[query.keypoint_rows], axis=1)
     rows = np.flatnonzero((in_camera[:, 2] > 0) & (gap <= max_error_px))
-    for column in (question.keypoint_rows, question.point_rows):
+    for column in (query.keypoint_rows, query.point_rows):
         rows = rows[np.unique(column[rows], return_index=True)[1]]
     return np.sort(rows)
 
 
-def loaded(
-    question: Question, right: Int64[np.ndarray, "right"], load: Load, draw: int
+def with_outliers(
+    query: Query, right: Int64[np.ndarray, "right"], level: OutlierLevel, draw: int
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-    """Pairs in random order (nothing ranks them), `wrong_share` of them moved to another point of the map."""
-    seed = [draw, load.matches, round(100 * load.wrong_share), *f"{question.place}/{question.query}".encode()]
+    """Matches at an outlier level: rows of keypoints and of points, of which `wrong_share` were moved to another map point.
+
+    `right` holds indices of the query's right matches. The matches are in random order, so that nothing ranks them.
+    """
+    seed = [draw, level.matches, round(100 * level.wrong_share), *f"{query.place}/{query.name}".encode()]
     random = np.random.default_rng(seed)
-    rows = random.permutation(right)[: load.matches or None]
-    point_rows = question.point_rows[rows].copy()
-    wrong = random.permutation(len(rows))[: round(load.wrong_share * len(rows))]
-    count = len(question.points)
+    rows = random.permutation(right)[: level.matches or None]
+    point_rows = query.point_rows[rows].copy()
+    wrong = random.permutation(len(rows))[: round(level.wrong_share * len(rows))]
+    count = len(query.points)
     point_rows[wrong] = (point_rows[wrong] + random.integers(1, count, len(wrong))) % count
-    return question.keypoint_rows[rows], point_rows
+    return query.keypoint_rows[rows], point_rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """Medians under one load: errors from points and from lines, their ratio, and how many found no pose.
+class ErrorSummary:
+    """Median position errors at one level from points and from one kind of lines, their ratio, and how many got no pose.
 
     Scenes differ in size and in how good their maps are, and the median of all jumps between them. `ratio_within` therefore
-    counts each error in medians of the points' errors of its own scene and load.
+    measures each error in multiples of the median error from points of its own scene and level. `matches` is -1 for the
+    summary over all required levels. The JSON key of `observation` is "sight".
     """
 
     matches: int
     wrong_share: float
-    sight: Sight
+    observation: ObservationKind
     count: int
     points_median: float
     lines_median: float
@@ -151,15 +163,15 @@ class Cell:
 
     @property
     def required(self) -> bool:
-        """Whether lines are held to this load."""
-        return self.wrong_share <= MOST_WRONG
+        """Whether the protocol requires lines to do as well as points at this level."""
+        return self.wrong_share <= REQUIRED_WRONG_SHARE
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
         return {
             "matches": self.matches,
             "wrong_share": self.wrong_share,
-            "sight": self.sight,
+            "sight": self.observation,
             "count": self.count,
             "points_median": self.points_median,
             "lines_median": self.lines_median,
@@ -170,32 +182,32 @@ class Cell:
         }
 
 
-def cells(strained: Sequence[Strained]) -> list[Cell]:
-    """One cell a load and kind of lines, and last one for each kind over all required loads (`matches` -1)."""
-    found = []
-    loads = sorted(
-        {(item.matches, item.wrong_share) for item in strained},
-        key=lambda load: (load[1] > MOST_WRONG, load[0] or math.inf, load[1]),
+def error_summaries(trials: Sequence[RobustnessTrial]) -> list[ErrorSummary]:
+    """Summaries for each kind of lines: one for each level, and last one over all required levels (`matches` -1)."""
+    summaries = []
+    levels = sorted(
+        {(item.matches, item.wrong_share) for item in trials},
+        key=lambda level: (level[1] > REQUIRED_WRONG_SHARE, level[0] or math.inf, level[1]),
     )
-    for sight in SIGHTS[1:]:
-        for matches, share in loads:
-            group = [item for item in strained if (item.matches, item.wrong_share) == (matches, share)]
-            found.append(_cell(group, sight, matches, share))
-        required = [item for item in strained if item.wrong_share <= MOST_WRONG]
+    for observation in OBSERVATION_KINDS[1:]:
+        for matches, share in levels:
+            group = [item for item in trials if (item.matches, item.wrong_share) == (matches, share)]
+            summaries.append(_summary(group, observation, matches, share))
+        required = [item for item in trials if item.wrong_share <= REQUIRED_WRONG_SHARE]
         if required:
-            found.append(_cell(required, sight, -1, MOST_WRONG))
-    return found
+            summaries.append(_summary(required, observation, -1, REQUIRED_WRONG_SHARE))
+    return summaries
 
 
-def _cell(group: Sequence[Strained], sight: Sight, matches: int, share: float) -> Cell:
+def _summary(group: Sequence[RobustnessTrial], observation: ObservationKind, matches: int, share: float) -> ErrorSummary:
     units = points_medians(group)
-    points, lines = ([item for item in group if item.sight == kind] for kind in ("points", sight))
+    points, lines = ([item for item in group if item.observation == kind] for kind in ("points", observation))
     points_median, lines_median = (float(np.median([item.position_error for item in items])) for items in (points, lines))
-    within = [float(np.median([item.position_error / units[item.case] for item in items])) for items in (points, lines)]
-    return Cell(
+    within = [float(np.median([item.position_error / units[item.group] for item in items])) for items in (points, lines)]
+    return ErrorSummary(
         matches=matches,
         wrong_share=share,
-        sight=sight,
+        observation=observation,
         count=len(lines),
         points_median=points_median,
         lines_median=lines_median,
@@ -206,13 +218,13 @@ def _cell(group: Sequence[Strained], sight: Sight, matches: int, share: float) -
     )
 
 
-def points_medians(strained: Sequence[Strained]) -> dict[Case, float]:
-    """Median error of points for each scene and load."""
-    errors: dict[Case, list[float]] = {}
-    for item in strained:
-        if item.sight == "points":
-            errors.setdefault(item.case, []).append(item.position_error)
-    return {case: float(np.median(values)) for case, values in errors.items()}
+def points_medians(trials: Sequence[RobustnessTrial]) -> dict[TrialGroup, float]:
+    """Median position error from points for each place and level."""
+    errors: dict[TrialGroup, list[float]] = {}
+    for item in trials:
+        if item.observation == "points":
+            errors.setdefault(item.group, []).append(item.position_error)
+    return {group: float(np.median(values)) for group, values in errors.items()}
 
 
 def _ratio(above: float, below: float) -> float:

@@ -1,12 +1,12 @@
-"""Held-out queries in every form: the protocol of Pittaluga and Zhuang 2023, Tables 2 and 3, on scenes with reference poses.
+"""Localization of held-out queries in every form: the protocol of Pittaluga and Zhuang 2023, Tables 2 and 3.
 
-The maps are public, as in the paper: COLMAP's, of the photographs that are not held out. What a query sends goes through the
-wire. Photographs of other places are asked, too, and no answer but a refusal is right.
+Scenes have reference poses. The maps are public, as in the paper: COLMAP's, of the photographs that are not held out. What a
+query sends goes through the wire. Photographs of other places are queries, too, and no answer but a refusal is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,20 +26,25 @@ from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.progress import Progress
 from veil.randomness import fresh
 from veil.scene import Scene, mean_down
-from veil.studies.localization.false_acceptance import LEVEL, Fold
+from veil.studies.localization.false_acceptance import LEVEL_DOWN, Fold
 from veil.studies.localization.map_dictionaries import dictionary_of, mapped
 from veil.studies.localization.word_localization_settings import Setting, Trial
 from veil.wire import LineUpload, decode, encode
 
 DELTA = 1e-6
-POSITION_BYTES, LINE_BYTES = 8, 12
+POSITION_BYTES, LINE_BYTES = 8, 12  # two float32 of a position, three of a line
 
 
 @dataclass(eq=False)
-class Examiner:
-    """A fold's map with what its settings share: dictionaries and indexes are made once each."""
+class FoldLocalizer:
+    """The map of one fold, which localizes queries in every setting; each dictionary and index is made once.
+
+    `codebook` and `decoys` are those of the hardened profile. `named` holds dictionaries of other photographs by the name that
+    settings give them. `seed` is that of dictionaries from the map and of the search by words.
+    """
 
     fold: Fold
     codebook: Codebook
@@ -52,8 +57,8 @@ class Examiner:
         down = mean_down(dict(self.fold.place.down), self.fold.scene.images)
         self.scene: Scene = replace(self.fold.scene, measured_down=down)
 
-    def spoken(self, setting: Setting) -> tuple[Codebook, InvertedIndex]:
-        """The dictionary of a setting and the map's index for it."""
+    def dictionary_and_index(self, setting: Setting) -> tuple[Codebook, InvertedIndex]:
+        """The dictionary of a setting in words, and the map's index for it."""
         key = (setting.dictionary or "", setting.words)
         if key not in self._made:
             if setting.dictionary == "reference":
@@ -65,27 +70,30 @@ class Examiner:
         return self._made[key]
 
     def _from_map(self, words: int) -> Codebook:
-        """Of all descriptors of the mapped photographs; the held-out ones have no part in it."""
+        """A dictionary of all descriptors of the mapped photographs; the held-out ones have no part in it."""
         return dictionary_of(mapped(self.fold), words, source=f"the map of {self.fold.place.name}", seed=self.seed)
 
-    def ask(self, setting: Setting, name: str, features: Features, *, true: bool) -> Trial:
-        """Release, send, localize and score one photograph."""
-        down = self.fold.place.down.get(name, LEVEL) if true else LEVEL
-        if setting.speaks:
-            found, size, epsilon = self._by_words(setting, features, down)
+    def run_query(self, setting: Setting, name: str, features: Features, *, true: bool) -> Trial:
+        """The trial of one photograph in one setting: its release is sent, localized and compared with its reference pose.
+
+        `true` says that the photograph shows the fold's place.
+        """
+        down = self.fold.place.down.get(name, LEVEL_DOWN) if true else LEVEL_DOWN
+        if setting.uses_words:
+            result, size, epsilon = self._by_words(setting, features, down)
         else:
-            (found, size), epsilon = self._by_distance(setting, features, down), None
+            (result, size), epsilon = self._by_distance(setting, features, down), None
         position = rotation = None
-        if true and isinstance(found, Localization):
+        if true and isinstance(result, Localization):
             reference = self.fold.place.cam_from_world[name]
-            position, rotation = pose_error(found.cam_from_world, reference, self.fold.reference_from_map)
+            position, rotation = pose_error(result.cam_from_world, reference, self.fold.reference_from_map)
         return Trial(
             setting=setting,
             scene=self.fold.place.name,
             query=name,
             true=true,
-            accepted=isinstance(found, Localization),
-            inliers=found.inliers,
+            accepted=isinstance(result, Localization),
+            inliers=result.inliers,
             position=position,
             rotation_deg=rotation,
             upload_bytes=size,
@@ -93,7 +101,8 @@ class Examiner:
         )
 
     def _by_words(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int, float]:
-        book, vocabulary = self.spoken(setting)
+        """Result of a query in words, the bytes that were sent, and the epsilon of the whole image at `DELTA`."""
+        book, vocabulary = self.dictionary_and_index(setting)
         assert setting.epsilon is not None and setting.m is not None
         mechanism = SubsetMechanism(dictionary_size=len(book), epsilon=setting.epsilon, m=setting.m)
         lines = HideInLines(gravity=down) if setting.hides_positions else None
@@ -103,49 +112,53 @@ class Examiner:
         )
         upload = decode(message)
         assert isinstance(upload.form, Subsets)
-        seen = upload.lines if isinstance(upload, LineUpload) else upload.keypoints
+        positions = upload.lines if isinstance(upload, LineUpload) else upload.keypoints
         most = setting.iterations or GroupedOptions().max_iterations
         search = GroupedOptions(min_iterations=min(GroupedOptions().min_iterations, most), max_iterations=most, seed=self.seed)
         options = WordOptions(search=search, threads=1)
         if setting.matching == "mutual-nn":
             candidates = neighbor_candidates(upload.form, self.scene, book)
-            found = localize_candidates(upload.camera, seen, candidates, self.scene, list(self.scene.images), options=options)
+            names = list(self.scene.images)
+            result = localize_candidates(upload.camera, positions, candidates, self.scene, names, options=options)
         else:
-            found = localize_words(upload.camera, seen, upload.form, self.scene, vocabulary, options=options)
-        return found, len(message), composed_epsilon({mechanism: len(upload)}, DELTA)
+            result = localize_words(upload.camera, positions, upload.form, self.scene, vocabulary, options=options)
+        return result, len(message), composed_epsilon({mechanism: len(upload)}, DELTA)
 
     def _by_distance(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int]:
+        """Result of a query in subspaces or raw descriptors, with positions or lines, and the bytes that it sends."""
         if setting.form == "subspaces":
             profile = hardened(quantized=features.is_quantized)
-            made = privatize(features, profile=profile, codebook=self.codebook, decoys=self.decoys, randomness=fresh())
-            message = encode(made.upload, dtype=profile.dtype)
+            release = privatize(
+                features, profile=profile, compression=self.codebook.compression, decoys=self.decoys, randomness=fresh()
+            )
+            message = encode(release.upload, dtype=profile.dtype)
             upload = decode(message)
             assert not isinstance(upload, LineUpload)
-            found = localize(upload.camera, upload.keypoints, upload.form, self.scene, codebook=self.codebook)
-            return found, len(message)
+            result = localize(upload.camera, upload.keypoints, upload.form, self.scene, codebook=self.codebook)
+            return result, len(message)
         form: Points = publish(features)
-        seen: np.ndarray | Lines = features.keypoints
+        positions: np.ndarray | Lines = features.keypoints
         size = POSITION_BYTES
         if setting.hides_positions:
-            seen, size = lift_to_lines(features, gravity=down, randomness=fresh(), options=LineOptions()), LINE_BYTES
+            positions, size = lift_to_lines(features, gravity=down, randomness=fresh(), options=LineOptions()), LINE_BYTES
         size += features.descriptors.itemsize * form.space.dim
-        return localize(features.camera, seen, form, self.scene), len(features) * size
+        return localize(features.camera, positions, form, self.scene), len(features) * size
 
 
-def examine(
-    examiner: Examiner,
+def run_settings(
+    localizer: FoldLocalizer,
     settings: Sequence[Setting],
     strangers: Mapping[str, Features],
     *,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Trial]:
-    """Every held-out photograph of a fold, and the strangers, in every setting."""
-    asked = [(name, examiner.fold.place.features[name], True) for name in examiner.fold.held_out]
-    asked += [(name, features, False) for name, features in strangers.items()]
-    done, total = 0, len(settings) * len(asked)
+    """Trials of every held-out photograph of the fold, and of the photographs `strangers` of other places, in every setting."""
+    queries = [(name, localizer.fold.place.features[name], True) for name in localizer.fold.held_out]
+    queries += [(name, features, False) for name, features in strangers.items()]
+    done, total = 0, len(settings) * len(queries)
     for setting in settings:
-        for name, features, true in asked:
-            yield examiner.ask(setting, name, features, true=true)
+        for name, features, true in queries:
+            yield localizer.run_query(setting, name, features, true=true)
             done += 1
             if progress is not None:
                 progress(done, total)

@@ -21,8 +21,11 @@ RELATIVE: dict[str, tuple[float, float]] = {"1%, 2deg": (0.01, 2.0), "2%, 5deg":
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a query sends and how it is matched. Words: `words` (K) of a `dictionary` from the map's own photographs
-    ("reference") or a named codebook, `epsilon`, `m`, and samples of the search."""
+    """The form in which a query is sent, and how it is matched with the map.
+
+    Forms in words have a `dictionary` of `words` (K) words, made from the map's own photographs ("reference") or a named
+    codebook, the parameters `epsilon` and `m` of the mechanism, and at most `iterations` samples of the search.
+    """
 
     form: FormName
     matching: Matching = "distance"
@@ -33,7 +36,7 @@ class Setting:
     iterations: int | None = None
 
     @property
-    def speaks(self) -> bool:
+    def uses_words(self) -> bool:
         """Whether descriptors are sent as words."""
         return self.form.startswith("words")
 
@@ -45,7 +48,11 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
-    """The settings of the two tables: the default point (K, epsilon, m), and one parameter varied at a time."""
+    """Values of the parameters in the two tables of the paper: a default point (K, epsilon, m), and one varied at a time.
+
+    `words` are values of K, `sizes` of m, `iterations` of the samples of a search, which are `most` elsewhere; `elsewhere`
+    names dictionaries of other photographs.
+    """
 
     words: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384)
     epsilons: tuple[float, ...] = (4.0, 6.0, 8.0, 10.0, 12.0)
@@ -56,10 +63,11 @@ class Tables:
     elsewhere: tuple[str, ...] = ()
 
     def settings(self) -> list[Setting]:
-        """Every setting once, in the tables' order."""
+        """All settings of the tables, in their order and each one once."""
         k, epsilon, m = self.default
 
         def words(**changed: object) -> Setting:
+            """The default setting of words with some values changed."""
             base = Setting(
                 form="words",
                 matching="vocabulary",
@@ -85,7 +93,11 @@ class Tables:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One query in one setting; errors are in units of the reference and degrees, None without a pose or for a false query."""
+    """Result of one query in one setting.
+
+    `true` says that the query shows the scene. Errors are in units of the reference and in degrees, None without a pose or for
+    a false query. `epsilon_image` is the epsilon of all features together, None where no words are sent.
+    """
 
     setting: Setting
     scene: str
@@ -100,8 +112,12 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One setting on one scene, over all of its held-out queries; medians are over the accepted ones."""
+class LocalizationRow:
+    """Results of one setting on one scene, over all of its held-out queries.
+
+    `localized` is the share of true queries within each threshold, by the threshold's name. Medians of errors are over the
+    accepted true queries, those of inliers, bytes and epsilon over all true queries.
+    """
 
     scene: str
     setting: Setting
@@ -141,8 +157,14 @@ class Row:
         }
 
 
-def row(setting: Setting, trials: Sequence[Trial], *, thresholds: Mapping[str, tuple[float, float]], extent: float) -> Row:
-    """Sum up the trials of one setting on one scene; `extent` scales the position thresholds (1 where they are metric)."""
+def localization_row(
+    setting: Setting, trials: Sequence[Trial], *, thresholds: Mapping[str, tuple[float, float]], extent: float
+) -> LocalizationRow:
+    """The row that sums up the trials of one setting on one scene.
+
+    `thresholds` are pairs of a position and an angle in degrees, by name; `extent` scales their positions (1 where they are
+    metric). Raises InputError without a true query.
+    """
     true = [trial for trial in trials if trial.true]
     false = [trial for trial in trials if not trial.true]
     if not true:
@@ -154,7 +176,7 @@ def row(setting: Setting, trials: Sequence[Trial], *, thresholds: Mapping[str, t
         for name, (far, turned) in thresholds.items()
     }
     spent = [trial.epsilon_image for trial in true if trial.epsilon_image is not None]
-    return Row(
+    return LocalizationRow(
         scene=true[0].scene,
         setting=setting,
         queries=len(true),

@@ -1,1 +1,1 @@
-"""Studies of mapping: maps from lines and points against reference cameras, and what maps give away."""
+"""Studies of mapping: maps from lines and from points against reference cameras, and the positions that maps give away."""

@@ -1,13 +1,13 @@
-"""Plain COLMAP on features that veil matched: what veil's maps of positions are measured against.
+"""Maps by plain COLMAP from features that veil matched: the comparison for veil's maps of positions.
 
-The matches below the ratio of 0.8, COLMAP's own verification and incremental mapper with their defaults, except that known
-intrinsics are held; no evidence, no second matching, no check.
+COLMAP's own verification and incremental mapper run with their defaults, except that known intrinsics are held; there is none
+of veil's evidence, no second matching, and no check of the map.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from veil.mapping.database import write_database
@@ -15,6 +15,7 @@ from veil.mapping.images import MapImage
 from veil.mapping.points import NoMap
 from veil.mapping.scenes import scene_of
 from veil.matching.neighbors import Matches
+from veil.progress import Progress
 from veil.scene import Scene
 
 
@@ -24,9 +25,13 @@ def plain_map(
     *,
     workdir: Path,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Scene | NoMap, float, float]:
-    """The largest model, and the seconds of verification and of mapping."""
+    """The largest model, or the reason why there is none, and the wall seconds of verification and of mapping.
+
+    `matches` are all used: callers drop those with a ratio of 0.8 or more, as COLMAP would. `workdir` takes the database and
+    the models. `progress` is called with the numbers of registered images and of all.
+    """
     import pycolmap
 
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a map from lines gives away: the hidden positions that the server can now name, and to how many pixels.
+"""Hidden positions that a map from lines gives away to the server, and the error in pixels with which it can name them.
 
 A line that agrees with a point has its keypoint where the point projects. With four lines the server knows that it is right;
 with three it does not, but an attacker need not know: the second pair of numbers counts those features too.
@@ -16,14 +16,16 @@ from jaxtyping import Float64
 
 from veil.features import Features
 from veil.geometry.camera import as_colmap
-from veil.mapping.lines.reconstruction import Model, World, triangulated
+from veil.mapping.lines.problem import MappingProblem
+from veil.mapping.lines.reconstruction import Reconstruction, triangulated
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leak:
-    """Mean over the images of the share of features whose position can be named, and the median error in pixels.
+class PositionLeakage:
+    """Share of an image's features whose position the server can name (mean over images), and its median error in pixels.
 
-    `images` gives both per image, `positions` the named places in pixels; the `_unchecked` pair adds points of three lines.
+    `images` gives both numbers per image, `positions` the named positions in pixels (x, y). The `_unchecked` pair of numbers
+    adds the features of points that only three lines support. Medians are None where no position is named.
     """
 
     share: float
@@ -44,52 +46,63 @@ class Leak:
         }
 
 
-def leak_of_points() -> Leak:
-    """Keypoints that are sent need not be found."""
-    return Leak(share=1.0, median_px=0.0, share_unchecked=1.0, median_px_unchecked=0.0, images={}, positions={})
+def leakage_of_points() -> PositionLeakage:
+    """Leakage of a map from points: all positions, without error, as keypoints were sent."""
+    return PositionLeakage(share=1.0, median_px=0.0, share_unchecked=1.0, median_px_unchecked=0.0, images={}, positions={})
 
 
-def leak_of_lines(world: World, model: Model, features: Mapping[str, Features]) -> Leak:
-    """Of every image that went into the map, registered or not."""
-    places = _named(world, model, features)
-    unchecked = _named(world, triangulated(world, model, limit_px=4.0, min_lines=3, min_angle_deg=1.5), features)
-    checked = {name: errors for name, (_, errors) in places.items()}
-    loose = {name: errors for name, (_, errors) in unchecked.items()}
+def leakage_of_lines(
+    problem: MappingProblem, reconstruction: Reconstruction, features: Mapping[str, Features]
+) -> PositionLeakage:
+    """Leakage of a map from lines over all images that went into it, registered or not.
+
+    `features` are the images' features with the true keypoints, by name.
+    """
+    named = _named_positions(problem, reconstruction, features)
+    from_three = triangulated(problem, reconstruction, limit_px=4.0, min_lines=3, min_angle_deg=1.5)
+    checked = {name: errors for name, (_, errors) in named.items()}
+    unchecked = {name: errors for name, (_, errors) in _named_positions(problem, from_three, features).items()}
     images = {
         name: (
             len(checked[name]) / max(len(features[name]), 1),
             float(np.median(checked[name])) if len(checked[name]) else None,
         )
-        for name in world.tracks.names
+        for name in problem.tracks.names
     }
-    positions = {name: named for name, (named, _) in places.items()}
-    return Leak(
+    positions = {name: xy for name, (xy, _) in named.items()}
+    return PositionLeakage(
         share=_share(checked, features),
         median_px=_median(checked),
-        share_unchecked=_share(loose, features),
-        median_px_unchecked=_median(loose),
+        share_unchecked=_share(unchecked, features),
+        median_px_unchecked=_median(unchecked),
         images=images,
         positions=positions,
     )
 
 
-def _named(world: World, model: Model, features: Mapping[str, Features]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Projected points, and pixels between them and the hidden keypoints, by image."""
-    tracks = world.tracks
-    found = {}
+def _named_positions(
+    problem: MappingProblem, reconstruction: Reconstruction, features: Mapping[str, Features]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Projections of an image's observed points (pixels), and their distances to the hidden keypoints, by image name."""
+    tracks = problem.tracks
+    named = {}
     for image, name in enumerate(tracks.names):
-        rows = np.flatnonzero((tracks.image == image) & model.observed)
-        in_camera = model.points[tracks.track[rows]] @ model.rotations[image].T + model.translations[image]
+        rows = np.flatnonzero((tracks.image == image) & reconstruction.observed)
+        in_camera = (
+            reconstruction.points[tracks.track[rows]] @ reconstruction.rotations[image].T + reconstruction.translations[image]
+        )
         hidden = features[name].keypoints[tracks.feature[rows]].astype(np.float64)
         projected = np.asarray(as_colmap(features[name].camera).img_from_cam(in_camera), dtype=np.float64).reshape(-1, 2)
-        found[name] = projected, np.linalg.norm(projected - hidden, axis=1)
-    return found
+        named[name] = projected, np.linalg.norm(projected - hidden, axis=1)
+    return named
 
 
-def _share(named: Mapping[str, np.ndarray], features: Mapping[str, Features]) -> float:
-    return float(np.mean([len(errors) / max(len(features[name]), 1) for name, errors in named.items()]))
+def _share(errors: Mapping[str, np.ndarray], features: Mapping[str, Features]) -> float:
+    """Mean over the images of the share of features with an error, that is with a named position."""
+    return float(np.mean([len(own) / max(len(features[name]), 1) for name, own in errors.items()]))
 
 
-def _median(named: Mapping[str, np.ndarray]) -> float | None:
-    together = np.concatenate(list(named.values()))
+def _median(errors: Mapping[str, np.ndarray]) -> float | None:
+    """Median of the errors of all images together; None without any."""
+    together = np.concatenate(list(errors.values()))
     return float(np.median(together)) if len(together) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,25 +33,31 @@ from veil.mapping.lines import (
     map_from_lines,
     match_graph,
 )
-from veil.mapping.lines.reconstruction import Model, World, line_distances, world_of
+from veil.mapping.lines.problem import MappingProblem, mapping_problem
+from veil.mapping.lines.reconstruction import Reconstruction, line_distances
 from veil.matching import Matches
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.public import publish
+from veil.progress import Progress
 from veil.randomness import seeded
 from veil.scene import Scene
 from veil.studies.mapping.plain_colmap import plain_map
-from veil.studies.mapping.position_leakage import leak_of_lines, leak_of_points
-from veil.studies.mapping.reconstruction_run import Run, Spread
+from veil.studies.mapping.position_leakage import leakage_of_lines, leakage_of_points
+from veil.studies.mapping.reconstruction_run import ErrorStatistics, Run
 
-# COLMAP's own ratio; the two methods get the same matches.
+# Matches with a ratio of distances from here on are dropped, as COLMAP does; both methods get the same matches.
 MAX_RATIO = 0.8
-# Pairs with fewer matches below the ratio are chance (lines.md#points-and-cameras).
+# Image pairs with fewer matches below the ratio are put down to chance (lines.md#points-and-cameras).
 MIN_PAIR_MATCHES = 15
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
-    """A scene ready to be mapped: raw features, matches of all pairs, reference poses, exact or measured gravity."""
+    """A scene ready to be mapped: raw features, matches of all image pairs, reference poses (cam_from_world) and gravity.
+
+    `gravity` holds unit vectors of down in each camera's frame: measured ones if `gravity_is_measured`, else exact ones from
+    the reference. `seconds` are those of extraction and matching.
+    """
 
     name: str
     features: Mapping[str, Features]
@@ -62,8 +68,11 @@ class Subject:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def map_points(subject: Subject, *, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Run:
-    """Plain COLMAP on the raw keypoints. Verification counts as matching; `seconds["map"]` is incremental mapping alone."""
+def map_points(subject: Subject, *, seed: int = 0, progress: Progress | None = None) -> Run:
+    """The run of plain COLMAP on the raw keypoints.
+
+    Verification counts as matching; `seconds["map"]` is incremental mapping alone.
+    """
     images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=publish(f)) for n, f in subject.features.items()}
     with tempfile.TemporaryDirectory(prefix="veil-") as folder:
         scene, verifying, mapping = plain_map(
@@ -79,11 +88,12 @@ def map_checked(
     forms: Mapping[str, Form] | None = None,
     matches: Mapping[tuple[str, str], Matches] | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Run:
-    """The map that `veil map` makes of the positions: verified by evidence, checked, refused where it contradicts itself.
+    """The run of `veil map` on the positions: verified by evidence, checked, and refused where it contradicts itself.
 
-    Of other forms of the same features if `forms` and their `matches` are given. `seconds["map"]` holds verification too.
+    `forms`, with their `matches`, stand in for the raw descriptors: other forms of the same features, by image name.
+    `seconds["map"]` holds verification too.
     """
     forms = forms or {name: publish(item) for name, item in subject.features.items()}
     images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=forms[n]) for n, f in subject.features.items()}
@@ -102,6 +112,7 @@ def map_checked(
 
 
 def _of_points(subject: Subject, scene: Scene | NoMap, *, method: str, seed: int, seconds: Mapping[str, float]) -> Run:
+    """The run of a map from points, with its errors, or of none with the reason."""
     total = len(subject.features)
     base = Run(scene=subject.name, method=method, seed=seed, gravity_noise_deg=0.0, total=total, seconds=seconds)
     if isinstance(scene, NoMap):
@@ -112,7 +123,7 @@ def _of_points(subject: Subject, scene: Scene | NoMap, *, method: str, seed: int
         base,
         observations=scene.observation_count,
         point_reprojection_px=float(np.median(errors)),
-        leak=leak_of_points(),
+        leakage=leakage_of_points(),
         refused={} if scene.check is None else scene.check.left_out,
         check=scene.check,
     )
@@ -126,9 +137,12 @@ def map_lines(
     gravity_noise_deg: float = 0.0,
     aligned_share: float = LineOptions().aligned_share,
     options: LineMapOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Run:
-    """The map of lines that stand for the keypoints, drawn (and gravity disturbed) by `seed`."""
+    """The run of mapping from lines that hide the keypoints; `seed` draws the lines and the noise of gravity.
+
+    `gravity_noise_deg` is the standard deviation of both tilts of gravity, `aligned_share` the share of lines along gravity.
+    """
     views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg, aligned_share=aligned_share)
     start = time.perf_counter()
     graph = subject_graph(subject)
@@ -146,27 +160,29 @@ def map_lines(
     )
     if isinstance(found, NoLineMap):
         return replace(base, reason=found.reason)
-    world = world_of(views, graph, found.tracks)
-    model = _model(world, found)
+    problem = mapping_problem(views, graph, found.tracks)
+    reconstruction = _reconstruction(problem, found)
     rows = np.flatnonzero(found.observed)
     tracks = found.tracks
-    distance = line_distances(world, model, tracks.image[rows], tracks.feature[rows], found.points[tracks.track[rows]])
-    leak = leak_of_lines(world, model, subject.features)
+    distance = line_distances(
+        problem, reconstruction, tracks.image[rows], tracks.feature[rows], found.points[tracks.track[rows]]
+    )
+    leakage = leakage_of_lines(problem, reconstruction, subject.features)
     run = replace(
         base,
         refused=found.refused,
         check=found.check,
         observations=len(rows),
         line_reprojection_px=float(np.median(distance)),
-        point_reprojection_px=leak.median_px,
-        leak=leak,
+        point_reprojection_px=leakage.median_px,
+        leakage=leakage,
     )
     mapped = np.unique(tracks.track[rows])
     return _judged(run, subject.reference, found.cam_from_world, found.points[mapped])
 
 
 def subject_graph(subject: Subject) -> MatchGraph:
-    """The matches as mapping from lines takes them."""
+    """The graph of the subject's matches that mapping from lines takes; pairs with few distinctive matches are left out."""
     pairs = {pair: found for pair, found in subject.matches.items() if (found.ratios < MAX_RATIO).sum() >= MIN_PAIR_MATCHES}
     return match_graph(
         {name: len(item) for name, item in subject.features.items()},
@@ -183,7 +199,10 @@ def line_views(
     gravity_noise_deg: float = 0.0,
     aligned_share: float = LineOptions().aligned_share,
 ) -> dict[str, LineView]:
-    """The lines that stand for the keypoints in the run of `seed`."""
+    """The lines that hide the keypoints of each image in the run of `seed`, with the image's camera, by name.
+
+    Gravity is disturbed by `gravity_noise_deg` before lines are drawn along it.
+    """
     options = LineOptions(aligned_share=aligned_share)
     gravity = disturbed(subject.gravity, gravity_noise_deg, name=f"{subject.name} {seed}")
     randomness = seeded(f"reconstruction {subject.name} {seed}")
@@ -198,24 +217,29 @@ def line_views(
 def disturbed(
     gravity: Mapping[str, Float64[np.ndarray, "3"]], sigma_deg: float, *, name: str
 ) -> dict[str, Float64[np.ndarray, "3"]]:
-    """Every direction tilted about two horizontal axes by independent normal angles of `sigma_deg`."""
+    """Unit vectors of `gravity`, each tilted about two horizontal axes by independent normal angles of `sigma_deg`.
+
+    `name` seeds the draws. Raises InputError unless `sigma_deg` lies in [0, 45).
+    """
     if not 0 <= sigma_deg < 45:
         raise InputError(f"gravity noise must lie in [0, 45) degrees, got {sigma_deg!r}")
     random = np.random.default_rng(list(f"gravity noise {name}".encode()))
-    found = {}
+    tilted = {}
     for image in sorted(gravity):
         tilt = np.tan(np.radians(random.normal(0.0, 1.0, 2) * sigma_deg))
         leaning = aligned_from_cam(gravity[image]).T @ np.array([tilt[0], 1.0, tilt[1]])
-        found[image] = leaning / np.linalg.norm(leaning)
-    return found
+        tilted[image] = leaning / np.linalg.norm(leaning)
+    return tilted
 
 
 def _distinctive(matches: Mapping[tuple[str, str], Matches]) -> dict[tuple[str, str], Matches]:
+    """The matches of each pair whose ratio is below `MAX_RATIO`."""
     return {pair: found.take(found.ratios < MAX_RATIO) for pair, found in matches.items()}
 
 
-def _model(world: World, found: LineMap) -> Model:
-    images = len(world.views)
+def _reconstruction(problem: MappingProblem, found: LineMap) -> Reconstruction:
+    """A finished map from lines as the mapper's reconstruction of its problem."""
+    images = len(problem.views)
     rotations, translations = np.tile(np.eye(3), (images, 1, 1)), np.zeros((images, 3))
     registered = np.zeros(images, dtype=bool)
     for index, name in enumerate(found.tracks.names):
@@ -223,18 +247,21 @@ def _model(world: World, found: LineMap) -> Model:
             registered[index] = True
             rotations[index] = found.cam_from_world[name].rotation
             translations[index] = found.cam_from_world[name].translation
-    return Model(
+    return Reconstruction(
         registered=registered, rotations=rotations, translations=translations, points=found.points, observed=found.observed
     )
 
 
 def _judged(run: Run, reference: Mapping[str, Rigid], poses: Mapping[str, Rigid], points: np.ndarray) -> Run:
-    """The run with its errors, poses and points in the reference's frame."""
+    """The run with its errors, and with poses and points in the reference's frame.
+
+    Fewer than three images with a reference pose give no alignment: the map stays in its own frame, and `reason` says so.
+    """
     names = sorted(set(poses) & set(reference))
     if len(names) < 3:
         return replace(run, cam_from_world=poses, points=points, reason="fewer than three images have a reference pose")
-    ours, theirs = [poses[name] for name in names], [reference[name] for name in names]
-    alignment = align_centers(ours, theirs)
+    mapped, references = [poses[name] for name in names], [reference[name] for name in names]
+    alignment = align_centers(mapped, references)
     errors = {name: pose_error(poses[name], reference[name], alignment) for name in names}
     values = np.array(list(errors.values()))
     centers = np.array([reference[name].center for name in sorted(reference)])
@@ -242,20 +269,22 @@ def _judged(run: Run, reference: Mapping[str, Rigid], poses: Mapping[str, Rigid]
         run,
         cam_from_world={name: _moved(pose, alignment) for name, pose in poses.items()},
         points=alignment.apply(points),
-        position=Spread.of(values[:, 0]),
-        rotation_deg=Spread.of(values[:, 1]),
-        pairwise_rotation_deg=pairwise_rotation_deg(ours, theirs),
+        position=ErrorStatistics.of(values[:, 0]),
+        rotation_deg=ErrorStatistics.of(values[:, 1]),
+        pairwise_rotation_deg=pairwise_rotation_deg(mapped, references),
         errors=errors,
         extent=float(np.linalg.norm(np.ptp(centers, axis=0))),
     )
 
 
 def _moved(cam_from_map: Rigid, reference_from_map: Similarity) -> Rigid:
+    """The camera's pose in the reference's frame."""
     rotation = cam_from_map.rotation @ reference_from_map.rotation.T
     return Rigid(rotation=rotation, translation=-rotation @ reference_from_map.apply(cam_from_map.center))
 
 
 def _reprojection(scene: Scene, name: str) -> np.ndarray:
+    """Distances in pixels between the keypoints of an image and the projections of their points."""
     image = scene.images[name]
     in_camera = scene.points[image.point_rows] @ image.cam_from_world.rotation.T + image.cam_from_world.translation
     projected = np.asarray(as_colmap(image.camera).img_from_cam(in_camera))

@@ -1,7 +1,7 @@
-"""Weak scenes made from good ones: features are dropped at random until the best four images share so many tracks.
+"""Weak scenes made from good ones: features are dropped at random until the best four images share a given number of tracks.
 
 A feature is dropped by itself, not its whole track, so pairs, triples and quads thin out by the second, third and fourth
-power of what is kept, as they do where photographs overlap little.
+power of the share of features that is kept, as they do where photographs overlap little.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from veil.features import Features
 from veil.mapping.lines.tracks import MatchGraph, build_tracks, match_graph
 from veil.matching import Matches
 
-# COLMAP's own ratio: what counts as a shared track.
+# Matches with a ratio of distances below this one, COLMAP's own, join features to tracks.
 MAX_RATIO = 0.8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Thinned:
-    """Features that were kept, their share, and how many tracks the best four images share among them."""
+    """Features of a thinned scene, the share that is `kept`, and how many tracks the best four images still share."""
 
     features: Mapping[str, Features]
     kept: float
@@ -38,7 +38,7 @@ def thin(
     shared_tracks: int,
     seed: int = 0,
 ) -> Thinned:
-    """Drop features independently until at most `shared_tracks` tracks are seen by all of the best four images.
+    """A scene whose features are dropped independently until the best four images share at most `shared_tracks` tracks.
 
     Tracks are those of the matches with a ratio below 0.8, restricted to kept features. One seed gives nested scenes: what
     a weaker one keeps, a stronger one keeps too. Raises RangeError unless `shared_tracks` is positive, InputError if the
@@ -73,7 +73,7 @@ def thin(
 
 
 def best_four(graph: MatchGraph, kept: Bool[np.ndarray, "nodes"]) -> int:
-    """Most tracks that any four images share, of strong matches between kept features."""
+    """Largest number of tracks that any four images share, of strong matches between kept features."""
     strong = graph.strong & kept[graph.first] & kept[graph.second]
     tracks = build_tracks(
         MatchGraph(
@@ -91,7 +91,7 @@ def best_four(graph: MatchGraph, kept: Bool[np.ndarray, "nodes"]) -> int:
 
 
 def most_shared(seen: Bool[np.ndarray, "tracks images"]) -> int:
-    """Most rows that any four columns share: the exact maximum, by the pairs of pairs whose own counts allow it."""
+    """Largest number of tracks that any four images all see, exactly; only pairs of images that share more are tried."""
     rows = seen[seen.sum(axis=1) >= 4].astype(np.float32)
     counts: Int64[np.ndarray, "images images"] = np.rint(rows.T @ rows).astype(np.int64)
     pairs = sorted(combinations(range(seen.shape[1]), 2), key=lambda pair: -counts[pair])

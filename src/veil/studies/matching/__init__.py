@@ -1,1 +1,1 @@
-"""Studies of matching: accuracy on homographies, and what dictionaries cost in detail."""
+"""Studies of matching: accuracy on image sequences with homographies, and distances of descriptors to words of a dictionary."""

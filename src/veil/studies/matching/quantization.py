@@ -1,4 +1,4 @@
-"""How far descriptors lie from their words: what a dictionary hides at no price in proof, and what it costs in detail.
+"""Distances of descriptors to their nearest words: the detail that a dictionary hides, and that matching by words loses.
 
 A release by words says nothing of where in its word's cell a descriptor lies (words.md#what-epsilon-does-not-cover), so the
 distance to the nearest word is the error of everything that is matched by words. Two distances of the same descriptors stand
@@ -7,7 +7,6 @@ beside it: between two at random, and to the nearest other one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,16 +15,15 @@ from jaxtyping import Float32, Float64, Int64, UInt8
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.kmeans import unit_rows
 from veil.errors import InputError, SpaceError
+from veil.progress import Progress
 
-MEASURED = 50_000  # descriptors whose words are looked up
-NEIGHBORS = 2_000  # of these, as many have their nearest other one sought in the whole pool
-BLOCK = 1 << 14
-
-Progress = Callable[[int, int], None]
+MEASURED = 50_000  # number of descriptors whose nearest words are looked up
+NEIGHBORS = 2_000  # number of these whose nearest other descriptor is sought in the whole pool
+BLOCK = 1 << 14  # descriptors that are compared at a time
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class DistanceStatistics:
     """Mean and quantiles of distances between unit vectors (0 equal, 1.41 orthogonal)."""
 
     mean: float
@@ -34,13 +32,13 @@ class Spread:
     p95: float
 
     @staticmethod
-    def of(values: Float64[np.ndarray, "_"]) -> Spread:
-        """The spread of at least one value."""
+    def of(values: Float64[np.ndarray, "_"]) -> DistanceStatistics:
+        """The statistics of one or more values."""
         low, median, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()
-        return Spread(mean=float(values.mean()), p5=low, median=median, p95=high)
+        return DistanceStatistics(mean=float(values.mean()), p5=low, median=median, p95=high)
 
     def as_json(self) -> dict[str, object]:
-        """A part of the record of `veil codebook quality`."""
+        """The distances' part of the record of `veil codebook quality`."""
         return {
             "mean": self.mean,
             "p5": self.p5,
@@ -67,7 +65,7 @@ class Quantization:
 
     @property
     def entropy_bits(self) -> float:
-        """Entropy of the words' use, at most log2 of the smaller of words and descriptors."""
+        """Entropy in bits of the words' use, at most log2 of the smaller of words and descriptors."""
         shares = self.uses[self.uses > 0] / self.uses.sum()
         return float(-(shares * np.log2(shares)).sum()) + 0.0  # no negative zero
 
@@ -79,10 +77,10 @@ class Quantization:
             "descriptors": descriptors,
             "images": self.images,
             "book_images": self.book_images,
-            "to_nearest_word": Spread.of(self.to_word).as_json(),
-            "to_nearest_other": Spread.of(self.to_other).as_json(),
+            "to_nearest_word": DistanceStatistics.of(self.to_word).as_json(),
+            "to_nearest_other": DistanceStatistics.of(self.to_other).as_json(),
             "pool": self.pool_size,
-            "to_random": Spread.of(self.to_random).as_json(),
+            "to_random": DistanceStatistics.of(self.to_random).as_json(),
             "words": words,
             "unused_words": int((self.uses == 0).sum()),
             "unused_words_if_even": unused,
@@ -93,9 +91,10 @@ class Quantization:
 
 
 def even_use(words: int, descriptors: int) -> tuple[float, float]:
-    """Expected unused words and entropy (bits) if each of `descriptors` took one of `words` at random.
+    """Expected number of unused words, and expected entropy in bits, if each descriptor took one of the words at random.
 
-    A few descriptors cannot use many words, however good these are. E H = log2 n - K / n E[C log2 C], C binomial (n, 1 / K).
+    `words` (K) and `descriptors` (n) are numbers: a few descriptors cannot use many words, however good these are.
+    E H = log2 n - K / n E[C log2 C] with C binomial (n, 1 / K).
     """
     from scipy import stats
 
@@ -147,7 +146,7 @@ def measure(
 
 
 def _apart(left: Float32[np.ndarray, "_ _"], right: Float32[np.ndarray, "_ _"]) -> Float64[np.ndarray, "_"]:
-    """Distances from differences, since products round away those of near twins."""
+    """Distances between rows of `left` and `right`, from their differences, since products round away those of near twins."""
     return np.concatenate(
         [
             np.linalg.norm(left[start : start + BLOCK].astype(np.float64) - right[start : start + BLOCK], axis=1)
@@ -161,7 +160,7 @@ def _nearest_other(
     pool: UInt8[np.ndarray, "pool dim"] | Float32[np.ndarray, "pool dim"],
     in_pool: bool,
 ) -> Int64[np.ndarray, "few"]:
-    """The row of `pool` nearest to each vector, without row i for vector i if `in_pool`."""
+    """Row of `pool` that is nearest to each vector of `unit`; with `in_pool`, row i is left out for vector i."""
     import faiss
 
     rows = np.arange(len(unit))

@@ -1,1 +1,1 @@
-"""Writers of the LLVM IR of each compiled function of backend `cpu`."""
+"""Writers of LLVM IR for each compiled function of backend `cpu`."""

@@ -1,8 +1,8 @@
-"""The compiled functions of exact pruning: lower bounds of all pairs with seeds, and the pairs that bounds leave over.
+"""Compiled functions of exact pruning: lower bounds of all pairs with seeds, and the pairs that bounds do not exclude.
 
-@bounds is the sweep in the few coordinates of a projection: it writes every bound, zero where rounding is amplified, as
-[panel][row][lane], and keeps the smallest of each row and lane and of each column, whose pairs are worth a look. @below lists
-what is not above its thresholds.
+@bounds is the sweep in the few coordinates of a projection. It writes every bound, zero where rounding is amplified, as
+[panel][row][lane], and keeps the seeds: the smallest bound of each row and lane, and of each column, whose pairs are evaluated
+in full afterwards. @below lists the pairs whose bound is not above the thresholds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from veil.distances.cpu.codegen.gram import tile_functions
 from veil.distances.cpu.codegen.outputs import append, each_pair, each_panel, header
 from veil.distances.cpu.codegen.shape import Shape
 
-# Vectors of a seed: values and indices.
+# Vectors of the seeds of a row or panel: values and indices.
 SEED = 2
 
 
@@ -24,6 +24,7 @@ def module(shape: Shape) -> str:
 
 
 def _bounds(shape: Shape) -> str:
+    """Function @bounds, which writes lower bounds of all pairs and keeps the seeds."""
     code = Code(shape.lanes)
     group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
 
@@ -33,7 +34,7 @@ def _bounds(shape: Shape) -> str:
         first = code.at("%out", code.times(panel, code.times("%groups", shape.features * 2 * code.lanes)))
 
         def group(g: str, carried: list[str]) -> list[str]:
-            left, left_squares, rows, out, *ours = carried
+            left, left_squares, rows, out, *column_seeds = carried
             start = code.let(f"add i64 %row, {code.times(g, shape.features)}")
 
             def absorb(f: str, square: str, reach: str, values: list[str]) -> list[str]:
@@ -42,18 +43,19 @@ def _bounds(shape: Shape) -> str:
                 code.do(
                     f"store {_halves(code)} {_rounded_down(code, square)}, ptr {code.at(out, code.times(f, 2 * code.lanes))}"
                 )
-                theirs = code.at(rows, code.times(f, SEED * code.bytes))
-                _save(code, theirs, _smaller(code, square, lane, _seeds(code, theirs)))
+                row_seeds = code.at(rows, code.times(f, SEED * code.bytes))
+                _save(code, row_seeds, _smaller(code, square, lane, _seeds(code, row_seeds)))
                 row = code.every(code.let(f"trunc i64 {code.let(f'add i64 {start}, {f}')} to i32"), of="i32")
                 return _smaller(code, square, row, values)
 
-            ours = each_pair(code, shape, left, left_squares, right, squares, ours, absorb, [code.vector, code.integers])
+            kinds = [code.vector, code.integers]
+            column_seeds = each_pair(code, shape, left, left_squares, right, squares, column_seeds, absorb, kinds)
             return [
                 code.at(left, group_bytes),
                 code.at(left_squares, shape.features * 4),
                 code.at(rows, shape.features * SEED * code.bytes),
                 code.at(out, shape.features * 2 * code.lanes),
-                *ours,
+                *column_seeds,
             ]
 
         start = [("ptr", "%left"), ("ptr", "%left_squares"), ("ptr", "%row_seeds"), ("ptr", first)]
@@ -69,17 +71,19 @@ def _bounds(shape: Shape) -> str:
 
 
 def _halves(code: Code) -> str:
+    """Type of a vector of stored bounds, the upper halves of floats."""
     return f"<{code.lanes} x i16>"
 
 
 def _rounded_down(code: Code, value: str) -> str:
-    """The upper half of each number: a bound that is smaller by up to 2^-7 of itself, and half as much memory to pass."""
+    """Upper half of each float: a bound smaller by up to 2^-7 of itself, in half the memory."""
     bits = code.let(f"bitcast {code.vector} {value} to {code.integers}")
     shift = "<" + ", ".join(["i32 16"] * code.lanes) + ">"
     return code.let(f"trunc {code.integers} {code.let(f'lshr {code.integers} {bits}, {shift}')} to {_halves(code)}")
 
 
 def _restored(code: Code, pointer: str) -> str:
+    """Vector of floats from stored upper halves."""
     shift = "<" + ", ".join(["i32 16"] * code.lanes) + ">"
     stored = code.let(f"load {_halves(code)}, ptr {pointer}, align {2 * code.lanes}")
     wide = code.let(f"zext {_halves(code)} {stored} to {code.integers}")
@@ -87,6 +91,7 @@ def _restored(code: Code, pointer: str) -> str:
 
 
 def _seeds(code: Code, pointer: str) -> list[str]:
+    """Values and indices of the seeds at an address."""
     return [code.load(pointer), code.load(pointer, code.bytes, of=code.integers)]
 
 
@@ -96,21 +101,22 @@ def _save(code: Code, pointer: str, values: list[str]) -> None:
 
 
 def _smaller(code: Code, value: str, index: str, seeds: list[str]) -> list[str]:
+    """Seeds after one more candidate in each lane."""
     wins = code.less(value, seeds[0])
     return [code.minimum(value, seeds[0]), code.pick(wins, index, seeds[1], of=code.integers)]
 
 
 def _below(shape: Shape) -> str:
-    """Lists (row, column) of every bound that does not exceed the larger of its row's and its column's threshold."""
+    """Function @below: a list of (row, column) of every bound that does not exceed the larger of its two thresholds."""
     code = Code(shape.lanes)
     block_bytes = code.times("%rows", 2 * code.lanes)
 
     def panel(p: str, carried: list[str]) -> list[str]:
-        ours = code.load(code.at("%column_limits", code.times(p, code.bytes)))
+        column_limits = code.load(code.at("%column_limits", code.times(p, code.bytes)))
         first = code.let(f"trunc i64 {code.times(p, code.lanes)} to i32")
 
         def row(r: str, places: list[str]) -> list[str]:
-            limit = code.maximum(ours, code.broadcast(places[1]))
+            limit = code.maximum(column_limits, code.broadcast(places[1]))
             inside = code.let(f"fcmp nnan ole {code.vector} {_restored(code, places[0])}, {limit}")
             mask = code.let(f"bitcast {code.bits} {inside} to i{code.lanes}")
             some, done = code.label(), code.label()

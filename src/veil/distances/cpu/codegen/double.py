@@ -1,6 +1,6 @@
-"""Listed pairs in double precision: Gram entries, orthonormalization to first order, Eq. 4 of docs/theory/distances.md.
+"""Function @exact, squared distances of listed pairs in double precision (docs/theory/distances.md, Eq. 4).
 
-A pair's Gram entries come from vectors along the coordinates. W = I - (D D^T - I) / 2 makes a basis D orthonormal to the
+A pair's Gram entries come from vectors along the coordinates. W = I - (D D^T - I) / 2 makes a basis D orthonormal up to the
 square of its defect, so W of both sides corrects the entries. The elimination then runs across pairs, as in the sweep.
 """
 
@@ -13,7 +13,7 @@ from veil.distances.cpu.codegen.shape import Shape
 
 
 def module(shape: Shape, stored: str) -> str:
-    """LLVM IR with @exact; bases are `stored` as float or double, "whole" where their length is a multiple of a vector's."""
+    """LLVM IR with the function @exact, for bases `stored` as one of the variants of `compile.STORED`."""
     rows = Rows.of(shape, stored)
     left, right = shape.left - 1, shape.right - 1
     tiles = {(first, second) for first in rows.groups(left) for second in rows.groups(right)}
@@ -32,19 +32,22 @@ def module(shape: Shape, stored: str) -> str:
 
 
 def padded(count: int, shape: Shape) -> int:
-    """The next multiple of the doubles in a vector."""
+    """Count rounded up to a multiple of the doubles in a vector."""
     lanes = shape.lanes // 2
     return -(-count // lanes) * lanes
 
 
 def scratch_doubles(shape: Shape) -> int:
-    """Entries of a block of pairs, factor and result, squares, entries of one pair before and after a correction."""
+    """Number of doubles in the scratch memory of @exact.
+
+    They are the entries of a block of pairs, factor and result, squares, and entries of one pair before and after a correction.
+    """
     lanes, a, b = shape.lanes // 2, shape.left, shape.right
     return lanes * (a * b + a * a + a + 2 + 1) + 2 * a * padded(b, shape)
 
 
 def _gram(shape: Shape, rows: Rows) -> str:
-    """Entries [a][b] of one pair, rows padded to whole vectors."""
+    """Function @gram: Gram entries [a][b] of one pair, rows padded to whole vectors."""
     code, wide = rows.code(), padded(shape.right, shape)
     row_bytes = code.times("%n", rows.size)
     some, done = "%right_basis", 0
@@ -72,12 +75,12 @@ def _gram(shape: Shape, rows: Rows) -> str:
 
 
 def _orthonormalize(shape: Shape) -> str:
-    """W G W' of one pair, written to its lane of a block: [a][b][lane]."""
+    """Function @orthonormalize: entries W G W' of one pair, written to its lane of a block [a][b][lane]."""
     code, wide = Code(shape.lanes // 2, "double"), padded(shape.right, shape)
     chunks = range(0, 8 * wide, code.bytes)
 
     def combined(factors: str, stride: int, rows: str, count: int) -> list[str]:
-        """sum over k of factors[k] rows[k], a row of vectors."""
+        """Sum over k of factors[k] rows[k], a row of vectors."""
 
         def turn(k: str, totals: list[str]) -> list[str]:
             factor = code.broadcast(code.at(factors, code.times(k, stride)))
@@ -89,13 +92,13 @@ def _orthonormalize(shape: Shape) -> str:
         return code.loop(str(count), [(code.vector, code.splat(0.0))] * len(chunks), turn)
 
     def line(a: str, _: list[str]) -> list[str]:
-        own = "%entries"
+        row = "%entries"
         if shape.left > 1:
             factors = code.at("%left", code.times(a, 8 * padded(shape.left, shape)))
             for at, value in zip(chunks, combined(factors, 8, "%entries", shape.left), strict=True):
                 code.store(value, "%between", at)
-            own = "%between"
-        for at, value in zip(chunks, combined(own, 8, "%right", shape.right), strict=True):
+            row = "%between"
+        for at, value in zip(chunks, combined(row, 8, "%right", shape.right), strict=True):
             code.store(value, "%between", at)
         home = code.at("%out", code.times(a, shape.right * code.bytes))
         for b in range(shape.right):
@@ -109,7 +112,7 @@ def _orthonormalize(shape: Shape) -> str:
 
 
 def _exact(shape: Shape, rows: Rows) -> str:
-    """Blocks of pairs (row, column) -> [block](d^2 across lanes, reach across lanes)."""
+    """Function @exact: from blocks of pairs (row, column) to [block](d^2 across lanes, reach across lanes)."""
     code, lanes = Code(shape.lanes // 2, "double"), shape.lanes // 2
     places = _places(code, shape)
     wide_bytes, row_bytes = code.times("%wide", 8), code.times("%n", rows.size)
@@ -137,7 +140,7 @@ def _exact(shape: Shape, rows: Rows) -> str:
 
 
 def _places(code: Code, shape: Shape) -> dict[str, str]:
-    """Where things lie in the scratch; `scratch_doubles` is their total."""
+    """Addresses of the parts of the scratch memory, by name; `scratch_doubles` is their total size."""
     lanes, a, b = code.lanes, shape.left, shape.right
     between = a * padded(b, shape)
     sizes = {"block": lanes * a * b, "work": lanes * (a * a + a + 2), "squares": lanes, "entries": between, "between": between}
@@ -148,7 +151,10 @@ def _places(code: Code, shape: Shape) -> dict[str, str]:
 
 
 def _pair(code: Code, shape: Shape, places: dict[str, str], strides: tuple[str, str], pair: str, lane: str) -> None:
-    """Gram entries and |d0|^2 + |e0|^2 of one pair into its lane of the block; strides are those of origins and directions."""
+    """Write the Gram entries and |d0|^2 + |e0|^2 of one pair to its lane of the block.
+
+    `strides` are the bytes from one origin, and from one direction, to the next.
+    """
     (wide_bytes, row_bytes), squares, factors = strides, [], []
     rows = []
     for side, count, name in (("left", shape.left, "rows"), ("right", shape.right, "columns")):

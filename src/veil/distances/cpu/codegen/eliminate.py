@@ -1,4 +1,4 @@
-"""The small solves, straight-line across pairs: Eq. 4 of docs/theory/distances.md as one Schur complement.
+"""Solves of many pairs side by side, in straight-line code: docs/theory/distances.md, Eq. 4 as one Schur complement.
 
 With S = G G^T over the right directions of a pair's Gram block, row 0 being v and row i the i-th row of C, Eq. 4 is what is
 left of X_00 when the rows of N are eliminated from
@@ -18,17 +18,18 @@ from typing import Protocol, runtime_checkable
 from veil.distances.cpu.codegen.emit import Code
 from veil.distances.cpu.codegen.shape import Shape
 
-# A pivot below this belongs to directions that the two subspaces share (distances.md#what-n-is-and-when-it-is-singular), as in
-# `veil.distances.numpy.planes`.
+# Pivots are raised to this at least, as in `veil.distances.numpy.planes`: one below belongs to directions that the two
+# subspaces share (distances.md#what-n-is-and-when-it-is-singular).
 PIVOT_FLOOR = 1e-6
-# Below this the smallest pivot is not known well enough for first-order reasoning about its error; the same in fixed point.
+# Smallest pivot, in single precision and in fixed point, that is known well enough for first-order reasoning about its error.
 PIVOT_TRUSTED, PIVOT_TRUSTED_FIXED = 1e-3, 3e-2
+# Name of the number in a row and column.
 Entry = Callable[[int, int], str]
 
 
 @runtime_checkable
 class Algebra(Protocol):
-    """What the solves write with: numbers of many pairs at once, named by strings."""
+    """Writer of the arithmetic of a solve, whose numbers, one for each of many pairs, are named by strings."""
 
     def splat(self, value: float) -> str: ...
     def negative(self, a: str) -> str: ...
@@ -42,7 +43,7 @@ class Algebra(Protocol):
 
 
 def start(code: Algebra, gram: Entry, squares: str, i: int, j: int) -> str:
-    """X_ij before S is subtracted; i comes after j in the order of elimination."""
+    """Entry X_ij before S is subtracted; i comes after j in the order of elimination."""
     if i and j:
         return code.splat(float(i == j))
     if i or j:
@@ -72,7 +73,7 @@ def direct(code: Algebra, shape: Shape, gram: list[list[str]], squares: str) -> 
 
 
 def _reach(code: Algebra, shape: Shape, factor: Entry, inverted: Callable[[int], str], smallest: str) -> str:
-    """|alpha|^2 by back substitution, N alpha = w, a column of the factor at a time."""
+    """Reach |alpha|^2 by back substitution of N alpha = w, a column of the factor at a time; infinite for untrusted pivots."""
     rest, total = {k: factor(0, k) for k in range(1, shape.left)}, code.splat(0.0)
     for k in range(shape.left - 1, 0, -1):
         alpha = code.arithmetic("fmul", rest.pop(k), inverted(k))
@@ -83,11 +84,12 @@ def _reach(code: Algebra, shape: Shape, factor: Entry, inverted: Callable[[int],
 
 
 def inverse(code: Algebra, pivot: str) -> str:
-    """1 / max(pivot, floor)."""
+    """Inverse of a pivot that is raised to `PIVOT_FLOOR` at least."""
     return code.arithmetic("fdiv", code.splat(1.0), code.maximum(pivot, code.splat(PIVOT_FLOOR)))
 
 
 def _subtract(code: Algebra, block: dict[tuple[int, int], str], rest: list[int], k: int, inverted: str) -> None:
+    """Eliminate row k from the remaining rows of a block, in place."""
     for at, i in enumerate(rest):
         factor = code.arithmetic("fmul", block[i, k], inverted)
         for j in rest[: at + 1]:
@@ -95,7 +97,10 @@ def _subtract(code: Algebra, block: dict[tuple[int, int], str], rest: list[int],
 
 
 def solved(code: Code, shape: Shape, block: str, squares: str, work: str) -> tuple[str, str]:
-    """Squared distance and reach from Gram entries in memory, [a][b] across lanes, whichever way the solve is compiled."""
+    """Squared distance and reach from Gram entries in memory, [a][b] across lanes.
+
+    The solve is written as straight-line code, or as a call of @solve where `shape.straight` is False.
+    """
     if shape.straight:
         gram = [[code.load(block, (i * shape.right + j) * code.bytes) for j in range(shape.right)] for i in range(shape.left)]
         square, reach = direct(code, shape, gram, code.load(squares))
@@ -106,7 +111,9 @@ def solved(code: Code, shape: Shape, block: str, squares: str, work: str) -> tup
 
 
 def solve_function(shape: Shape, real: str = "float") -> str:
-    """The same from a scratch tile for m >= 1, a block of X at a time, left-looking, so that any m compiles to little code.
+    """Function @solve: squared distance and reach from Gram entries in memory, for m >= 1.
+
+    It is left-looking and takes a block of X at a time, so that any m compiles to little code.
 
     Memory: %gram [a][b], %work [i][k] unscaled columns of the factor, then 1 / pivot, then (distance, reach).
     """
@@ -142,7 +149,7 @@ def solve_function(shape: Shape, real: str = "float") -> str:
 def _block(
     code: Code, shape: Shape, squares: str, rows: list[int], columns: list[int], done: int
 ) -> dict[tuple[int, int], str]:
-    """X_ij minus S_ij minus what earlier columns of the factor take, for one block."""
+    """Entries X_ij - S_ij of one block, less the contributions of earlier columns of the factor."""
     order = [*range(1, shape.left), 0]
     keys = [(i, j) for i in rows for j in columns if order.index(j) <= order.index(i)]
 
@@ -163,8 +170,8 @@ def _block(
         return [*product("%gram", shape.right, "", carried[:-1], carried[-1]), code.at(carried[-1], code.bytes)]
 
     def over_factor(_: str, carried: list[str]) -> list[str]:
-        found = product("%work", shape.left, carried[-1], carried[:-2], carried[-2])
-        return [*found, code.at(carried[-2], code.bytes), code.at(carried[-1], code.bytes)]
+        less = product("%work", shape.left, carried[-1], carried[:-2], carried[-2])
+        return [*less, code.at(carried[-2], code.bytes), code.at(carried[-1], code.bytes)]
 
     if shape.right > 1:
         first = [*((code.vector, v) for v in values), ("ptr", code.at("%gram", code.bytes))]
@@ -183,6 +190,7 @@ def _diagonal(
     inverses: dict[int, str],
     smallest: str,
 ) -> str:
+    """Smallest pivot so far, after a diagonal block has been factored and its columns and inverse pivots stored."""
     for at, k in enumerate(order):
         if k == 0:
             code.store(code.maximum(block[0, 0], code.splat(0.0)), _inverses(code, shape, shape.left))
@@ -204,7 +212,7 @@ def _below(
     columns: list[int],
     inverses: dict[int, str],
 ) -> None:
-    """Finish columns of the factor below the diagonal block."""
+    """Finish the columns of the factor below a diagonal block, and store them."""
     for at, j in enumerate(columns):
         for k in columns[:at]:
             known = code.load("%work", (j * shape.left + k - 1) * code.bytes)
@@ -216,4 +224,5 @@ def _below(
 
 
 def _inverses(code: Code, shape: Shape, index: int = 0) -> str:
+    """Address of an inverse pivot; behind the last one lie the distance and the reach."""
     return code.at("%work", (shape.left * shape.left + index) * code.bytes)

@@ -1,4 +1,4 @@
-"""The multiplication: one register tile of Gram entries, summed over the descriptor's coordinates."""
+"""Matrix product of a sweep: register tiles of Gram entries, summed over the coordinates of the descriptors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def entries(code: Code, left: str, right: str, count: str, rows: int, columns: i
 
     Every accumulator is a value carried round the loop, so it lives in a register; entry [a][b] holds as many pairs as there
     are lanes, and no transposition follows. The loop is not unrolled: LLVM would hoist the next loads and spill accumulators.
-    With `fixed` a number is two coordinates of 16 bits, sums are exact, and entries are put in units again at the end.
+    With `fixed` a number is two coordinates of 16 bits, sums are exact, and entries are scaled back at the end.
     """
     number, kind = ("i32", code.integers) if fixed else (code.real, code.vector)
     multiply_add = code.pairs_added if fixed else code.fma
@@ -34,12 +34,12 @@ def entries(code: Code, left: str, right: str, count: str, rows: int, columns: i
 
 
 def tile_name(rows: int, columns: int) -> str:
-    """The function that fills one tile of the scratch."""
+    """Name of the function that fills one tile of the scratch memory."""
     return f"@tile_{rows}_{columns}"
 
 
 def tile_functions(shape: Shape) -> str:
-    """One function for each size of register tile: left rows, right vectors -> scratch."""
+    """LLVM IR of one function for each size of register tile, from left rows and right vectors to the scratch memory."""
     texts = []
     for rows in sorted(set(shape.row_groups)):
         for columns in sorted(set(shape.column_groups)):
@@ -54,7 +54,10 @@ def tile_functions(shape: Shape) -> str:
 
 
 def fill_scratch(code: Code, shape: Shape, left: str, right: str, scratch: str, count: str) -> None:
-    """All Gram entries of a group; each part of the panel serves all rows while it lies in the first cache."""
+    """Write all Gram entries of a group to the scratch memory.
+
+    Each part of the panel serves all rows while it lies in the first-level cache.
+    """
     column, at_right = 0, right
     for columns in shape.column_groups:
         row, at_left = 0, left

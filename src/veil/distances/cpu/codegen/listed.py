@@ -1,6 +1,7 @@
-"""Listed pairs in single precision: Gram entries along the coordinates, L pairs at a time, then the solve across pairs.
+"""Function @listed, squared distances of listed pairs in single precision.
 
-A pair costs one and a half to two times what it costs in the sweep, which is little where few pairs are left.
+Gram entries are summed along the coordinates; then L pairs, the lanes of a vector, are solved side by side. A pair costs one
+and a half to two times what it costs in the sweep, which is little where few pairs remain.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ def module(shape: Shape) -> str:
 
 
 def scratch_floats(shape: Shape) -> int:
-    """Entries of each pair, padded to whole vectors; the same with pairs side by side; squares, factor and result."""
+    """Number of floats in the scratch memory of @listed.
+
+    They are the entries of each pair, padded to whole vectors, the entries with pairs side by side, squares, factor and result.
+    """
     vectors = sum(
         _vectors(shape, rows, columns) for rows in _groups(shape, shape.left) for columns in _groups(shape, shape.right)
     )
@@ -30,21 +34,23 @@ def scratch_floats(shape: Shape) -> int:
 
 
 def _groups(shape: Shape, components: int) -> tuple[int, ...]:
+    """Numbers of components of each tile along one side."""
     return even(components, TILE[shape.registers])
 
 
 def _vectors(shape: Shape, rows: int, columns: int) -> int:
-    """Vectors that hold the entries of a tile."""
+    """Number of vectors that hold the entries of a tile."""
     return -(-rows * columns // shape.lanes)
 
 
 def _tiles(shape: Shape) -> str:
+    """One function @entries for each size of tile."""
     sizes = {(rows, columns) for rows in _groups(shape, shape.left) for columns in _groups(shape, shape.right)}
     return "\n".join(_tile(shape, *size) for size in sorted(sizes))
 
 
 def _tile(shape: Shape, rows: int, columns: int) -> str:
-    """Entries of some components with some others of one pair -> whole vectors of entries."""
+    """Function @entries: Gram entries of some components of the left and of the right feature of a pair, in whole vectors."""
     code = Code(shape.lanes)
     row_bytes = code.times("%n", 4)
     left = [code.at("%left", code.times(row_bytes, k)) for k in range(rows)]
@@ -65,7 +71,7 @@ def _tile(shape: Shape, rows: int, columns: int) -> str:
 
 
 def summed(code: Code, vectors: list[str]) -> str:
-    """One vector whose lane k is the sum over the lanes of the k-th of at most L vectors."""
+    """Vector whose lane k is the sum over the lanes of the k-th of at most L given vectors."""
     level = [*vectors, *[code.splat(0.0)] * (code.lanes - len(vectors))]
     while len(level) > 1:
         level = [
@@ -78,7 +84,7 @@ def summed(code: Code, vectors: list[str]) -> str:
 
 
 def transposed(code: Code, vectors: list[str]) -> list[str]:
-    """L vectors of L lanes, rows for columns: log2 L rounds that interleave vectors half the distance apart."""
+    """Transpose of L vectors of L lanes, by log2 L rounds that interleave vectors half their number apart."""
     half, lanes = len(vectors) // 2, code.lanes
     low = [k // 2 + (k % 2) * lanes for k in range(lanes)]
     high = [lanes // 2 + k for k in low]
@@ -89,13 +95,13 @@ def transposed(code: Code, vectors: list[str]) -> list[str]:
 
 
 def _of_both(code: Code, x: str, y: str, order: range | list[int]) -> str:
-    """Lanes `order` of the 2 L lanes of x and y."""
+    """Vector of the lanes `order` among the 2 L lanes of x and y."""
     mask = "<" + ", ".join(f"i32 {k}" for k in order) + ">"
     return code.let(f"shufflevector {code.vector} {x}, {code.vector} {y}, <{code.lanes} x i32> {mask}")
 
 
 def _listed(shape: Shape) -> str:
-    """Blocks of L pairs (row, column) -> [block](d^2 across lanes, reach across lanes)."""
+    """Function @listed: from blocks of L pairs (row, column) to [block](d^2 across lanes, reach across lanes)."""
     code = Code(shape.lanes)
     tiles, left_offset = [], 0
     for rows in _groups(shape, shape.left):
@@ -144,7 +150,7 @@ def _listed(shape: Shape) -> str:
 
 
 def _side_by_side(code: Code, shape: Shape, tiles: list[tuple[int, int, int, int]], vectors: int, block: str) -> None:
-    """From [pair][entry] to [entry][pair]: one transposition for each vector of entries."""
+    """Rearrange entries from [pair][entry] to [entry][pair], by one transposition for each vector of entries."""
     first = 0
     for row, rows, column, columns in tiles:
         for part in range(_vectors(shape, rows, columns)):

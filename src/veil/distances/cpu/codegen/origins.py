@@ -1,4 +1,4 @@
-"""Origins in double precision, centered and minimal, and how far each basis is from orthonormal."""
+"""Function @minimal: origins centered and made minimal in double precision, and corrections of bases to orthonormal."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from veil.distances.cpu.codegen.emit import Code
 from veil.distances.cpu.codegen.products import Rows, along, along_groups, removed, tile
 from veil.distances.cpu.codegen.shape import Shape
 
-# How often D d0 is removed from an origin: each pass multiplies what is left by the defect of the basis.
+# Number of times D d0 is removed from an origin: each pass multiplies what remains by the defect of the basis.
 PASSES = 3
 
 
 def module(shape: Shape, stored: str) -> str:
-    """LLVM IR with @minimal for bases of m = shape.right - 1 directions."""
+    """LLVM IR with the function @minimal for bases of m = shape.right - 1 directions, `stored` as `compile.STORED` says."""
     rows, m = Rows.of(shape, stored), shape.right - 1
     tiles = {(first, second) for first in rows.groups(m) for second in rows.groups(m)}
     width = -(-shape.right // rows.lanes) * rows.lanes
@@ -27,26 +27,29 @@ def module(shape: Shape, stored: str) -> str:
 
 
 def _minimal(rows: Rows, m: int, width: int) -> str:
-    """Origins minus the center, made minimal (D d0 = 0), padded to %wide, their squares; W = I - (D D^T - I) / 2 with a one for
-    the origin, lines padded to `width`; and the largest entry of D D^T - I."""
+    """Function @minimal, which writes origins, their squares, corrections of bases and their defects.
+
+    Origins are those minus the center, made minimal (D d0 = 0) and padded to %wide. A correction is W = I - (D D^T - I) / 2
+    with a one for the origin, rows padded to `width`; a defect is the largest entry of D D^T - I.
+    """
     code = rows.code()
     row_bytes, wide_bytes = code.times("%n", rows.size), code.times("%wide", 8)
 
     def feature(f: str, _: list[str]) -> list[str]:
-        origin, own = code.at("%origin", code.times(f, row_bytes)), code.at("%out", code.times(f, wide_bytes))
+        origin, out = code.at("%origin", code.times(f, row_bytes)), code.at("%out", code.times(f, wide_bytes))
         basis = code.at("%basis", code.times(f, code.times(row_bytes, m)))
         factor = code.at("%factor", code.times(f, 8 * (m + 1) * width))
 
         def center(k: str, _: list[str]) -> list[str]:
             moved = rows.read(code, origin, k), rows.read(code, "%center", k, "double")
-            code.store(code.arithmetic("fsub", *moved), code.at(own, code.times(k, 8)))
+            code.store(code.arithmetic("fsub", *moved), code.at(out, code.times(k, 8)))
             return []
 
         code.loop("%n", [], center, code.lanes)
         if m:
-            _remove(code, basis, own, factor, row_bytes, m)
+            _remove(code, basis, out, factor, row_bytes, m)
         square = code.at("%squares", code.times(f, 8))
-        code.do(f"call void @origins_0(ptr {own}, ptr {own}, ptr {own}, ptr {square}, i64 8, i64 %n)")
+        code.do(f"call void @origins_0(ptr {out}, ptr {out}, ptr {out}, ptr {square}, i64 8, i64 %n)")
         largest = _factor(code, rows, basis, factor, row_bytes, m, width)
         code.do(f"store double {largest}, ptr {code.at('%defect', code.times(f, 8))}")
         return []
@@ -58,14 +61,14 @@ def _minimal(rows: Rows, m: int, width: int) -> str:
     return code.function(f"void @minimal({pointers}, {outputs}, i64 %features, i64 %n, i64 %wide)")
 
 
-def _remove(code: Code, basis: str, own: str, place: str, row_bytes: str, m: int) -> None:
-    """origin -= D^T D origin, some rows at a time; `place` has room for as many numbers."""
+def _remove(code: Code, basis: str, origin: str, place: str, row_bytes: str, m: int) -> None:
+    """Write origin -= D^T D origin, some rows at a time; `place` has room for a number of each of these."""
 
     def once(_: str, __: list[str]) -> list[str]:
         some = basis
         for count in along_groups(m):
-            code.do(f"call void @along_{count}(ptr {some}, ptr {own}, ptr {place}, i64 8, i64 %n)")
-            code.do(f"call void @removed_{count}(ptr {some}, ptr {place}, ptr {own}, i64 %n)")
+            code.do(f"call void @along_{count}(ptr {some}, ptr {origin}, ptr {place}, i64 8, i64 %n)")
+            code.do(f"call void @removed_{count}(ptr {some}, ptr {place}, ptr {origin}, i64 %n)")
             some = code.at(some, code.times(row_bytes, count))
         return []
 
@@ -73,7 +76,7 @@ def _remove(code: Code, basis: str, own: str, place: str, row_bytes: str, m: int
 
 
 def _factor(code: Code, rows: Rows, basis: str, factor: str, row_bytes: str, m: int, width: int) -> str:
-    """W of one basis; returns the largest entry of D D^T - I."""
+    """Largest entry of D D^T - I of one basis, whose correction W is written to `factor`."""
     vectors, zero = (m + 1) * width // code.lanes, code.splat(0.0)
 
     def clear(k: str, _: list[str]) -> list[str]:
@@ -106,7 +109,7 @@ def _factor(code: Code, rows: Rows, basis: str, factor: str, row_bytes: str, m: 
 
 
 def _add_to_diagonal(code: Code, factor: str, m: int, width: int, value: float) -> None:
-    """W_ii += value for the directions."""
+    """Write W_ii += value for the directions."""
 
     def add(k: str, _: list[str]) -> list[str]:
         place = code.at(code.at(factor, 8 * (width + 1)), code.times(k, 8 * (width + 1)))

@@ -1,4 +1,4 @@
-"""The two compiled functions of a shape: all squared distances, and the best two of every row and column."""
+"""Functions @dense, all squared distances, and @best_two, the running bests of every row and column: the two sweeps."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from veil.distances.cpu.codegen.emit import Code, added_pairs
 from veil.distances.cpu.codegen.gram import fill_scratch, tile_functions
 from veil.distances.cpu.codegen.shape import Shape
 
-# A dense entry nearer than this (squared) is handed on for double precision: the root amplifies its rounding
+# Squared distance below which a dense entry is left to double precision, as the root amplifies its rounding
 # (distances.md#rounding).
 SQUARE_TRUSTED = 1e-2
-# What a dense entry holds that is handed on.
+# Value of a dense entry that is left to double precision.
 UNTRUSTED = -1.0
-# Vectors of a running best: three reach values, indices of the first two.
+# Vectors of the state of a running best: the three smallest squared distances, and the indices of the first two.
 STATE = 5
+# Writer of what is done with one left feature and a panel: (feature, squared distances, reaches, carried values) to new values.
 Use = Callable[[str, str, str, list[str]], list[str]]
 
 
@@ -28,6 +29,7 @@ def module(shape: Shape, output: str) -> str:
 
 
 def header(shape: Shape) -> str:
+    """Declarations of intrinsics and attributes of functions that sweeps in single precision or fixed point use."""
     vector, integers, bits = (f"<{shape.lanes} x {kind}>" for kind in ("float", "i32", "i1"))
     width = shape.lanes * 32
     return "\n".join(
@@ -53,9 +55,10 @@ def each_pair(
     use: Use,
     kinds: Sequence[str] = (),
 ) -> list[str]:
-    """Run `use(feature, square, reach, carried)` on each left feature of a group against a panel.
+    """Final carried values after `use(feature, square, reach, carried)` on each left feature of a group against a panel.
 
-    `squares` points at |d0|^2 of the group, `group` at |e0|^2 of the panel `right`; `kinds` are the types of what is carried.
+    `squares` points at |d0|^2 of the group, `group` at |e0|^2 of the panel `right`; `kinds` are the types of the carried
+    values.
     """
     fill_scratch(code, shape, left, right, "%scratch", "%n")
     size = shape.left * shape.right * code.bytes
@@ -63,14 +66,14 @@ def each_pair(
 
     def turn(f: str, values: list[str]) -> list[str]:
         gram = code.at("%scratch", code.let(f"mul i64 {f}, {size}"))
-        own = code.let(f"load float, ptr {code.at(squares, code.let(f'mul i64 {f}, 4'))}, align 4")
+        left_square = code.let(f"load float, ptr {code.at(squares, code.let(f'mul i64 {f}, 4'))}, align 4")
         if shape.straight:
             block = [
                 [code.load(gram, (a * shape.right + b) * code.bytes) for b in range(shape.right)] for a in range(shape.left)
             ]
-            square, reach = direct(code, shape, block, code.arithmetic("fadd", code.every(own), code.load(group)))
+            square, reach = direct(code, shape, block, code.arithmetic("fadd", code.every(left_square), code.load(group)))
             return use(f, square, reach, values)
-        code.do(f"call void @solve(ptr {gram}, float {own}, ptr {group}, ptr {work})")
+        code.do(f"call void @solve(ptr {gram}, float {left_square}, ptr {group}, ptr {work})")
         result = code.at(work, (shape.left * shape.left + shape.left) * code.bytes)
         return use(f, code.load(result), code.load(result, code.bytes), values)
 
@@ -78,7 +81,7 @@ def each_pair(
 
 
 def each_panel(code: Code, shape: Shape, body: Callable[[str, str, str, str], None]) -> None:
-    """for each panel: body(panel index, panel, its squares, first column)."""
+    """Write a loop over panels that calls `body(panel index, panel, its squares, first column)`, and the function's return."""
     panel_bytes = code.let(f"mul i64 %n, {shape.right * code.bytes}")
 
     def panel(p: str, carried: list[str]) -> list[str]:
@@ -92,6 +95,7 @@ def each_panel(code: Code, shape: Shape, body: Callable[[str, str, str, str], No
 
 
 def _dense(shape: Shape) -> str:
+    """Function @dense, which writes all squared distances, `UNTRUSTED` where they are left to double precision."""
     code = Code(shape.lanes)
     group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
 
@@ -134,6 +138,7 @@ def _dense(shape: Shape) -> str:
 
 
 def _marked(code: Code, square: str, reach: str) -> str:
+    """Squared distances with `UNTRUSTED` in the place of those that are left to double precision."""
     near = code.less(square, code.splat(SQUARE_TRUSTED))
     if reach:
         near = code.let(f"or {code.bits} {near}, {code.less(code.every('%reach'), reach)}")
@@ -141,6 +146,7 @@ def _marked(code: Code, square: str, reach: str) -> str:
 
 
 def _best_two(shape: Shape) -> str:
+    """Function @best_two, which keeps the running bests of rows and columns and lists doubtful pairs."""
     code = Code(shape.lanes)
     group_bytes = code.let(f"mul i64 %n, {shape.features * shape.left * 4}")
     state_bytes, kinds = STATE * code.bytes, [code.vector] * 3 + [code.integers] * 2
@@ -150,20 +156,20 @@ def _best_two(shape: Shape) -> str:
         home = code.at("%column_state", code.let(f"mul i64 {p}, {state_bytes}"))
 
         def group(g: str, carried: list[str]) -> list[str]:
-            left, left_squares, rows, *ours = carried
+            left, left_squares, rows, *column_state = carried
             start = code.let(f"add i64 %row, {code.let(f'mul i64 {g}, {shape.features}')}")
 
             def absorb(f: str, square: str, reach: str, values: list[str]) -> list[str]:
                 row = code.let(f"trunc i64 {code.let(f'add i64 {start}, {f}')} to i32")
                 if reach:
-                    square = _handed_on(code, square, reach, row, column)
-                theirs = code.at(rows, code.let(f"mul i64 {f}, {state_bytes}"))
-                _save(code, theirs, _absorbed(code, square, lane, _state(code, theirs)))
+                    square = _without_doubtful(code, square, reach, row, column)
+                row_state = code.at(rows, code.let(f"mul i64 {f}, {state_bytes}"))
+                _save(code, row_state, _absorbed(code, square, lane, _state(code, row_state)))
                 return _absorbed(code, square, code.every(row, of="i32"), values)
 
-            ours = each_pair(code, shape, left, left_squares, right, squares, ours, absorb, kinds)
+            column_state = each_pair(code, shape, left, left_squares, right, squares, column_state, absorb, kinds)
             moved = code.at(left, group_bytes), code.at(left_squares, shape.features * 4)
-            return [*moved, code.at(rows, shape.features * state_bytes), *ours]
+            return [*moved, code.at(rows, shape.features * state_bytes), *column_state]
 
         start = [("ptr", "%left"), ("ptr", "%left_squares"), ("ptr", "%row_state")]
         ended = code.loop("%groups", [*start, *zip(kinds, _state(code, home), strict=True)], group)
@@ -176,6 +182,7 @@ def _best_two(shape: Shape) -> str:
 
 
 def _state(code: Code, pointer: str) -> list[str]:
+    """Vectors of the state at an address."""
     return [code.load(pointer, k * code.bytes, of=code.vector if k < 3 else code.integers) for k in range(STATE)]
 
 
@@ -185,7 +192,7 @@ def _save(code: Code, pointer: str, values: list[str]) -> None:
 
 
 def _absorbed(code: Code, value: str, index: str, state: list[str]) -> list[str]:
-    """The running best after one more candidate; candidates come by ascending index, so that ties keep the smaller one."""
+    """State after one more candidate in each lane; candidates come by ascending index, so that ties keep the smaller one."""
     first, second, third, at_first, at_second = state
     wins, places = code.less(value, first), code.less(value, second)
     later = code.pick(places, index, at_second, of=code.integers)
@@ -198,8 +205,8 @@ def _absorbed(code: Code, value: str, index: str, state: list[str]) -> list[str]
     ]
 
 
-def _handed_on(code: Code, square: str, reach: str, row: str, column: str) -> str:
-    """Append untrusted pairs to the list and keep them out of the running bests."""
+def _without_doubtful(code: Code, square: str, reach: str, row: str, column: str) -> str:
+    """Squared distances with infinity for doubtful pairs, of too large a reach, which are appended to the list instead."""
     doubtful = code.less(code.every("%reach"), reach)
     mask = code.let(f"bitcast {code.bits} {doubtful} to i{code.lanes}")
     rare, done, before = code.label(), code.label(), code.block
@@ -215,7 +222,10 @@ def _handed_on(code: Code, square: str, reach: str, row: str, column: str) -> st
 
 
 def append(shape: Shape) -> str:
-    """Write (row, column) of each set lane behind %list = (capacity, count, pairs); count goes on where capacity ends."""
+    """Function @append, which writes (row, column) of each lane of a mask behind %list = (capacity, count, pairs).
+
+    Beyond the capacity pairs are counted only.
+    """
     kind = f"i{shape.lanes}"
     return f"""
 define internal void @append({kind} %mask, i32 %row, i32 %first, ptr %list) noinline #0 {{

@@ -1,4 +1,4 @@
-"""Rows of float or double laid out in panels, a feature in each lane, rounded to 16 bits on the way where that is asked for."""
+"""Function @panels, which packs rows of float or double in panels, a feature in each lane, rounded to 16 bits if fixed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from veil.distances.cpu.codegen.shape import ONE, Shape
 
 
 def module(shape: Shape, stored: str) -> str:
-    """LLVM IR with the function @panels: whole panels of features whose length is a multiple of the lanes.
+    """LLVM IR with the function @panels, for whole panels of features whose length is a multiple of the lanes.
 
     Origins are doubles, `%wide` bytes apart, and bases as `stored`. In fixed point origins are multiplied by `%scale`, and
     %worst becomes the largest sum of squares that rounding took of a row of the features, in units of the last place.
@@ -28,7 +28,7 @@ def module(shape: Shape, stored: str) -> str:
 
 
 def _panels(shape: Shape, stored: str) -> str:
-    """Panel by panel, so that what is read and written for one stays in the cache."""
+    """Function @panels, which packs panel by panel, so that the memory of one stays in the cache."""
     code, lanes = Code(shape.lanes), shape.lanes
     lines = code.let("lshr i64 %n, 1") if shape.fixed else "%n"
     row_bytes = code.times("%n", SIZES[stored][0])
@@ -60,7 +60,10 @@ def _panels(shape: Shape, stored: str) -> str:
 
 
 def _component(shape: Shape, kind: str) -> str:
-    """One component of a panel: [coordinate][lane], `%line` bytes apart; in fixed point two coordinates to a line."""
+    """Function @component, which packs one component of a panel as [coordinate][lane], lines `%line` bytes apart.
+
+    In fixed point a line holds two coordinates.
+    """
     code, lanes = Code(shape.lanes), shape.lanes
     scale, places = code.every("%scale"), [code.at("%rows", code.times("%stride", k)) for k in range(lanes)]
 
@@ -68,7 +71,7 @@ def _component(shape: Shape, kind: str) -> str:
         out, error = moving[0], moving[1:]
         lines = transposed(code, [_read(code, code.at(place, code.times(k, SIZES[kind][0])), kind) for place in places])
         if shape.fixed:
-            lines, error = _words(code, lines, scale, error)
+            lines, error = _quantized_pairs(code, lines, scale, error)
         for line in lines:
             code.store(line, out, of=code.integers if shape.fixed else code.vector)
             out = code.at(out, "%line")
@@ -87,12 +90,13 @@ def _component(shape: Shape, kind: str) -> str:
 
 
 def _read(code: Code, place: str, stored: str) -> str:
+    """Vector of floats loaded from numbers `stored` as float or double."""
     value = code.let(f"load <{code.lanes} x {stored}>, ptr {place}, align {SIZES[stored][0]}")
     return value if stored == "float" else code.let(f"fptrunc <{code.lanes} x double> {value} to {code.vector}")
 
 
-def _words(code: Code, lines: list[str], scale: str, error: list[str]) -> tuple[list[str], list[str]]:
-    """Two coordinates to a word, and what rounding took of each lane's row so far."""
+def _quantized_pairs(code: Code, lines: list[str], scale: str, error: list[str]) -> tuple[list[str], list[str]]:
+    """Scaled coordinates rounded to 16 bits, two to an integer, and the sum of squared errors of each lane's row so far."""
     low = "<" + ", ".join(["i32 65535"] * code.lanes) + ">"
     shift = "<" + ", ".join(["i32 16"] * code.lanes) + ">"
     whole, total = [], error[0]
@@ -102,9 +106,9 @@ def _words(code: Code, lines: list[str], scale: str, error: list[str]) -> tuple[
         lost = code.arithmetic("fsub", value, rounded)
         total = code.fma(lost, lost, total)
         whole.append(code.let(f"fptosi {code.vector} {rounded} to {code.integers}"))
-    words = []
+    pairs = []
     for first, second in zip(whole[::2], whole[1::2], strict=True):
         first = code.let(f"and {code.integers} {first}, {low}")
         second = code.let(f"shl {code.integers} {second}, {shift}")
-        words.append(code.let(f"or {code.integers} {first}, {second}"))
-    return words, [total]
+        pairs.append(code.let(f"or {code.integers} {first}, {second}"))
+    return pairs, [total]

@@ -1,8 +1,8 @@
-"""A few points against many subspaces, in one pass over these that takes about as long as reading them.
+"""Function @points: a few points against many subspaces, in one pass that takes about as long as reading the subspaces.
 
-For every subspace, of basis D, and every point, d its offset from the origin: |d|^2 and |D d|^2, whose difference is the
-squared distance if D D^T = I; and for every subspace |D D^T - I|^2 (Frobenius), which bounds the error where that is not so.
-NaN and infinity in a subspace reach its outputs. Numbers are as the subspaces are stored, float or double.
+Its outputs are, for every subspace of basis D and every point of offset d from the subspace's origin, |d|^2 and |D d|^2, whose
+difference is the squared distance if D D^T = I; and for every subspace |D D^T - I|^2 (Frobenius), which bounds the error where
+that is not so. NaN and infinity in a subspace reach its outputs. Numbers are as the subspaces are stored, float or double.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from veil.distances.cpu.codegen.emit import Code, number
 from veil.distances.cpu.codegen.products import SIZES
 from veil.distances.cpu.codegen.shape import Shape, even
 
-# Rows of a basis whose products are summed together, by the number of registers: with each other, and with offsets.
+# Rows of a basis whose products with each other, and with offsets, are summed side by side, by the number of registers.
 ROWS = {32: (4, 8), 16: (3, 6)}
-# Subspaces by which memory is asked for ahead: hardware foresees rows of one page, and a subspace is a page or two.
+# Number of subspaces by which prefetches run ahead: hardware prefetches rows within a page, and a subspace is a page or two.
 AHEAD = 2
 
 
@@ -34,10 +34,12 @@ def module(shape: Shape, stored: str) -> str:
 
 
 def _code(shape: Shape, stored: str) -> Code:
+    """Writer of a function whose vectors hold numbers as they are stored."""
     return Code(shape.lanes * 4 // SIZES[stored][0], stored)
 
 
 def _points(code: Code, shape: Shape) -> str:
+    """Function @points, which writes |d|^2, |D d|^2 and |D D^T - I|^2."""
     m, row_bytes, outputs = shape.right - 1, code.times("%n", code.size), code.times("%count", code.size)
     basis_bytes = code.times(str(m), row_bytes)
 
@@ -49,8 +51,8 @@ def _points(code: Code, shape: Shape) -> str:
         squares, along = (code.at(out, code.times(f, outputs)) for out in ("%squares", "%along"))
 
         def point(q: str, _: list[str]) -> list[str]:
-            own = code.at("%points", code.times(q, row_bytes))
-            for value, out in zip(_projected(code, own, origin, rows, shape), (squares, along), strict=True):
+            row = code.at("%points", code.times(q, row_bytes))
+            for value, out in zip(_projected(code, row, origin, rows, shape), (squares, along), strict=True):
                 code.do(f"store {code.real} {value}, ptr {code.at(out, code.times(q, code.size))}")
             return []
 
@@ -65,7 +67,7 @@ def _points(code: Code, shape: Shape) -> str:
 
 
 def _defect(code: Code, rows: list[str], basis_bytes: str, shape: Shape) -> str:
-    """|D D^T - I|^2; the first to touch a basis, so it asks for that of a later subspace too."""
+    """Square |D D^T - I|^2 of the Frobenius norm; as it touches a basis first, it prefetches that of a later subspace too."""
     total, later = number(0.0), code.times(str(AHEAD), basis_bytes)
     groups = _groups(len(rows), ROWS[shape.registers][0])
     for k, some in enumerate(groups):
@@ -82,6 +84,8 @@ def _defect(code: Code, rows: list[str], basis_bytes: str, shape: Shape) -> str:
 
 
 def _products(code: Code, rows: list[str], pairs: list[tuple[int, int]], ahead: list[str]) -> list[str]:
+    """Inner products of pairs of rows, with prefetches of the rows `ahead`."""
+
     def turn(k: str, carried: list[str]) -> list[str]:
         for row in ahead:
             code.do(f"call void @llvm.prefetch.p0(ptr {code.at(row, code.times(k, code.size))}, i32 0, i32 2, i32 1)")
@@ -92,14 +96,14 @@ def _products(code: Code, rows: list[str], pairs: list[tuple[int, int]], ahead: 
     return _sums(code, len(pairs), turn)
 
 
-def _projected(code: Code, own: str, origin: str, rows: list[str], shape: Shape) -> tuple[str, str]:
-    """|d|^2 and |D d|^2 of one point."""
+def _projected(code: Code, point: str, origin: str, rows: list[str], shape: Shape) -> tuple[str, str]:
+    """Squares |d|^2 and |D d|^2 of the offset d of one point from the origin of a subspace."""
     squares, along = "", number(0.0)
     for some in _groups(len(rows), ROWS[shape.registers][1]):
 
         def turn(k: str, carried: list[str], some: list[int] = some) -> list[str]:
             within = code.before(k, "%n")
-            offset = code.arithmetic("fsub", _read(code, own, k, within), _read(code, origin, k, within))
+            offset = code.arithmetic("fsub", _read(code, point, k, within), _read(code, origin, k, within))
             factors = [offset, *(_read(code, rows[a], k, within) for a in some)]
             return [code.fma(factor, offset, total) for factor, total in zip(factors, carried, strict=True)]
 
@@ -110,7 +114,7 @@ def _projected(code: Code, own: str, origin: str, rows: list[str], shape: Shape)
 
 
 def _groups(count: int, most: int) -> list[list[int]]:
-    """0, 1, ... count - 1 in groups."""
+    """Numbers 0, 1, ... count - 1 in groups of at most `most`."""
     groups: list[list[int]] = []
     for size in even(count, most):
         start = sum(map(len, groups))
@@ -119,14 +123,14 @@ def _groups(count: int, most: int) -> list[list[int]]:
 
 
 def _sums(code: Code, count: int, turn) -> list[str]:  # type: ignore[no-untyped-def]
-    """Sums over all coordinates of what `turn` adds to vectors of them."""
+    """Sums over all coordinates of the products that `turn` adds to vectors of partial sums."""
     totals = code.loop("%n", [(code.vector, code.splat(0.0))] * count, turn, code.lanes)
     name, zero = f"@llvm.vector.reduce.fadd.v{code.lanes}{code.suffix}", number(-0.0)
     return [code.let(f"call reassoc {code.real} {name}({code.real} {zero}, {code.vector} {total})") for total in totals]
 
 
 def _read(code: Code, row: str, index: str, within: str) -> str:
-    """Coordinates of a row; zeros beyond its end."""
+    """Vector of coordinates of a row, with zeros beyond its end."""
     arguments = f"ptr {code.at(row, code.times(index, code.size))}, i32 {code.size}, {code.bits} {within}"
     name = f"@llvm.masked.load.v{code.lanes}{code.suffix}.p0"
     return code.let(f"call {code.vector} {name}({arguments}, {code.vector} zeroinitializer)")

@@ -1,6 +1,6 @@
-"""Products of rows along their coordinates in double precision: the small functions that @minimal and @exact call.
+"""Inner products of rows in double precision: the small functions that @minimal and @exact call.
 
-Several products are summed side by side, so that a row is read once for all of them and no sum waits for itself.
+Several products are summed side by side, so that a row is read once for all of them and no addition waits for the one before.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from veil.distances.cpu.codegen.emit import Code
 from veil.distances.cpu.codegen.listed import summed
 from veil.distances.cpu.codegen.shape import Shape, even
 
-# Bytes of a number and LLVM's name for it, by how bases are stored.
+# Bytes of a number and LLVM's suffix for it, by the type in which bases are stored.
 SIZES = {"float": (4, "f32"), "double": (8, "f64")}
-# Rows of a tile on either side, by the number of registers; rows that are multiplied by one other vector.
+# Most rows of a tile on either side, by the number of registers; most rows that are multiplied by one vector at a time.
 TILE, ALONG = {32: 4, 16: 3}, 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """How rows are read: `stored` as float or double, `whole` where their length is a multiple of a vector's."""
+    """Reader of rows that are `stored` as float or double, `whole` if they fill vectors of `lanes` doubles exactly."""
 
     lanes: int
     registers: int
@@ -28,21 +28,21 @@ class Rows:
 
     @staticmethod
     def of(shape: Shape, stored: str) -> Rows:
-        """Rows as the name of a module says: "float", "double whole" and so on."""
+        """Reader for a variant of `compile.STORED`, such as "float" or "double whole"."""
         kind, _, whole = stored.partition(" ")
         return Rows(lanes=shape.lanes // 2, registers=shape.registers, stored=kind, whole=whole == "whole")
 
     @property
     def size(self) -> int:
-        """Bytes of a coordinate."""
+        """Number of bytes of a stored coordinate."""
         return SIZES[self.stored][0]
 
     def code(self) -> Code:
-        """A function to write, of vectors of doubles."""
+        """Writer of a function on vectors of doubles."""
         return Code(self.lanes, "double")
 
     def read(self, code: Code, row: str, index: str, stored: str = "") -> str:
-        """Coordinates of a row as doubles; zeros beyond its end."""
+        """Vector of coordinates of a row as doubles, with zeros beyond its end."""
         stored = stored or self.stored
         size, suffix = SIZES[stored]
         kind, place = f"<{self.lanes} x {stored}>", code.at(row, code.times(index, size))
@@ -55,11 +55,11 @@ class Rows:
         return value if stored == "double" else code.let(f"fpext {kind} {value} to {code.vector}")
 
     def groups(self, rows: int) -> tuple[int, ...]:
-        """Rows of each tile."""
+        """Numbers of rows of each tile along one side."""
         return even(rows, TILE[self.registers]) if rows else ()
 
     def header(self) -> str:
-        """Declarations and attributes."""
+        """Declarations of intrinsics and attributes of functions."""
         lanes, double, bits, width = self.lanes, f"<{self.lanes} x double>", f"<{self.lanes} x i1>", 64 * self.lanes
         return "\n".join(
             [
@@ -77,12 +77,15 @@ class Rows:
 
 
 def along_groups(rows: int) -> tuple[int, ...]:
-    """Rows of each call of @along or @origins."""
+    """Numbers of rows of each call of @along or @origins."""
     return even(rows, ALONG) if rows else ()
 
 
 def tile(rows: Rows, first: int, second: int, width: int, *, mirrored: bool = False) -> str:
-    """Products of some rows with some others -> entries [a][b], `width` doubles a line; `mirrored` writes [b][a] as well."""
+    """Function @directions, or @own if `mirrored`: inner products of some rows with some others.
+
+    They are written as entries [a][b], `width` doubles a line; `mirrored` writes [b][a] as well.
+    """
     code = rows.code()
     row_bytes = code.times("%n", rows.size)
     left, right = (
@@ -106,16 +109,19 @@ def tile(rows: Rows, first: int, second: int, width: int, *, mirrored: bool = Fa
 
 
 def along(rows: Rows, count: int, *, origins: bool = False) -> str:
-    """Products of some rows with a vector of doubles, `%stride` bytes apart, behind one with `%other` where that is given."""
+    """Function @along: inner products of some rows with a vector of doubles, written `%stride` bytes apart.
+
+    With `origins` it is @origins, and the product of the vector with `%other` comes first.
+    """
     code = rows.code()
     row_bytes = code.times("%n", rows.size)
     places = [code.at("%rows", code.times(row_bytes, k)) for k in range(count)]
 
     def turn(k: str, totals: list[str]) -> list[str]:
-        own = rows.read(code, "%vector", k, "double")
+        vector = rows.read(code, "%vector", k, "double")
         factors = [rows.read(code, "%other", k, "double")] if origins else []
         factors += [rows.read(code, place, k) for place in places]
-        return [code.fma(factor, own, total) for factor, total in zip(factors, totals, strict=True)]
+        return [code.fma(factor, vector, total) for factor, total in zip(factors, totals, strict=True)]
 
     totals = code.loop("%n", [(code.vector, code.splat(0.0))] * (count + origins), turn, code.lanes)
     for k, value in enumerate(_sums(code, totals)):
@@ -127,7 +133,7 @@ def along(rows: Rows, count: int, *, origins: bool = False) -> str:
 
 
 def removed(rows: Rows, count: int) -> str:
-    """origin -= sum of factor times row."""
+    """Function @removed, which subtracts the sum of factor times row from an origin."""
     code = rows.code()
     row_bytes = code.times("%n", rows.size)
     places = [code.at("%rows", code.times(row_bytes, k)) for k in range(count)]
@@ -147,7 +153,7 @@ def removed(rows: Rows, count: int) -> str:
 
 
 def _sums(code: Code, vectors: list[str]) -> list[str]:
-    """The sum over the lanes of each vector."""
+    """Sums over the lanes of each vector."""
     if len(vectors) <= 2:
         name = f"@llvm.vector.reduce.fadd.v{code.lanes}f64"
         return [code.let(f"call reassoc double {name}(double -0.0, {code.vector} {vector})") for vector in vectors]

@@ -1,4 +1,4 @@
-"""Running bests of listed pairs, pair by pair: the compiled part of `veil.distances.cpu.ranked`."""
+"""Function @ranked, the two nearest of every row and column of listed pairs, for `veil.distances.cpu.ranked`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from veil.distances.cpu.codegen.shape import Shape
 
 
 def module(shape: Shape) -> str:
-    """LLVM IR with the function @ranked, which takes pairs in an order that is ascending for every row and every column."""
+    """LLVM IR with the function @ranked, which needs pairs in ascending order within every row and every column."""
     code = Code(shape.lanes, "double")
 
     def pair(k: str, _: list[str]) -> list[str]:
@@ -26,7 +26,7 @@ def module(shape: Shape) -> str:
 
 
 def _placed(code: Code, side: str, owner: str, other: str, value: str) -> None:
-    """Take one more candidate into the two best of its owner; what comes later must be smaller to win."""
+    """Write the two best of an owner after one more candidate, which must be smaller than those before it to win."""
     at = code.times(owner, 16)
     values, indices = code.at(f"{side}_value", at), code.at(f"{side}_index", at)
     (first, second), (at_first, at_second) = (

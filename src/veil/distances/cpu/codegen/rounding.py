@@ -1,4 +1,4 @@
-"""Compiled part of `veil.distances.cpu.fixed_point`: rows of float or double rounded to 16 bits, and the error of that."""
+"""Function @rounded, which rounds rows of float or double to 16 bits, for `veil.distances.cpu.fixed_point`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from veil.distances.cpu.codegen.shape import Shape
 
 
 def module(shape: Shape, stored: str) -> str:
-    """LLVM IR with the function @rounded, of rows of float or double."""
+    """LLVM IR with the function @rounded, for rows `stored` as float or double.
+
+    %worst becomes the largest sum of squared rounding errors of a row, in units of the last place.
+    """
     code, (size, suffix) = Code(shape.lanes), SIZES[stored]
     lanes, wide, halves = shape.lanes, f"<{shape.lanes} x {stored}>", f"<{shape.lanes} x i16>"
     scale = code.every("%scale")
 
     def row(index: str, worst: list[str]) -> list[str]:
-        ours, theirs = code.at("%rows", code.times(index, "%stride")), code.at("%out", code.times(index, "%row_bytes"))
+        source, target = code.at("%rows", code.times(index, "%stride")), code.at("%out", code.times(index, "%row_bytes"))
 
         def part(k: str, error: list[str]) -> list[str]:
-            place, within = code.at(ours, code.times(k, size)), code.before(k, "%n")
+            place, within = code.at(source, code.times(k, size)), code.before(k, "%n")
             value = code.let(
                 f"call {wide} @llvm.masked.load.v{lanes}{suffix}.p0(ptr {place}, i32 {size}, {code.bits} {within}, "
                 f"{wide} zeroinitializer)"
@@ -30,7 +33,7 @@ def module(shape: Shape, stored: str) -> str:
             whole = code.let(f"fptosi {code.vector} {rounded} to {code.integers}")
             half = code.let(f"trunc {code.integers} {whole} to {halves}")
             code.do(
-                f"call void @llvm.masked.store.v{lanes}i16.p0({halves} {half}, ptr {code.at(theirs, code.times(k, 2))}, i32 2, "
+                f"call void @llvm.masked.store.v{lanes}i16.p0({halves} {half}, ptr {code.at(target, code.times(k, 2))}, i32 2, "
                 f"{code.bits} {code.before(k, '%even')})"
             )
             return [code.fma(lost, lost, error[0])]

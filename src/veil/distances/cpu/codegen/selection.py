@@ -1,4 +1,4 @@
-"""The candidates among running bests, in compiled code: the second best of each row or column, and what lies within a slack."""
+"""Function @within, which lists the candidates among running bests: those within a slack of the second best of their owner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INFINITE = "0x7FF0000000000000"
 
 
 def module(shape: Shape, by: str) -> str:
-    """LLVM IR with @within, of "rows" or "columns" (`veil.distances.cpu.bests.States`)."""
+    """LLVM IR with the function @within for the bests of "rows" or of "columns" (`veil.distances.cpu.bests.States`)."""
     lanes, vector = shape.lanes, f"<{shape.lanes} x float>"
     width = 32 * lanes
     return "\n".join(
@@ -25,7 +25,7 @@ def module(shape: Shape, by: str) -> str:
 
 
 def _rows(shape: Shape) -> str:
-    """A row's bests lie in the lanes of one state."""
+    """Function @within for rows, whose bests lie in the lanes of one state each."""
     code = Code(shape.lanes)
 
     def row(r: str, _: list[str]) -> list[str]:
@@ -52,7 +52,7 @@ def _rows(shape: Shape) -> str:
 
 
 def _columns(shape: Shape) -> str:
-    """The bests of the columns of a panel lie in its lanes, in several sets of states."""
+    """Function @within for columns, whose bests lie each in one lane of a panel's states, in several sets of these."""
     code = Code(shape.lanes)
     infinite = "<" + ", ".join([f"float {INFINITE}"] * code.lanes) + ">"
 
@@ -88,21 +88,23 @@ def _columns(shape: Shape) -> str:
 
 
 def _head() -> str:
+    """Return type, name and arguments of @within."""
     pointers = "ptr noalias %state, ptr noalias %owners, ptr noalias %others, ptr noalias %hidden, ptr noalias %found"
     return f"void @within({pointers}, i64 %places, i64 %sets, i64 %set_bytes, float %slack)"
 
 
 def _read(code: Code, state: str, which: int, of: str = "") -> str:
-    """One of a state's vectors, from any address: the states of several threads are joined where NumPy puts them."""
+    """One vector of a state, from any address: NumPy, which joins the states of several threads, does not align them."""
     return code.let(f"load {of or code.vector}, ptr {code.at(state, which * code.bytes)}, align 4")
 
 
 def _least(code: Code, value: str) -> str:
+    """Smallest lane of a vector."""
     return code.let(f"call nnan float @llvm.vector.reduce.fmin.v{code.lanes}f32({code.vector} {value})")
 
 
 def _take(code: Code, state: str, which: int, value: str, limit: str, owner: str, step: int) -> None:
-    """List the lanes of a state's first or second whose value is within the limit and whose index is not -1."""
+    """List the lanes of the first or second bests of a state whose value is within the limit and whose index is not -1."""
     indices = code.at(state, (3 + which) * code.bytes)
     within = code.let(f"fcmp ole {code.vector} {value}, {limit}")
     present = code.let(f"icmp sge {code.integers} {_read(code, state, 3 + which, code.integers)}, zeroinitializer")
@@ -117,7 +119,7 @@ def _take(code: Code, state: str, which: int, value: str, limit: str, owner: str
 
 
 def _taken(lanes: int) -> str:
-    """Write (owner + lane times step, index) of each set lane behind those found."""
+    """Function @taken, which appends (owner + lane times step, index) of each lane of a mask to the lists."""
     kind = f"i{lanes}"
     return f"""
 define internal void @taken({kind} %mask, ptr %indices, i64 %owner, i64 %step, ptr %owners, ptr %others, ptr %found) #0 {{

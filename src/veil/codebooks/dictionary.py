@@ -1,0 +1,15 @@
+"""Dictionaries: words that stand for descriptors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from veil.codebooks.codebook import Codebook, Kind
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dictionary(Codebook):
+    """Centroids of spherical k-means: the paper's W, and the words that are sent under local differential privacy."""
+
+    kind: ClassVar[Kind] = "centroids"
