@@ -20,7 +20,7 @@ class RangeError(InputError):
 
 
 class SpaceError(InputError):
-    """Descriptors were to be compared that do not live in the same space (kind, normalization, projection, dither)."""
+    """Descriptors of different spaces (`veil.space.Space`), or words of different dictionaries, were to be compared."""
 
 
 class WireError(VeilError):

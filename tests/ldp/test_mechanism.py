@@ -152,7 +152,7 @@ def test_probabilities_near_one_are_exact_where_a_float_is_not(monkeypatch: pyte
     def top(key: bytes, contexts: list[bytes], count: int) -> np.ndarray:
         return np.full((len(contexts), count), (1 << 64) - 1, dtype=np.uint64)
 
-    monkeypatch.setattr(randomness, "_words", top)
+    monkeypatch.setattr(randomness, "_bits64", top)
     study = randomness.seeded("top")
     assert not randomness.bernoulli(study, [b"x"], probability).any()
     assert float(probability) == 1.0 and randomness.uniform(study.bits64([b"x"], 1))[0, 0] < float(probability)
