@@ -19,9 +19,8 @@ from veil.cli import _parser, main
 from veil.files.examples import other_place
 from veil.mapping import MapOptions, NoMap
 from worlds.edges import door_photographs, other_database
+from worlds.reference import documented, keys, section
 from worlds.schemas import validate
-
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
 def run(*arguments: object) -> int:
@@ -73,13 +72,6 @@ def leaves(parser: argparse.ArgumentParser, name: str = "veil") -> Iterator[tupl
 COMMANDS = dict(leaves(_parser()))
 
 
-def section(page: str, name: str) -> str:
-    """The part of a reference page under the heading `name`."""
-    _, found, rest = (REFERENCE / page).read_text().partition(f"\n## {name}\n")
-    assert found, f"docs/reference/{page} has no section {name}"
-    return rest.partition("\n## ")[0]
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_reference_lists_every_option_and_example(name: str) -> None:
     """docs/reference/cli.md against the parsers themselves; line breaks differ between Python versions."""
@@ -93,20 +85,6 @@ def test_the_reference_lists_every_option_and_example(name: str) -> None:
     for line in (parser.epilog or "").splitlines()[1:]:
         assert line in text, line
     assert parser.epilog and parser.epilog.startswith("examples:\n  veil ")
-
-
-def documented(name: str) -> set[str]:
-    """All backticked words of a section of json.md."""
-    return set(re.findall(r'[`"]([a-z0-9_]+)[`"]', section("json.md", name)))
-
-
-def keys(value: object) -> set[str]:
-    """All keys of a JSON value, however deep."""
-    if isinstance(value, dict):
-        return set(value) | {key for item in value.values() for key in keys(item)}
-    if isinstance(value, list):
-        return {key for item in value for key in keys(item)}
-    return set()
 
 
 def printed_json(capsys: pytest.CaptureFixture[str]) -> dict:

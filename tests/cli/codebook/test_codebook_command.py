@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import documented, keys
 
 from veil.cli import main
 from veil.codebooks.kmeans import spherical_kmeans, unit_rows
@@ -16,6 +15,7 @@ from veil.files.features import read_features, write_features
 from worlds import codebook, generator
 from worlds import features as made_up
 from worlds.edges import door_photographs
+from worlds.reference import documented, keys
 from worlds.schemas import validate
 
 IMAGES = 12

@@ -16,7 +16,7 @@ from veil.files.pictures import read_rgb
 from worlds.edges import apple_note, door_photographs, phone_photograph
 from worlds.schemas import validate
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "json.md"
 PHONE = apple_note(-0.1, -0.98, -0.2)
 DOWN = np.array([-0.1, 0.98, 0.2]) / np.linalg.norm([0.1, 0.98, 0.2])
 CAMERA = "SIMPLE_RADIAL,1288.6,343,512,-0.0336"

@@ -17,7 +17,7 @@ from veil.files.faces import write_faces
 from worlds.crowd import crowd, pairs_of
 from worlds.schemas import validate
 
-DOCUMENTED = Path(__file__).parents[2] / "docs/reference/json.md"
+DOCUMENTED = Path(__file__).parents[3] / "docs/reference/json.md"
 
 
 def run(*arguments: object) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from test_cli import documented, keys
 
 from veil.cli import main
 from veil.files.inverters import read_weights
@@ -17,6 +16,7 @@ from veil.files.pictures import read_rgb
 from veil.inversion.maps import Frame
 from veil.inversion.quality import quality
 from worlds.edges import door_photographs
+from worlds.reference import documented, keys
 from worlds.schemas import validate
 
 

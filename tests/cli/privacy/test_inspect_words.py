@@ -19,7 +19,7 @@ from worlds.edges import scene
 from worlds.schemas import validate
 from worlds.word_uploads import DICTIONARY, subsets, word_line_upload, word_upload
 
-JSON = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
+JSON = (Path(__file__).parents[3] / "docs" / "reference" / "json.md").read_text()
 
 
 def facts(form: Subsets, *, with_lines: bool = False) -> dict:
