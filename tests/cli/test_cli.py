@@ -72,6 +72,21 @@ def leaves(parser: argparse.ArgumentParser, name: str = "veil") -> Iterator[tupl
 COMMANDS = dict(leaves(_parser()))
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_reference_lists_every_option_and_example(name: str) -> None:
+    """docs/reference/cli.md against the parsers themselves; line breaks differ between Python versions."""
+    text = section("cli.md", name)
+    parser = COMMANDS[name]
+    for action in parser._actions:
+        for word in action.option_strings or [action.dest]:
+            assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text), word
+    listed = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text.partition("\nexamples:")[0]))
+    assert listed <= {word for action in parser._actions for word in action.option_strings}
+    for line in (parser.epilog or "").splitlines()[1:]:
+        assert line in text, line
+    assert parser.epilog and parser.epilog.startswith("examples:\n  veil ")
+
+
 def printed_json(capsys: pytest.CaptureFixture[str]) -> dict:
     """Standard output as one JSON object, and not a word besides."""
     return json.loads(capsys.readouterr().out)
