@@ -178,6 +178,11 @@ def test_one_door_for_words_lines_and_raw_features(door: dict[str, Features]) ->
         veil.localize(foreign, built.map)
 
 
+def test_an_audit_of_nothing_is_refused() -> None:
+    with pytest.raises(veil.InputError, match="no release to attack"):
+        veil.run_audit({})
+
+
 def _another() -> veil.Codebook:
     from veil.files.codebooks import bundled_codebook
 

@@ -35,7 +35,7 @@ def _lattice(target: Target) -> Attempt:
     noise = release_noise(form) + form.space.dither_steps / np.sqrt(12)
     bound = identifiable_noise(m_eff, dim)
     work = partial(
-        lattice_attack, options=target.tuning.lattice, pca=pca, words=target.raw_decoys, threads=target.effort.threads
+        lattice_attack, options=target.tuning.lattice, pca=pca, decoys=target.raw_decoys, threads=target.effort.threads
     )
     done, parts = target.run_in_time("lattice", target.structural_rows, work)
     side = "below" if noise < bound else "above"

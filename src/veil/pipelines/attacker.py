@@ -48,7 +48,12 @@ class Attacker:
     seed: int = 0
 
     def knowledge(self, releases: Sequence[Message]) -> Knowledge:
-        """The knowledge with which attacks on `releases` (one or more) are run. Raises what `own_descriptors` raises."""
+        """The knowledge with which attacks on `releases` (one or more) are run.
+
+        Raises InputError for no releases, and what `own_descriptors` raises.
+        """
+        if not releases:
+            raise InputError("there is no release to attack; give at least one message")
         form = releases[0].form
         codebook = self.codebook or _bundled(form)
         return Knowledge(

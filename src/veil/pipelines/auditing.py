@@ -131,7 +131,8 @@ def run_audit(
     - `facts`: entries about the release that are copied into the record.
     - `steps`: shows progress, see `Steps`.
 
-    Raises InputError for releases of several kinds, a database that does not fit them, or originals of other photographs.
+    Raises InputError for no releases, or releases of several kinds, a database that does not fit them, or originals of other
+    photographs.
     """
     options, attacker = options or AuditOptions(), attacker or Attacker()
     knowledge = attacker.knowledge(list(releases.values()))

@@ -216,10 +216,10 @@ def test_real_decoys_are_listed_with_the_descriptor(m: int, count: int) -> None:
 def test_known_decoys_are_struck_off() -> None:
     features = few(10)
     form = lifted(features, REAL, case="struck")
-    found = lattice_attack(form, words=bundled_decoys().vectors)
+    found = lattice_attack(form, decoys=bundled_decoys().vectors)
     np.testing.assert_allclose(found.points, unit(features.descriptors), atol=1e-12)
     assert found.certified.all()
-    nothing = lattice_attack(form, words=np.concatenate([bundled_decoys().vectors, unit(features.descriptors)]))
+    nothing = lattice_attack(form, decoys=np.concatenate([bundled_decoys().vectors, unit(features.descriptors)]))
     assert not nothing.decided.any()
 
 
@@ -335,8 +335,8 @@ def test_what_the_form_cannot_be_attacked_with_is_refused() -> None:
         lattice_attack(plain, pca=book.pca)
     with pytest.raises(InputError, match="does not lead"):
         lattice_attack(form, pca=fit_pca(bundled_decoys().vectors[:300].astype(np.float64), 32))
-    with pytest.raises(InputError, match="words must have shape"):
-        lattice_attack(plain, words=np.zeros((3, 64)))
+    with pytest.raises(InputError, match="decoys must have shape"):
+        lattice_attack(plain, decoys=np.zeros((3, 64)))
     with pytest.raises(InputError, match="NaN"):
         lattice_attack(replace(plain, origin=np.full_like(plain.origin, np.nan)))
     random = generator("wide")

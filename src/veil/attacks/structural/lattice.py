@@ -107,20 +107,20 @@ def lattice_attack(
     *,
     options: LatticeOptions | None = None,
     pca: Pca | None = None,
-    words: Float[np.ndarray, "words dim"] | None = None,
+    decoys: Float[np.ndarray, "decoys dim"] | None = None,
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Estimates:
     """The descriptor in each subspace, if it is an integer vector scaled to unit length; no decision where none is found.
 
-    `options` default to those for `form.space`. Subspaces behind a public PCA need that `pca`. `words` are public decoys, of
+    `options` default to those for `form.space`. Subspaces behind a public PCA need that `pca`. `decoys` are public ones, of
     unit length and from before any PCA, which are struck off. An estimate is certified if it is the only integer vector of its
     kind: if the descriptor lies on a grid at all, it is this one. Of several, the one of the most likely length is estimated.
-    `progress` is called with the numbers of features done and of all. Raises InputError for forms, PCA or words that do not
+    `progress` is called with the numbers of features done and of all. Raises InputError for forms, PCA or decoys that do not
     fit.
     """
     options = options or LatticeOptions.of(form.space)
-    found = _search(form, options, pca, words, threads, progress)
+    found = _search(form, options, pca, decoys, threads, progress)
     points = np.full((len(form), form.space.dim), np.nan)
     confidence, certified = np.zeros(len(form)), np.zeros(len(form), dtype=bool)
     for row, each in enumerate(found):
@@ -137,7 +137,7 @@ def lattice_lists(
     *,
     options: LatticeOptions | None = None,
     pca: Pca | None = None,
-    words: Float[np.ndarray, "words dim"] | None = None,
+    decoys: Float[np.ndarray, "decoys dim"] | None = None,
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Lists:
@@ -147,7 +147,7 @@ def lattice_lists(
     independent and there are provably no others of the known length, or up to `reach` times the longest.
     """
     options = options or LatticeOptions.of(form.space)
-    found = _search(form, options, pca, words, threads, progress)
+    found = _search(form, options, pca, decoys, threads, progress)
     certified = [
         each.complete and 0 < len(each.vectors) == np.linalg.matrix_rank(each.vectors.astype(np.float64)) for each in found
     ]
@@ -169,7 +169,7 @@ def _search(
     form: Subspaces,
     options: LatticeOptions,
     pca: Pca | None,
-    words: Float[np.ndarray, "words dim"] | None,
+    decoys: Float[np.ndarray, "decoys dim"] | None,
     threads: int,
     progress: Progress | None,
 ) -> list[_Found]:
@@ -180,8 +180,8 @@ def _search(
         raise InputError(f"the span of these subspaces has {span} of {dim} dimensions: nothing is left to tell integers by")
     if not (np.isfinite(form.origin).all() and np.isfinite(form.basis).all()):
         raise InputError("the subspaces contain NaN or infinity")
-    if words is not None and words.shape[1:] != (dim,):
-        raise InputError(f"words must have shape (words, {dim}), got {words.shape}")
+    if decoys is not None and decoys.shape[1:] != (dim,):
+        raise InputError(f"decoys must have shape (decoys, {dim}), got {decoys.shape}")
     length = options.length_steps or LENGTH_STEPS
     declared = form.space.dither_steps / math.sqrt(12)
     noise = math.hypot(release_noise(form, length_steps=length), declared, options.noise_steps)
@@ -190,7 +190,7 @@ def _search(
     chunks = [np.arange(start, min(start + CHUNK, len(form))) for start in range(0, len(form), CHUNK)]
 
     def work(rows: np.ndarray) -> list[_Found]:
-        return _search_chunk(spans(form.take(rows), pca), noise, tours, options, words)
+        return _search_chunk(spans(form.take(rows), pca), noise, tours, options, decoys)
 
     found: list[_Found] = []
     for part in shared(work, chunks, threads):
@@ -201,7 +201,7 @@ def _search(
 
 
 def _search_chunk(
-    chunk: Spans, noise: float, tours: int, options: LatticeOptions, words: Float[np.ndarray, "words dim"] | None
+    chunk: Spans, noise: float, tours: int, options: LatticeOptions, decoys: Float[np.ndarray, "decoys dim"] | None
 ) -> list[_Found]:
     """Integer vectors of one chunk of features after up to three rounds; `noise` is in steps (root mean square)."""
     _, span, dim = chunk.axes.shape
@@ -216,15 +216,15 @@ def _search_chunk(
         for row, each in zip(open_.tolist(), again, strict=True):
             if len(each.vectors) >= len(found[row].vectors):
                 found[row] = each
-    return [each if words is None else _without(each, words) for each in found]
+    return [each if decoys is None else _without(each, decoys) for each in found]
 
 
-def _without(found: _Found, words: Float[np.ndarray, "words dim"]) -> _Found:
-    """The integer vectors of a feature that are no known decoys (`words`)."""
+def _without(found: _Found, decoys: Float[np.ndarray, "decoys dim"]) -> _Found:
+    """The integer vectors of a feature that are no known decoys."""
     if not len(found.vectors):
         return found
     unit = found.vectors / np.linalg.norm(found.vectors, axis=1, keepdims=True)
-    return found._replace(vectors=found.vectors[(unit @ words.T.astype(np.float64)).max(axis=1) < 1 - 1e-6])
+    return found._replace(vectors=found.vectors[(unit @ decoys.T.astype(np.float64)).max(axis=1) < 1 - 1e-6])
 
 
 def _round(chunk: Spans, noise: float, rows: int, options: LatticeOptions, *, tours: int) -> list[_Found]:

@@ -13,7 +13,7 @@ from veil.cli.evaluate.face_arguments import add_center
 from veil.errors import InputError
 from veil.extraction.faces import FACE_SPACE, describe_faces, load_face_network
 from veil.faces.collection import Faces
-from veil.files.faces import read_faces, read_labels
+from veil.files.faces import holds_faces, read_faces, read_labels
 from veil.files.pictures import read_rgb
 from veil.report.attributes import draw_attributes
 from veil.studies.faces.attributes import DIMENSIONS, AttributeRow, attribute_study
@@ -80,7 +80,7 @@ def _attributes(arguments: argparse.Namespace) -> int:
 
 def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
     """Faces with their labels, and the number of photographs that they were looked for in."""
-    if arguments.folder.suffix.lower() in (".npz", ".h5", ".hdf5"):
+    if holds_faces(arguments.folder):
         faces = read_faces(arguments.folder)
         return faces, len(faces)
     if arguments.labels is None:
