@@ -52,6 +52,7 @@ def test_a_function_finds_those_of_other_modules_and_is_replaced_by_what_was_com
     assert early(np.array([1.0])) == 2.0 == outer.summed(np.array([1.0]))
 
 
+@pytest.mark.slow
 def test_no_place_for_a_cache_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service's user may write neither into the package nor into a home: numba then finds no place, and refuses at once."""
     caching: Any = numba.core.caching
@@ -73,6 +74,7 @@ def holders() -> list[str]:
     return sorted(".".join(("veil", *path.relative_to(package).with_suffix("").parts)) for path in paths)
 
 
+@pytest.mark.slow
 def test_importing_compiled_functions_does_not_import_numba() -> None:
     names = holders()
     code = "; ".join([*(f"import {name}" for name in names), "import sys; print('numba' in sys.modules)"])

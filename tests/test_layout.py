@@ -16,6 +16,7 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_a_file_opens_with_a_sentence_and_stays_short(path: Path) -> None:
     text = path.read_text()
@@ -24,6 +25,7 @@ def test_a_file_opens_with_a_sentence_and_stays_short(path: Path) -> None:
     assert path.stem not in {"utils", "common_utils", "base", "config", "helpers"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_only_the_edges_open_files(path: Path) -> None:
     """Arrays in, records out: `open` and pathlib's readers and writers live in files, cli and report."""

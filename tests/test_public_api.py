@@ -57,7 +57,9 @@ def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
     assert re.match(r"[A-Z].*[.]", first, re.S), f"{name}: {first!r}"
     if dataclasses.is_dataclass(value) or inspect.isfunction(value) or value is veil.Device:
         arguments = [argument for argument in inspect.signature(getattr(veil, name)).parameters if not argument.startswith("_")]
-        assert [argument for argument in arguments if f"`{argument}`" not in text] == []
+        # Fields that a record inherits are documented where they are defined.
+        said = text + "".join(inspect.getdoc(base) or "" for base in getattr(value, "__mro__", ())[1:-1])
+        assert [argument for argument in arguments if f"`{argument}`" not in said] == []
 
 
 def test_the_page_of_the_python_interface_lists_every_name() -> None:
@@ -91,6 +93,7 @@ def example() -> str:
     return code
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """From a folder of photographs to a private pose, in at most twelve lines."""
     code = example()
@@ -116,6 +119,7 @@ def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
 
 
+@pytest.mark.slow
 def test_python_and_the_command_line_give_the_same(place: Path, door: dict[str, Features], tmp_path: Path) -> None:
     """Second method: release, map, pose and audit through the library, and through the commands, to the last digit."""
     first, *rest = door
@@ -157,6 +161,7 @@ def test_python_and_the_command_line_give_the_same(place: Path, door: dict[str, 
     assert record["verdict"] == by_command["verdict"]
 
 
+@pytest.mark.slow
 def test_one_door_for_words_lines_and_raw_features(door: dict[str, Features]) -> None:
     """The map finds its own index and codebook; what cannot be compared is refused."""
     first, *rest = door
@@ -190,6 +195,7 @@ def _another() -> veil.Codebook:
     return replace(book, stored=book.stored[:1000], slices=1)
 
 
+@pytest.mark.slow
 def test_a_device_cannot_forget_its_ledger(door: dict[str, Features], tmp_path: Path) -> None:
     """A second, different release is refused, and nothing is entered; the same one is the same bytes; a budget holds."""
     features = next(iter(door.values()))

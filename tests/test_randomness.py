@@ -67,6 +67,7 @@ def test_below_reaches_every_integer_equally() -> None:
     assert set(np.unique(values)) == set(range(7))
 
 
+@pytest.mark.slow
 def test_distinct_below_draws_every_set_equally() -> None:
     """Oracle: chi-square over all C(6, 3) = 20 sets. Broken twin: draws with repetition would give smaller sets."""
     picks = randomness.distinct_below(randomness.seeded("sets").bits64(contexts(100), 4500).reshape(-1, 3), 6)

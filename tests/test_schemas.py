@@ -38,6 +38,7 @@ def objects(schema: object) -> Iterator[dict]:
             yield from objects(item)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_schema_is_valid_strict_and_used(name: str) -> None:
     schema = json.loads((FOLDER / f"{name}.json").read_text())
@@ -72,6 +73,7 @@ def made_of_fields(module: ast.Module) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_no_record_follows_the_names_of_fields() -> None:
     """A renamed field must not rename a key. Broken twins: the ways in which records were made before."""
     for path in PACKAGE.rglob("*.py"):

@@ -114,6 +114,7 @@ def test_the_last_of_overlapping_users_puts_blas_back() -> None:
         assert blas_threads() == {2}
 
 
+@pytest.mark.slow
 def test_a_program_settles_its_libraries() -> None:
     """The defect: a command left BLAS at one thread a core and OpenMP spinning. What the user set stays."""
     script = (

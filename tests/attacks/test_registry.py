@@ -61,6 +61,7 @@ def test_the_list_is_consistent() -> None:
         named("psychic")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [False, True])
 @pytest.mark.parametrize("kind", ["subspaces", "words"])
 def test_the_audit_runs_every_attack_or_says_why_not(door: dict[str, Features], kind: str, lines: bool) -> None:
@@ -79,6 +80,7 @@ def test_the_audit_runs_every_attack_or_says_why_not(door: dict[str, Features], 
     assert (lifted if kind == "subspaces" else {"posterior"}) <= ran and ("line density" in ran) == lines
 
 
+@pytest.mark.slow
 def test_a_broken_twin_that_is_forgotten_is_seen(door: dict[str, Features]) -> None:
     """An audit over a list that lacks an attack neither runs it nor says why."""
     message, _ = released(taken(next(iter(door.values())), np.arange(12)), paper(4))
@@ -96,6 +98,7 @@ def target(message: Message, **known: object) -> Target:
     )
 
 
+@pytest.mark.slow
 def test_an_attack_is_the_function_that_it_names(door: dict[str, Features]) -> None:
     """Second method: the attack called by hand claims what the list's entry does."""
     message, _ = released(taken(next(iter(door.values())), np.arange(20)), paper(4))
@@ -112,6 +115,7 @@ def test_an_attack_is_the_function_that_it_names(door: dict[str, Features]) -> N
         estimated("oracle", seen)
 
 
+@pytest.mark.slow
 def test_what_an_attack_lacks_is_said(door: dict[str, Features]) -> None:
     message, _ = released(taken(next(iter(door.values())), np.arange(20)), hardened(quantized=True))
     (lattice, database, inliers) = named("lattice", "database", "inliers")
@@ -132,6 +136,7 @@ def test_what_an_attack_lacks_is_said(door: dict[str, Features]) -> None:
         examine({}, {}, KNOWLEDGE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("public", [True, False])
 def test_whoever_localizes_a_release_learns_the_features_that_match(door: dict[str, Features], public: bool) -> None:
     """Planted truth: a map that sees the very features of the query at known points. The estimates of those that agree with the

@@ -23,6 +23,7 @@ def game(mechanism: SubsetMechanism, name: str, draws: int = 20_000, confidence:
     return play(release_of_words(mechanism, WORDS, seeded(name)), WORDS, draws=draws, confidence=confidence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon, delta", [(0.0, 0.0), (0.7, 0.0), (2.0, 0.0), (0.5, 0.1)])
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_no_fixed_region_exceeds_epsilon_more_often_than_said(epsilon: float, delta: float, confidence: float) -> None:
@@ -40,6 +41,7 @@ def test_no_fixed_region_exceeds_epsilon_more_often_than_said(epsilon: float, de
         assert joint[exceeded].sum() <= 1 - confidence + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words, epsilon, m", [(9, 0.5, 2), (9, 1.5, 4), (50, 3.0, 3)])
 def test_an_honest_mechanism_is_spared_and_its_epsilon_nearly_found(words: int, epsilon: float, m: int) -> None:
     found = game(SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m), f"honest {words}")
@@ -48,6 +50,7 @@ def test_an_honest_mechanism_is_spared_and_its_epsilon_nearly_found(words: int, 
     assert found.low < found.ceiling and found.trials == 10_000
 
 
+@pytest.mark.slow
 def test_over_many_games_the_confidence_holds() -> None:
     """Statistics: the bound may exceed epsilon in at most a fifth of the games; in half of them would be noticed."""
     mechanism, exceeded, lows, games = SubsetMechanism(dictionary_size=9, epsilon=1.0, m=2), 0, [], 150
@@ -60,6 +63,7 @@ def test_over_many_games_the_confidence_holds() -> None:
     assert 0.4 < np.median(lows) < 1.0
 
 
+@pytest.mark.slow
 def test_null_of_nothing_to_tell_is_near_zero() -> None:
     nothing = game(SubsetMechanism(dictionary_size=9, epsilon=0.0, m=2), "nothing")
     assert 0 <= nothing.low < 0.02
@@ -83,6 +87,7 @@ def test_a_mechanism_that_always_sends_the_true_word_is_caught() -> None:
     assert found.refutes(mechanism.epsilon) and found.low > 5 and found.misses == 0
 
 
+@pytest.mark.slow
 def test_an_unsorted_output_is_caught() -> None:
     # The broken twin (words.md#the-sampler-in-integers): the right words, and the true one last.
     mechanism, words = SubsetMechanism(dictionary_size=50, epsilon=1.0, m=4), (20, 30)
@@ -97,6 +102,7 @@ def test_an_unsorted_output_is_caught() -> None:
     assert play(unsorted, words, draws=40_000).low > 1.5
 
 
+@pytest.mark.slow
 def test_a_law_of_a_larger_epsilon_than_claimed_is_caught() -> None:
     assert game(SubsetMechanism(dictionary_size=9, epsilon=1.3, m=2), "larger", draws=40_000).refutes(1.0)
 

@@ -14,6 +14,7 @@ from veil.mechanisms.public import publish
 from worlds.releases import released, taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [False, True])
 @pytest.mark.parametrize("profile", [paper(4), hardened(quantized=True), None], ids=["paper", "hardened", "words"])
 def test_each_feature_is_recognized(door: dict[str, Features], profile: Profile | None, lines: bool) -> None:

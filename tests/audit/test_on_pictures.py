@@ -68,6 +68,7 @@ def few(door: dict[str, Features]) -> Features:
     return taken(features, np.sort(first[count == 1])[:40])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_a_broken_release_shows_what_raw_features_show(door: dict[str, Features]) -> None:
     """The lattice attack recovers all: its map is that of the raw features to rounding; the nearest neighbor's is not."""
@@ -88,6 +89,7 @@ def test_a_broken_release_shows_what_raw_features_show(door: dict[str, Features]
     assert set(record) == {"release", "attack", "features", "mae", "ssim", "psnr"} and record["mae"] > 0
 
 
+@pytest.mark.slow
 def test_without_the_photograph_nothing_is_measured(door: dict[str, Features]) -> None:
     features = few(door)
     message, _ = released(features, paper(4))
@@ -110,6 +112,7 @@ def test_direct_inversion_needs_a_network_for_the_form(door: dict[str, Features]
     assert drawn(examined(message, features), features, HARDENED, {"subspaces": Shows("subspaces")})[0] == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("profile", [paper(4), hardened(quantized=True), None], ids=["paper", "hardened", "words"])
 def test_lines_are_drawn_where_attacks_put_them(door: dict[str, Features], profile: Profile | None) -> None:
@@ -128,6 +131,7 @@ def test_lines_are_drawn_where_attacks_put_them(door: dict[str, Features], profi
     assert len(np.intersect1d(raw.cells, guessed.cells)) < 0.2 * len(raw)
 
 
+@pytest.mark.slow
 def test_undecided_places_are_left_out(door: dict[str, Features]) -> None:
     features = few(door)
     message, _ = released(features, paper(2), lines=True)
@@ -153,6 +157,7 @@ def test_estimates_lead_back_to_sift(door: dict[str, Features]) -> None:
     assert len(points_map(frame, np.array([[5.0, 5.0], [50.0, 50.0]]), as_sift(root[:2], space, KNOWLEDGE))) == 1
 
 
+@pytest.mark.slow
 def test_of_many_features_some_are_drawn_for_all_pictures(door: dict[str, Features]) -> None:
     features = few(door)
     message, _ = released(features, paper(2))

@@ -35,6 +35,7 @@ def test_few_features_claim_nothing() -> None:
     assert order_note(evidence_of([0.4], features=6)).startswith("too few features")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("releases", [1, 15])
 def test_random_orders_are_called_a_leak_as_seldom_as_promised(releases: int) -> None:
     """Statistics: of 1,200 audits of random orders 1 % are called leaks, to within four deviations (2.1 %). The broken twin
@@ -44,6 +45,7 @@ def test_random_orders_are_called_a_leak_as_seldom_as_promised(releases: int) ->
     assert abs(leaks - ORDER_FALSE_ALARMS) < 4 * np.sqrt(ORDER_FALSE_ALARMS / 1200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["trend", "serial"])
 def test_the_effect_that_is_promised_is_seen(kind: str) -> None:
     """Planted: of 150 messages with the rank correlation that is reported as seen with 95 %, the test sees at least 132.

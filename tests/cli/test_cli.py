@@ -92,6 +92,7 @@ def printed_json(capsys: pytest.CaptureFixture[str]) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_json_on_standard_output_stands_alone_and_is_documented(
     at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +117,7 @@ def test_json_on_standard_output_stands_alone_and_is_documented(
         assert found <= documented(name), name
 
 
+@pytest.mark.slow
 def test_inspects_json_is_documented(at_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = section("json.md", "veil inspect")
     for path in (
@@ -131,6 +133,7 @@ def test_inspects_json_is_documented(at_home: Path, capsys: pytest.CaptureFixtur
             assert f"`{key}`" in text, (path, key)
 
 
+@pytest.mark.slow
 def test_several_files_are_inspected_at_once(at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Second method: each by itself; what cannot be read takes nothing from the others."""
     files = [query(at_home), at_home / "query.h5", tmp_path / "none.veil"]
@@ -149,6 +152,7 @@ def test_several_files_are_inspected_at_once(at_home: Path, tmp_path: Path, caps
     assert "skipped" in output.err and "there is no" in output.err
 
 
+@pytest.mark.slow
 def test_people_and_machines_are_told_the_same(at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --json FILE people read standard output; with --json - the same lines go to standard error."""
     arguments = ["localize", at_home / "map", query(at_home), "--json"]
@@ -163,6 +167,7 @@ def test_people_and_machines_are_told_the_same(at_home: Path, tmp_path: Path, ca
     assert written == printed  # the seed is an argument, so the pose repeats to the last digit
 
 
+@pytest.mark.slow
 def test_one_pose_of_two_is_exit_code_3(at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with other_place() as path:
         assert run("extract", path, "-o", tmp_path / "f.h5", "--max-features", 400) == 0
@@ -177,6 +182,7 @@ def test_one_pose_of_two_is_exit_code_3(at_home: Path, tmp_path: Path, capsys: p
     assert documented("veil localize") >= set(rows[1])
 
 
+@pytest.mark.slow
 def test_a_map_of_one_view_is_refused_and_its_seed_is_used(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,6 +201,7 @@ def test_a_map_of_one_view_is_refused_and_its_seed_is_used(
     assert not (tmp_path / "map").exists()
 
 
+@pytest.mark.slow
 def test_what_lies_in_the_way_is_seen_before_the_work(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,6 +217,7 @@ def test_what_lies_in_the_way_is_seen_before_the_work(
     assert "not empty" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_places_that_cannot_be_written(at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder where a file should go, and a file where a folder should: a message, no traceback, nothing changed."""
     (tmp_path / "file").write_text("precious")
@@ -229,6 +237,7 @@ def test_places_that_cannot_be_written(at_home: Path, tmp_path: Path, capsys: py
     assert list((tmp_path / "folder").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_two_photographs_of_one_name_are_not_one(at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The second must not silently take the first one's place; below one folder their names differ."""
     for folder in ("monday", "tuesday"):
@@ -242,6 +251,7 @@ def test_two_photographs_of_one_name_are_not_one(at_home: Path, tmp_path: Path, 
     assert [image["name"] for image in printed_json(capsys)["images"]] == ["monday/same.jpg", "tuesday/same.jpg"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [0, 1])
 def test_match_takes_one_image_a_side(at_home: Path, side: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder or features of several images: which one was meant?"""
@@ -284,6 +294,7 @@ def test_wrong_usage_is_exit_code_2(wrong: list[str], capsys: pytest.CaptureFixt
     assert "usage: veil" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -330,6 +341,7 @@ def test_failures_of_the_system_have_no_traceback(monkeypatch: pytest.MonkeyPatc
         assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_as_a_program(at_home: Path, tmp_path: Path) -> None:
     """Exit codes reach the shell, messages go to standard error, results to standard output."""
     (tmp_path / "garbage.veil").write_bytes(b"garbage" * 50)
@@ -340,6 +352,7 @@ def test_as_a_program(at_home: Path, tmp_path: Path) -> None:
     assert done.stderr.startswith("veil: this is not a veil message") and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_strangers_of_the_demo_keep_their_own_pictures(tmp_path: Path) -> None:
     """A stranger called like one of the demo's photographs must not take its place in the report."""
     from veil.extraction.sift import SiftOptions

@@ -15,6 +15,7 @@ from veil.pipelines.demo import DemoResult, run_demo
 from worlds.schemas import validate
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_every_held_out_photograph_is_localized_and_the_other_place_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

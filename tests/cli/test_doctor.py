@@ -21,6 +21,7 @@ from worlds.schemas import validate
 DOCUMENTED = section("json.md", "veil doctor")
 
 
+@pytest.mark.slow
 def test_it_says_what_serves_and_how_fast(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--seconds", "0.1", "--threads", "1", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -36,6 +37,7 @@ def test_it_says_what_serves_and_how_fast(capsys: pytest.CaptureFixture[str]) ->
     assert "float64 least squares" in printed and "pip install 'veil[" in printed and "ms" not in printed
 
 
+@pytest.mark.slow
 def test_a_backend_that_cannot_serve_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """No fallback: the reason, and exit code 1; what else there is to know is told all the same."""
     monkeypatch.setattr(device, "obstacle", lambda: "torch finds no CUDA device")

@@ -64,6 +64,7 @@ def work(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_what_was_extracted_and_released_is_described(work: Path) -> None:
     for place in ("mapped", "query"):
         validate("extract", json.loads((work / f"{place}.json").read_text()))
@@ -74,6 +75,7 @@ def query(work: Path) -> Path:
     return next((work / "query-up").glob("*.veil"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_helps_with_examples(command: list[str], capsys) -> None:
     with pytest.raises(SystemExit) as stop:
@@ -82,6 +84,7 @@ def test_every_command_helps_with_examples(command: list[str], capsys) -> None:
     assert "examples:" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["private", "public"])
 def test_a_private_query_is_localized(work: Path, kind: str, tmp_path: Path, capsys) -> None:
     assert run("localize", work / kind, query(work), "--json", tmp_path / "pose.json") == 0
@@ -95,6 +98,7 @@ def test_a_private_query_is_localized(work: Path, kind: str, tmp_path: Path, cap
     assert "inliers of" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_maps_open_in_pycolmap(work: Path) -> None:
     import pycolmap
 
@@ -108,6 +112,7 @@ def test_maps_open_in_pycolmap(work: Path) -> None:
         assert model.compute_mean_reprojection_error() == pytest.approx(facts["mean_reprojection_error_px"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_another_place_gets_no_pose_and_exit_code_3(work: Path, tmp_path: Path, capsys) -> None:
     with other_place() as path:
         assert run("extract", path, "-o", tmp_path / "f.h5", "--max-features", 500) == 0
@@ -120,6 +125,7 @@ def test_another_place_gets_no_pose_and_exit_code_3(work: Path, tmp_path: Path, 
     assert "no pose" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_repeating_repeats_and_second_choices_are_refused(work: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     """The repeated release has identical bytes; a fresh draw or another profile is refused, and nothing is written."""
     monkeypatch.setenv("VEIL_HOME", str(work / "home"))
@@ -136,12 +142,14 @@ def test_repeating_repeats_and_second_choices_are_refused(work: Path, tmp_path: 
     assert "drawn afresh" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_nothing_that_leaves_names_the_photograph(work: Path) -> None:
     data = query(work).read_bytes()
     assert b"DSC" not in data and b"jpg" not in data
     assert "DSC" not in query(work).name
 
 
+@pytest.mark.slow
 def test_inspect_says_what_is_not_protected(work: Path, capsys) -> None:
     for target, words in (
         (query(work), "no proof of privacy"),
@@ -153,6 +161,7 @@ def test_inspect_says_what_is_not_protected(work: Path, capsys) -> None:
         assert words in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_match_counts_neighbors(work: Path, tmp_path: Path) -> None:
     pair = sorted((work / "mapped-up").glob("*.veil"))[:2]
     for ratio in ("none", "auto", "0.8"):
@@ -163,6 +172,7 @@ def test_match_counts_neighbors(work: Path, tmp_path: Path) -> None:
     assert len(found["none"]["matches"]) > len(found["auto"]["matches"]) > 0
 
 
+@pytest.mark.slow
 def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, capsys) -> None:
     book, pool = tmp_path / "book.npz", tmp_path / "pool.npz"
     sizes = ["--words", 200, "--slices", 2]
@@ -183,6 +193,7 @@ def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, caps
     assert run("localize", work / "public", next((tmp_path / "up").glob("*.veil")), "--codebook", book) == 0
 
 
+@pytest.mark.slow
 def test_features_of_others_go_in(work: Path, tmp_path: Path) -> None:
     """hloc's HDF5 and a COLMAP database, made by h5py and pycolmap alone."""
     import pycolmap
@@ -208,6 +219,7 @@ def test_features_of_others_go_in(work: Path, tmp_path: Path) -> None:
         assert run("localize", work / "public", next((tmp_path / name).glob("*.veil"))) == 0
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_with_a_remedy(work: Path, tmp_path: Path, capsys) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.veil").write_bytes(b"VEIL but not really" * 20)
@@ -248,6 +260,7 @@ def test_what_is_wrong_is_said_with_a_remedy(work: Path, tmp_path: Path, capsys)
     assert main([]) == 2
 
 
+@pytest.mark.slow
 def test_a_query_that_hides_its_positions_is_localized(work: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     """Lines and subspaces together: neither descriptor nor position leaves the device raw; map and match say what they can."""
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))

@@ -31,12 +31,14 @@ def loaded(names: tuple[str, ...], *words: str) -> list[str]:
     return run.stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("--version",), ("--help",), ()], ids=str)
 def test_the_version_and_the_commands_need_nothing(words: tuple[str, ...]) -> None:
     """Not even NumPy, which takes longer than all of it."""
     assert loaded((*HEAVY, "numpy", "jaxtyping", "tqdm", "sqlite3"), *words) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("map",), ("localize",), ("privatize",), ("audit",), ("evaluate", "queries"), ("faces", "verify"), ("demo",)],
@@ -55,6 +57,7 @@ def test_a_command_that_reads_a_message_loads_no_heavy_library(tmp_path: Path) -
     assert set(loaded(HEAVY, "inspect", str(tmp_path / "a.veil"))) <= {"scipy"}  # which composes epsilon
 
 
+@pytest.mark.slow
 def test_a_descriptor_verifies_without_what_looks_at_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Distances are compiled, so the compiler may be loaded; detectors, networks and solvers of geometry must not be."""
     monkeypatch.chdir(tmp_path)
@@ -73,6 +76,7 @@ def test_a_descriptor_verifies_without_what_looks_at_photographs(tmp_path: Path,
     assert loaded(looking, "faces", "verify", "s", "f.npz", *who) == []
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_start_up_measures_processes() -> None:
     """Enumeration: what loads a library is told so, and what loads none is not."""
     benchmark = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "startup.py"))

@@ -54,6 +54,7 @@ def test_kmeans_lowers_its_objective() -> None:
     assert all(b >= a - 1e-5 for a, b in pairwise(objective))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "factor"), [(64, 1.12), (256, 1.08), (600, 1.02)])
 def test_two_levels_are_almost_as_near_as_one(words: int, factor: float) -> None:
     """Slow reference: flat k-means, for descriptors in and out of the training sample; random descriptors as words are worse.
@@ -183,6 +184,7 @@ def shares_by_enumeration(counts: list[int], limits: list[int], words: int) -> l
     return [shares for shares, gap in zip(fair, gaps, strict=True) if gap == min(gaps)]
 
 
+@pytest.mark.slow
 def test_words_are_shared_out_by_largest_remainders_within_bounds() -> None:
     """Enumeration of every allotment of small problems, with empty cells, full ones and cells below one word."""
     random = generator("allot")

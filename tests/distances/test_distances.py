@@ -23,6 +23,7 @@ def single(side: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     return side[0].astype(np.float32), side[1].astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("m", "n"), DIMS)
 def test_distances_agree_with_least_squares_on_unrelated_pairs(m: int, n: int, backend: distances.Backend) -> None:
@@ -35,6 +36,7 @@ def test_distances_agree_with_least_squares_on_unrelated_pairs(m: int, n: int, b
     np.testing.assert_allclose(distances.pairwise(left, right, backend=backend), expected, atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("m", [1, 2, 4, 16, 63, 64, 90, 127])
 def test_point_distances_agree_with_least_squares(m: int, backend: distances.Backend) -> None:
@@ -74,6 +76,7 @@ def test_printed_equations(m: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("m", "n"), [(2, 2), (4, 2), (8, 8)])
 def test_invariants(m: int, n: int, backend: distances.Backend) -> None:
@@ -97,6 +100,7 @@ def test_invariants(m: int, n: int, backend: distances.Backend) -> None:
     np.testing.assert_allclose(distances.pairwise((moved, turn @ left[1]), right, backend=backend), subspace, atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("m", [2, 4, 8, 16])
 def test_a_feature_against_itself_is_zero(m: int, backend: distances.Backend) -> None:
@@ -107,6 +111,7 @@ def test_a_feature_against_itself_is_zero(m: int, backend: distances.Backend) ->
     assert distances.nearest_two(side, side, backend=backend).left_distance[:, 0].max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("m", [2, 4, 8])
 @pytest.mark.parametrize("shared", [1, 2])
@@ -148,6 +153,7 @@ def test_a_member_of_the_subspace_is_at_distance_zero(backend: distances.Backend
     assert distances.pairwise((decoys.astype(np.float32), None), lifted, backend=backend).max() < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS[1:])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("m", "n"), [(0, 0), (0, 4), (2, 2), (8, 4), (18, 17)])
@@ -168,6 +174,7 @@ def test_nearest_two_is_the_two_smallest_of_the_full_matrix(m: int, n: int, thre
     np.testing.assert_array_equal(found.left_of_right, order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS[1:])
 def test_tiles_cover_uneven_sizes(backend: distances.Backend) -> None:
     """More features than one tile, a size that no tile divides; oracle: the reference on a sample of rows."""

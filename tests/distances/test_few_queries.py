@@ -46,6 +46,7 @@ def is_sorting(points: np.ndarray, database: SubspaceSet, count: int, backend: d
     np.testing.assert_allclose(found.distance, np.take_along_axis(truth, order, axis=1), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize(("m", "dim", "points"), [(1, 3, 1), (4, 128, 2), (7, 33, 16), (16, 65, 3), (4, 512, 1)])
@@ -126,6 +127,7 @@ def test_the_compiled_pass_takes_any_basis(kind: type) -> None:
     is_sorting(points, (origin.astype(kind), basis.astype(kind)), 7, "cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize(("backend", "shear"), [("numpy", 0.0), ("cpu", 0.0), ("cpu", 0.02)])
 def test_bounds_hold_and_are_narrow(shear: float, backend: distances.Backend, kind: type) -> None:

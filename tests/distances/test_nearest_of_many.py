@@ -57,6 +57,7 @@ def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(module, "aligned", poisoned)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize(("backend", "threads"), [("reference", 1), ("numpy", 1), ("cpu", 1), ("cpu", 3)])
 @pytest.mark.parametrize(
@@ -120,6 +121,7 @@ def test_bad_requests_are_refused(backend: distances.Backend) -> None:
     assert (distances.nearest(queries, database, 5, backend=backend).index >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 40.0])
 def test_large_searches_use_bounds(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: float64. Queries near entries of a database on few axes are pruned, and the answers do not change.

@@ -106,6 +106,7 @@ def refused_models() -> list[tuple[str, bytes, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_other_networks_are_refused_with_what_they_have() -> None:
     for what, model, match in refused_models():
         with pytest.raises(InputError, match=match):

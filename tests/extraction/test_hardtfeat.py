@@ -48,6 +48,7 @@ def correlated(maps: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.nda
     )
 
 
+@pytest.mark.slow
 def test_agrees_with_the_defining_equation(network: HardTFeat) -> None:
     """Oracle: the published network written down layer by layer, in float64."""
     weights, two = tensors(network), patches("defining", 2)
@@ -132,6 +133,7 @@ def right_matches(first: Features, second: Features, second_from_first: np.ndarr
     return int((np.linalg.norm(errors, axis=1) < 3).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("other", "at_least"), [(2, 0.9), (4, 1.4)])
 def test_matches_as_well_as_sift(network: HardTFeat, veil_data: Path, other: int, at_least: float) -> None:
     """Second method: SIFT on the same keypoints; the learned descriptor gains as the viewpoint turns away."""

@@ -32,6 +32,7 @@ def slanted_bar(width: int, height: int, left: float, right: float, tilt: float)
     return np.round(40 + 170 * np.clip(covered, 0, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(320, 240), (2 * MAX_SIDE_PX, MAX_SIDE_PX)])
 def test_edges_lie_where_they_were_drawn(size: tuple[int, int]) -> None:
     """Golden: the bar's own edges, in a picture as it is and in one that is shrunk first. Broken twin: half a pixel off
@@ -70,6 +71,7 @@ def test_undistorted_inverts_the_camera() -> None:
     np.testing.assert_allclose(undistorted(pixels, camera), plane, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_bundled_portal_hangs_straight() -> None:
     """Second method: down of three photographs, turned into the world of the reference poses, is one direction.
 
@@ -93,6 +95,7 @@ def test_the_bundled_portal_hangs_straight() -> None:
     assert spread_deg(others) > 1.2 * spread_deg(world)
 
 
+@pytest.mark.slow
 def test_a_guessed_focal_length_is_said() -> None:
     """The same photograph with a measured focal length, one from EXIF, and a guess: ever less certain."""
     from dataclasses import replace
@@ -109,6 +112,7 @@ def test_a_guessed_focal_length_is_said() -> None:
     assert len(sigmas) == 3 and sigmas == sorted(sigmas) and sigmas[0] != sigmas[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", ["castle-P19", "entry-P10", "fountain-P11", "Herz-Jesus-P8"])
 def test_down_of_surveyed_buildings(veil_data: Path, scene: str) -> None:
     """Ground truth: cameras of Strecha et al. 2008, whose world z is down to a fraction of a degree (theory/gravity.md)."""
@@ -123,6 +127,7 @@ def test_down_of_surveyed_buildings(veil_data: Path, scene: str) -> None:
         assert math.degrees(math.acos(min(1.0, float(found.gravity.direction @ truth)))) < 1.2
 
 
+@pytest.mark.slow
 def test_rocks_and_trees_are_refused(veil_data: Path) -> None:
     """Planted truth by subject: photographs of a tree and of rocks, where a vertical would be a coincidence."""
     camera = Camera(model="SIMPLE_RADIAL", width_px=1134, height_px=1512, params=(1254.6, 567.0, 756.0, 0.0027))

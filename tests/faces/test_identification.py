@@ -63,6 +63,7 @@ def test_the_bound_for_any_strangers_holds() -> None:
         assert low < mean < high < mean + 0.25
 
 
+@pytest.mark.slow
 def test_thresholds_keep_strangers_out_of_galleries_of_every_size() -> None:
     """Planted truth: a population of which calibration sees 250 people. A threshold of one comparison accepts many times what
     was asked; that of the size does not exceed it by more than the 2.5 % of calibrations that the interval allows, and chance

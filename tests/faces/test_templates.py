@@ -54,6 +54,7 @@ def test_an_enrollment_is_memoized_and_a_renewal_is_another() -> None:
         assert np.abs(other.origin - first.origin).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("by", "most"), [("p2s", 0.05), ("s2s", 0.25)])
 @pytest.mark.parametrize("keyed", [True, False])
 def test_the_person_is_near_and_others_are_not(by: str, most: float, keyed: bool) -> None:
@@ -80,6 +81,7 @@ def test_a_parallel_probe_is_as_near_as_the_descriptor_and_shows_less() -> None:
         who.probe(VICTIMS.vectors[0], purpose="door")
 
 
+@pytest.mark.slow
 def test_renewal_keeps_accuracy() -> None:
     """The equal error of templates renewed from another photograph is that of the first ones, up to what few people tell."""
     people, who = crowd("renewed", 60, 3), client("parallel")
@@ -96,6 +98,7 @@ def test_renewal_keeps_accuracy() -> None:
     assert errors[0] < 0.1 and abs(errors[1] - errors[0]) < 0.05
 
 
+@pytest.mark.slow
 def test_only_the_key_unlinks_templates_of_two_purposes() -> None:
     """Oracle: the equal error of linking a person's templates of two purposes, made from two pictures. With keys it is that of
     chance, where 0.3 would be seen: it scatters by about 0.04 over 150 pairs of each kind; without, one template finds the
@@ -115,6 +118,7 @@ def test_only_the_key_unlinks_templates_of_two_purposes() -> None:
     assert errors[False] < 0.2 and 0.38 < errors[True] < 0.62
 
 
+@pytest.mark.slow
 def test_a_gallery_finds_unkeyed_templates_and_not_keyed_ones() -> None:
     """The nearest raw descriptor of each person's other picture: right without a key, at chance with it."""
     found = {}
@@ -158,6 +162,7 @@ def balanced() -> Client:
     return Client(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
 
 
+@pytest.mark.slow
 def test_balanced_templates_hold_both_classes() -> None:
     """Of three decoys and the face two are of either sex, with the label told or voted; a wrong one is followed."""
     for row in range(0, 10, 2):

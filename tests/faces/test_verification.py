@@ -86,6 +86,7 @@ def rows() -> dict[tuple[str, int, str], VerificationRow]:
     return {(row.lifting, row.m, row.distance): row for row in verification_study(study, balance="sex")}
 
 
+@pytest.mark.slow
 def test_templates_verify(rows: dict[tuple[str, int, str], VerificationRow]) -> None:
     """Planted: raw descriptors part people; so do templates against them. Two templates of m = 63 of 64 always meet: chance."""
     raw = rows["raw", 0, "point"]
@@ -137,6 +138,7 @@ def test_balanced_decoys_are_of_the_others_class() -> None:
     assert classes == ("a", "b")
 
 
+@pytest.mark.slow
 def test_lifting_hides_nobody_from_a_gallery(rows: dict[tuple[str, int, str], VerificationRow]) -> None:
     """What the documentation says plainly: a template is nearest to its own person's raw descriptor. Null: shuffled people."""
     assert rows["adversarial", 8, "p2s"].identified > 0.9  # type: ignore[operator]

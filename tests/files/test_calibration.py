@@ -30,6 +30,7 @@ def photographs(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["images/K.txt", "K.txt"])
 def test_extraction_and_scenes_read_it(tmp_path: Path, place: str) -> None:
     """In the folder of photographs or beside it; --camera still says more."""

@@ -80,6 +80,7 @@ def test_the_secret_is_for_its_owner_whatever_the_umask(tmp_path: Path, mask: in
     assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, KEY_BYTES - 1, KEY_BYTES + 1, 0])
 def test_a_damaged_secret_is_refused_and_kept(tmp_path: Path, length: int) -> None:
     """A new secret in its place would release every image a second time."""
@@ -133,6 +134,7 @@ def _compete(folder: str, number: int, barrier, queue) -> None:
     queue.put((number, won))
 
 
+@pytest.mark.slow
 def test_among_four_processes_one_wins_each_image(tmp_path: Path) -> None:
     """Check and entry are one transaction: without it two could both find the ledger empty and both release."""
     context = multiprocessing.get_context("spawn")
@@ -148,6 +150,7 @@ def test_among_four_processes_one_wins_each_image(tmp_path: Path) -> None:
     assert entries == {image: f"m={number}" for number, images in won.items() for image in images}
 
 
+@pytest.mark.slow
 def test_damage_raises_only_veils_errors(tmp_path: Path) -> None:
     """`outcome` lets any other exception through, which fails this test."""
     ledger = Ledger(tmp_path)

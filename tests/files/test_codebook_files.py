@@ -152,6 +152,7 @@ def test_a_pickle_is_refused_and_never_run(tmp_path: Path, good: dict) -> None:
     assert (tmp_path / "trace").exists()
 
 
+@pytest.mark.slow
 def test_damage_raises_only_veils_errors(tmp_path: Path) -> None:
     """Truncated anywhere, or flipped: the zip's own checksums, zlib, NumPy's headers and json all fail differently."""
     path = tmp_path / "b.npz"

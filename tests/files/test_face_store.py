@@ -186,6 +186,7 @@ def started(name: str, path: Path, number: int) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_four_processes_lose_nothing(store: FaceStore) -> None:
     """Oracle: counting. Each process's templates are all there, and one of all that fought for a name is valid."""
     workers = [started("enroll_many", store.path, k) for k in range(4)]
@@ -202,6 +203,7 @@ def renew_forever(path: str, first: int) -> None:
         print(k, flush=True)
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_a_whole_store(store: FaceStore) -> None:
     """Killed while it renews without pause: one template is valid, the one that was said last or the next."""
     last = -1

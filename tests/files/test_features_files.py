@@ -96,6 +96,7 @@ def test_what_is_no_colmap_database_stays_untouched(tmp_path: Path) -> None:
         assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_damaged_databases_raise_only_veils_errors(tmp_path: Path) -> None:
     random = generator("damage")
     tables = {f"{k}.jpg": (random.uniform(1, 400, (5, k)).astype(np.float32), sift_like(random, 5)) for k in (2, 4, 6)}

@@ -170,6 +170,7 @@ def together(work, *arguments: tuple) -> list:
     return results
 
 
+@pytest.mark.slow
 def test_processes_share_one_secret_and_one_ledger(tmp_path: Path) -> None:
     keys = together(_load, *[(str(tmp_path),)] * 3)
     assert len(set(keys)) == 1
@@ -265,6 +266,7 @@ def test_photographs_that_are_none(tmp_path: Path) -> None:
         extract_sift(read_picture(tmp_path / "blank.png"))
 
 
+@pytest.mark.slow
 def test_large_photographs_are_shrunk_and_keypoints_scaled_back() -> None:
     """Second method: the same picture at a quarter of the limit; keypoints land within two pixels of each other."""
     from veil.files.examples import lund_door

@@ -157,6 +157,7 @@ def _spend(folder: str, number: int, barrier, queue) -> None:
     queue.put((number, won))
 
 
+@pytest.mark.slow
 def test_two_processes_never_overspend(tmp_path: Path) -> None:
     """Spent is within the budget, and one more release would not be: nothing was refused for want of care either."""
     Ledger(tmp_path).set_budget("session", SESSION)
@@ -262,6 +263,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
 def test_kill_9_neither_loses_nor_doubles(tmp_path: Path) -> None:
     """At 60 random lines of a release. After the kill: no message without its entry, no entry without its charge, no half
@@ -295,6 +297,7 @@ def test_ledgers_of_earlier_versions_open(tmp_path: Path) -> None:
     assert [entry.mechanism for entry in ledger.entries()] == [None, LAW, None]
 
 
+@pytest.mark.slow
 def test_damage_of_spending_raises_only_veils_errors(tmp_path: Path) -> None:
     """`outcome` lets any other exception through, which fails this test."""
     ledger = Ledger(tmp_path)

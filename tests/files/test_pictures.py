@@ -176,6 +176,7 @@ def test_a_given_camera_must_fit(tmp_path: Path) -> None:
         read_picture(path, camera=turned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP", "PPM"])
 def test_damaged_files_raise_only_veils_errors(tmp_path: Path, name: str) -> None:
     """Headers and EXIF are where decoders stumble, so most flips go there."""

@@ -272,6 +272,7 @@ def test_gravity_tables(tmp_path: Path) -> None:
         read_scene(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["images.txt", "cameras.txt", "K.txt", "gt_dense_cameras/0001.png.camera", "gravity.csv"])
 def test_truncated_files_raise_nothing_else(tmp_path: Path, name: str) -> None:
     """Every length of each file: a scene, or an error of veil's own; poses that do come back are planted ones."""

@@ -123,6 +123,7 @@ def test_a_small_file_of_many_pixels_is_refused(tmp_path: Path) -> None:
             read_picture(path)
 
 
+@pytest.mark.slow
 def test_a_picture_takes_little_more_than_its_pixels() -> None:
     """Gray and digest are those of the formula on the whole, in a process whose memory grows by less than the pixels take."""
     rgb = generator("blocks").integers(0, 256, (700, 90, 3), dtype=np.uint8)

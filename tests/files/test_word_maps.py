@@ -66,6 +66,7 @@ def words(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[h5py.Group], 
     return spoil
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
@@ -100,6 +101,7 @@ def test_damaged_words_are_refused(tmp_path: Path, spoil: Callable[[h5py.Group],
     assert str(tmp_path / "map") in str(caught.value)
 
 
+@pytest.mark.slow
 def test_damaged_bytes_raise_nothing_else(tmp_path: Path) -> None:
     """Truncated: always refused. Flipped: refused, or read as a map of proper words."""
     write_map(tmp_path / "map", word_scene())

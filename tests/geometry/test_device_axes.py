@@ -33,6 +33,7 @@ def errors_deg(readings: tuple[Gravity | NoGravity, ...], downs: np.ndarray) -> 
     return np.array([float(apart_deg(r.direction, d)) if isinstance(r, Gravity) else np.inf for r, d in pairs])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matrix", range(48))
 def test_every_convention_of_the_pictures_frame_is_found(matrix: int) -> None:
     """Planted: each signed permutation, eight pictures, edges in half of them, noise of 1.5 and 0.5 degrees."""
@@ -99,6 +100,7 @@ def test_what_edges_do_not_tell_is_refused_or_said_by_sigma() -> None:
         assert isinstance(reading, Gravity) and reading.sigma_deg is not None and error < 3 * reading.sigma_deg
 
 
+@pytest.mark.slow
 def test_pure_chance_is_not_taken_for_axes() -> None:
     """Null: readings that have nothing to do with the edges, four pictures each. Of 60 tables at most 6 tell anything (1 %
     wrong conventions of one are promised, if edges are right and readings are of this device; here they are neither)."""

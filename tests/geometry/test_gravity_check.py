@@ -30,6 +30,7 @@ def off(direction: np.ndarray, degrees: float, random: np.random.Generator) -> n
     return np.cos(np.deg2rad(degrees)) * direction + np.sin(np.deg2rad(degrees)) * np.cross(axis, direction)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trial", range(5))
 def test_a_reading_that_is_off_is_called_wrong(trial: int) -> None:
     """The defect: a reading 34.8 degrees off was taken, while 100 vertical edges among clutter had it right. One that strays
@@ -77,6 +78,7 @@ def test_what_cannot_be_told_is_said() -> None:
     assert verdict(tilted(40, 0), tilted(3, 0), 8, -15.0) == "sensor wrong"
 
 
+@pytest.mark.slow
 def test_support_by_chance_is_as_rare_as_it_says() -> None:
     """Statistics: of 300 directions among 100 clutter segments the expected number of chance agreements is below 10^-1.5 in at
     most 3.2 % (four deviations: 7.2 %), and among 30 segments that hang there it is below 10^-6 always."""

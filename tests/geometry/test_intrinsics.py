@@ -101,6 +101,7 @@ def test_a_gigapixel_image_is_refused() -> None:
         checked_camera(made("SIMPLE_PINHOLE", 65535, 65535, 80000.0, 32000.0, 32000.0))
 
 
+@pytest.mark.slow
 def test_what_is_believed_is_undistorted_as_colmap_does() -> None:
     """Second method: pycolmap takes pixels of a finer grid out and back, for cameras drawn at random and believed.
 

@@ -128,6 +128,7 @@ def blank(tracks: TrackLines) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros((count, 3)), np.zeros(count, dtype=bool)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "min_lines", "least", "most"),
     [
@@ -161,6 +162,7 @@ def test_every_point_is_that_of_the_slow_twin(
     assert least <= mapped(tracks, observed).sum() <= most
 
 
+@pytest.mark.slow
 def test_long_tracks_need_not_try_all_triples() -> None:
     """Second method: with a third of wrong lines, sixty of hundreds of triples find what all of them find."""
     tracks, _, _ = planted("long", tracks=40, size=(11, 12), wrong=0.3, facing=True)

@@ -53,6 +53,7 @@ def apart_deg(left: np.ndarray, right: np.ndarray) -> float:
     return math.degrees(math.acos(min(1.0, float(left @ right))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("roll", [-35.0, 0.0, 12.0])
 @pytest.mark.parametrize("pitch", [-40.0, 0.0, 15.0])
 def test_without_noise_down_is_exact(roll: float, pitch: float) -> None:
@@ -63,6 +64,7 @@ def test_without_noise_down_is_exact(roll: float, pitch: float) -> None:
     assert len(answer.rows) == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [0.5, 0.8])
 def test_down_among_clutter(wrong: float) -> None:
     """Planted truth: 80 edges and up to four times as many segments of any direction."""
@@ -76,6 +78,7 @@ def test_down_among_clutter(wrong: float) -> None:
     assert answer.log10_nfa < -10
 
 
+@pytest.mark.slow
 def test_the_standard_deviation_is_neither_boast_nor_excuse() -> None:
     """Statistics bounded on both sides: over 40 worlds, errors in units of the stated deviation.
 
@@ -99,6 +102,7 @@ def test_the_standard_deviation_is_neither_boast_nor_excuse() -> None:
     assert ratio(assumed * 2) > 1.5
 
 
+@pytest.mark.slow
 def test_clutter_is_refused() -> None:
     """Planted truth: there is no vertical. Broken twin: without the count of chance agreements every one is answered."""
     twin = 0
@@ -112,6 +116,7 @@ def test_clutter_is_refused() -> None:
     assert twin >= 8
 
 
+@pytest.mark.slow
 def test_false_alarms_are_not_underestimated() -> None:
     """At most a tenth of the pictures of clutter may have an expected number below one tenth; every second would be seen."""
     options = VerticalOptions(max_log10_nfa=-1.0, max_sigma_deg=90.0, rival_share=1e9)
@@ -152,6 +157,7 @@ def test_two_verticals_are_none() -> None:
     assert apart_deg(clear.gravity.direction, one) < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("roll", "pitch"), [(60.0, 0.0), (0.0, 75.0)])
 def test_directions_beyond_the_prior_are_not_found(roll: float, pitch: float) -> None:
     """Range of tilts: a bundle of edges whose direction lies outside is no vertical."""

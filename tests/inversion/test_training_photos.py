@@ -38,6 +38,7 @@ def supply(kind: str = "raw", **changed: object) -> Supply:
     return Supply(**{"load": pool.__getitem__, "count": 7, "sight": sight, "batch": 2, "seed": 5} | changed)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_keypoints_follow_the_picture_through_its_variations() -> None:
     """Planted: SIFT answers at the center of each blob. Broken twins: a mirrored picture with old keypoints; a wrong scale."""
     random, rgb = generator("variations"), blobs(generator("blobs"))
@@ -83,6 +84,7 @@ def test_a_window_without_features_is_none() -> None:
     assert sum(windowed(far, random) is None for _ in range(20)) >= 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["raw", "subspaces", "words"])
 def test_a_batch_depends_on_its_number_alone(kind: str) -> None:
     """So that a resumed run is the unbroken one. Broken twin: a generator that is carried from batch to batch."""

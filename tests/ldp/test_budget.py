@@ -40,6 +40,7 @@ def test_an_object_is_some_features_of_every_release() -> None:
     assert total(charges, of_each=1) == {ONE: 2, TWO: 1}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     epsilon=st.floats(0.5, 9),

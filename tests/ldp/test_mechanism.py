@@ -42,6 +42,7 @@ def worst_log_ratio(laws: list[list[Fraction]]) -> float:
     return math.log(largest.numerator) - math.log(largest.denominator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", SMALL, ids=lambda m: f"K{m.dictionary_size}-m{m.m}-eps{m.epsilon:.3g}")
 def test_the_enumerated_law_sums_to_one_and_its_worst_ratio_is_epsilon(mechanism: SubsetMechanism) -> None:
     laws = [law(mechanism, word) for word in range(mechanism.dictionary_size)]
@@ -92,6 +93,7 @@ def fits(rows: np.ndarray, mechanism: SubsetMechanism, true_word: int) -> bool:
     return chi2.ppf(1e-5, freedom) < statistic < chi2.ppf(1 - 1e-5, freedom)
 
 
+@pytest.mark.slow
 def test_a_million_draws_fit_the_law() -> None:
     mechanism = SubsetMechanism(dictionary_size=7, epsilon=1.0, m=3)
     rows = drawn(mechanism, 4, DRAWS, "million")
@@ -101,6 +103,7 @@ def test_a_million_draws_fit_the_law() -> None:
     assert not fits(rows, SubsetMechanism(dictionary_size=7, epsilon=1.03, m=3), 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, m, epsilon, true_word, other",
     [(2, 1, 0.5, 0, 0.6), (9, 4, 2.0, 8, 2.2), (5, 1, 0.0, 2, 0.2), (6, 5, 3.0, 0, 3.5)],

@@ -15,6 +15,7 @@ from veil.ldp.planning import STEP, Place, candidates_by_chance, curve, most_tel
 from veil.localization.by_distance import LocalizeOptions, pose_log10_nfa
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     words=st.integers(3, 300_000),

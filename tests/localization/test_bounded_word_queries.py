@@ -52,6 +52,7 @@ def seconds(form: Subsets, as_lines: bool) -> float:
     return time.process_time() - begun
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_lines", [False, True])
 def test_features_that_may_be_any_point_take_little_longer(as_lines: bool) -> None:
     """A hundred times the usual number of candidates takes little longer; without bounds it took a hundred times as long."""
@@ -62,6 +63,7 @@ def test_features_that_may_be_any_point_take_little_longer(as_lines: bool) -> No
     assert seconds(heavy, as_lines) < 25 * seconds(plain, as_lines) + 1
 
 
+@pytest.mark.slow
 def test_a_refusal_says_that_the_search_was_cut_short() -> None:
     found = localize_words(PLACE.camera, PLACE.keypoints["02"][:300], hostile(4000), SCENE, VOCABULARY, options=ROUND)
     assert isinstance(found, NoPose)

@@ -55,6 +55,7 @@ def scene_of(place: World, *, without: str, m: int = 0) -> Scene:
     return Scene(images=images, points=place.points, mean_reprojection_error_px=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("query_m", "map_m"), [(0, 0), (4, 0), (4, 4), (16, 0)])
 def test_a_planted_pose_is_recovered(query_m: int, map_m: int) -> None:
     """Oracle: planted truth; point, p-to-s and s-to-s."""
@@ -71,6 +72,7 @@ def test_a_planted_pose_is_recovered(query_m: int, map_m: int) -> None:
     assert found.covariance is not None and (np.linalg.eigvalsh(found.covariance) > 0).all()
 
 
+@pytest.mark.slow
 def test_noise_is_refused() -> None:
     """None of twenty queries with random descriptors gets a pose."""
     scene = scene_of(WORLD, without="02")
@@ -158,6 +160,7 @@ def lines_through(name: str, share: float) -> Lines:
     return lift_to_lines(image, gravity=down, randomness=seeded(f"lines {share}"), options=LineOptions(aligned_share=share))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.5])
 @pytest.mark.parametrize("query_m", [0, 4])
 def test_lines_localize_where_points_do(share: float, query_m: int) -> None:
@@ -174,6 +177,7 @@ def test_lines_localize_where_points_do(share: float, query_m: int) -> None:
     assert rotation_angle_deg(found.cam_from_world.rotation @ WORLD.poses["02"].rotation.T) < 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_noise_is_refused_from_lines_too() -> None:
     """Random descriptors with lines get no pose, though lines agree by chance far more often than points."""
@@ -219,6 +223,7 @@ def test_options_out_of_range(bad: dict) -> None:
         LocalizeOptions(**bad)
 
 
+@pytest.mark.slow
 def test_photographs_of_another_landmark_are_refused(veil_data, door) -> None:
     """All ten photographs of sacre_coeur are refused by a map of the door (its bundled reference poses give the points)."""
     from veil.extraction.sift import SiftOptions, extract_sift

@@ -61,6 +61,7 @@ def test_words_with_lines_localize_upright() -> None:
     assert found.covariance is None
 
 
+@pytest.mark.slow
 def test_words_with_lines_localize_in_a_small_picture() -> None:
     """A picture of a quarter of the size, where one feature in four has a right candidate, before nine wrong ones.
 
@@ -97,6 +98,7 @@ def test_the_same_query_gets_the_same_pose() -> None:
     np.testing.assert_array_equal(first.point_rows, second.point_rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observations", [KEYPOINTS, LINES], ids=["points", "lines"])
 def test_random_words_are_refused(observations: np.ndarray | Lines) -> None:
     for index in range(3):
@@ -143,6 +145,7 @@ def test_lines_need_gravity_of_query_and_map() -> None:
         localize_words(PLACE.camera, LINES, QUERY, scene_of(PLACE, without="02"), VOCABULARY)
 
 
+@pytest.mark.slow
 def test_a_wrong_gravity_gives_no_wrong_pose() -> None:
     """Gravity that is twelve degrees off in query or map gives no pose, or one that the refinement over inliers corrected."""
     turn = Rotation.from_rotvec(np.radians([12.0, 0, 0])).as_matrix()
@@ -256,6 +259,7 @@ def test_more_candidates_or_less_inliers_are_more_chance() -> None:
     assert wider.log10_nfa(rows[:30], 8.0) > problem.log10_nfa(starts[:30], 8.0)
 
 
+@pytest.mark.slow
 def test_noise_reaches_no_small_chance() -> None:
     """Simulation with random candidates at random places: no best pose of a search has log10 NFA below -2."""
     random = generator("noise")
@@ -277,6 +281,7 @@ def test_the_mechanism_is_needed_to_weigh_words() -> None:
     assert weak.log_odds.max() < 2.0 < plain.log_odds.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.75, 1.0, 1.4])
 def test_a_guessed_focal_length_is_found(factor: float) -> None:
     """Oracle: the planted pose. Counterexample: a query that takes the guess for exact has its camera at a wrong distance."""

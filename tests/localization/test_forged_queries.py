@@ -73,6 +73,7 @@ def crowd(kind: str, count: int) -> np.ndarray:
     return np.array([200.0, 150.0]) + float(kind) * random.random((count, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "as_lines"),
     [("20", False), ("60", False), ("120", False), ("point", False), ("line", False), ("20", True)],
@@ -86,6 +87,7 @@ def test_right_features_in_a_crowd_get_no_pose(kind: str, as_lines: bool) -> Non
     assert found.log10_nfa > -6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.3, 0.45, 0.65])
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 def test_a_photograph_of_the_place_on_a_plain_wall_gets_no_pose(share: float, as_lines: bool) -> None:
@@ -95,6 +97,7 @@ def test_a_photograph_of_the_place_on_a_plain_wall_gets_no_pose(share: float, as
     assert isinstance(found, NoPose) and "photograph of a photograph" in found.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 def test_true_queries_of_the_same_shapes_are_right(as_lines: bool) -> None:
     """Planted poses: the facade itself; a camera that stands further away; a place with depth in a part of the picture.
@@ -193,6 +196,7 @@ def in_another_picture(xy: np.ndarray, kind: str) -> np.ndarray:
     return np.array([300.0, 250.0]) + np.stack([0.85 * x, 0.95 * y], axis=1) / depth[:, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["poster", "screen"])
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 def test_a_photograph_of_the_place_among_other_things_gets_no_pose(kind: str, as_lines: bool) -> None:
@@ -262,6 +266,7 @@ def test_repeats_at_one_position_count_once() -> None:
     assert isinstance(found, NoPose) and found.inliers <= 14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 def test_hostile_cameras_get_no_pose_in_time(as_lines: bool) -> None:
     """An absurd focal length before a huge picture, with all keypoints near its center."""

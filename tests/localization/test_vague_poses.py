@@ -44,6 +44,7 @@ def turn_of(rotation: np.ndarray) -> np.ndarray:
     return np.array([rotation[2, 1] - rotation[1, 2], rotation[0, 2] - rotation[2, 0], rotation[1, 0] - rotation[0, 1]]) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_lines", [False, True])
 @pytest.mark.parametrize("free_focal", [False, True])
 def test_the_deviation_is_that_of_refitted_poses(as_lines: bool, free_focal: bool) -> None:

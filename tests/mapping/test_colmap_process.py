@@ -43,6 +43,7 @@ def test_a_log_that_is_no_text_stops_nobody(stand_in: None) -> None:
         assert isinstance(colmap.run({"do": "log"}), dict)
 
 
+@pytest.mark.slow
 def test_the_reason_is_the_one_it_ended_for(stand_in: None) -> None:
     """A process that the system kills, as for lack of memory, is not out of time; the next request gets another process."""
     with Colmap(Limits(max_seconds=30.0)) as colmap:

@@ -37,6 +37,7 @@ def mapped(images: dict[str, MapImage], workdir: Path) -> Scene | NoMap:
     return build_map(images, match_pairs(forms, all_pairs(sorted(forms))), workdir=workdir)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [0, 2])
 def test_planted_cameras_are_recovered(m: int, tmp_path: Path) -> None:
     """Oracle: planted truth after similarity alignment; every observation is of the point its descriptor came from."""
@@ -68,6 +69,7 @@ def _point_errors(scene: Scene, place: World, alignment) -> np.ndarray:
     return np.concatenate(errors)
 
 
+@pytest.mark.slow
 def test_points_that_the_ratio_dropped_come_back_and_move_no_pose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: the planted points. A third of them look alike in pairs, so that no ratio passes them.
 
@@ -97,6 +99,7 @@ def test_points_that_the_ratio_dropped_come_back_and_move_no_pose(tmp_path: Path
     assert np.quantile(_point_errors(scene, place, alignment), 0.9) < 0.1
 
 
+@pytest.mark.slow
 def test_an_image_that_the_ratio_cuts_off_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: of the points that the last image sees all but 22 have a twin, so that their matches pass no ratio.
 
@@ -129,6 +132,7 @@ def test_an_image_that_the_ratio_cuts_off_is_mapped(tmp_path: Path, monkeypatch:
     assert scene.check is not None and "too few matches" in scene.check.left_out[last]
 
 
+@pytest.mark.slow
 def test_a_small_sample_gives_one_ratio_and_a_large_one_two() -> None:
     """Oracle: quantiles by hand. Too few features to know one wrong match in a thousand must not loosen the other ratio."""
     from veil.mapping.options import first_ratios
@@ -144,6 +148,7 @@ def test_a_small_sample_gives_one_ratio_and_a_large_one_two() -> None:
         assert found == tuple(sorted(found))
 
 
+@pytest.mark.slow
 def test_no_overlap_gives_no_map_but_a_reason(tmp_path: Path) -> None:
     random = generator("no overlap")
     place = world("no overlap")
@@ -192,6 +197,7 @@ def hostile(place: World, *, focal: float) -> MapImage:
     return MapImage(camera=camera, keypoints=(32767 + noise).astype(np.float32), form=place.form("02"))
 
 
+@pytest.mark.slow
 def test_an_upload_that_would_collapse_the_map_is_left_out_and_named(tmp_path: Path) -> None:
     """Oracle: planted cameras of the honest images, which the hostile one drew to a single center."""
     place = world("collapse")
@@ -205,6 +211,7 @@ def test_an_upload_that_would_collapse_the_map_is_left_out_and_named(tmp_path: P
     assert max(pose_error(scene.images[n].cam_from_world, place.poses[n], alignment)[0] for n in names) < 0.05
 
 
+@pytest.mark.slow
 def test_an_upload_that_hangs_the_mapper_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken twin: without the check of cameras COLMAP never returns; the time limit ends it, and the others are mapped."""
     import veil.mapping.points as points
@@ -220,6 +227,7 @@ def test_an_upload_that_hangs_the_mapper_is_left_out_and_named(tmp_path: Path, m
     assert scene.check is not None and "zz" in scene.check.left_out
 
 
+@pytest.mark.slow
 def test_time_that_is_up_ends_the_map_and_accuses_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: mapping takes longer than its limit, and is not begun anew without the image that it happened to be at."""
     import veil.mapping.points as points
@@ -240,6 +248,7 @@ def test_time_that_is_up_ends_the_map_and_accuses_no_image(tmp_path: Path, monke
     assert asked == ["verify", "map"]
 
 
+@pytest.mark.slow
 def test_two_places_in_one_folder_are_not_made_one(tmp_path: Path) -> None:
     """Half of the images are of another place that shares forty copies of the first one's points, each put elsewhere."""
     here, there = world("here", points=250), world("there", points=250)
@@ -250,6 +259,7 @@ def test_two_places_in_one_folder_are_not_made_one(tmp_path: Path) -> None:
     assert set(scene.images) in ({*here.poses}, {f"t{name}" for name in there.poses})
 
 
+@pytest.mark.slow
 def test_known_focal_lengths_are_held_and_guessed_ones_refined(tmp_path: Path) -> None:
     """Oracle: planted focal length of 500 px; half of the images say so, the others guess 560."""
     from veil.geometry.camera import Camera
@@ -268,6 +278,7 @@ def test_known_focal_lengths_are_held_and_guessed_ones_refined(tmp_path: Path) -
     assert {"01", "04"} <= set(scene.images)
 
 
+@pytest.mark.slow
 def test_the_mapper_ends_with_the_process_that_started_it() -> None:
     """A parent that is killed cannot tidy up: its worker must not outlive it, even one that no longer reads its input."""
     import os

@@ -27,6 +27,7 @@ def views(m: int, count: int) -> dict[str, Form]:
     return forms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [0, 2, 4])
 def test_one_wrong_match_in_a_hundred_passes_although_the_images_match(m: int) -> None:
     """Oracle: planted matches. The ratio is learned from a pair that matches throughout and judged on one that does not.
@@ -45,6 +46,7 @@ def test_one_wrong_match_in_a_hundred_passes_although_the_images_match(m: int) -
     assert ((right.indices[:, 0] == right.indices[:, 1]) & (right.ratios <= learned)).sum() > 0.5 * len(forms["a"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 4])
 def test_subspaces_that_share_their_decoys_do_not_lower_it(m: int) -> None:
     """Oracle: the same images without the shared decoys, whose threshold must be the same to within a fifth.

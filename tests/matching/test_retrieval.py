@@ -27,6 +27,7 @@ def drawn(true_words: np.ndarray, mechanism: SubsetMechanism, name: str) -> Subs
     return subsets(randomized(true_words, mechanism, seeded(name), contexts), mechanism, DIGEST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon, m", [(0.5, 1), (2.0, 3), (6.0, 2)])
 def test_counts_are_unbiased_and_raw_counts_are_not(epsilon: float, m: int) -> None:
     """The mean over 400 releases lies within five of its standard deviations of the true histogram, in every word."""

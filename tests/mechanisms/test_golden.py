@@ -100,6 +100,7 @@ MESSAGES: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_release_is_what_it_was(name: str) -> None:
     pinned, made = (FOLDER / f"{name}.veil").read_bytes(), MESSAGES[name]()

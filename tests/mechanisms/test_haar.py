@@ -85,6 +85,7 @@ def released(name: str) -> tuple[np.ndarray, Subspaces]:
     return point, as_sent(form, case.dtype)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_descriptor_may_lie_in_any_direction_of_the_basis(name: str) -> None:
     """Coordinates of the descriptor have even signs, and squares as those of a uniform direction, Beta(1/2, (m-1)/2)."""
@@ -96,6 +97,7 @@ def test_the_descriptor_may_lie_in_any_direction_of_the_basis(name: str) -> None
         require_law(direction[:, row] ** 2, stats.beta(0.5, (form.m - 1) / 2).cdf, sees=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_basis_is_uniform_relative_to_one_that_the_subspace_determines(name: str) -> None:
     """Haar on O(m): both orientations alike, every sign of the first row alike, and the trace has mean 0 and variance 1."""
@@ -114,6 +116,7 @@ def test_the_basis_is_uniform_relative_to_one_that_the_subspace_determines(name:
     require_mean(trace**2, 1.0, sees=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["paper m=2", "hardened"])
 def test_other_ways_to_choose_a_basis_would_be_seen(name: str) -> None:
     """Broken twins: the Q of `numpy.linalg.qr` with LAPACK's signs, as it was once sent; and no random turn at all, where the
@@ -147,6 +150,7 @@ def test_the_wire_leaves_every_basis_as_it_was(dtype: str, rounding: float) -> N
     np.testing.assert_allclose(got.basis, form.basis, atol=rounding)
 
 
+@pytest.mark.slow
 def test_the_rotation_of_faces_is_haar() -> None:
     """Over 8,000 keys: both orientations alike, the trace of mean 0 and variance 1. LAPACK's own signs would be seen."""
     turns = np.array([rotation(Secure(number.to_bytes(32, "big")), 3) for number in range(8000)])

@@ -37,6 +37,7 @@ def own_distance(form: Subspaces, points: np.ndarray) -> np.ndarray:
     return np.array([distances_to(form.take(np.array([i])), points[i : i + 1])[0, 0] for i in range(len(form))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("m", [2, 3, 4, 16, 100])
 def test_the_descriptor_lies_in_its_subspace_with_its_decoys(strategy: str, m: int) -> None:
@@ -133,6 +134,7 @@ def test_the_callers_rule_chooses_the_decoys() -> None:
     assert (rows % 2 == words % 2).all()
 
 
+@pytest.mark.slow
 def test_slices_are_drawn_uniformly_by_image() -> None:
     """Each image draws one slice; 3,000 images draw each of 4 slices equally often, where 17 % off would be seen."""
     one, profile = features(generator("one"), 1), paper(2, "sub-adversarial")

@@ -37,6 +37,7 @@ def test_every_line_passes_through_its_keypoint() -> None:
     assert isinstance(lines.guarantee, NoProof) and "four or more images" in lines.guarantee.reason
 
 
+@pytest.mark.slow
 def test_aligned_lines_meet_at_the_vanishing_point_of_gravity() -> None:
     """l . g = 0 for aligned lines, and for no other; their share is the asked one, where 0.02 more or less would be seen."""
     image = features(generator("aligned"), 50_000)
@@ -51,6 +52,7 @@ def test_aligned_lines_meet_at_the_vanishing_point_of_gravity() -> None:
     assert not none.aligned.any() and none.gravity is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", [1.0, 320.0, 639.0])
 @pytest.mark.parametrize("y", [1.0, 240.0, 479.0])
 def test_directions_are_uniform_at_every_position(x: float, y: float) -> None:

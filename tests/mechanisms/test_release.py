@@ -69,6 +69,7 @@ def test_more_releases_of_the_hardened_profile_close_in_too() -> None:
     assert np.median(np.linalg.norm(found.points - truth, axis=1)) < 0.05
 
 
+@pytest.mark.slow
 def test_the_order_says_nothing_about_position() -> None:
     """Released positions do not correlate with their rank or with the next position, where 0.04 would be seen.
 

@@ -16,6 +16,7 @@ from veil.studies.mapping.reconstruction import ErrorStatistics, Run
 from worlds import generator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "errors",
     [

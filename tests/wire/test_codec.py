@@ -39,6 +39,7 @@ def resealed(body: bytes) -> bytes:
     return body + hashlib.blake2b(body, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("model", MODELS)
 def test_every_camera_survives_exactly(model: str, known: bool) -> None:

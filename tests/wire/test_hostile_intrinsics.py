@@ -50,6 +50,7 @@ def forged(sent: Message, model: str, params: tuple[float, ...], size: tuple[int
     return bytes(body) + hashlib.blake2b(body, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SENT)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_intrinsics_are_refused(name: str, kind: str) -> None:

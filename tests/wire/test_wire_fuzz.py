@@ -131,6 +131,7 @@ def survives(message: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_ten_thousand_hostile_messages() -> None:
     """Truncated, flipped, grown, resealed and random messages give WireError or a valid upload, never another exception."""

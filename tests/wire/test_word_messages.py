@@ -69,6 +69,7 @@ SPACES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     rows_of_words(),
@@ -249,6 +250,7 @@ def survives(message: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_ten_thousand_hostile_messages() -> None:
     """Truncated, flipped, grown, resealed and random messages give WireError, or are as `encode` would have written them."""
@@ -274,6 +276,7 @@ def test_ten_thousand_hostile_messages() -> None:
     assert accepted > 50  # harmless changes of numbers do pass: the checks behind the checksum were reached
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("make", [word_upload, word_line_upload])
 def test_every_bit_behind_the_checksum(make) -> None:
@@ -286,6 +289,7 @@ def test_every_bit_behind_the_checksum(make) -> None:
     assert 0.2 < np.mean(outcomes) < 0.95
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_by_the_message() -> None:
     """Memory for headers that ask for gigabytes with few bytes behind them, and for honest messages of any density."""
     message = encode(word_upload())

@@ -47,6 +47,7 @@ def problems(draw: st.DrawFn) -> tuple[int, list[list[int]]]:
     return words, draw(subset_lists(words, m))
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(problems())
 def test_the_slow_twin_writes_the_same_bytes_and_they_are_read_back(problem: tuple[int, list[list[int]]]) -> None:
@@ -58,6 +59,7 @@ def test_the_slow_twin_writes_the_same_bytes_and_they_are_read_back(problem: tup
     np.testing.assert_array_equal(unpacked(memoryview(data), len(rows), len(rows[0]), words), ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "m"), [(16384, 1), (16385, 1), (16383, 1), (5462, 3), (40000, 2), (9, 20000), (1, 40000)])
 def test_blocks_join_without_a_seam(count: int, m: int) -> None:
     """Slow reference and inverse pair, for counts about the size of the blocks that are spread into bits."""
@@ -68,6 +70,7 @@ def test_blocks_join_without_a_seam(count: int, m: int) -> None:
     np.testing.assert_array_equal(unpacked(memoryview(data), count, m, words), ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 8, 13, 16, 24, 32, 48, 64])
 @pytest.mark.parametrize("words", [100, 128, 150, 200, 255, 500, 1000, 4096, 65536, 256_000, 1_000_000])
 def test_random_subsets_take_little_more_than_their_entropy(words: int, m: int) -> None:
@@ -115,6 +118,7 @@ def test_the_width_is_the_best_one(words: int, m: int) -> None:
     assert expected(rice_width(words, m)) <= 1.02 * best
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("words", "m", "count"), [(5, 2, 1), (5, 2, 3), (9, 3, 1), (30, 1, 2), (4, 3, 2)])
 def test_each_string_of_bytes_is_refused_or_the_only_one_of_its_ids(words: int, m: int, count: int) -> None:

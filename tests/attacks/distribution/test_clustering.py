@@ -60,6 +60,7 @@ def decoys(form: Subspaces, count: int) -> np.ndarray:
     return BOOK.vectors[nearby(form, points(BOOK.vectors), count=count).rows].astype(np.float64)
 
 
+@pytest.mark.slow
 def test_centers_are_where_entries_gather() -> None:
     """Planted: entries around the descriptor and both decoys of each feature, no others. Each center is near one of them."""
     form = image(1, 4, 2000, 5)
@@ -72,6 +73,7 @@ def test_centers_are_where_entries_gather() -> None:
         assert sorted(distance.argmin(axis=1)) == [0, 1, 2] and distance.min(axis=1).max() < 0.03
 
 
+@pytest.mark.slow
 def test_centers_are_the_weighted_means_of_equation_2(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eq. 2 by hand, with the labels that the centers imply: k-means assigns a point to the nearest unweighted mean."""
     monkeypatch.setattr(module, "GATHERED", 1000)
@@ -100,6 +102,7 @@ def test_centers_are_the_weighted_means_of_equation_2(monkeypatch: pytest.Monkey
             np.testing.assert_allclose(centers[row, k], origin + (mean - origin) @ basis.T @ basis, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_gathering_that_no_met_subspace_touches_is_chosen() -> None:
     """Planted, m = 2: entries around d and around the decoy, which another feature shares. Null: a feature that meets none."""
     form, d = image(1, 2, 12), truth(photograph(1, 40), image(1, 2, 12))
@@ -115,6 +118,7 @@ def test_the_gathering_that_no_met_subspace_touches_is_chosen() -> None:
     assert not alone.decided.any() and alone.confidence[0] == 0
 
 
+@pytest.mark.slow
 def test_scores_are_the_least_distances_to_the_subspaces_that_meet() -> None:
     """[P23] step 4 by hand: the chosen center has the largest of the smallest distances, and confidence compares the next."""
     form, other = image(1, 4, 60), image(2, 4, 60)
@@ -137,6 +141,7 @@ def test_scores_are_the_least_distances_to_the_subspaces_that_meet() -> None:
         assert estimates.confidence[row] == pytest.approx(1 - sorted(score)[-2] / max(score), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_small_secret_pool_is_broken_by_public_entries() -> None:
     """The attack must win on average over the nearest neighbor, which cannot tell decoys from descriptors."""
     form = image(1, 2, 12, 100)
@@ -167,6 +172,7 @@ def test_null_words_that_nobody_shares_leave_everything_undecided() -> None:
     assert not estimates.decided.any() and not estimates.certified.any() and not estimates.confidence.any()
 
 
+@pytest.mark.slow
 def test_null_descriptors_of_other_subspaces_are_hit_by_chance() -> None:
     """Null: from subspaces that never held these descriptors, the right one is nearest as often as by a blind guess.
 
@@ -180,6 +186,7 @@ def test_null_descriptors_of_other_subspaces_are_hit_by_chance() -> None:
     assert 0.8 < distance[np.arange(len(kept)), kept].mean() < 1.2
 
 
+@pytest.mark.slow
 def test_noise_for_a_database_leaves_what_length_and_decoy_say() -> None:
     """Eq. 11: at m = 2 the farthest place from a known decoy is its antipode on a circle, sqrt(4 r^2 - |d - a|^2) from d."""
     form = image(1, 2, 12, 100)
@@ -196,6 +203,7 @@ def test_noise_for_a_database_leaves_what_length_and_decoy_say() -> None:
     assert antipode.mean() * 0.8 < error.mean() < 4 / np.pi * radius[kept].mean()  # a blind guess on the circle: 4 r / pi
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_estimates() -> None:
     form = image(1, 4, 60)
     first, again, other = (clustering_attack(form, PUBLIC, seed=seed).points for seed in (1, 1, 2))
@@ -203,6 +211,7 @@ def test_the_same_seed_gives_the_same_estimates() -> None:
     assert not np.array_equal(first, other, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_equal_entries_and_empty_clusters_give_finite_centers() -> None:
     form = image(1, 8, 2000, 5)
     database = points(np.tile(BOOK.vectors[:1], (20, 1)))

@@ -51,6 +51,7 @@ def planted(m: int, strategy: str = "sub-hybrid") -> tuple[Subspaces, np.ndarray
     return form, np.concatenate(drawn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["sub-hybrid", "sub-adversarial"])
 @pytest.mark.parametrize("m", [2, 5, 16])
 def test_decoys_are_found_exactly(m: int, strategy: str) -> None:
@@ -61,6 +62,7 @@ def test_decoys_are_found_exactly(m: int, strategy: str) -> None:
     assert (found.rows[:, rows.shape[1] :] == -1).all()
 
 
+@pytest.mark.slow
 def test_half_precision_and_dither_leave_a_gap_but_no_certificate() -> None:
     form, rows = planted(4)
     rounded = replace(
@@ -76,6 +78,7 @@ def test_half_precision_and_dither_leave_a_gap_but_no_certificate() -> None:
     assert (found.count == 4).mean() > 0.95 and not found.certified.any()
 
 
+@pytest.mark.slow
 def test_words_of_another_database_show_no_gap() -> None:
     """Null: decoys come from the codebook, the attacker holds the pool. The broken twin takes the first m / 2 anyway."""
     form, _ = planted(4)
@@ -126,6 +129,7 @@ def by_hand(form: Subspaces, words: np.ndarray, found: Nearby, decoys: np.ndarra
     return np.array(points)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", [True, False])
 def test_the_estimate_is_equation_1(within: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GATHERED", 5000)
@@ -141,6 +145,7 @@ def test_the_estimate_is_equation_1(within: bool, monkeypatch: pytest.MonkeyPatc
     assert done == [(25, 60), (50, 60), (60, 60)]
 
 
+@pytest.mark.slow
 def test_known_length_moves_the_estimate_to_the_nearest_point_of_length_one() -> None:
     """Defining properties: on D, of length 1, and no random point of D with length 1 is nearer to what was moved."""
     form, _ = planted(4)
@@ -161,6 +166,7 @@ def error(form: Subspaces, estimates) -> np.ndarray:
     return np.linalg.norm(estimates.points - truth(IMAGE, form), axis=1)
 
 
+@pytest.mark.slow
 def test_hybrid_lifting_from_a_public_codebook_is_broken() -> None:
     """The attack must win where W is known: near the descriptor for nearly all, with both strategies."""
     for m, strategy, bound in ((2, "sub-hybrid", 0.2), (4, "sub-hybrid", 0.3), (4, "sub-adversarial", 0.4)):
@@ -188,6 +194,7 @@ def test_known_decoys_are_avoided_and_none_are_needed() -> None:
         assert np.linalg.norm(points[0] - expected) < 0.011 and 0.9 < confidence[0] < 1
 
 
+@pytest.mark.slow
 def test_compressed_and_dithered_decoys_are_seen_through() -> None:
     form = hardened_form(IMAGE)
     pool = entries(bundled_decoys(), form.space, codebook=bundled_codebook())

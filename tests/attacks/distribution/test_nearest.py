@@ -39,6 +39,7 @@ def noise(count: int, space=FORM.space) -> Points:
     return Points(vectors=(vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32), space=space)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 8])
 def test_the_search_is_brute_force(m: int) -> None:
     form, database = paper_form(IMAGE, m).take(np.arange(20)), some(WORDS, 1000)
@@ -78,6 +79,7 @@ def random_form(m: int) -> Subspaces:
     return lifted(IMAGE, Profile(name="paper", strategy="random", m=m), case="random")
 
 
+@pytest.mark.slow
 def test_without_decoys_a_database_that_holds_the_descriptors_gives_them_all_away() -> None:
     form, d = random_form(4), truth(IMAGE, FORM)
     database = Points(vectors=np.concatenate([noise(500).vectors, d.astype(np.float32)]), space=form.space)
@@ -103,6 +105,7 @@ def test_projection_and_length_bring_a_near_entry_nearer() -> None:
     assert 0.3 < error < 0.4 and gained < 0.5 * error
 
 
+@pytest.mark.slow
 def test_lists_are_the_nearest_in_order_and_start_with_the_nearest_neighbor() -> None:
     lists = nearest_lists(FORM, WORDS, count=5, projected=False)
     rows = nearby(FORM, WORDS, count=5).rows
@@ -114,6 +117,7 @@ def test_lists_are_the_nearest_in_order_and_start_with_the_nearest_neighbor() ->
     assert not lists.certified.any()
 
 
+@pytest.mark.slow
 def test_null_subspaces_of_other_descriptors_give_chance() -> None:
     """Descriptors that no subspace holds are hit as often as by a blind guess among them, and no estimate comes near one.
 
@@ -128,6 +132,7 @@ def test_null_subspaces_of_other_descriptors_give_chance() -> None:
     assert 0.8 < distance.mean() < 1.2
 
 
+@pytest.mark.slow
 def test_words_of_a_codebook_enter_the_compressed_space() -> None:
     """Planted: dithered decoys of the pool lie within their dither of D, other words do not. Centroids get no dither's mean."""
     form, book, pool = hardened_form(IMAGE), bundled_codebook(), bundled_decoys()

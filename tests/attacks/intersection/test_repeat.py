@@ -29,6 +29,7 @@ from worlds.material import lifted, photograph, truth
 from worlds.random_forms import RAW, form_through, points
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 4, 16])
 def test_fresh_lifts_of_a_photograph_meet_in_its_descriptors(m: int) -> None:
     """Broken defense: at least 99 % of fresh lifts are recovered and certified. A memoized release leaves all undecided."""
@@ -44,6 +45,7 @@ def test_fresh_lifts_of_a_photograph_meet_in_its_descriptors(m: int) -> None:
     assert not again.decided.any() and not again.certified.any()
 
 
+@pytest.mark.slow
 def test_subspaces_of_strangers_are_never_certified() -> None:
     """Null: 10,000 pairs of unrelated lifts. Their least-squares point is no nearer to either descriptor than chance."""
     first, second = points(10_000, case="first"), points(10_000, case="second")
@@ -56,6 +58,7 @@ def test_subspaces_of_strangers_are_never_certified() -> None:
     assert not repeat_descriptors(dithered).certified.any()
 
 
+@pytest.mark.slow
 def test_fresh_dither_does_not_save_a_hardened_release() -> None:
     """Broken defense: fresh releases are paired and certified to within the dither; a memoized release leaves all undecided."""
     features = photograph(1, 250)
@@ -94,6 +97,7 @@ def test_meeting_certifies_nothing_where_it_cannot_be_helped() -> None:
     assert not repeat_descriptors([*three[:2], form_through(second, 12, "s")]).certified.any()
 
 
+@pytest.mark.slow
 def test_a_shuffled_second_release_is_paired_by_its_distances() -> None:
     """Planted truth: pairs are those of the permutation, so shuffling is no defense. Null: another photograph gives no pair."""
     features = photograph(1, 120)
@@ -107,6 +111,7 @@ def test_a_shuffled_second_release_is_paired_by_its_distances() -> None:
     assert len(pair_releases(first, other, decoys=bundled_codebook().vectors)) == 0
 
 
+@pytest.mark.slow
 def test_pairs_with_several_releases_are_those_with_each() -> None:
     """Oracle: pairs with one release at a time. The pool is searched once for all releases, whose parts may not be mixed up."""
     features = photograph(1, 60)
@@ -159,6 +164,7 @@ def test_lines_of_strangers_are_not_certified() -> None:
     assert 0.001 < near < 0.15
 
 
+@pytest.mark.slow
 def test_memoized_lines_say_nothing_new_and_upright_ones_meet_nowhere() -> None:
     """Lines released twice under one secret leave all undecided; fresh lines, a share q of them upright, leave q^2 so."""
     features = photograph(2, 300)

@@ -57,6 +57,7 @@ def near(message: Message, attempt: Attempt | Skipped, descriptors: np.ndarray) 
     return float((gap < 0.01).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [False, True])
 def test_a_second_release_of_one_photograph_is_a_repeat(door: dict[str, Features], lines: bool) -> None:
     """Planted: both releases lift the same descriptors. Null: a photograph of which nothing is shared."""
@@ -69,6 +70,7 @@ def test_a_second_release_of_one_photograph_is_a_repeat(door: dict[str, Features
     assert found["repeat"].claim.certified.mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [False, True])
 def test_a_release_of_another_view_is_none(door: dict[str, Features], elsewhere: Features, lines: bool) -> None:
     features = taken(next(iter(door.values())), np.arange(80))
@@ -80,6 +82,7 @@ def test_a_release_of_another_view_is_none(door: dict[str, Features], elsewhere:
     assert not found["views"].claim.certified.any()
 
 
+@pytest.mark.slow
 def test_releases_of_another_kind_are_left_out(door: dict[str, Features]) -> None:
     features = taken(next(iter(door.values())), np.arange(40))
     message, _ = released(features, paper(4))
@@ -90,6 +93,7 @@ def test_releases_of_another_kind_are_left_out(door: dict[str, Features]) -> Non
     assert set(found) == {"repeat", "views"}
 
 
+@pytest.mark.slow
 def test_photographs_of_another_camera_are_other_views(door: dict[str, Features]) -> None:
     """Equal positions in a picture of another size are accidents."""
     features = taken(next(iter(door.values())), np.arange(40))

@@ -68,6 +68,7 @@ def sharing(rows: np.ndarray, others: np.ndarray, *, within: bool) -> list[set[i
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", [True, False])
 @pytest.mark.parametrize(("m", "strategy", "words"), [(2, "hybrid", 60), (8, "hybrid", 300), (4, "adversarial", 200)])
 def test_every_shared_decoy_is_found_exactly(m: int, strategy: str, words: int, within: bool) -> None:
@@ -99,6 +100,7 @@ def test_random_lifting_shares_nothing() -> None:
     assert not shared_decoys(form).certified.any()
 
 
+@pytest.mark.slow
 def test_meetings_are_the_small_distances_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FEATURES", 7)
     monkeypatch.setattr(module, "POOL", 11)
@@ -182,6 +184,7 @@ def test_often_shared_decoys_come_first_and_copies_are_merged() -> None:
     assert module._merged(points[:0], 1e-3).shape == (0, 2)
 
 
+@pytest.mark.slow
 def test_known_decoys_replace_the_database_that_they_came_from() -> None:
     """Broken defense: a small secret pool. With public entries alone the nearest neighbor is far worse."""
     form, _ = image(1, 2, 20)
@@ -196,6 +199,7 @@ def test_known_decoys_replace_the_database_that_they_came_from() -> None:
     assert not alone.decided.any() and not alone.confidence.any()
 
 
+@pytest.mark.slow
 def test_fewer_known_decoys_than_asked_for_leave_a_feature_undecided() -> None:
     form, rows = image(1, 8, 100)
     public = replace(entries(bundled_decoys(), SPACE), vectors=entries(bundled_decoys(), SPACE).vectors[:500])
@@ -230,6 +234,7 @@ def test_half_precision_hides_no_shared_decoy() -> None:
         assert all(np.linalg.norm(found - BOOK.vectors[word], axis=1).min() < 5e-3 for word in shared)
 
 
+@pytest.mark.slow
 def test_one_hardened_image_gives_its_secret_decoys_away() -> None:
     """Broken defense: 300 features with 4 decoys use a run of 1,024 words more than once (docs/theory/lifting.md, Eq. 8).
 

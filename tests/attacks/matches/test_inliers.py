@@ -22,6 +22,7 @@ def near(descriptors: np.ndarray, size: float, case: str) -> np.ndarray:
     return unit(descriptors + size * unit(generator(case).normal(size=descriptors.shape)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 8])
 def test_the_estimate_is_never_worse_than_the_match(m: int) -> None:
     """Broken defense, on a photograph: Eq. 5 for every row, and most of the error is gone."""
@@ -38,6 +39,7 @@ def test_the_estimate_is_never_worse_than_the_match(m: int) -> None:
         assert not found.certified.any() and found.decided.all()
 
 
+@pytest.mark.slow
 def test_a_match_with_itself_is_exact() -> None:
     """The descriptor lies on its subspace (paper), or within the dither of it (hardened)."""
     features = photograph(2, 100)

@@ -51,6 +51,7 @@ def test_planted_twins_are_found_and_no_others() -> None:
     assert (found.weights[:, 0] > 0.5).sum() == 120 and not found.weights[expected < 0].any()
 
 
+@pytest.mark.slow
 def test_two_orientations_at_one_place_give_it_away() -> None:
     """Broken defense, on a photograph: a line for each feature, and its descriptor in clear. Null: shuffled descriptors."""
     features = door()

@@ -36,6 +36,7 @@ def test_it_wins_where_keypoints_crowd(options: DensityOptions, aligned: float) 
     assert not found.certified.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [PAPER, SHARP, DensityOptions()], ids=["crossings", "backprojection", "default"])
 def test_evenly_spread_keypoints_stay_hidden(options: DensityOptions) -> None:
     """Null: the share within 20 px is that of the lines' uniform points, between bounds on both sides."""

@@ -43,6 +43,7 @@ def test_a_sorted_message_is_told_from_random_ones() -> None:
     assert found.p_value == 1 / 1000 and found.serial[0] > 0.5
 
 
+@pytest.mark.slow
 def test_shuffled_messages_are_not() -> None:
     """Null: p-values of 1,500 shuffled messages are uniform; a tenth that is off by 25 % would be noticed."""
     random = generator("shuffled")
@@ -53,6 +54,7 @@ def test_shuffled_messages_are_not() -> None:
     assert again.p_value == order_test(keypoints, draws=99, seed=5).p_value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("camera", [CAMERA, RADIAL], ids=["pinhole", "radial"])
 @pytest.mark.parametrize("aligned", [0.0, 0.5])
 def test_positions_follow_from_a_sorted_order(camera: Camera, aligned: float) -> None:

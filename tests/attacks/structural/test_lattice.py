@@ -88,6 +88,7 @@ def small_codebook(kind: str) -> Codebook:
 # The attack wins where the precondition holds.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "count"), [(2, 30), (4, 30), (8, 30), (16, 8)])
 def test_undithered_sift_is_recovered_exactly(m: int, count: int) -> None:
     """Planted truth: photographs, the paper's profile; the decoys are integers too, but of another length."""
@@ -98,6 +99,7 @@ def test_undithered_sift_is_recovered_exactly(m: int, count: int) -> None:
     assert found.certified.all() and (found.confidence == 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 4, 8])
 def test_half_precision_is_no_defense(m: int) -> None:
     features = few(10)
@@ -106,6 +108,7 @@ def test_half_precision_is_no_defense(m: int) -> None:
     assert found.certified.all() or m == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["root", "learned"])
 def test_other_descriptors_of_8_bits_are_recovered_exactly(kind: str) -> None:
     features = described(kind, 2, 15)
@@ -124,6 +127,7 @@ def test_a_photograph_of_another_collection(veil_data: Path) -> None:
     assert found.certified.all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduced", [112, 96])
 def test_compression_alone_is_no_defense(reduced: int) -> None:
     """Behind a PCA the attack searches the preimage, of dimension m + n - k, and answers in the form's space."""
@@ -149,6 +153,7 @@ def test_the_hardened_profile_is_not_decided() -> None:
     assert not any(map(len, lists.candidates)) and not lists.certified.any()
 
 
+@pytest.mark.slow
 def test_dither_turns_success_into_none() -> None:
     """Bounds on both sides of the count (Eq. 2): a twentieth of a step is found, a whole one (sigma 0.29 > 0.20) is not."""
     random = generator("dither")
@@ -173,6 +178,7 @@ def test_noise_that_is_not_declared_can_be_given() -> None:
     assert not lattice_attack(form, options=LatticeOptions(tours=0)).decided.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "positive", "dithered"])
 def test_chance_is_never_certified(kind: str) -> None:
     """Null: these spans hold no integer vectors, except the decoys of the last kind, which are of another length."""
@@ -194,6 +200,7 @@ def test_chance_is_never_certified(kind: str) -> None:
 # Lists.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "count"), [(2, 20), (4, 20), (8, 12), (16, 4)])
 def test_real_decoys_are_listed_with_the_descriptor(m: int, count: int) -> None:
     """Planted: the list is d and its m decoys, each a word of the pool, and nothing else."""
@@ -213,6 +220,7 @@ def test_real_decoys_are_listed_with_the_descriptor(m: int, count: int) -> None:
     np.testing.assert_allclose(found.confidence, 1 / (m + 1))
 
 
+@pytest.mark.slow
 def test_known_decoys_are_struck_off() -> None:
     features = few(10)
     form = lifted(features, REAL, case="struck")

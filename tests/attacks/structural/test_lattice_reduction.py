@@ -57,6 +57,7 @@ def first_violation(basis: np.ndarray, delta: float) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", REDUCTIONS)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (7, 7), (12, 12), (6, 40)])
 def test_a_reduced_basis_meets_its_definition_in_exact_arithmetic(shape: tuple[int, int], way: dict) -> None:
@@ -86,6 +87,7 @@ def knapsack(name: str, rank: int, planted: np.ndarray, scale: int = 2**18) -> n
     return basis
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", REDUCTIONS)
 @pytest.mark.parametrize("rank", [24, 48])
 def test_a_planted_vector_is_found_as_flint_finds_it(rank: int, way: dict) -> None:
@@ -159,6 +161,7 @@ def test_blocks_of_full_size_find_the_shortest_vector(case: int) -> None:
     assert np.linalg.norm(found[0]) <= shortest / math.sqrt(0.99) + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0, 1, 2, 4])
 def test_what_lies_beyond_the_first_rows_is_what_a_box_finds(start: int) -> None:
     """Both answers: the answer changes at the length of the shortest vector of the projected lattice."""

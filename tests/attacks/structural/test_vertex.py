@@ -72,6 +72,7 @@ def attacked(m: int) -> tuple[Estimates, np.ndarray, np.ndarray]:
     return found, truth(features, form), (features.descriptors == 0).sum(axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "least"), [(2, 0.9), (4, 0.85), (8, 0.65)])
 def test_the_paper_profile_is_broken(m: int, least: float) -> None:
     """Planted truth: exact where there are clearly more zeros than m; never certified where it is wrong."""
@@ -117,6 +118,7 @@ NULLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NULLS)
 @pytest.mark.parametrize("half", [False, True])
 def test_nothing_is_certified_where_there_is_nothing(kind: str, half: bool) -> None:
@@ -135,6 +137,7 @@ def test_nothing_is_certified_where_there_is_nothing(kind: str, half: bool) -> N
     assert near <= 0.01 * trials
 
 
+@pytest.mark.slow
 def test_a_certificate_needs_three_zeros_too_many() -> None:
     """Planted truth around the limit: m + 2 zeros may be found, but are no proof; m + 3 are."""
     for excess in (2, 3):
@@ -176,6 +179,7 @@ def test_a_word_is_known_again_where_half_precision_moved_it(half: bool) -> None
     assert not search._at_words(words + 0.1 * unit(moved - words)).any()
 
 
+@pytest.mark.slow
 def test_lists_hold_the_descriptor_and_its_decoys() -> None:
     """Planted truth: every entry is d or a word of the pool; most lists hold d and all their decoys that have enough zeros."""
     features, words = photograph(2, 40), bundled_decoys().vectors.astype(np.float64)
@@ -236,6 +240,7 @@ def test_a_weak_compression_is_no_defense() -> None:
     assert errors(found, pca.apply(points)).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_dither_alone_is_no_defense() -> None:
     """Planted truth: a dither of four steps without a PCA leaves most descriptors within 0.1 at m = 2, and no certificate."""
     points = unit(photograph(3, 60).descriptors + 4 * generator("dither").random((60, 128)))
@@ -245,6 +250,7 @@ def test_dither_alone_is_no_defense() -> None:
     assert not found.certified.any()
 
 
+@pytest.mark.slow
 def test_the_hardened_profile_holds() -> None:
     """The defense that is the default: few are near, none exact, none certified, to an attacker who knows PCA and dither."""
     features = photograph(1, 24)
@@ -297,6 +303,7 @@ def test_third_points_on_the_plane_of_sparse_decoys_are_no_entries() -> None:
     assert sum((entry.min(axis=0) < 1e-5).sum() for entry in distance if len(entry)) >= 80
 
 
+@pytest.mark.slow
 def test_reach_tells_what_is_needed() -> None:
     """By hand: the table's entries and the mean of two; Eq. 4: 4 + 128 - 48 = 84."""
     for m, share in [(2, 0.94), (8, 0.801), (12, 0.704)]:

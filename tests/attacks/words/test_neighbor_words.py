@@ -187,12 +187,14 @@ def learned(features: list[Features]) -> NeighborModel:
     return learn_neighbors(own, codebook, seed=0, options=NeighborOptions(classes=(32, 128)))
 
 
+@pytest.mark.slow
 def test_who_has_photographs_of_the_place_reads_most_words() -> None:
     known = learned([photograph(number, 1500) for number in (4, 6, 8)])
     plain, prior, neighbors = gain(known, [photograph(5, 1500)], 12.0, "door")
     assert plain < prior < neighbors - 0.02
 
 
+@pytest.mark.slow
 def test_on_unseen_photographs_neighbors_beat_the_posterior(veil_data: Path) -> None:
     def of(folder: str, step: int, count: int) -> list[Features]:
         paths = sorted((veil_data / "photos" / folder).rglob("*.jpg"))[::step][:count]

@@ -113,6 +113,7 @@ def test_a_prior_of_ones_own_photographs_helps_and_is_calibrated() -> None:
     assert abs(hits - informed.confidence.mean()) < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uploads", [2, 5, 10, 20])
 def test_fresh_draws_give_the_word_away_as_often_as_it_is_seen_twice(uploads: int) -> None:
     # The true word is seen C times, C binomial (N, p). Seen twice it stands out; seen once it is one of about N m.
@@ -151,6 +152,7 @@ def dictionary(words: int = 40) -> Codebook:
     )
 
 
+@pytest.mark.slow
 def test_estimates_are_the_best_word_or_the_mean_over_all_words() -> None:
     book = dictionary()
     mechanism = SubsetMechanism(dictionary_size=40, epsilon=2.0, m=3)

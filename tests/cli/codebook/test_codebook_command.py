@@ -38,6 +38,7 @@ def digests(path: Path) -> list[str]:
     return [item.image_digest[:8].hex() for _, item in read_features(path)]
 
 
+@pytest.mark.slow
 def test_photographs_and_their_features_make_the_same_book(tmp_path: Path) -> None:
     """Second method: extraction in between, written and read. The digests of the pictures are stored either way."""
     photographs = door_photographs(tmp_path / "photos", 2, 6)
@@ -95,6 +96,7 @@ def test_what_is_held_out_by_default(reference: Path, tmp_path: Path, capsys: py
         assert record["sha256"] == read_codebook(tmp_path / "b.npz").digest
 
 
+@pytest.mark.slow
 def test_quality_knows_the_books_own_photographs(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Planted truth: a book whose words are the descriptors of two images has no error there, and says whose they are."""
     images = [item for _, item in read_features(reference)][:2]
@@ -114,6 +116,7 @@ def test_quality_knows_the_books_own_photographs(reference: Path, tmp_path: Path
     assert records["strange"]["book_images"] == 0 and records["strange"]["to_nearest_word"]["p5"] > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [

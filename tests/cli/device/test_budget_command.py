@@ -168,6 +168,7 @@ def test_an_infinite_epsilon_is_null_for_machines_and_a_word_for_people(capsys: 
     assert "image infinite" in said and "spent infinite, left 0" in said
 
 
+@pytest.mark.slow
 def test_a_plan_can_be_typed_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the table prints composes to at most what was asked for; the figure is a picture."""
     arguments = ("plan", "--epsilon-image", 300, "--features", 100, 1000, "--words", 16384, "--m", 1, 2)
@@ -193,6 +194,7 @@ def test_a_figure_of_an_unknown_format_is_wrong_usage(name: str, tmp_path: Path,
     assert not list(tmp_path.glob("plan*"))
 
 
+@pytest.mark.slow
 def test_a_hopeless_epsilon_is_called_hopeless(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("budget", "plan", "--epsilon-image", 5) == 0
     assert "no plan here is enough for a pose" in capsys.readouterr().out

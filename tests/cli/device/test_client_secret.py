@@ -75,6 +75,7 @@ def test_another_secret_does_not_fit_the_ledger(released: Path, capsys) -> None:
     assert not (released / "other").exists()
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_gone_or_empty_is_said(released: Path, capsys) -> None:
     """A file of no bytes is a whole database to SQLite, in which nothing was ever released."""
     ledger = home() / "ledger.sqlite"

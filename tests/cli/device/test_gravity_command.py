@@ -37,6 +37,7 @@ def mixed(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_auto_takes_the_sensor_then_edges_and_names_the_rest(
     mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,6 +65,7 @@ def test_auto_takes_the_sensor_then_edges_and_names_the_rest(
     assert "cannot be decoded" in printed and "segments" in printed
 
 
+@pytest.mark.slow
 def test_names_are_those_of_extract(mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Second method: the whole path. `veil privatize` finds gravity for each image that `veil extract` named."""
     (mixed / "broken.jpg").unlink()
@@ -81,6 +83,7 @@ def test_names_are_those_of_extract(mixed: Path, tmp_path: Path, capsys: pytest.
     }
 
 
+@pytest.mark.slow
 def test_a_sensor_that_lies_gives_way_to_edges_and_is_told(tmp_path: Path) -> None:
     """A note that was left in a picture whose pixels were turned, on a photograph with vertical edges."""
     from PIL import ExifTags, Image
@@ -106,6 +109,7 @@ def test_nothing_is_written_where_nothing_was_found(tmp_path: Path, capsys: pyte
     assert "was not written" in said and "use --from vanishing-point" in said
 
 
+@pytest.mark.slow
 def test_one_source_alone(mixed: Path, tmp_path: Path) -> None:
     assert run("gravity", mixed / "phone.jpg", "-o", tmp_path / "e.csv", "--from", "exif") == 0
     assert run("gravity", mixed / "phone.jpg", "-o", tmp_path / "v.csv", "--from", "vanishing-point") == 3
@@ -131,6 +135,7 @@ def test_a_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("gravity", tmp_path / "d.db", "-o", tmp_path / "g.csv", "--from", "colmap", "--camera", CAMERA) == 1
 
 
+@pytest.mark.slow
 def test_a_figure_of_one_photograph(mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = mixed / "door" / "DSC_0007.jpg"
     assert run("gravity", one, "-o", tmp_path / "g.csv", "--camera", CAMERA, "--figure", tmp_path / "f.png") == 0
@@ -149,6 +154,7 @@ def test_a_wrong_camera_is_the_users_fault_and_not_the_photographs(mixed: Path, 
     assert not (tmp_path / "g.csv").exists()
 
 
+@pytest.mark.slow
 def test_a_camera_matrix_beside_the_photographs_is_read(tmp_path: Path) -> None:
     """Second method: the same answers as with the camera on the command line, more exact than with a guessed focal length."""
     folder = tmp_path / "door"
@@ -209,6 +215,7 @@ def pitched(down: np.ndarray, degrees: float) -> np.ndarray:
     return np.array([down[0], cosine * down[1] - sine * down[2], sine * down[1] + cosine * down[2]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [34.8, -34.8])
 def test_a_faulty_reading_is_found_and_left_out(door_down: np.ndarray, tmp_path: Path, degrees: float) -> None:
     """The defect: a reading 34.8 degrees off was taken without a word, while the photograph's edges had it right."""
@@ -221,6 +228,7 @@ def test_a_faulty_reading_is_found_and_left_out(door_down: np.ndarray, tmp_path:
     assert np.degrees(np.arccos(np.clip(np.dot(row["down"], door_down), -1, 1))) < 0.5
 
 
+@pytest.mark.slow
 def test_an_honest_reading_agrees(door_down: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A reading that strays by two degrees agrees; the edges of a camera that was given are the more exact answer."""
     photograph = door_of_a_phone(tmp_path / "phone.jpg", pitched(door_down, 2.0))
@@ -232,6 +240,7 @@ def test_an_honest_reading_agrees(door_down: np.ndarray, tmp_path: Path, capsys:
     assert "degrees apart, and agree" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_tables_of_phones_are_read(veil_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """OpenSfM's Berlin photographs: axes from edges with a guessed camera, within 3 degrees of the edges with the measured one.
     Rocks and a tree have no edges: refused, and read with the axes that iOS has, as the table's own gravity columns say."""

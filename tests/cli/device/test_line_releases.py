@@ -103,6 +103,7 @@ def released(tmp_path_factory) -> tuple[Path, bytes]:
     return folder, message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [*CHANGES, "gravity", "no gravity", "aligned share"])
 def test_whatever_changes_a_line_is_refused(released, tmp_path: Path, monkeypatch, capsys, change: str) -> None:
     """The pixels are the same, so only the ledger can see it; what changed is named."""
@@ -136,6 +137,7 @@ def test_what_changes_no_line_repeats_the_message(released, tmp_path: Path, monk
     assert privatize(tmp_path, turned, DOWN, "turned") == (0, released[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "change", "down"),
     [

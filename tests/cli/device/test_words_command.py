@@ -83,6 +83,7 @@ def test_messages_hold_words_and_people_are_told_what_they_cost(work: Path, caps
     assert [entry.mechanism for entry in Ledger(home()).entries()] == [LAW, LAW]
 
 
+@pytest.mark.slow
 def test_repeating_costs_nothing_and_another_choice_is_refused(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert privatize(work) == 0
     before = {path.name: path.read_bytes() for path in (work / "up").iterdir()}
@@ -146,6 +147,7 @@ def test_the_bundled_dictionary(work: Path) -> None:
     assert {form.mechanism.dictionary_size for form in forms(work / "up")} == {16384}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
@@ -247,6 +249,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
 def test_killing_the_program_neither_loses_nor_doubles_an_entry(work: Path) -> None:
     """Four kills at random moments after the first image begins; then the command again: one entry and one whole message

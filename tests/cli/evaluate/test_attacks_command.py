@@ -37,6 +37,7 @@ def photographs(tmp_path: Path) -> tuple[Path, Path]:
     return folders
 
 
+@pytest.mark.slow
 def test_attacks_are_run_and_told(photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     victims, attacker = photographs
     figure, record = tmp_path / "p.png", tmp_path / "a.json"
@@ -54,6 +55,7 @@ def test_attacks_are_run_and_told(photographs: tuple[Path, Path], tmp_path: Path
     assert "ask for fewer" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_defense_is_chosen_by_name(
     photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +88,7 @@ def test_a_defense_is_chosen_by_name(
     assert json.loads(record.read_text())["rows"] == rows[:1]  # what was done is kept
 
 
+@pytest.mark.slow
 def test_pictures_get_worse_with_the_attack(
     photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

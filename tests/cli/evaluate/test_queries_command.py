@@ -36,6 +36,7 @@ def keys(value: object) -> set[str]:
     return {key for item in value for key in keys(item)} if isinstance(value, list) else set()
 
 
+@pytest.mark.slow
 def test_the_door_is_found_and_another_place_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_the_door_is_found_and_another_place_refused(
     assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
 
 
+@pytest.mark.slow
 def test_wrong_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scene = door_scene(tmp_path / "door", 3, 4, 5, 6)
     few = door_scene(tmp_path / "few", 3, 4, 5)
@@ -84,6 +86,7 @@ def test_wrong_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert said.startswith("veil: ") and words in said and "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_forgeries_are_refused_and_their_true_counterparts_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +120,7 @@ def test_forgeries_are_refused_and_their_true_counterparts_found(
     assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
 
 
+@pytest.mark.slow
 def test_forgeries_need_strangers_and_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scene = door_scene(tmp_path / "door", 3, 4, 5, 6)
     for arguments, words in (

@@ -58,6 +58,7 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_model_describes_and_verifies(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Oracle: a face is itself and not another one; the file names the model by its SHA-256."""
     model = ("--model", photos / "m.onnx")
@@ -82,6 +83,7 @@ def test_a_model_describes_and_verifies(photos: Path, capsys: pytest.CaptureFixt
     assert run("faces", "verify", store, photos / "people/002.png", *alice, *model) == 3
 
 
+@pytest.mark.slow
 def test_every_kind_of_no_is_one_exit_code(
     photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,6 +133,7 @@ def test_every_kind_of_no_is_one_exit_code(
     assert reason("alice", photo) == "no template"
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_the_store_is_refused(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another model, another preparation, dlib's network: none of their descriptors means anything in this store."""
     model, photo = ("--model", photos / "m.onnx"), photos / "people/001.png"

@@ -78,10 +78,12 @@ def written(*statements: str) -> None:
             connection.execute(statement.format(numbers=table_of_numbers(connection)))
 
 
+@pytest.mark.slow
 def test_the_honest_are_told_apart(door: Path) -> None:
     assert verify("bob", 3) == 0 and verify("mallory", 4) == 0 and verify("bob", 4) == 3
 
 
+@pytest.mark.slow
 def test_the_vectors_of_one_person_do_not_verify_another(door: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Mallory's vectors in Bob's row would open Bob's door to Mallory."""
     written(
@@ -92,6 +94,7 @@ def test_the_vectors_of_one_person_do_not_verify_another(door: Path, capsys: pyt
     assert "template of 'bob'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -114,6 +117,7 @@ def test_nothing_else_can_be_changed_either(change: str, door: Path, capsys: pyt
     assert enroll("carol", 5) == 1 and run("faces", "list", "door.store") == 1
 
 
+@pytest.mark.slow
 def test_an_older_copy_is_refused_and_accepted_on_command_only(door: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A revoked template comes back with a copy of the whole file, whose seal is right: the client remembers the newer one."""
     shutil.copy("door.store", "older")
@@ -144,6 +148,7 @@ def test_a_revoked_template_cannot_be_put_back_into_its_row(door: Path) -> None:
     assert verify("bob", 3) == 1
 
 
+@pytest.mark.slow
 def test_one_store_does_not_pass_for_another(door: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two sealed stores of one client, the one laid in the place of the other: who may enter one room may not enter all."""
     assert run("faces", "create", "club.store", *DECOYS) == 0
@@ -207,6 +212,7 @@ def downgraded() -> None:
     Path("door.store").chmod(0o644)
 
 
+@pytest.mark.slow
 def test_a_store_of_format_1_is_sealed_on_command_only(door: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("faces", "revoke", "door.store", "--person", "mallory") == 0
     downgraded()
@@ -243,6 +249,7 @@ def test_a_store_of_format_1_in_the_place_of_a_sealed_one_is_no_way_around(door:
     assert run("faces", "reseal", "door.store", *DECOYS) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [

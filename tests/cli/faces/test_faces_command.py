@@ -44,6 +44,7 @@ def face(number: int, picture: int) -> tuple[object, ...]:
     return ("--name", f"victims{number:03d}/victims{number:03d}_{picture:04d}.jpg")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["parallel", "p2s", "s2s"])
 def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, faces = people / "door.store", people / "faces.npz"
@@ -98,6 +99,7 @@ def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFix
     assert listed["threshold"]["pairs"] == 80 and listed["setup"]["by"] == by
 
 
+@pytest.mark.slow
 def test_decoys_are_balanced_and_labels_stay_at_home(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, faces, decoys = people / "club.store", people / "faces.npz", ("--decoys", people / "others.npz")
     assert run("faces", "create", store, *decoys, "--balance", "age") == 1
@@ -124,6 +126,7 @@ def test_decoys_are_balanced_and_labels_stay_at_home(people: Path, capsys: pytes
     assert "balances no label" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_protection_is_studied(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = (people / "faces.npz", "--pairs", people / "pairs.csv", "--decoys", people / "others.npz")
     record, figure = people / "p.json", people / "p.png"
@@ -140,6 +143,7 @@ def test_protection_is_studied(people: Path, capsys: pytest.CaptureFixture[str])
     assert "decoy is one of the faces" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, faces, decoys = people / "door.store", people / "faces.npz", ("--decoys", people / "others.npz")
     assert run("faces", "verify", store, faces, "--person", "a", *decoys) == 1
@@ -167,6 +171,7 @@ def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixtur
     assert "too few" in capsys.readouterr().err and not other.exists()
 
 
+@pytest.mark.slow
 def test_verification_is_studied(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figure, record = people / "f.png", people / "v.json"
     given = (people / "faces.npz", "--pairs", people / "pairs.csv", "--decoys", people / "others.npz")

@@ -65,6 +65,7 @@ def work(tmp_path: Path, door: dict[str, Features]) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_the_paper_profile_is_broken(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 4)
@@ -105,6 +106,7 @@ def test_the_paper_profile_is_broken(work: Path, capsys: pytest.CaptureFixture[s
     assert html.escape(record["verdict"]["headline"]) in page
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_without_originals_only_certificates_count(work: Path) -> None:
     run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 2)
@@ -118,6 +120,7 @@ def test_without_originals_only_certificates_count(work: Path) -> None:
     assert "photograph: stays on the device" not in page
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_hardened_releases_with_lines(work: Path) -> None:
     run("privatize", work / "f.h5", "-o", work / "up", "--lines")
@@ -132,6 +135,7 @@ def test_hardened_releases_with_lines(work: Path) -> None:
     assert again == 0 and "secret" in attack(secret, "database")["skipped"]
 
 
+@pytest.mark.slow
 def test_words_and_their_epsilon(work: Path) -> None:
     run("privatize", work / "f.h5", "-o", work / "up", "--words", "bundled", "--epsilon", 9)
     code, record, _ = audit(work, "up", "--images", work / "f.h5", "--fail-on", "epsilon.feature>9", "--fail-on", "epsilon>1")
@@ -145,6 +149,7 @@ def test_words_and_their_epsilon(work: Path) -> None:
     assert attack(record, "neighbors")["skipped"]
 
 
+@pytest.mark.slow
 def test_a_map_shows_what_its_holder_learns(work: Path, door: dict[str, Features]) -> None:
     """Planted: the map sees the query's own features, so that most match. Without it the attack says what it needs."""
     (name, features), *_ = read_features(work / "f.h5")
@@ -160,6 +165,7 @@ def test_a_map_shows_what_its_holder_learns(work: Path, door: dict[str, Features
     assert "by design" in found["notes"][0] and "Matches: what a map" in page
 
 
+@pytest.mark.slow
 def test_subspaces_beside_words_carry_no_epsilon(work: Path) -> None:
     """The ledger's words have an epsilon, which covers nothing of a release of subspaces (it stopped with a KeyError)."""
     assert run("privatize", work / "f.h5", "-o", work / "up") == 0
@@ -170,6 +176,7 @@ def test_subspaces_beside_words_carry_no_epsilon(work: Path) -> None:
     assert "carries no epsilon" in record["verdict"]["sentences"][0] and "carries no epsilon" in page
 
 
+@pytest.mark.slow
 def test_fresh_releases_of_words_add_up(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):  # four clients, or one without its secret
         monkeypatch.setenv("VEIL_HOME", str(tmp_path / f"home{number}"))
@@ -179,6 +186,7 @@ def test_fresh_releases_of_words_add_up(work: Path, tmp_path: Path, monkeypatch:
     assert attack(record, "repeat")["identified"] > attack(record, "posterior")["identified"] + 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_a_fresh_second_release_is_broken_by_the_first(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 8)
@@ -190,6 +198,7 @@ def test_a_fresh_second_release_is_broken_by_the_first(work: Path, tmp_path: Pat
     assert attack(fresh, "repeat")["exact"] > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
@@ -211,6 +220,7 @@ def test_bad_input_is_refused(
     assert not (work / "a.html").exists()
 
 
+@pytest.mark.slow
 def test_an_empty_folder_and_a_foreign_file(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "empty").mkdir()
     assert run("audit", work / "empty") == 1

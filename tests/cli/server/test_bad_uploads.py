@@ -90,6 +90,7 @@ def test_a_message_of_another_kind_does_not_stop_a_map(folder: Path, other: str)
     assert len(comparable(load_uploads(folder)).images) == 7
 
 
+@pytest.mark.slow
 def test_map_names_what_it_skipped(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command gets past the bad message to the images themselves, which here share nothing."""
     put(folder, "zz\x1b[2J.veil", b"junk" * 60)

@@ -45,6 +45,7 @@ def work(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_photographs_are_mapped_from_lines_alone(work: Path) -> None:
     """Against the COLMAP reference of the example: all six, a thousandth of their extent, a tenth of a degree."""
     facts = json.loads((work / "map.json").read_text())
@@ -64,12 +65,14 @@ def test_photographs_are_mapped_from_lines_alone(work: Path) -> None:
     assert errors[:, 1].max() < 0.2
 
 
+@pytest.mark.slow
 def test_a_query_localizes_against_it(work: Path, capsys) -> None:
     query = next((work / "up").glob("*.veil"))
     assert run("localize", work / "map", query) == 0
     assert "camera center" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_images_are_added_to_a_map(work: Path, tmp_path: Path) -> None:
     """Five first, the sixth added: six images, and the first map is as it was."""
     first, second = tmp_path / "first", tmp_path / "second"
@@ -87,6 +90,7 @@ def test_images_are_added_to_a_map(work: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "map3").exists()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_mapped_says_so(work: Path, tmp_path: Path, capsys) -> None:
     """Three images; an unfinished run of other messages; a bad ratio; positions with --add-to. Nothing is left behind."""
     three = tmp_path / "three"

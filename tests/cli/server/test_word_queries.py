@@ -81,6 +81,7 @@ def localized(map_folder: Path, query: Path, target: Path, *options: object) -> 
     return json.loads(target.read_text())["queries"][0]
 
 
+@pytest.mark.slow
 def test_a_query_in_words_is_localized_with_and_without_an_index(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_query_in_words_is_localized_with_and_without_an_index(
         assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 1.0
 
 
+@pytest.mark.slow
 def test_words_with_lines_are_localized_upright(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     points = localized(work / "map", message(work / "words"), tmp_path / "a.json")
     lines = localized(work / "map", message(work / "lines"), tmp_path / "b.json")
@@ -116,6 +118,7 @@ def test_words_with_lines_are_localized_upright(work: Path, tmp_path: Path, caps
     assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 1.0
 
 
+@pytest.mark.slow
 def test_a_wrong_reading_is_named_by_the_map(work: Path) -> None:
     """Planted: 34.8 degrees off, four others right. Their common down is that of the reference cameras, as the map has it."""
     found = json.loads((work / "map.json").read_text())["gravity"]
@@ -127,6 +130,7 @@ def test_a_wrong_reading_is_named_by_the_map(work: Path) -> None:
     assert np.degrees(np.arccos(np.clip(ours @ right / np.linalg.norm(right), -1, 1))) < 1.5
 
 
+@pytest.mark.slow
 def test_lines_need_the_gravity_of_the_map(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with redirect_stdout(io.StringIO()):
         assert run("map", work / "mapped.h5", "-o", tmp_path / "map") == 0
@@ -138,6 +142,7 @@ def test_lines_need_the_gravity_of_the_map(work: Path, tmp_path: Path, capsys: p
     assert not (tmp_path / "map2").exists()
 
 
+@pytest.mark.slow
 def test_another_dictionary_is_named(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     book = tmp_path / "book.npz"
     with redirect_stdout(io.StringIO()):
@@ -155,6 +160,7 @@ def index_of(place: Path) -> tuple[Path, str]:
     return folder, json.loads((folder / "header.json").read_text())["dictionary"]
 
 
+@pytest.mark.slow
 def test_a_damaged_or_outdated_index_is_refused(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = copied(work, tmp_path / "map")
     assert run("index", place) == 0
@@ -175,6 +181,7 @@ def test_a_damaged_or_outdated_index_is_refused(work: Path, tmp_path: Path, caps
     assert run("localize", place, message(work / "words")) == 0
 
 
+@pytest.mark.slow
 def test_a_map_of_subspaces_has_no_words(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +195,7 @@ def test_a_map_of_subspaces_has_no_words(
     assert "these do not compare" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_words_map_and_serve_words(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def check_nearest(found: distances.NearestTwo, expected: np.ndarray, tol: float 
         assert (np.diff(np.sort(index[:, :two], axis=1), axis=1) > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n", "lanes"), CASES)
 def test_every_dimension_and_width(m: int, n: int, lanes: int) -> None:
     """Oracle: least squares in float64 on a sample of the pairs for the dense output, the residual form for the best two."""
@@ -108,6 +109,7 @@ def test_every_dimension_and_width(m: int, n: int, lanes: int) -> None:
     check_nearest(nearest(left, right, lanes), truth(left, right))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("dim", [2, 3, 16, 64, 127, 128])
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (0, 1), (3, 2), (4, 4), (7, 7), (0, 0)])
@@ -123,6 +125,7 @@ def test_every_length_of_descriptors(m: int, n: int, dim: int) -> None:
     np.testing.assert_allclose(distances.pairwise(left, right), expected, atol=2e-6, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("m", [0, 2, 8])
 def test_sizes_around_the_tiles_and_poisoned_memory(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +162,7 @@ def test_the_two_best_of_listed_pairs_are_those_of_sorting(by_column: bool) -> N
         assert (index == expected[0]).all() and (value == expected[1]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("lanes", LANES)
 def test_candidates_are_those_that_numpy_finds(lanes: int) -> None:
@@ -181,6 +185,7 @@ def test_candidates_are_those_that_numpy_finds(lanes: int) -> None:
     assert len(found[0]) > 61 * 2 and found[2].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize(("left", "right"), [(0, 0), (0, 3), (2, 2), (4, 8), (0, 16)])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -217,6 +222,7 @@ def test_nothing_is_written_outside_the_output() -> None:
     assert (frame[inside] < 3).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("m", [0, 2, 4, 8])
 @pytest.mark.parametrize("lanes", LANES)
@@ -231,6 +237,7 @@ def test_ties_keep_the_smaller_index(m: int, lanes: int) -> None:
     np.testing.assert_array_equal(turned.left_of_right, np.stack([expected, expected + 25], axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("m", [0, 2, 4])
 def test_near_ties_are_decided_by_float64(m: int) -> None:
@@ -250,6 +257,7 @@ def test_near_ties_are_decided_by_float64(m: int) -> None:
     check_nearest(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("m", [2, 4, 8, 16])
 @pytest.mark.parametrize("angle", [0.0, 1e-5, 1e-4, 1e-3, 1e-2, 0.1])
@@ -270,6 +278,7 @@ def test_directions_a_small_angle_apart(m: int, angle: float) -> None:
     check_nearest(distances.nearest_two(left, right, backend="cpu"), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize("m", [2, 4, 8])
 def test_shared_points_read_as_zero(m: int) -> None:
@@ -287,6 +296,7 @@ def test_shared_points_read_as_zero(m: int) -> None:
     assert np.diagonal(distances.pairwise((left[0], left[1]), (right[0], right[1]), backend="cpu")).max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 def test_a_direction_that_all_share_is_no_trap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: the residual form where so many pairs are near parallel that the list of them overflows."""
@@ -305,6 +315,7 @@ def through_all(inside: np.ndarray, direction: np.ndarray, random: np.random.Gen
     return np.concatenate([b[0] for b in both]), np.concatenate([b[1] for b in both])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 @pytest.mark.parametrize(("m", "n"), [(0, 2), (2, 2), (8, 8)])
 def test_threads_give_equal_results(m: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ def rows_of(kind: str, dim: int) -> np.ndarray:
     return rows * (1e-4 if kind == "tiny" else 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, 2, 15, 16, 17, 127, 128, 512])
 @pytest.mark.parametrize("stored", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", ["random", "signs", "one axis", "tiny"])
@@ -70,6 +71,7 @@ def test_rows_are_rounded_and_entries_are_as_wrong_as_they_say(dim: int, stored:
         assert np.abs(entries).max() <= 2 * error + 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize(("m", "n"), DIMS)
 def test_squared_distances_are_within_the_slack(m: int, n: int, lanes: int) -> None:
@@ -85,6 +87,7 @@ def test_squared_distances_are_within_the_slack(m: int, n: int, lanes: int) -> N
     assert len(error) > 4000 and 0.01 * bound < error.max() < 0.5 * bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("angle", [0.0, 1e-4, 1e-2, 0.05, 0.1, 0.2, 0.4])
 def test_near_parallel_directions_stay_within_the_slack_or_are_listed(angle: float) -> None:
     """Oracle: the residual form. Each right subspace has one direction at a small angle from a left one's."""
@@ -124,6 +127,7 @@ def test_binary_descriptors_are_matched_exactly() -> None:
         np.testing.assert_allclose(value, np.sqrt(expected) / 4, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "factor"), [(2, 0.0), (2, 1e-3), (2, 1e4), (8, 1e4)])
 def test_a_set_in_other_units(m: int, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: the residual form. Origins of any length, as of descriptors that are not normalized, and all of them zero."""
@@ -137,6 +141,7 @@ def test_a_set_in_other_units(m: int, factor: float, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(found.left_distance[:20], two, atol=1e-9 * max(factor, 1))
 
 
+@pytest.mark.slow
 def test_a_list_that_overflows_is_left_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all pairs share a direction: fixed point gives up after a chunk, floats or the residual form answer."""
     random = generator("fixed overflow")
@@ -176,6 +181,7 @@ def test_a_list_that_overflows_is_left_early(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(found.left_distance[:10], expected, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [0, 2, 4])
 def test_more_near_duplicates_than_sixteen_bits_tell_apart(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: exhaustive float64 search. Crowds of nearly equal features, as of a repeated texture."""
@@ -202,6 +208,7 @@ def test_more_near_duplicates_than_sixteen_bits_tell_apart(m: int, monkeypatch: 
     assert set(scanned_in_fixed_point) == {True, False}, "fixed point looks first and leaves crowds to single precision"
 
 
+@pytest.mark.slow
 def test_one_feature_far_out_costs_no_neighbor() -> None:
     """Oracle: exhaustive float64. The longest origin sets the units, so all others are rounded coarsely."""
     left, right = a_set("left", 1100, 0), a_set("right", 1000, 0)

@@ -70,6 +70,7 @@ def check(pairs: candidates.Pairs, expected: np.ndarray) -> None:
         assert all((i, j) in listed_pairs for i in order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n", "lanes"), CASES)
 def test_listed_pairs_and_bounds(m: int, n: int, lanes: int) -> None:
     """Oracle: float64. Listed pairs to 1e-6; distances in any axes never exceed those in full, in double precision to 1e-9."""
@@ -94,6 +95,7 @@ def test_listed_pairs_and_bounds(m: int, n: int, lanes: int) -> None:
             np.testing.assert_allclose(gram, np.broadcast_to(np.eye(side.m), gram.shape), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n", "lanes", "kind", "threads", "fixed"), WAYS)
 def test_the_nearest_two_are_never_pruned(
     m: int, n: int, lanes: int, kind: str, threads: int, fixed: bool, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +126,7 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "aligned", poisoned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n"), [(0, 2), (2, 2), (4, 4), (4, 2)])
 def test_pruned_and_swept_search_agree_to_the_last_bit(m: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: the plain sweep; repeated features make ties, lifts through shared points make zeros."""

@@ -50,6 +50,7 @@ def padded(side: prepared.Prepared, multiple: int) -> tuple[np.ndarray, np.ndarr
     return values.reshape(-1, values.shape[2]), squares
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n"), DIMS)
 def test_generated_code_solves_every_pair(m: int, n: int) -> None:
     """Oracle: float64 residual form; memory starts as NaN, and nothing is read or written beyond it."""

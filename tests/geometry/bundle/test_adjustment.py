@@ -47,6 +47,7 @@ def test_gradients_agree_with_finite_differences() -> None:
         np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [np.inf, 1.0])
 def test_adjustment_agrees_with_scipy(loss: float) -> None:
     """Second method: scipy's trust region on the same residuals and loss, same minimum."""

@@ -50,6 +50,7 @@ def resect(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_lines", [False, True])
 def test_a_planted_pose_is_found_among_wrong_candidates(as_lines: bool) -> None:
     """40 % of the features have a right candidate, which is one of five: two candidates in 25 are right."""
@@ -76,6 +77,7 @@ def test_wrong_candidates_of_a_right_feature_are_no_second_inlier() -> None:
     np.testing.assert_array_equal(found.rows % 3, 0)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_threads_and_follow_the_seed() -> None:
     problem = planted_groups("threads", features=120, candidates=5, right=0.35)
     options = GroupedOptions(max_iterations=3 * ROUND, seed=3)
@@ -161,6 +163,7 @@ def test_time_ends_the_search() -> None:
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.slow
 def test_time_that_others_take_does_not_count() -> None:
     """A callback that sleeps stands for other work on the machine: the search draws all its samples, on one thread or two."""
     problem = planted_groups("crowded", features=100, candidates=4, right=0.3)
@@ -178,6 +181,7 @@ def test_time_that_others_take_does_not_count() -> None:
         assert rounds == list(range(2000, 16_001, 2000))
 
 
+@pytest.mark.slow
 def test_what_compiling_takes_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the first search of a fresh installation computes for half a second before it begins, more than all may take."""
     problem = planted_groups("compiling", features=100, candidates=4, right=0.3)

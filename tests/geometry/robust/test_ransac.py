@@ -130,6 +130,7 @@ def test_six_lines_give_the_planted_pose() -> None:
         pose_from_six_lines(problem.lines[:5], problem.points[:5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aligned", [0.0, 0.5])
 @pytest.mark.parametrize("wrong", [0.0, 0.5])
 def test_a_camera_from_lines(aligned: float, wrong: float) -> None:
@@ -146,6 +147,7 @@ def test_lines_that_only_follow_gravity_are_refused() -> None:
     assert resect_from_lines(problem, RansacOptions(max_error=4.0)) is None
 
 
+@pytest.mark.slow
 def test_ranked_lines_need_few_samples() -> None:
     """Planted pose with 15 of 16 matches wrong, the right ones in front: uniform samples (the broken twin) find nothing."""
     place, truth = lines_of("ranked", aligned_share=0.25)
@@ -182,6 +184,7 @@ def test_the_clean_share_is_that_of_the_samples(best_first: bool) -> None:
     assert best_first == (expected > 1.5 * right.mean() ** 6)
 
 
+@pytest.mark.slow
 def test_a_pose_is_polished_at_the_residuals_own_scale() -> None:
     """Planted pose, a third of the keypoints off by some pixels: the polished pose is nearer than a wide loss leaves it."""
     gaps = []

@@ -51,6 +51,7 @@ def planted(name: str, *, wrong: float = 0.2) -> tuple[LineResection, Rigid]:
     return problem, pose
 
 
+@pytest.mark.slow
 def test_the_right_one_of_two_minima_is_found() -> None:
     """Planted truth; the broken twin, the robust loop alone, ends in the mirror image (30 degrees off) several times."""
     options = RansacOptions(max_error=6.0, min_iterations=20, max_iterations=20)

@@ -112,6 +112,7 @@ def test_wrong_matches_agree_as_often_as_the_background_says(kind: str) -> None:
     assert plain < (0.1 if kind == "points" else 0.5) * shares.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [20.0, 60.0, 250.0])
 def test_the_claim_bounds_what_random_matches_reach_and_not_absurdly(side: float) -> None:
     """Simulation of 100,000 queries of 60 crowded keypoints matched at random, under one pose: the share with k inliers or
@@ -190,6 +191,7 @@ def test_lines_of_a_map_are_weighed_by_their_own_crowd() -> None:
     assert agreement == pytest.approx(expected) and agreement > line_agreement(camera(), 4.0)
 
 
+@pytest.mark.slow
 def test_crowded_places_are_told_apart_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: the rule itself in loops. A query may hold all keypoints at one place; lists of near pairs are quadratic."""
     random = generator("crowded")

@@ -46,6 +46,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
     return images, draw(st.lists(st.tuples(node, node), max_size=80))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(graphs())
 def test_components_are_those_of_plain_sets(graph: tuple[list[int], list[tuple[int, int]]]) -> None:

@@ -66,6 +66,7 @@ def errors(found: LineMap, place: World) -> list[tuple[float, float]]:
     return [pose_error(found.cam_from_world[n], place.poses[n], alignment) for n in names]
 
 
+@pytest.mark.slow
 def test_a_planted_world_is_mapped_from_lines_alone() -> None:
     """Oracle: planted cameras after alignment; a tenth of the keypoints are wrong and their lines are not observed."""
     place, views, graph = planted("map", wrong=0.1)
@@ -81,6 +82,7 @@ def test_a_planted_world_is_mapped_from_lines_alone() -> None:
     assert seen == [(5, 6), (6, 6)]
 
 
+@pytest.mark.slow
 def test_an_image_of_elsewhere_is_refused_with_a_reason() -> None:
     """Broken twin of a mapper that registers whatever RANSAC returns: one view's lines are shuffled."""
     place, views, graph = planted("stranger")
@@ -93,6 +95,7 @@ def test_an_image_of_elsewhere_is_refused_with_a_reason() -> None:
     assert max(position for position, _ in errors(found, place)) < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(2))
 def test_a_weak_scene_is_mapped(index: int) -> None:
     """Oracle: planted cameras. Ninety points, so that of any four views some six tracks are purely aligned and a seed of such
@@ -106,6 +109,7 @@ def test_a_weak_scene_is_mapped(index: int) -> None:
     assert found.check.doubts == [] and found.check.checks > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("images", "elsewhere", "mapped"), [(10, 0, 10), (10, 1, 9), (10, 3, 0), (6, 0, 0)])
 def test_a_seed_that_chance_explains_needs_nearly_all_images(images: int, elsewhere: int, mapped: int) -> None:
     """No seed counts as beyond chance here: its map is accepted if four fifths of the images, and eight, enter on evidence.
@@ -127,6 +131,7 @@ def test_a_seed_that_chance_explains_needs_nearly_all_images(images: int, elsewh
         assert isinstance(found, NoLineMap) and "chance" in found.reason
 
 
+@pytest.mark.slow
 def test_where_the_first_quads_are_one_picture_others_are_tried() -> None:
     """Five photographs from one place share most tracks, and no seed can be made of four or three of them."""
     place, _, _ = planted("standing")
@@ -143,6 +148,7 @@ def test_where_the_first_quads_are_one_picture_others_are_tried() -> None:
     assert found.quad is not None and len({found.tracks.names[image][:2] for image in found.quad.images}) >= 3
 
 
+@pytest.mark.slow
 def test_a_map_that_contradicts_itself_is_refused() -> None:
     """Broken twin of a map that is always accepted: each number of the check, made bad by hand, speaks against it."""
     _, views, graph = planted("check")

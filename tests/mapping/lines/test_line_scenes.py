@@ -42,6 +42,7 @@ def errors(scene: Scene, place: World) -> np.ndarray:
     return np.array([pose_error(scene.images[n].cam_from_world, place.poses[n], alignment) for n in names])
 
 
+@pytest.mark.slow
 def test_a_map_holds_lines_and_projections_but_no_sent_position(mapped, tmp_path: Path) -> None:
     """Oracle: no stored 2D point equals a hidden keypoint, each lies near its line; the map opens in COLMAP and comes back."""
     import pycolmap
@@ -60,6 +61,7 @@ def test_a_map_holds_lines_and_projections_but_no_sent_position(mapped, tmp_path
     assert len(pycolmap.Reconstruction(tmp_path / "map" / "sparse").points3D) == len(scene.points)
 
 
+@pytest.mark.slow
 def test_damaged_lines_are_refused(mapped, tmp_path: Path) -> None:
     import h5py
 
@@ -71,6 +73,7 @@ def test_damaged_lines_are_refused(mapped, tmp_path: Path) -> None:
         read_map(tmp_path / "map")
 
 
+@pytest.mark.slow
 def test_queries_with_lines_localize_against_a_map_of_lines(mapped) -> None:
     """Leave one out: the map of six views localizes the seventh from its lines, within a hundredth of the depth."""
     place, images, matches, _ = mapped
@@ -88,6 +91,7 @@ def test_queries_with_lines_localize_against_a_map_of_lines(mapped) -> None:
     assert position < 0.06 and rotation < 0.3
 
 
+@pytest.mark.slow
 def test_images_are_added_without_building_again(mapped) -> None:
     """Five views mapped, two added to the scene as it was stored; all are right and old points keep their images."""
     place, images, matches, _ = mapped
@@ -141,6 +145,7 @@ def test_a_map_of_positions_takes_no_lines() -> None:
         images_of_scene(scene)
 
 
+@pytest.mark.slow
 def test_what_falls_apart_becomes_two_maps() -> None:
     """Two planted worlds without a common match: the second map holds exactly the other images."""
     one, two = world("part one", images=5, points=500), world("part two", images=5, points=500)
@@ -171,6 +176,7 @@ def test_restricting_matches_renumbers_them() -> None:
     assert some.first.tolist() == [1] and some.second.tolist() == [2] and some.strong.tolist() == [True]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_last_model(mapped, tmp_path: Path) -> None:
     """A run stopped in the middle and resumed from disk maps all images right; other inputs are refused, nothing is lost."""
     place, images, matches, whole = mapped

@@ -60,6 +60,7 @@ def gap(found: PlanarViews, truth: PlanarViews) -> tuple[float, float]:
     return float(np.degrees(turn)), float(np.linalg.norm(found.translation * scale - truth.translation, axis=1).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(6))
 def test_planted_views_are_among_the_candidates(index: int) -> None:
     """Planted truth, up to scale, with a quarter of the tracks wrong; no two candidates are alike, the best is first."""
@@ -90,6 +91,7 @@ def three_at_most(tracks: PlanarTracks, name: str) -> PlanarTracks:
     return replace(tracks, x=np.where(given, tracks.x, 0.0), given=given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(4))
 def test_views_are_found_without_a_track_that_is_aligned_in_all_four(index: int) -> None:
     """Planted truth: 80 tracks of three aligned lines each, a fifth of them wrong; samples of four views would have nothing."""

@@ -53,6 +53,7 @@ def error(place: World, pose: Rigid) -> tuple[float, float]:
     return pose_error(pose, place.poses["05"], align_poses(truth, truth))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keep", "mislead", "off"), [(900, 0.0, 0.0), (60, 0.5, 0.0), (25, 0.0, 0.0), (80, 0.3, 1.5)])
 def test_the_planted_pose_is_found(keep: int, mislead: float, off: float) -> None:
     """Planted truth: with half of the lines wrong, with 25 points only, and with gravity a degree and a half off."""

@@ -68,6 +68,7 @@ def quad(
     return tracks, [place.poses[n] for n in names], place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(5))
 def test_planted_views_are_recovered(index: int) -> None:
     """Oracle: planted truth after similarity alignment, under half a pixel of noise and a fifth of tracks wrong."""
@@ -82,6 +83,7 @@ def test_planted_views_are_recovered(index: int) -> None:
     assert found.median_angle_deg > 5
 
 
+@pytest.mark.slow
 def test_the_same_seed_repeats() -> None:
     tracks, _, _ = quad("repeat")
     first, second = (seed_from_quad(tracks, SeedOptions(samples=30)) for _ in range(2))
@@ -120,6 +122,7 @@ def test_reasons_say_what_is_missing() -> None:
             SeedOptions(**bad)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(4))
 def test_noisy_gravity_is_refined(index: int) -> None:
     """Planted truth: readings a degree off on each axis, and rotations that end several times closer than the readings are."""
@@ -135,6 +138,7 @@ def test_noisy_gravity_is_refined(index: int) -> None:
     assert max(position for position, _ in errors) < 0.04
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(4))
 def test_a_hundred_tracks_are_enough(index: int) -> None:
     """Planted truth: 100 four-view tracks, a third with a wrong line; on average 6 are purely aligned, far fewer than the
@@ -163,6 +167,7 @@ def place_of(kind: str, name: str, noise_px: float) -> World:
     return rebuilt(name, points, poses, noise_px=noise_px)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(3))
 def test_a_flat_facade_is_called_by_its_name(index: int) -> None:
     """The same noise leaves too little close agreement for the options: only the facade is told that it is flat."""
@@ -176,6 +181,7 @@ def test_a_flat_facade_is_called_by_its_name(index: int) -> None:
     assert "agree closely" in reasons["deep"]
 
 
+@pytest.mark.slow
 def test_a_camera_that_only_turned_gives_no_seed_that_looks_good() -> None:
     """Planted truth: no translation, so nothing to find; where a reason is given it asks whether the camera moved.
 

@@ -40,6 +40,7 @@ def by_name(rows: list[EstimateRow], m: int) -> dict[str, EstimateRow]:
     return {row.attack: row for row in rows if row.m == m}
 
 
+@pytest.mark.slow
 def test_attacks_come_in_the_order_of_the_paper(study: tuple[list[EstimateRow], list[DecoyRow]]) -> None:
     """[P23] Table 1 on descriptors: nearest > clustering > database > raw; more knowledge never hurts."""
     for m in STUDY.dimensions:
@@ -51,6 +52,7 @@ def test_attacks_come_in_the_order_of_the_paper(study: tuple[list[EstimateRow], 
         assert all(row.features == 100 for row in rows.values())
 
 
+@pytest.mark.slow
 def test_an_oracle_over_one_entry_is_the_nearest_neighbor(study: tuple[list[EstimateRow], list[DecoyRow]]) -> None:
     for m in STUDY.dimensions:
         rows = by_name(study[0], m)
@@ -60,6 +62,7 @@ def test_an_oracle_over_one_entry_is_the_nearest_neighbor(study: tuple[list[Esti
             assert replace(picked, attack=nearest.attack, mean_distance=nearest.mean_distance) == nearest
 
 
+@pytest.mark.slow
 def test_decoys_are_counted_against_the_words_that_were_drawn(study: tuple[list[EstimateRow], list[DecoyRow]]) -> None:
     decoys = {(row.attack, row.m): row for row in study[1]}
     for m in STUDY.dimensions:
@@ -70,6 +73,7 @@ def test_decoys_are_counted_against_the_words_that_were_drawn(study: tuple[list[
         assert rows["intersection"].undecided == round(100 * (1 - meeting.exact))
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows(door: dict[str, Features], study: tuple[list[EstimateRow], list[DecoyRow]]) -> None:
     images = tuple(door.values())[:4]
     small, done = replace(STUDY, dimensions=(2,)), []

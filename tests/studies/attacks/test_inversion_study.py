@@ -95,6 +95,7 @@ def done(
     return found, raw
 
 
+@pytest.mark.slow
 def test_what_an_attack_finds_is_inverted_and_measured() -> None:
     """Planted: an attack that knows half of the truth, and one that knows nothing."""
     direct = Shows("subspaces")
@@ -117,6 +118,7 @@ def test_what_an_attack_finds_is_inverted_and_measured() -> None:
     assert {(item.attack, item.m) for item in found if item.m == 0} == {("raw", 0)}
 
 
+@pytest.mark.slow
 def test_the_attacks_of_the_paper_run_and_random_guesses_do_not_pass_for_them() -> None:
     """With the words known the database attack is nearer to the truth than a guess, which is at chance."""
     book = bundled_codebook()
@@ -162,6 +164,7 @@ def test_the_table_and_its_gaps_by_hand() -> None:
     np.testing.assert_allclose(second.interval, stats.t.interval(0.95, 1, loc=0.45, scale=0.25), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_figures_hold_every_picture(tmp_path: Path) -> None:
     originals = {name: np.full((SIDE, SIDE, 3), 200, dtype=np.uint8) for name in ("a", "b")}
     draw_inversions(tmp_path / "grid.png", originals, TABLE, m=2, title="a test")

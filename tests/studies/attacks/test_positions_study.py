@@ -41,6 +41,7 @@ def trials() -> list[PositionTrial]:
     return position_trials("door", door(), seed=4)
 
 
+@pytest.mark.slow
 def test_each_defense_is_worth_what_it_says(trials: list[PositionTrial], tmp_path: Path) -> None:
     """Lines without a defense lose their positions, veil's lines leave the attacks near chance, and the figure is written."""
     rows = {(row.aligned_share, row.attack): row for row in position_rows(trials)}
@@ -74,6 +75,7 @@ def _size() -> tuple[int, int]:
     return camera.width_px, camera.height_px
 
 
+@pytest.mark.slow
 def test_the_study_is_reproducible_and_takes_a_part(trials: list[PositionTrial]) -> None:
     again = position_trials("door", door(), seed=4, shares=(0.5,), attacks=("chance", "true neighbors"))
     for trial in again:

@@ -29,6 +29,7 @@ def part(features: Features, count: int) -> Features:
     )
 
 
+@pytest.mark.slow
 def test_the_papers_lifting_falls(door: dict[str, Features]) -> None:
     """Planted truth: real descriptors. Full precision is recovered exactly, half precision almost; nothing is claimed
     wrongly."""
@@ -42,6 +43,7 @@ def test_the_papers_lifting_falls(door: dict[str, Features]) -> None:
         structural_attacks(list(door.values())[:2], words=WORDS, dimensions=[2], count=10_000)
 
 
+@pytest.mark.slow
 def test_a_defense_is_measured_on_both_sides(door: dict[str, Features], tmp_path: Path) -> None:
     """Against the same attacks: the paper's lifting loses its descriptors, the hardened one keeps matching and most of them.
 

@@ -37,6 +37,7 @@ def by_form(rows: list[AttributeRow], attribute: str) -> dict[tuple[str, int], A
     return {(row.form, row.m): row for row in rows if row.attribute == attribute}
 
 
+@pytest.mark.slow
 def test_lifting_hides_what_decoys_share_and_random_directions_hide_nothing() -> None:
     features, shaped, unrelated = planted()
     rows = attribute_study(features, {"shaped": shaped, "unrelated": unrelated}, seed=0, dimensions=(2, 16))

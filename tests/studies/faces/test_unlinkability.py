@@ -84,6 +84,7 @@ def study() -> Protection:
     return protection_study(FaceStudy(faces=faces, pairs=pairs_of(faces, 150), decoys=decoys, seed=0, dimensions=(2, 16)))
 
 
+@pytest.mark.slow
 def test_only_keys_unlink(study: Protection) -> None:
     """Planted people; broken twin: templates without keys. One photograph links more than two do."""
     rows = {(row.lifting, row.m, row.keyed): row for row in study.rows}
@@ -98,6 +99,7 @@ def test_only_keys_unlink(study: Protection) -> None:
     assert rows["adversarial", 16, False].linkability < rows["adversarial", 2, False].linkability
 
 
+@pytest.mark.slow
 def test_keys_and_decoys_are_what_hinders_reversal(study: Protection) -> None:
     """Random lifting to two dimensions is reversed; with keys hardly any estimate passes."""
     rows = {(row.lifting, row.m, row.keyed): row for row in study.rows}
@@ -121,6 +123,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
         protection_study(replace(study, pairs=pairs_of(faces, 10)))
 
 
+@pytest.mark.slow
 def test_the_figure_is_drawn(study: Protection, tmp_path: Path) -> None:
     draw_protection(tmp_path / "p.png", study)
     assert (tmp_path / "p.png").stat().st_size > 10_000

@@ -65,6 +65,7 @@ def others() -> dict[str, Features]:
     return {"elsewhere/00": place_of("elsewhere", world("elsewhere", images=2)).features["00"]}
 
 
+@pytest.mark.slow
 def test_every_photograph_is_held_out_once(folds: list[Fold]) -> None:
     """Planted cameras: the cameras of each map, aligned, lie on them; held-out photographs are not in the map."""
     assert sorted(name for fold in folds for name in fold.held_out) == sorted(WORLD.poses)
@@ -75,6 +76,7 @@ def test_every_photograph_is_held_out_once(folds: list[Fold]) -> None:
             assert np.linalg.norm(gap) < 0.05
 
 
+@pytest.mark.slow
 def test_a_map_that_falls_apart_leaves_out_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """COLMAP is made to fail whenever three of seven photographs are missing; a single missing one is an error at last."""
     import veil.studies.localization.false_acceptance as module
@@ -94,6 +96,7 @@ def test_a_map_that_falls_apart_leaves_out_fewer(tmp_path: Path, monkeypatch: py
         fold_maps(place, PROTOCOL, workdir=tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_true_queries_are_told_from_false_ones(folds: list[Fold]) -> None:
     """Planted truth. The broken twin is a photograph of this very place among the others: it must be seen to be accepted."""
     foreign = others() | {"twin": folds[0].place.features["00"]}
@@ -119,6 +122,7 @@ def test_true_queries_are_told_from_false_ones(folds: list[Fold]) -> None:
     assert job_count(folds, foreign, PROTOCOL) == len(WORLD.poses) + len(foreign) + 2
 
 
+@pytest.mark.slow
 def test_processes_answer_as_this_one_does(folds: list[Fold]) -> None:
     """Second method: the same job in two processes."""
     query = next(true_queries(folds[0], PROTOCOL))
@@ -128,6 +132,7 @@ def test_processes_answer_as_this_one_does(folds: list[Fold]) -> None:
         assert there.answers == here.answers
 
 
+@pytest.mark.slow
 def test_noise_keeps_what_it_should(folds: list[Fold]) -> None:
     """Random features share marginals with real ones and no descriptor; shuffled ones share all but the positions."""
     real = features(generator("real"), 400)
@@ -141,6 +146,7 @@ def test_noise_keeps_what_it_should(folds: list[Fold]) -> None:
         assert query.reference is None
 
 
+@pytest.mark.slow
 def test_a_load_is_what_it_says(folds: list[Fold]) -> None:
     """Planted points: right matches join a keypoint with its own point; the stated share, and no more, is made wrong."""
     query = next(true_queries(folds[0], PROTOCOL))
@@ -160,6 +166,7 @@ def test_a_load_is_what_it_says(folds: list[Fold]) -> None:
         assert wrong == round(share * drawn)
 
 
+@pytest.mark.slow
 def test_lines_bear_half_of_the_matches_wrong(folds: list[Fold]) -> None:
     """Planted pose: at 150 matches and half of them wrong, points and both kinds of lines stay within a few hundredths."""
     query = next(true_queries(folds[0], PROTOCOL))

@@ -87,6 +87,7 @@ def test_layouts_move_features_and_keep_what_they_show() -> None:
     assert len(np.unique(rearranged(generator("p"), item, LAYOUTS["one point"]).keypoints, axis=0)) == 1
 
 
+@pytest.mark.slow
 def test_every_kind_is_asked_in_every_draw_and_twice_alike() -> None:
     """The kinds are those of the documentation; the same generator names give the same queries."""
     photographs = {name: picture(name, 320, 240) for name in ("a", "b")}

@@ -76,6 +76,7 @@ def test_settings_vary_one_thing_at_a_time() -> None:
     assert {item.form for item in settings} == {"raw", "subspaces", "lines", "words", "words+lines"}
 
 
+@pytest.mark.slow
 def test_a_dictionary_is_refused_where_it_would_be_the_descriptors() -> None:
     with lund_door() as example:
         features = extract_sift(read_picture(example.folder / "DSC_0005.jpg"), SiftOptions(max_features=100))
@@ -111,6 +112,7 @@ def door(folder: Path) -> Path:
     return scene
 
 
+@pytest.mark.slow
 def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Oracle: the bundled reference poses. An infinite epsilon and a large one find the door, epsilon 0 finds nothing."""
     scene = door(tmp_path)
@@ -153,6 +155,7 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
     assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
 
 
+@pytest.mark.slow
 def test_a_default_that_no_map_can_give_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scene = door(tmp_path)
     asked = ("--default", "1000000,12,2", "--max-features", 600, "--folds", 2, "--workers", 1, "--forms", "words")

@@ -38,6 +38,7 @@ def subject(name: str, *, images: int = 6, points: int = 600) -> Subject:
     )
 
 
+@pytest.mark.slow
 def test_lines_and_points_are_judged_alike() -> None:
     """Planted truth: both register all; the record's fields agree with one another."""
     place = subject("evaluate")
@@ -60,6 +61,7 @@ def test_lines_and_points_are_judged_alike() -> None:
     assert lines.line_reprojection_px < lines.point_reprojection_px
 
 
+@pytest.mark.slow
 def test_leakage_counts_named_positions() -> None:
     """Defining equation: named positions minus hidden keypoints, by hand for one image."""
     place = subject("leak")
@@ -72,6 +74,7 @@ def test_leakage_counts_named_positions() -> None:
     assert median is not None and np.median(nearest) <= median + 1e-6
 
 
+@pytest.mark.slow
 def test_noise_tilts_gravity_as_it_says() -> None:
     """Two independent normal tilts give a Rayleigh angle; a distribution function that is off by 0.08 would be seen."""
     exact = {f"{i}": np.array([0.0, 1.0, 0.0]) for i in range(4000)}
@@ -101,6 +104,7 @@ def test_no_map_is_recorded_with_its_reason() -> None:
     assert "overlap" in record["reason"]
 
 
+@pytest.mark.slow
 def test_figures_are_drawn(tmp_path: Path) -> None:
     place = subject("figure")
     runs = [map_lines(place, seed=0, options=OPTIONS), map_points(place)]

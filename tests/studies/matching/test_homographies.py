@@ -93,6 +93,7 @@ def test_the_study_is_reproducible() -> None:
     assert records[0] == records[1]
 
 
+@pytest.mark.slow
 def test_protocol_on_real_photographs(veil_data) -> None:
     """[D21] Fig. 2 on one viewpoint sequence: p-to-s near raw; s-to-s adversarial far below sub-hybrid."""
     from veil.extraction.sift import SiftOptions, extract_sift

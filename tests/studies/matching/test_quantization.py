@@ -61,6 +61,7 @@ def test_words_that_are_the_descriptors_have_no_error() -> None:
     assert one.entropy_bits == 0 and one.as_json()["unused_words"] == 1
 
 
+@pytest.mark.slow
 def test_random_partners_are_never_oneself() -> None:
     """Statistics: distances to random ones have the mean over all pairs of different rows; 1 % off would be seen."""
     descriptors = sift_like(generator("partners"), 4000)

@@ -38,8 +38,7 @@ FRACTION = 16
 # A coordinate of an integer vector may lie this far (steps) from the span: `GRAIN`, or four times the noise, but at most
 # `GRAIN_MOST`, so that the next integer is never nearer.
 GRAIN, GRAIN_MOST = 0.25, 0.45
-# Features that are reduced in one call, after which progress is reported.
-CHUNK = 16
+CHUNK = 16  # features that are reduced in one call, after which progress is reported
 
 
 @dataclass(frozen=True, kw_only=True)
