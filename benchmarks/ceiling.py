@@ -37,7 +37,7 @@ def ceiling(subject: Subject, seed: int) -> Run:
     reconstruction = triangulate(problem, reconstruction, options.point_error_px, options)
     while (image := _next(problem, reconstruction, truth, options)) is not None:
         reconstruction = triangulate(problem, reconstruction.with_pose(image, truth[image]), options.point_error_px, options)
-    left = [f"{i}: {_agreeing(world, model, i, truth, options)}" for i in np.flatnonzero(~reconstruction.registered).tolist()]
+    left = [f"{i}: {_agreeing(problem, reconstruction, i, truth, options)}" for i in np.flatnonzero(~reconstruction.registered).tolist()]
     out = contradicted(problem, reconstruction, options)
     reconstruction = without_images(problem, reconstruction, out)
     return Run(

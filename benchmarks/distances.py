@@ -111,8 +111,8 @@ def _line(
     scale = candidates.squared_scale(a, b)
     engines = {name: candidates.Compiled(a, b, replace(both.shape, fixed=name == "fixed"), threads) for name in _engines(both)}
     planes = [np.stack(side.components).astype(np.float32) for side in (a, b)]
-    sizes = [part.shape[0] * part.shape[1] for part in planes]
-    floors = {core.name: partial(core.product, *sizes, planes[0].shape[2]) for core in cores}
+    rows, columns = (part.shape[0] * part.shape[1] for part in planes)
+    floors = {core.name: partial(core.product, rows, columns, planes[0].shape[2]) for core in cores}
     works = {
         **_grams(*planes),
         **{name: partial(engine.best_two, engine.reaches[0] * scale) for name, engine in engines.items()},
