@@ -37,7 +37,8 @@ def ceiling(subject: Subject, seed: int) -> Run:
     reconstruction = triangulate(problem, reconstruction, options.point_error_px, options)
     while (image := _next(problem, reconstruction, truth, options)) is not None:
         reconstruction = triangulate(problem, reconstruction.with_pose(image, truth[image]), options.point_error_px, options)
-    left = [f"{i}: {_agreeing(problem, reconstruction, i, truth, options)}" for i in np.flatnonzero(~reconstruction.registered).tolist()]
+    outside = np.flatnonzero(~reconstruction.registered).tolist()
+    left = [f"{image}: {_agreeing(problem, reconstruction, image, truth, options)}" for image in outside]
     out = contradicted(problem, reconstruction, options)
     reconstruction = without_images(problem, reconstruction, out)
     return Run(
