@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 class VeilError(Exception):
     """Root of all errors that veil raises on purpose; the command line prints them without a traceback."""
@@ -37,3 +39,11 @@ class ReleaseRefused(VeilError):
 
 class VeilWarning(VeilError, UserWarning):
     """A warning about how a correct answer was computed; the command line prints it as a note."""
+
+
+def require_positive(record: object, *names: str) -> None:
+    """Raise RangeError unless each field of `record` that is named is a positive, finite number."""
+    for name in names:
+        value = getattr(record, name)
+        if not 0 < value < math.inf:  # also refuses NaN
+            raise RangeError(f"{name} must be positive and finite, got {value!r}")

@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float64
+
 from veil.errors import RangeError
 
 # COLMAP's model name -> number of parameters, in COLMAP's order. Models whose focal length veil cannot read are absent.
@@ -77,6 +80,12 @@ def guessed(width_px: int, height_px: int, *, focal_px: float | None = None) -> 
         params=(focal, width_px / 2, height_px / 2, 0.0),
         focal_is_known=focal_px is not None,
     )
+
+
+def half_extent(camera: Camera) -> Float64[np.ndarray, "2"]:
+    """Largest |x| and |y| of the image's corners in the undistorted normalized image plane."""
+    corners = np.array([[0.0, 0.0], [camera.width_px, camera.height_px]])
+    return np.abs(np.asarray(as_colmap(camera).cam_from_img(corners), dtype=np.float64)).max(axis=0)
 
 
 def as_colmap(camera: Camera) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.errors import InputError, RangeError
+from veil.errors import InputError, RangeError, require_positive
 from veil.geometry.gravity import Gravity, NoGravity
 from veil.geometry.robust.ransac import RansacOptions, ransac
 
@@ -44,9 +44,7 @@ class VerticalOptions:
         for name in ("max_roll_deg", "max_pitch_deg"):
             if not 0 < getattr(self, name) < 90:
                 raise RangeError(f"{name} must lie between 0 and 90 degrees, got {getattr(self, name)!r}")
-        for name in ("min_length_px", "end_sigma_px", "plumb_sigma_deg", "max_error", "max_sigma_deg", "rival_share"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
+        require_positive(self, "min_length_px", "end_sigma_px", "plumb_sigma_deg", "max_error", "max_sigma_deg", "rival_share")
         if not 0 <= self.focal_spread < 1:
             raise RangeError(f"focal_spread is a relative error in [0, 1), got {self.focal_spread!r}")
         if not self.min_lines > SAMPLE:

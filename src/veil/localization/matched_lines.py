@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.forms import Lines
-from veil.geometry.camera import as_colmap
+from veil.geometry.camera import half_extent
 from veil.geometry.free_calibration import Sights
 from veil.geometry.robust.ransac import RansacOptions
 from veil.geometry.robust.resection_lines import LineResection, resect_from_lines
@@ -65,8 +65,7 @@ class MatchedLines(MatchedPairs):
     @cached_property
     def _half_extent(self) -> Float64[np.ndarray, "2"]:
         """Half width and half height of the slightly enlarged picture in the normalized plane."""
-        corners = np.array([[0.0, 0.0], [self.camera.width_px, self.camera.height_px]])
-        return FRAME_SLACK * np.abs(np.asarray(as_colmap(self.camera).cam_from_img(corners))).max(axis=0)
+        return FRAME_SLACK * half_extent(self.camera)
 
     def estimate(self, rows: Int64[np.ndarray, "_"] | None = None, *, share: float | None = None) -> Estimate | None:
         """Pose by LO-MSAC with samples of six lines among the pairs `rows` (default: all), the most trusted ones first.

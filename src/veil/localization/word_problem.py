@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.forms import Lines
-from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.camera import Camera, as_colmap, half_extent
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped import GroupedConsensus, consensus_of, grouped
 from veil.geometry.robust.significance import Background, Sampling, pose_log10_nfa
+from veil.localization.matched_lines import FRAME_SLACK
 from veil.localization.pose_evidence import THRESHOLDS
 from veil.localization.word_options import WordOptions
 from veil.matching.inverted_index import Candidates
@@ -57,14 +58,13 @@ class WordProblem(ABC):
         self.limit_px, self.search_px = limit_px, search_px
         self._possible: tuple[Rigid, np.ndarray] | None = None
         self.colmap = as_colmap(camera)
-        corners = np.array([[0.0, 0.0], [camera.width_px, camera.height_px]])
         self.groups, self.order = grouped(
             group=candidates.keypoint_rows,
             points=scene.points[candidates.point_rows],
             point_rows=candidates.point_rows,
             seen=shown,
             as_lines=isinstance(observations, Lines),
-            half_extent=1.1 * np.abs(np.asarray(self.colmap.cam_from_img(corners))).max(axis=0),
+            half_extent=FRAME_SLACK * half_extent(camera),
             lists=_lists(candidates, scene, names),
             down_cam=down_cam,
             down_world=down_world,

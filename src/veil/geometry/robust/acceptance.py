@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from veil.errors import RangeError
+from veil.errors import RangeError, require_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +24,7 @@ class Acceptance:
     max_turn_deg: float = 0.6
 
     def __post_init__(self) -> None:
-        for name in ("max_error_px", "line_error_px"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
+        require_positive(self, "max_error_px", "line_error_px")
         if self.min_inliers < 6:
             raise RangeError(f"min_inliers needs at least 6: fewer agree by chance; got {self.min_inliers!r}")
         if not self.max_log10_nfa <= 0:

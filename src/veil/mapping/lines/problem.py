@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64
 
 from veil.errors import InputError
 from veil.forms import Lines
-from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.camera import Camera, half_extent
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
 
 # Projections up to this factor beyond the farthest corner count as inside the image (lines.md#points-and-cameras).
@@ -71,9 +71,3 @@ def mapping_problem(views: Mapping[str, LineView], graph: MatchGraph, tracks: Tr
         half_extent=np.array([MARGIN * half_extent(view.camera) for view in ordered]),
         gravity=np.array([np.full(3, np.nan) if view.lines.gravity is None else view.lines.gravity for view in ordered]),
     )
-
-
-def half_extent(camera: Camera) -> Float64[np.ndarray, "2"]:
-    """Largest |x| and |y| of the image's corners in the undistorted normalized image plane."""
-    corners = np.array([[0.0, 0.0], [camera.width_px, camera.height_px]])
-    return np.abs(np.asarray(as_colmap(camera).cam_from_img(corners), dtype=np.float64)).max(axis=0)

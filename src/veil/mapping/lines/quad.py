@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from veil.errors import RangeError
+from veil.errors import RangeError, require_positive
 from veil.geometry.gravity import aligned_from_cam, gravity_spread_px
 from veil.geometry.rigid import Rigid
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
@@ -64,9 +64,7 @@ class SeedOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("planar_error_px", "line_error_px", "min_angle_deg"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
+        require_positive(self, "planar_error_px", "line_error_px", "min_angle_deg")
         if not 0 <= self.gravity_sigma_deg < 20:
             raise RangeError(f"gravity_sigma_deg must lie in [0, 20), got {self.gravity_sigma_deg!r}")
         for name in ("min_precise_share", "min_flat_share"):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool
 
-from veil.errors import RangeError
+from veil.errors import require_positive
 from veil.geometry.bundle.adjustment import AdjustOptions
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.resection_lines import mirrored, relief
@@ -63,9 +62,7 @@ class LineMapOptions:
     local_images: int = 6
 
     def __post_init__(self) -> None:
-        for name in ("resection_error_px", "point_error_px", "min_angle_deg"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise RangeError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
+        require_positive(self, "resection_error_px", "point_error_px", "min_angle_deg")
 
 
 def triangulate(
