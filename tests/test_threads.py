@@ -153,3 +153,11 @@ def test_a_library_that_came_in_place_of_a_module_is_seen(monkeypatch: pytest.Mo
     monkeypatch.delitem(sys.modules, "veil_test_removed")
     monkeypatch.setitem(sys.modules, "veil_test_loaded", types.ModuleType("veil_test_loaded"))
     assert blas._found() is not before
+    # The last module of before may be put back behind the new one: same number, same last name.
+    last = next(reversed(sys.modules))
+    before = blas._found()
+    kept = sys.modules.pop(last)
+    monkeypatch.setitem(sys.modules, "veil_test_between", types.ModuleType("veil_test_between"))
+    monkeypatch.delitem(sys.modules, "json.tool", raising=False)
+    sys.modules[last] = kept
+    assert blas._found() is not before

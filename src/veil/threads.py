@@ -162,7 +162,7 @@ class _Blas:
         self._lock, self._users = Lock(), 0
         self._libraries: Any = None
         self._limit: Any = None
-        self._loaded: tuple[int, str] = (-1, "")
+        self._loaded: frozenset[str] = frozenset()
 
     def enter(self) -> None:
         with self._lock:
@@ -178,12 +178,11 @@ class _Blas:
 
     def _found(self) -> Any:
         """The loaded libraries, searched again (which takes a millisecond) if a module was loaded since."""
-        # The number alone would miss a module that was loaded after another was removed.
-        loaded = len(sys.modules), next(reversed(sys.modules), "")
-        if self._loaded != loaded:
+        # Their number, or the last of them, would miss modules that were loaded while others were removed and put back.
+        if self._loaded != frozenset(sys.modules):
             from threadpoolctl import ThreadpoolController
 
-            self._libraries, self._loaded = ThreadpoolController(), (len(sys.modules), next(reversed(sys.modules), ""))
+            self._libraries, self._loaded = ThreadpoolController(), frozenset(sys.modules)
         return self._libraries
 
 
