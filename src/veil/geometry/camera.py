@@ -82,6 +82,10 @@ def guessed(width_px: int, height_px: int, *, focal_px: float | None = None) -> 
     )
 
 
+# Projections in the picture enlarged by this factor still count as in it (lines.md#points-and-cameras).
+FRAME_SLACK = 1.1
+
+
 def half_extent(camera: Camera) -> Float64[np.ndarray, "2"]:
     """Largest |x| and |y| of the image's corners in the undistorted normalized image plane."""
     corners = np.array([[0.0, 0.0], [camera.width_px, camera.height_px]])

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.forms import Lines
-from veil.geometry.camera import half_extent
+from veil.geometry.camera import FRAME_SLACK, half_extent
 from veil.geometry.free_calibration import Sights
 from veil.geometry.robust.ransac import RansacOptions
 from veil.geometry.robust.resection_lines import LineResection, resect_from_lines
@@ -18,8 +18,6 @@ from veil.localization.matched_pairs import Estimate, MatchedPairs, samples_for
 
 # At most so many samples look for a rival pose among the pairs that the best pose leaves.
 RIVAL_SAMPLES = 100
-# Projections in the picture enlarged by this factor still count as in it.
-FRAME_SLACK = 1.1
 # A query lies in a window of its picture if at most this share of its lines misses the window. It is small because lines mostly
 # cross a window wherever they come from.
 BEYOND = 0.005

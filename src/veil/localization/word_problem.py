@@ -11,11 +11,10 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.forms import Lines
-from veil.geometry.camera import Camera, as_colmap, half_extent
+from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped import GroupedConsensus, consensus_of, grouped
 from veil.geometry.robust.significance import Background, Sampling, pose_log10_nfa
-from veil.localization.matched_lines import FRAME_SLACK
 from veil.localization.pose_evidence import THRESHOLDS
 from veil.localization.word_options import WordOptions
 from veil.matching.inverted_index import Candidates

@@ -10,11 +10,8 @@ from jaxtyping import Bool, Float64
 
 from veil.errors import InputError
 from veil.forms import Lines
-from veil.geometry.camera import Camera, half_extent
+from veil.geometry.camera import FRAME_SLACK, Camera, half_extent
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
-
-# Projections up to this factor beyond the farthest corner count as inside the image (lines.md#points-and-cameras).
-MARGIN = 1.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,6 +65,6 @@ def mapping_problem(views: Mapping[str, LineView], graph: MatchGraph, tracks: Tr
         lines=lines,
         aligned=aligned,
         focal_px=np.array([view.camera.focal_px for view in ordered]),
-        half_extent=np.array([MARGIN * half_extent(view.camera) for view in ordered]),
+        half_extent=np.array([FRAME_SLACK * half_extent(view.camera) for view in ordered]),
         gravity=np.array([np.full(3, np.nan) if view.lines.gravity is None else view.lines.gravity for view in ordered]),
     )
