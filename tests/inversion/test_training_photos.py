@@ -11,7 +11,7 @@ from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.files.codebooks import bundled_codebook
 from veil.inversion.maps import SIDE, Frame
-from veil.inversion.photos import Example, Sight, Supply, assembled, varied, windowed
+from veil.inversion.photos import Example, ServerView, Supply, assembled, varied, windowed
 from worlds import generator, sift_like
 
 
@@ -34,8 +34,8 @@ def example(random: np.random.Generator, count: int = 60) -> Example:
 
 def supply(kind: str = "raw", **changed: object) -> Supply:
     pool = [example(generator(f"example {index}")) for index in range(7)]
-    sight = Sight(kind=kind, dims=() if kind == "raw" else (2, 4), codebook=bundled_codebook(), epsilon=4.0)  # type: ignore[arg-type]
-    return Supply(**{"load": pool.__getitem__, "count": 7, "sight": sight, "batch": 2, "seed": 5} | changed)  # type: ignore[arg-type]
+    view = ServerView(kind=kind, dims=() if kind == "raw" else (2, 4), codebook=bundled_codebook(), epsilon=4.0)  # type: ignore[arg-type]
+    return Supply(**{"load": pool.__getitem__, "count": 7, "view": view, "batch": 2, "seed": 5} | changed)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -119,23 +119,23 @@ def test_subspaces_contain_their_descriptors_and_words_come_from_the_dictionary(
     """Second method: distance of the true descriptor, by the raw map of the same windows."""
     book: Codebook = bundled_codebook()
     features, frame = example(generator("sights")).features, Frame(width=300, height=270)
-    raw = Sight(kind="raw").of(features, frame, m=0, case="x")
+    raw = ServerView(kind="raw").of(features, frame, m=0, case="x")
     for m in (2, 8):
-        seen = Sight(kind="subspaces", dims=(m,), codebook=book).of(features, frame, m=m, case="x")
+        seen = ServerView(kind="subspaces", dims=(m,), codebook=book).of(features, frame, m=m, case="x")
         np.testing.assert_array_equal(seen.cells, raw.cells)
         offset = raw.values[:, 0] - seen.values[:, 0]
         residual = offset - np.einsum("nk,nkd->nd", np.einsum("nkd,nd->nk", seen.values[:, 1:], offset), seen.values[:, 1:])
         assert np.abs(residual).max() < 1e-5
-    words = Sight(kind="words", dims=(3,), codebook=book).of(features, frame, m=3, case="x")
+    words = ServerView(kind="words", dims=(3,), codebook=book).of(features, frame, m=3, case="x")
     true = book.vectors[book.nearest(raw.values[:, 0])]
     assert ((words.values == true[:, None]).all(axis=2).sum(axis=1) == 1).all()  # infinite epsilon: always sent
 
 
 def test_impossible_choices_are_refused() -> None:
     with pytest.raises(InputError, match="codebook"):
-        Sight(kind="subspaces", dims=(2,))
+        ServerView(kind="subspaces", dims=(2,))
     with pytest.raises(RangeError, match="m must"):
-        Sight(kind="raw", dims=(0,))
+        ServerView(kind="raw", dims=(0,))
     with pytest.raises(RangeError, match="batch"):
         supply(batch=8)
     with pytest.raises(InputError, match="no features"):

@@ -11,7 +11,7 @@ from jaxtyping import Float64
 
 from veil.attacks.attack import Family
 
-Unit = Literal["descriptor", "px", "word"]
+ErrorUnit = Literal["descriptor", "px", "word"]
 # Distance to the truth within which a descriptor is exact, and the distances of the literature's tables.
 EXACT = 1e-3
 WITHIN = (0.02, 0.1, 0.4, 0.6)
@@ -58,7 +58,7 @@ class Score:
     `false_certificates` counts features that the attack certified and got wrong.
     """
 
-    unit: Unit
+    unit: ErrorUnit
     recovered: Share
     exact: Share | None
     within: tuple[Within, ...]

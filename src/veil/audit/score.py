@@ -15,9 +15,9 @@ from veil.audit.finding import (
     RECOVERED_WITHIN_PX,
     WITHIN,
     WITHIN_PX,
+    ErrorUnit,
     Score,
     Share,
-    Unit,
     Within,
 )
 from veil.statistics import clopper_pearson
@@ -126,7 +126,7 @@ def _share_below(limit: float, error: Float64[np.ndarray, "features"]) -> Share:
 
 
 def _score(
-    unit: Unit,
+    unit: ErrorUnit,
     error: Float64[np.ndarray, "features"],
     decided: Bool[np.ndarray, "features"],
     limits: Sequence[float],

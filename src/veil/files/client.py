@@ -16,7 +16,7 @@ import platformdirs
 from veil.errors import InputError, ReleaseRefused
 from veil.files.ledger_file import connected, has_table, open_or_make
 from veil.files.secret import MadeUnder, read_or_make
-from veil.ldp.budget import UNITS, Budget, Charge, Unit
+from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
 from veil.ldp.mechanism import SubsetMechanism
 from veil.randomness import Secret
 
@@ -102,7 +102,7 @@ class Entry:
 class BudgetChange:
     """One change of a budget: that of `unit` was set to `budget`, or cleared (None), at `set_at` (seconds since 1970, UTC)."""
 
-    unit: Unit
+    unit: BudgetUnit
     budget: Budget | None
     set_at: float
 
@@ -163,7 +163,7 @@ class Ledger:
             _insert(connection, entry)
         return True
 
-    def set_budget(self, unit: Unit, budget: Budget | None) -> Budget | None:
+    def set_budget(self, unit: BudgetUnit, budget: Budget | None) -> Budget | None:
         """Put `budget` in force for `unit`, or none; returns the budget that was in force before, None if there was none."""
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -182,7 +182,7 @@ class Ledger:
         with connected(self.path, mode="ro") as connection:
             return _entries(connection, image_digest)
 
-    def budgets(self) -> dict[Unit, Budget]:
+    def budgets(self) -> dict[BudgetUnit, Budget]:
         """The budgets in force, by unit."""
         return _in_force(read_budgets(self.path))
 
@@ -313,6 +313,6 @@ def _changes(connection: sqlite3.Connection) -> list[BudgetChange]:
     return changes
 
 
-def _in_force(changes: Sequence[BudgetChange]) -> dict[Unit, Budget]:
+def _in_force(changes: Sequence[BudgetChange]) -> dict[BudgetUnit, Budget]:
     last = {change.unit: change.budget for change in changes}
     return {unit: budget for unit, budget in last.items() if budget is not None}

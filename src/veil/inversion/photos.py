@@ -42,7 +42,7 @@ class Example:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sight:
+class ServerView:
     """The view of a server on which a network is trained.
 
     - `kind`: "raw" descriptors, "subspaces" of the `paper` profile, or "words" of `codebook`.
@@ -153,7 +153,7 @@ class Supply:
 
     load: Callable[[int], Example]
     count: int
-    sight: Sight
+    view: ServerView
     batch: int
     seed: int
 
@@ -166,7 +166,7 @@ class Supply:
     def __call__(self, step: int) -> tuple[list[SparseMap], UInt8[np.ndarray, "batch 256 256 3"]]:
         """Batch number `step` (from 0): maps, all of the same m, and their pictures."""
         random = np.random.default_rng([self.seed, 1, step])
-        m = int(random.choice(self.sight.dims)) if self.sight.dims else 0
+        m = int(random.choice(self.view.dims)) if self.view.dims else 0
         maps, pictures = [], []
         for place, index in enumerate(self._examples(step)):
             window = None
@@ -174,7 +174,7 @@ class Supply:
                 window = windowed(self.load(index), random)
                 index = int(random.integers(self.count))  # another photograph in place of a window without features
             case = f"inversion {self.seed} {step} {place}"
-            maps.append(self.sight.of(window.features, Frame(width=SIDE, height=SIDE), m=m, case=case))
+            maps.append(self.view.of(window.features, Frame(width=SIDE, height=SIDE), m=m, case=case))
             pictures.append(window.rgb)
         return maps, np.stack(pictures)
 

@@ -12,8 +12,8 @@ from veil.errors import RangeError, ReleaseRefused
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 
-Unit = Literal["image", "session"]
-UNITS: tuple[Unit, ...] = ("image", "session")
+BudgetUnit = Literal["image", "session"]
+UNITS: tuple[BudgetUnit, ...] = ("image", "session")
 # Composition cuts its tails at 1e-30 a step; a delta far above that is resolved for any number of features.
 MIN_DELTA = 1e-15
 
@@ -37,7 +37,7 @@ class Budget:
     Raises RangeError unless epsilon is finite and >= 0 and delta lies between 1e-15 and 1.
     """
 
-    unit: Unit
+    unit: BudgetUnit
     epsilon: float
     delta: float
 

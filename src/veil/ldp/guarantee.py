@@ -8,7 +8,7 @@ from typing import Literal
 
 from veil.errors import RangeError
 
-Unit = Literal["feature", "image", "session"]
+PrivacyUnit = Literal["feature", "image", "session"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class LocalDP:
     """
 
     epsilon: float
-    unit: Unit
+    unit: PrivacyUnit
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < math.inf:

@@ -207,7 +207,7 @@ class Candidates:
 
 
 def vocabulary_candidates(
-    form: Subsets, vocabulary: InvertedIndex, *, limit: int = 200_000, max_entries: int = MAX_ENTRIES
+    form: Subsets, index: InvertedIndex, *, limit: int = 200_000, max_entries: int = MAX_ENTRIES
 ) -> Candidates:
     """Candidates of a query: the `limit` most likely pairs of a feature and a map point that share a word.
 
@@ -219,20 +219,20 @@ def vocabulary_candidates(
     log P(Z | sees the point) / P(Z | sees anything) = log (1 + (e^eps - 1) s_point) / (1 + (e^eps - 1) s_any), where s sums the
     probabilities of the words in Z: the mechanism's law has only these two values (docs/theory/words.md, Eq. 1 and 10).
     """
-    vocabulary.require(form)
+    index.require(form)
     words = form.ids.astype(np.int64).ravel()
-    starts, ends = vocabulary.offsets[words], vocabulary.offsets[words + 1]
+    starts, ends = index.offsets[words], index.offsets[words + 1]
     counts = ends - starts
     within = np.cumsum(counts.reshape(form.ids.shape).sum(axis=1)) <= max_entries
     counts = np.where(np.repeat(within, form.m), counts, 0)
     entry = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
     keypoint = np.repeat(np.repeat(np.arange(len(form)), form.m), counts)
     # A point that is entered under several words of one feature is one candidate.
-    points = len(vocabulary.point_rows) and int(vocabulary.point_rows.max()) + 1
-    key = keypoint * max(points, 1) + vocabulary.point_rows[entry]
+    points = len(index.point_rows) and int(index.point_rows.max()) + 1
+    key = keypoint * max(points, 1) + index.point_rows[entry]
     unique, inverse = np.unique(key, return_inverse=True)
-    s_point = np.bincount(inverse, weights=vocabulary.probability[entry], minlength=len(unique)).astype(np.float64)
-    s_any = vocabulary.frequency[form.ids.astype(np.int64)].sum(axis=1, dtype=np.float64)
+    s_point = np.bincount(inverse, weights=index.probability[entry], minlength=len(unique)).astype(np.float64)
+    s_any = index.frequency[form.ids.astype(np.int64)].sum(axis=1, dtype=np.float64)
     keypoint_rows, point_rows = np.divmod(unique, max(points, 1))
     log_odds = log_likelihood_ratio(form.mechanism.epsilon, s_point, s_any[keypoint_rows])
     best = np.argsort(-log_odds, kind="stable")[:limit]

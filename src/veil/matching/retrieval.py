@@ -28,21 +28,21 @@ def word_counts(form: Subsets) -> Float64[np.ndarray, "words"]:
     return (sent - len(form) * other) / (truth - other)
 
 
-def image_scores(form: Subsets, vocabulary: InvertedIndex) -> Float64[np.ndarray, "images"]:
+def image_scores(form: Subsets, index: InvertedIndex) -> Float64[np.ndarray, "images"]:
     """Similarity of a query to each image of the map: the product of their TF-IDF vectors (docs/theory/words.md, Eq. 13).
 
     The image's vector has unit length, the query's has not. The product is linear in the estimated counts, and so unbiased,
     too. Raises SpaceError for words of another dictionary.
     """
-    vocabulary.require(form)
-    images_with = np.bincount(vocabulary.image_words.indices, minlength=vocabulary.dictionary_size)
-    images = len(vocabulary.image_names)
+    index.require(form)
+    images_with = np.bincount(index.image_words.indices, minlength=index.dictionary_size)
+    images = len(index.image_names)
     idf = np.log((1 + images) / (1 + images_with)) + math.log(2) / 2  # a word of every image keeps a little weight
-    weighted = vocabulary.image_words.multiply(idf).tocsr()
+    weighted = index.image_words.multiply(idf).tocsr()
     length = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
     return np.asarray(weighted @ (idf * word_counts(form))).ravel() / np.maximum(length, 1e-300)
 
 
-def most_similar(form: Subsets, vocabulary: InvertedIndex, count: int) -> Int64[np.ndarray, "_"]:
-    """Rows in `vocabulary.image_names` of the `count` map images that a query looks most like, the best first."""
-    return np.argsort(-image_scores(form, vocabulary), kind="stable")[:count].astype(np.int64)
+def most_similar(form: Subsets, index: InvertedIndex, count: int) -> Int64[np.ndarray, "_"]:
+    """Rows in `index.image_names` of the `count` map images that a query looks most like, the best first."""
+    return np.argsort(-image_scores(form, index), kind="stable")[:count].astype(np.int64)

@@ -11,7 +11,7 @@ from veil import randomness
 from veil.errors import ReleaseRefused
 from veil.features import Features
 from veil.files.client import Entry, Ledger, home, load_secret
-from veil.ldp.budget import Budget, Unit
+from veil.ldp.budget import Budget, BudgetUnit
 from veil.mechanisms.lines import line_key
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
 from veil.pipelines.protection import HideInSubspaces, HideInWords, Made, Protection
@@ -133,7 +133,7 @@ class Device:
                 f"{PRIVATE_DICTIONARY}, or pass --allow-private-dictionary if these photographs are public anyway"
             )
 
-    def budgets(self) -> dict[Unit, Budget]:
+    def budgets(self) -> dict[BudgetUnit, Budget]:
         """The budgets of epsilon in force, by unit ("image", "session"); a unit without a budget is missing."""
         return self.ledger.budgets()
 
@@ -141,7 +141,7 @@ class Device:
         """Put a budget in force: from now on, releases of words that would exceed it are refused."""
         self.ledger.set_budget(budget.unit, budget)
 
-    def clear_budget(self, unit: Unit) -> None:
+    def clear_budget(self, unit: BudgetUnit) -> None:
         """Remove the budget of `unit`, "image" or "session"."""
         self.ledger.set_budget(unit, None)
 

@@ -14,7 +14,7 @@ from veil.localization.by_distance import localize as by_distance
 from veil.localization.by_words import localize_words
 from veil.localization.word_options import WordOptions
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import Loaded, loaded
+from veil.pipelines.uploads import LoadedImage, loaded
 from veil.progress import Progress
 from veil.wire.message import Message
 
@@ -24,7 +24,7 @@ WORD_SECONDS = 10.0
 
 
 def localize(
-    query: Message | Features | Loaded,
+    query: Message | Features | LoadedImage,
     where: Map,
     *,
     options: LocalizeOptions | None = None,
@@ -51,11 +51,15 @@ def localize(
     image = loaded(query)
     if not isinstance(image.form, Subsets):
         book = codebook or where.codebook_for(image.form)
-        return by_distance(image.camera, image.seen, image.form, where.scene, codebook=book, options=options, progress=progress)
+        return by_distance(
+            image.camera, image.positions, image.form, where.scene, codebook=book, options=options, progress=progress
+        )
     index = where.index_for(image.form, dictionary=dictionary, progress=progress)
     word_options = word_options or WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS))
     begun = time.process_time()
-    answer = localize_words(image.camera, image.seen, image.form, where.scene, index, options=word_options, progress=progress)
+    answer = localize_words(
+        image.camera, image.positions, image.form, where.scene, index, options=word_options, progress=progress
+    )
     used, allowed = time.process_time() - begun, word_options.search.max_seconds
     if isinstance(answer, NoPose) and allowed is not None and used > allowed:
         limit = f"it took {used:.0f} s of the processor, and a search has {allowed:g} (--max-seconds)"

@@ -28,7 +28,7 @@ from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.matching.ratio import calibrated
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import Loaded, loaded
+from veil.pipelines.uploads import LoadedImage, loaded
 from veil.progress import Progress, ignore_progress
 from veil.scene import Scene, mean_down
 from veil.wire.message import Message
@@ -89,7 +89,7 @@ class BuiltMap:
 
 
 def map_images(
-    images: Mapping[str, Message | Features | Loaded],
+    images: Mapping[str, Message | Features | LoadedImage],
     *,
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
@@ -108,13 +108,13 @@ def map_images(
     """
     options = options or MappingOptions()
     prepared = {name: loaded(image) for name, image in images.items()}
-    if prepared and all(isinstance(image.seen, Lines) for image in prepared.values()):
+    if prepared and all(isinstance(image.positions, Lines) for image in prepared.values()):
         return map_lines(prepared, options=options, steps=steps)
     return map_positions(prepared, options=options, gravity=gravity, steps=steps)
 
 
 def map_positions(
-    images: Mapping[str, Loaded],
+    images: Mapping[str, LoadedImage],
     *,
     options: MappingOptions,
     gravity: Mapping[str, np.ndarray] | None = None,
@@ -123,9 +123,9 @@ def map_positions(
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
     placed = {}
     for name, image in images.items():
-        if isinstance(image.seen, Lines):
+        if isinstance(image.positions, Lines):
             raise InputError(f"{name} hides its positions and others do not; map them apart, or release all with --lines")
-        placed[name] = MapImage(camera=image.camera, keypoints=image.seen, form=image.form)
+        placed[name] = MapImage(camera=image.camera, keypoints=image.positions, form=image.form)
     if len(placed) < 2:
         raise InputError(f"a map needs at least two images, got {len(placed)}")
     settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
@@ -144,7 +144,7 @@ def map_positions(
 
 
 def map_lines(
-    images: Mapping[str, Loaded],
+    images: Mapping[str, LoadedImage],
     *,
     options: MappingOptions,
     add_to: Map | None = None,
@@ -157,12 +157,12 @@ def map_lines(
     images, or a message sends positions.
     """
     base = None if add_to is None else add_to.scene
-    if positions := sorted(name for name, image in images.items() if not isinstance(image.seen, Lines)):
+    if positions := sorted(name for name, image in images.items() if not isinstance(image.positions, Lines)):
         raise InputError(f"{positions[0]} sends its positions; a map of lines takes messages with lines only")
     new = {
-        name: LineImage(camera=image.camera, lines=image.seen, form=image.form)
+        name: LineImage(camera=image.camera, lines=image.positions, form=image.form)
         for name, image in images.items()
-        if isinstance(image.seen, Lines)
+        if isinstance(image.positions, Lines)
     }
     if base is not None and (known := sorted(set(base.images) & set(new))):
         raise InputError(f"the map already has {', '.join(known[:3])}; give new messages only")

@@ -24,14 +24,15 @@ CLEAR_MAJORITY = 0.75
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Loaded:
+class LoadedImage:
     """One image as a server's work needs it.
 
-    `seen` are keypoint positions, float32 (N, 2) in pixels, or the lines that hide them; `form` holds the N descriptors.
+    `positions` are those of the keypoints, float32 (N, 2) in pixels, or the lines that hide them; `form` holds the
+    N descriptors.
     """
 
     camera: Camera
-    seen: np.ndarray | Lines
+    positions: np.ndarray | Lines
     form: Form
 
 
@@ -39,7 +40,7 @@ class Loaded:
 class Uploads:
     """The usable images by name (`images`), and by file name the reasons why others were skipped (`skipped`)."""
 
-    images: dict[str, Loaded]
+    images: dict[str, LoadedImage]
     skipped: dict[str, str] = field(default_factory=dict)
 
 
@@ -124,19 +125,19 @@ def load_uploads(path: Path, *, strict: bool = False) -> Uploads:
     return Uploads(images={name: loaded(message) for name, message in messages.items()}, skipped=skipped)
 
 
-def load_images(path: Path) -> dict[str, Loaded]:
+def load_images(path: Path) -> dict[str, LoadedImage]:
     """All images of `load_uploads` by name; raises VeilError if one of them cannot be used."""
     return load_uploads(path, strict=True).images
 
 
-def loaded(image: Message | Features | Loaded) -> Loaded:
+def loaded(image: Message | Features | LoadedImage) -> LoadedImage:
     """The image of a message, or of raw features that their owner makes public."""
-    if isinstance(image, Loaded):
+    if isinstance(image, LoadedImage):
         return image
     if isinstance(image, Features):
-        return Loaded(camera=image.camera, seen=image.keypoints, form=publish(image))
-    seen = image.lines if isinstance(image, LineUpload) else image.keypoints
-    return Loaded(camera=image.camera, seen=seen, form=image.form)
+        return LoadedImage(camera=image.camera, positions=image.keypoints, form=publish(image))
+    positions = image.lines if isinstance(image, LineUpload) else image.keypoints
+    return LoadedImage(camera=image.camera, positions=positions, form=image.form)
 
 
 def comparable(uploads: Uploads, *, strict: bool = False) -> Uploads:
@@ -153,7 +154,7 @@ def comparable(uploads: Uploads, *, strict: bool = False) -> Uploads:
     return replace(uploads, images=images, skipped={**uploads.skipped, **others})
 
 
-def _kind(image: Loaded) -> str:
+def _kind(image: LoadedImage) -> str:
     """Phrase that names what all messages of one map have in common: form, dictionary, lines or positions, and space."""
     form = image.form
     of = (
@@ -161,10 +162,10 @@ def _kind(image: Loaded) -> str:
         if isinstance(form, Subsets)
         else type(form).__name__.lower()
     )
-    return f"{of} with {'lines' if isinstance(image.seen, Lines) else 'positions'} in the space {form.space}"
+    return f"{of} with {'lines' if isinstance(image.positions, Lines) else 'positions'} in the space {form.space}"
 
 
-def queries(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> Iterator[tuple[str, Loaded]]:
+def queries(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> Iterator[tuple[str, LoadedImage]]:
     """Names and images of all `paths`, each read when its turn comes; what cannot be read is added to `skipped`.
 
     Raises VeilError instead if `strict`, or for a single path, which then is all that was asked for.

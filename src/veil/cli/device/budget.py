@@ -7,7 +7,7 @@ import argparse
 from veil.cli.common import add_command, add_json, at_least, say, write_json
 from veil.cli.device import plan
 from veil.files.client import BudgetChange, Entry, Ledger, home, read_budgets, read_ledger
-from veil.ldp.budget import UNITS, Budget, Charge, Unit, inward, outward, total
+from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge, inward, outward, total
 from veil.ldp.composition import basic_epsilon, composed_epsilon
 from veil.pipelines.protection import DELTA
 
@@ -150,7 +150,7 @@ def _by_image(entries: list[Entry]) -> list[list[Entry]]:
     return list(groups.values())
 
 
-def _in_force(changes: list[BudgetChange]) -> dict[Unit, Budget]:
+def _in_force(changes: list[BudgetChange]) -> dict[BudgetUnit, Budget]:
     """The budgets in force after all changes, by unit."""
     last = {change.unit: change.budget for change in changes}
     return {unit: budget for unit, budget in last.items() if budget is not None}
@@ -195,7 +195,7 @@ def _tell(arguments: argparse.Namespace, facts: dict) -> None:
 
 
 def _set(arguments: argparse.Namespace) -> int:
-    unit: Unit = arguments.clear or ("image" if arguments.image is not None else "session")
+    unit: BudgetUnit = arguments.clear or ("image" if arguments.image is not None else "session")
     budget = None
     if arguments.clear is None:
         epsilon = arguments.image if unit == "image" else arguments.session

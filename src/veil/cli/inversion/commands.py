@@ -22,7 +22,7 @@ from veil.inversion.weights import Training, Weights
 
 if TYPE_CHECKING:
     from veil.files.inverters import Workshop
-    from veil.inversion.photos import Example, Sight
+    from veil.inversion.photos import Example, ServerView
     from veil.inversion.training import State, TrainingOptions
 
 TRAIN_EXAMPLES = """\
@@ -105,23 +105,23 @@ def _register_train(actions: Any) -> None:
 
 def _train(arguments: argparse.Namespace) -> int:
     from veil.files.inverters import Workshop, write_weights
-    from veil.inversion.photos import Sight, Supply
+    from veil.inversion.photos import ServerView, Supply
     from veil.inversion.training import train
 
     quiet_colmap()
     dims = tuple(arguments.m or DIMS[arguments.input])
     codebook = None if arguments.input == "raw" else _codebook(arguments.codebook)
-    sight = Sight(kind=arguments.input, dims=dims, codebook=codebook, epsilon=arguments.epsilon)
+    view = ServerView(kind=arguments.input, dims=dims, codebook=codebook, epsilon=arguments.epsilon)
     options = _options(arguments)
     photographs = named_pictures(arguments.photos)
     folder = arguments.out.with_name(arguments.out.name + ".unfinished")
-    workshop = Workshop(folder, _key(arguments, photographs, sight), resume=arguments.resume)
+    workshop = Workshop(folder, _key(arguments, photographs, view), resume=arguments.resume)
     kept = _examples(arguments, photographs, workshop)
     say(arguments, f"{len(kept)} variations of {len(photographs)} photographs")
     supply = Supply(
         load=lambda index: _stored(workshop, kept[index]),
         count=len(kept),
-        sight=sight,
+        view=view,
         batch=arguments.batch,
         seed=arguments.seed,
     )
@@ -158,10 +158,10 @@ def _options(arguments: argparse.Namespace) -> TrainingOptions:
     )
 
 
-def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], sight: Sight) -> str:
+def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], view: ServerView) -> str:
     """Digest of everything that changes examples or weights, except limits of time: a resumed run may be given more of it."""
-    choices = (sight.kind, sight.dims, sight.epsilon, arguments.seed, arguments.batch, arguments.variants)
-    digest = "" if sight.codebook is None else sight.codebook.digest
+    choices = (view.kind, view.dims, view.epsilon, arguments.seed, arguments.batch, arguments.variants)
+    digest = "" if view.codebook is None else view.codebook.digest
     files = [hashlib.sha256(path.read_bytes()).digest() for _, path in photographs]
     return run_key([repr(choices).encode(), digest.encode(), *files])
 

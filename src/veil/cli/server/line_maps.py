@@ -17,12 +17,12 @@ from veil.mapping import NoMap
 from veil.matching.ratio import calibrated
 from veil.pipelines.mapping import EVERY_MATCH, BuiltMap, MappingOptions, map_lines
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import Loaded, message_files
+from veil.pipelines.uploads import LoadedImage, message_files
 
 LINES_HELP = "weak scenes: a larger `--aligned-share` where gravity is good, more features (`veil extract --first-octave -1`)"
 
 
-def map_messages(arguments: argparse.Namespace, loaded: Mapping[str, Loaded], skipped: Mapping[str, str]) -> int:
+def map_messages(arguments: argparse.Namespace, loaded: Mapping[str, LoadedImage], skipped: Mapping[str, str]) -> int:
     """Run `veil map` on messages that were read; `skipped` says why others were left out. Returns the exit code."""
     digests = _digests(arguments.input, skipped)
     add_to = Map.read(arguments.add_to) if arguments.add_to else None
@@ -56,7 +56,7 @@ def _key(options: MappingOptions) -> str:
     return f"lines 1 seed={options.seed} gravity_sigma_deg={options.gravity_sigma_deg!r} max_ratio={options.max_ratio!r}"
 
 
-def _max_ratio(text: str | None, loaded: Mapping[str, Loaded]) -> float | None:
+def _max_ratio(text: str | None, loaded: Mapping[str, LoadedImage]) -> float | None:
     """The ratio that --ratio asks for; None without it: then it is calibrated where there is a calibration, else unlimited."""
     if text is None:
         return None

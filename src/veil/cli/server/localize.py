@@ -29,7 +29,7 @@ from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
 from veil.localization.by_words import WordOptions
 from veil.pipelines.localization import WORD_SECONDS, localize
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import Loaded, queries
+from veil.pipelines.uploads import LoadedImage, queries
 
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
@@ -94,7 +94,7 @@ def _localize(arguments: argparse.Namespace) -> int:
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 
 
-def _answer(arguments: argparse.Namespace, query: Loaded, where: Map) -> Localization | NoPose:
+def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Localization | NoPose:
     """The answer to one query, with the options that the arguments give for its form."""
     if isinstance(query.form, Subsets):
         search = GroupedOptions(

@@ -31,7 +31,7 @@ from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
 from veil.matching.ratio import calibrated
 from veil.pipelines.mapping import MappingOptions, map_positions
-from veil.pipelines.uploads import Loaded, comparable, load_images, load_uploads
+from veil.pipelines.uploads import LoadedImage, comparable, load_images, load_uploads
 from veil.scene import Scene
 
 MATCH_EXAMPLES = """\
@@ -115,7 +115,7 @@ def _match(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _only_image(path: Path) -> Loaded:
+def _only_image(path: Path) -> LoadedImage:
     """The one image of a file. Raises InputError if there are several."""
     images = list(load_images(path).values())
     if len(images) != 1:
@@ -123,7 +123,7 @@ def _only_image(path: Path) -> Loaded:
     return images[0]
 
 
-def found_by(left: Loaded, right: Loaded) -> str:
+def found_by(left: LoadedImage, right: LoadedImage) -> str:
     """Name of the distance by which two images are compared."""
     return distance_name(left.form, right.form)
 
@@ -134,7 +134,7 @@ def _map(arguments: argparse.Namespace) -> int:
     uploads = comparable(load_uploads(arguments.input, strict=arguments.strict), strict=arguments.strict)
     loaded = uploads.images
     tell_skipped(uploads.skipped)
-    if all(isinstance(image.seen, Lines) for image in loaded.values()):
+    if all(isinstance(image.positions, Lines) for image in loaded.values()):
         from veil.cli.server.line_maps import map_messages  # a map of positions needs nothing of it
 
         return map_messages(arguments, loaded, uploads.skipped)

@@ -233,7 +233,7 @@ def _register_images(
         found = _register_next(problem, reconstruction, options, refusals)
         if found is not None:
             count = int(reconstruction.registered.sum()) + 1
-            everything = count >= options.global_growth * last_global
+            everything = count >= options.global_ratio * last_global
             last_global = count if everything else last_global
             reconstruction = with_image(problem, reconstruction, *found, everything=everything, options=options)
             if checkpoint is not None:

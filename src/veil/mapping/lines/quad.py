@@ -56,7 +56,7 @@ class SeedOptions:
     gravity_sigma_deg: float = 0.5
     min_tracks: int = 20
     samples: int = 300
-    modes: int = 4
+    candidates: int = 4
     min_angle_deg: float = 2.0
     min_precise_share: float = 0.5
     min_flat_share: float = 0.85
@@ -70,8 +70,8 @@ class SeedOptions:
         for name in ("min_precise_share", "min_flat_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise RangeError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}")
-        if self.min_tracks < MINIMAL_POINTS or self.samples < 1 or self.modes < 1:
-            raise RangeError(f"a seed needs min_tracks >= {MINIMAL_POINTS}, samples >= 1 and modes >= 1")
+        if self.min_tracks < MINIMAL_POINTS or self.samples < 1 or self.candidates < 1:
+            raise RangeError(f"a seed needs min_tracks >= {MINIMAL_POINTS}, samples >= 1 and candidates >= 1")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,8 +126,8 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
     error_px = options.planar_error_px + gravity_spread_px(options.gravity_sigma_deg, float(tracks.focal_px.mean()))
     if planar.given.all(axis=0).sum() < MANY_COMPLETE:
         # With few tracks the right candidate is more seldom among the first
-        options = replace(options, modes=2 * options.modes)
-    candidates = planar_poses(planar, error_px=error_px, samples=options.samples, keep=options.modes, seed=options.seed)
+        options = replace(options, candidates=2 * options.candidates)
+    candidates = planar_poses(planar, error_px=error_px, samples=options.samples, keep=options.candidates, seed=options.seed)
     if not candidates:
         return NoSeed(reason="no planar poses explain the gravity-aligned tracks; is gravity right, and did the camera move?")
     rows = _some(tracks, options)
@@ -222,7 +222,7 @@ def _chance(seed: Seed, tracks: QuadTracks, options: SeedOptions) -> float:
             agreeing += int((quad_points(list(seed.cam_from_world), replace(tracks, lines=lines))[1] < close_px).sum())
             tried += count
     close = round(seed.precise_share * count)
-    return math.log10(options.modes) + pose_log10_nfa(close, count, agreeing / tried, UNKNOWNS)
+    return math.log10(options.candidates) + pose_log10_nfa(close, count, agreeing / tried, UNKNOWNS)
 
 
 def _shrinking(widest: float, narrowest: float) -> list[float]:

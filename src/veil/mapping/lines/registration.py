@@ -39,7 +39,7 @@ class LineMapOptions:
     Seeds of `quads` image quads are compared, and mapping starts from up to `attempts` of them where none is sure; if none
     takes in another image, from those of quads of other images. A map whose seed chance explains is refused, unless it took in
     `min_weak_share` of the images and at least `min_weak_images`. All cameras are adjusted when the number of images is
-    `global_growth` times what it was when they last were, else the newest camera and its `local_images` nearest.
+    `global_ratio` times what it was when they last were, else the newest camera and its `local_images` nearest.
     """
 
     seed: SeedOptions = field(default_factory=SeedOptions)
@@ -58,7 +58,7 @@ class LineMapOptions:
     max_log10_nfa: float = -6.0
     min_weak_share: float = 0.8
     min_weak_images: int = 8
-    global_growth: float = 1.1
+    global_ratio: float = 1.1
     local_images: int = 6
 
     def __post_init__(self) -> None:
