@@ -121,7 +121,10 @@ def run(*arguments: object) -> int:
 
 @pytest.mark.slow
 def test_python_and_the_command_line_give_the_same(place: Path, door: dict[str, Features], tmp_path: Path) -> None:
-    """Second method: release, map, pose and audit through the library, and through the commands, to the last digit."""
+    """Second method: release, map, pose and audit through the library, and through the commands.
+
+    All to the last digit, but for the map: COLMAP's threads add in an order of their own.
+    """
     first, *rest = door
     device = veil.Device()
     sent = {name: device.release(features, name=name) for name, features in door.items()}
@@ -135,9 +138,10 @@ def test_python_and_the_command_line_give_the_same(place: Path, door: dict[str, 
     built = veil.map_images({name: door[name] for name in rest})
     assert isinstance(built, veil.BuiltMap)
     told = json.loads((tmp_path / "map.json").read_text())
-    assert told["points"] == len(built.map.scene.points) and told["check"] == json.loads(
-        json.dumps(built.check and built.check.as_json())
-    )
+    assert built.check is not None and told["points"] == pytest.approx(len(built.map.scene.points), rel=0.02)
+    assert set(told["check"]) == set(mine := built.check.as_json())
+    for name, value in told["check"].items():
+        assert value == (pytest.approx(mine[name], rel=0.02) if isinstance(value, float) else mine[name])
 
     query = tmp_path / "up" / f"{sent[first].released_as}.veil"
     assert run("localize", tmp_path / "map", query, "--json", tmp_path / "pose.json") == 0
