@@ -11,9 +11,10 @@ from veil.attacks.claims import CannotRun, Lists
 from veil.attacks.distribution.clustering import ClusterOptions, clustering_attack
 from veil.attacks.distribution.database import Decoys, database_attack
 from veil.attacks.distribution.nearest import nearest_lists, nearest_neighbor
-from veil.attacks.intersection.several_releases import REPEATS, VIEWS, repeat_attack, views_attack
+from veil.attacks.intersection.several_releases import REPEATS, repeat_attack
 from veil.attacks.intersection.shared_decoys import MeetingOptions, intersection_attack
 from veil.attacks.matches.matched import matched_attack
+from veil.attacks.matches.matched_views import PHOTOGRAPHS, VIEWS, matched_photographs, matched_views
 from veil.attacks.structural.lattice import lattice_attack
 from veil.attacks.structural.lattice_certificate import effective_dimension, identifiable_noise, release_noise
 from veil.attacks.structural.vertex import VertexOptions, vertex_attack, vertex_reach
@@ -239,13 +240,24 @@ SUBSPACE_ATTACKS = (
         run=repeat_attack,
     ),
     Attack(
-        name="views",
+        name="matched views",
         surface="subspaces",
         family="views",
         assumes=VIEWS,
         units="descriptor",
-        modules=("intersection.repeat", "intersection.several_releases"),
-        run=views_attack,
+        modules=("matches.matched_views", "matches.inliers"),
+        run=matched_views,
+        time_share=4.0,
+    ),
+    Attack(
+        name="matched photographs",
+        surface="subspaces",
+        family="matches",
+        assumes=PHOTOGRAPHS,
+        units="descriptor",
+        modules=("matches.matched_views", "matches.inliers"),
+        run=matched_photographs,
+        time_share=4.0,
     ),
     Attack(
         name="inliers",

@@ -57,20 +57,29 @@ class ReleasedImage:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class PublicPhotograph:
+    """Raw descriptors of a photograph, public ones or the attacker's own, and their positions in pixels."""
+
+    points: Points
+    keypoints: Float32[np.ndarray, "_ 2"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Knowledge:
     """Knowledge of the attacker beside the release: what is public and what is its own, never originals or the client's secret.
 
     `codebook` is the one whose PCA or words the release names, None if it is not at hand. `decoys` is the pool that decoys were
     drawn from, None if it is secret. `database` holds descriptors of the attacker's own photographs. `others` are other
-    releases by name. `neighbors` is the model of neighboring words that was learned from its photographs. `scene` is a map of
-    the place that the releases show. `labelled` holds descriptors with known classes. `descriptors` are estimates of all
-    descriptors of the release under attack, where another attack made some.
+    releases by name. `place` holds raw photographs of the place that the releases show, and `scene` is a map of it.
+    `neighbors` is the model of neighboring words that was learned from its photographs. `labelled` holds descriptors with known
+    classes. `descriptors` are estimates of all descriptors of the release under attack, where another attack made some.
     """
 
     codebook: Codebook | None
     decoys: Codebook | Points | None
     database: Codebook | Points
     others: Mapping[str, ReleasedImage] = field(default_factory=dict)
+    place: Mapping[str, PublicPhotograph] = field(default_factory=dict)
     neighbors: NeighborModel | None = None
     scene: Scene | None = None
     labelled: Labelled | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from jaxtyping import Int64
 
 from veil.errors import RangeError
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # Sizes of an attack's first two pieces. The first feature is neither timed nor charged to the attack's share: it may compile
@@ -111,6 +112,23 @@ class TimeBudget:
         self._account(attack, self.clock() - begun, len(rows), done)
         self._shares_left -= self.shares.get(attack, 0.0)
         return results
+
+    def run_some(
+        self, attack: str, items: Sequence[Item], work: Callable[[Item], Result], seed: int
+    ) -> list[tuple[Item, Result]]:
+        """Items with the results of `work` on them, one at a time, until all are done or the attack's allowance is spent.
+
+        Which items are done first is drawn by `seed`; one is always done.
+        """
+        allowed, begun = self.allowance(attack), self.clock()
+        done: list[tuple[Item, Result]] = []
+        for place in np.random.default_rng([seed, *attack.encode()]).permutation(len(items)):
+            if done and self.clock() - begun > allowed:
+                break
+            done.append((items[place], work(items[place])))
+        self._account(attack, self.clock() - begun, 0, 0)
+        self._shares_left -= self.shares.get(attack, 0.0)
+        return done
 
     def charge(self, seconds: float) -> None:
         """Subtract the processor seconds of an attack that is not cut from the time that is left."""

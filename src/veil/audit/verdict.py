@@ -12,7 +12,7 @@ Grade = Literal["broken", "leaks", "nothing found"]
 # Least share of recovered features from which a release is called broken, or leaking.
 NOTABLE = 0.05
 # Families of attacks that need nothing but releases, which the server has anyway.
-NEED_RELEASES_ALONE = ("structural", "repeat")
+NEED_RELEASES_ALONE = ("structural", "repeat", "views")
 
 NOT_TESTED = (
     "decoders that are trained on positions, neighbors and descriptors jointly",

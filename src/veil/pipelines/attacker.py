@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from veil.attacks.target import Knowledge, ReleasedImage
+from veil.attacks.target import Knowledge, PublicPhotograph, ReleasedImage
 from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.decoys import DecoyPool
@@ -34,6 +34,7 @@ class Attacker:
     - `photographs`: raw features of the attacker's own pictures. They take the place of the database, and teach which words are
       neighbors in pictures.
     - `others`: further releases that the server has seen, by name.
+    - `place`: raw features of photographs of the place that the server has, by name.
     - `where`: a map of the place.
     - `seed`: of what is learned from the photographs.
     """
@@ -44,6 +45,7 @@ class Attacker:
     database: Codebook | None = None
     photographs: Sequence[Features] = ()
     others: Mapping[str, Message] = field(default_factory=dict)
+    place: Mapping[str, Features] = field(default_factory=dict)
     where: Map | None = None
     seed: int = 0
 
@@ -61,6 +63,7 @@ class Attacker:
             decoys=self._pool(form),
             database=self.own_descriptors(releases),
             others={name: ReleasedImage.of(message) for name, message in self.others.items()},
+            place={name: _public(item) for name, item in self.place.items()},
             neighbors=self._neighbors(form, codebook),
             scene=None if self.where is None else self.where.scene,
         )
@@ -116,6 +119,10 @@ def _bundled(form: Subspaces | Subsets) -> Codebook | None:
     book = bundled_codebook()
     named = form.dictionary if isinstance(form, Subsets) else form.space.codebook
     return book if named in ("", book.digest) else None
+
+
+def _public(features: Features) -> PublicPhotograph:
+    return PublicPhotograph(points=publish(features), keypoints=features.keypoints)
 
 
 def _own_descriptors(images: Sequence[Features]) -> Codebook:

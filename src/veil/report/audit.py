@@ -22,8 +22,8 @@ ReadRgb = Callable[[str], np.ndarray]  # pixels (rows, columns, 3) of a photogra
 TITLES = {
     "structural": "Structure of the descriptors: no database, no training",
     "repeat": "Repeats: a second release of one photograph",
-    "views": "Other views: what features that match have in common",
-    "matches": "Matches: what a map's holder learns of features that agree with the pose",
+    "views": "Matched views: other uploads of the place, matched as the service matches them",
+    "matches": "Matches: what a holder of a map, or of photographs of the place, learns of features that match",
     "intersection": "Intersections of subspaces",
     "distribution": "Distribution of descriptors: the attacker has photographs of its own",
     "positions": "Hidden positions",

@@ -32,6 +32,7 @@ from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
 from veil.cli.progress import tracker
 from veil.errors import InputError
+from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
 from veil.files.client import home
 from veil.files.codebooks import read_codebook
@@ -95,6 +96,9 @@ def _add_attacker(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what the attacker has, which `_attacker` reads."""
     parser.add_argument(
         "--against", type=Path, nargs="+", default=[], metavar="PATH", help="other releases the server has seen"
+    )
+    parser.add_argument(
+        "--place", type=Path, nargs="+", default=[], metavar="PATH", help="raw photographs of the place that the server has"
     )
     parser.add_argument("--map", type=Path, metavar="FOLDER", help="a map of the place, for what its holder learns by matching")
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="the release's codebook or dictionary; default: bundled")
@@ -189,9 +193,15 @@ def _attacker(arguments: argparse.Namespace, releases: list[Message], others: Ma
         database=arguments.database and read_codebook(arguments.database),
         photographs=read_attackers(arguments.attacker, releases[0].form.space) if arguments.attacker else (),
         others=others,
+        place={str(number): item for number, item in enumerate(_read_place(arguments, releases))},
         where=Map.read(arguments.map) if arguments.map else None,
         seed=arguments.seed,
     )
+
+
+def _read_place(arguments: argparse.Namespace, releases: list[Message]) -> list[Features]:
+    """Raw features of the photographs that --place gives."""
+    return read_attackers(arguments.place, releases[0].form.space, option="--place") if arguments.place else []
 
 
 def _rules(arguments: argparse.Namespace) -> list[Rule]:

@@ -47,23 +47,23 @@ def read_originals(paths: Sequence[Path], releases: Sequence[Message]) -> Origin
     return Originals(features=features, paths=pictures)
 
 
-def read_attackers(paths: Sequence[Path], space: Space) -> list[Features]:
+def read_attackers(paths: Sequence[Path], space: Space, *, option: str = "--attacker") -> list[Features]:
     """Features of the attacker's photographs, of the kind that was released.
 
-    `paths` are files of features, photographs and folders of these, `space` that of the release. Raises InputError if veil does
-    not extract such descriptors, or no photograph has features.
+    `paths` are files of features, photographs and folders of these, given with `option`; `space` is that of the release. Raises
+    InputError if veil does not extract such descriptors, or no photograph has features.
     """
     files, folders = _separated(paths)
     found = [item for file in files for _, item in read_features(file)]
     if folders:
-        extracted = _extractor(space, "give a features.h5 with --attacker")
+        extracted = _extractor(space, f"give a features.h5 with {option}")
         for _, path in progress(named_pictures(folders), "the attacker's photographs"):
             try:
                 found.append(extracted(read_picture(path)))
             except InputError:  # a blank one teaches nothing
                 continue
     if not found:
-        raise InputError("no features were found in the attacker's photographs; give others with --attacker")
+        raise InputError(f"no features were found in the attacker's photographs; give others with {option}")
     return found
 
 

@@ -1,0 +1,209 @@
+"""Subspaces of two views of a place give away what matches, and more uploads never less of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from veil.attacks.attack import Attempt, attempted
+from veil.attacks.matches.matched_views import (
+    NO_PHOTOGRAPHS,
+    ViewOptions,
+    epipolar_inliers,
+    matched_photographs,
+    matched_views,
+)
+from veil.attacks.registry import named
+from veil.attacks.target import Knowledge, PublicPhotograph, ReleasedImage, Target
+from veil.codebooks.codebook import Codebook
+from veil.errors import RangeError
+from veil.extraction.sift import sift_space
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.forms import Subspaces
+from veil.geometry.camera import as_colmap, guessed
+from veil.mechanisms.profile import hardened
+from veil.mechanisms.public import publish
+from veil.mechanisms.release import HideInLines, privatize
+from veil.randomness import Secure
+from veil.wire.codec import decode, encode
+
+SECRETS = Secure(b"those of the tests of views only"[:32])
+
+
+@cache
+def _book() -> Codebook:
+    return bundled_codebook()
+
+
+def released(features: Features, *, lines: bool = False) -> tuple[ReleasedImage, np.ndarray]:
+    """Release in the hardened profile as a server gets it, and the true descriptors of its features in the released space."""
+    made = privatize(
+        features,
+        profile=hardened(quantized=True),
+        compression=_book().compression,
+        decoys=bundled_decoys(),
+        randomness=SECRETS,
+        lines=HideInLines() if lines else None,
+    )
+    message = decode(encode(made.upload, dtype="float16"))
+    truth = _book().compression.into_space(publish(features), message.form.space).vectors
+    return ReleasedImage.of(message), truth[made.order]
+
+
+def target(image: ReleasedImage, others: dict[str, ReleasedImage], **knowledge: object) -> Target:
+    known = Knowledge(codebook=_book(), decoys=None, database=_book(), others=others, **knowledge)  # type: ignore[arg-type]
+    return Target(image=image, rows=np.arange(0, len(image.form), 2), knowledge=known)
+
+
+def errors(attempt: Attempt, truth: np.ndarray) -> np.ndarray:
+    """Distances of the estimates to the truth, NaN where there is none."""
+    assert attempt.estimates is not None
+    return np.linalg.norm(attempt.estimates.points - truth[attempt.rows], axis=1)
+
+
+def shares(attempt: Attempt, truth: np.ndarray, within: float) -> tuple[float, float]:
+    """Share of all attacked features within a distance of the truth, and of those that were matched."""
+    distance = errors(attempt, truth)
+    right = float((distance <= within).mean())
+    return right, right / max(float(np.isfinite(distance).mean()), 1e-9)
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_neighboring_views_give_matched_features_away(door: dict[str, Features], lines: bool) -> None:
+    """Oracle: the true descriptors. What is matched is known nearly always, whether or not lines hide the positions."""
+    (image, truth), (other, _), *_ = [released(features, lines=lines) for features in door.values()]
+    attempt = matched_views(target(image, {"other": other}))
+    overall, of_matched = shares(attempt, truth, 0.2)
+    assert of_matched > 0.75 and overall > (0.02 if lines else 0.08)
+    assert attempt.estimates is not None and not attempt.estimates.certified.any()
+
+
+@pytest.mark.slow
+def test_more_uploads_never_lower_the_share(door: dict[str, Features]) -> None:
+    """Broken twin, of the past: the surest partner without verification told less the more uploads it was given."""
+    images = {name: released(features) for name, features in door.items()}
+    found = []
+    for count in (1, 2, 5):
+        right = total = 0
+        for place, name in enumerate(images):
+            order = sorted(
+                (other for other in images if other != name), key=lambda other: abs(list(images).index(other) - place)
+            )
+            attempt = matched_views(target(images[name][0], {other: images[other][0] for other in order[:count]}))
+            right += int((errors(attempt, images[name][1]) <= 0.2).sum())
+            total += len(attempt.rows)
+        found.append(right / total)
+    assert found == sorted(found) and found[-1] > 1.1 * found[0] > 0.05
+
+
+def test_ten_uploads_of_ten_parts_add_up() -> None:
+    """Planted: each of ten uploads shares a tenth of the features, so that the share grows with every upload."""
+    features, parts = _planted(400, 10)
+    image, truth = released(features)
+    others = {str(number): released(part)[0] for number, part in enumerate(parts)}
+    found = [
+        shares(matched_views(target(image, {name: others[name] for name in list(others)[:count]})), truth, 0.2)[0]
+        for count in (1, 2, 5, 10)
+    ]
+    assert found == sorted(found) and found[0] < 0.12 and found[-1] > 0.8
+
+
+def test_a_strange_upload_gives_nothing(door: dict[str, Features], elsewhere: Features) -> None:
+    """Null: a photograph of another place, and the same place with its positions exchanged among the features."""
+    first, second, *_ = door.values()
+    image, _ = released(first)
+    mixed = replace(second, keypoints=second.keypoints[np.random.default_rng(0).permutation(len(second))])
+    for other in (elsewhere, mixed):
+        attempt = matched_views(target(image, {"other": released(other)[0]}))
+        assert attempt.estimates is not None and not attempt.estimates.decided.any()
+        assert attempt.details["views"] == 0
+
+
+def test_uploads_that_share_decoys_are_left_out() -> None:
+    """Planted: subspaces that meet the attacked ones nearly, as those with shared decoys do; geometry explains a few of them."""
+    features, _ = _planted(300, 10)
+    image, _ = released(features)
+    form = image.form
+    assert isinstance(form, Subspaces)
+    turned = np.random.default_rng(1).normal(size=form.origin.shape)
+    shifted = replace(form, origin=_canonical(form.origin + 1e-3 * turned, form.basis))
+    assert image.keypoints is not None
+    keypoints = np.random.default_rng(2).uniform(20, 600, image.keypoints.shape).astype(np.float32)
+    for agreeing, views in ((60, 0), (290, 1)):
+        keypoints[:agreeing] = image.keypoints[:agreeing] + np.float32(7)
+        decoy = ReleasedImage(form=shifted, camera=image.camera, keypoints=keypoints)
+        attempt = matched_views(target(image, {"other": decoy}))
+        assert (attempt.details["views"], attempt.details["matched"] > 0) == (views, views > 0)
+
+
+@pytest.mark.slow
+def test_raw_photographs_of_the_place_give_more(door: dict[str, Features]) -> None:
+    """Second method: a descriptor beside a subspace tells at least as much as another subspace."""
+    first, second, *_ = door.values()
+    (image, truth), (other, _) = released(first), released(second)
+    by_views = matched_views(target(image, {"other": other}))
+    public = PublicPhotograph(points=publish(second), keypoints=second.keypoints)
+    by_photographs = matched_photographs(target(image, {}, place={"other": public}))
+    assert shares(by_photographs, truth, 0.2)[0] > shares(by_views, truth, 0.2)[0]
+    assert shares(by_photographs, truth, 0.2)[1] > 0.8
+
+
+def test_without_views_or_photographs_it_cannot_be_run(door: dict[str, Features]) -> None:
+    image, _ = released(next(iter(door.values())))
+    (photographs,) = named("matched photographs")
+    outcome = attempted(photographs, target(image, {}))
+    assert getattr(outcome, "why", "") == NO_PHOTOGRAPHS
+
+
+def test_epipolar_inliers_are_the_planted_matches() -> None:
+    """Planted truth: two cameras, 60 right matches among 60 wrong ones; without right ones there are none."""
+    random = np.random.default_rng(3)
+    points = random.uniform((-2, -2, 4), (2, 2, 9), (60, 3))
+    left = 500 * points[:, :2] / points[:, 2:] + 300
+    moved = points + np.array([0.7, 0.1, 0.2])
+    right = 500 * moved[:, :2] / moved[:, 2:] + 300
+    wrong = random.uniform(0, 600, (2, 60, 2))
+    found = epipolar_inliers(np.vstack([left, wrong[0]]), np.vstack([right, wrong[1]]), options=ViewOptions())
+    assert found[:60].mean() > 0.95 and found[60:].mean() < 0.1
+    assert not epipolar_inliers(wrong[0], wrong[1], options=ViewOptions()).any()
+    assert not epipolar_inliers(left[:10], right[:10], options=ViewOptions()).any()
+
+
+@pytest.mark.parametrize("bad", [{"features": 0}, {"max_error_px": float("nan")}, {"most_wrong": 0.0}, {"samples": 0}])
+def test_options_outside_their_range_are_refused(bad: dict) -> None:
+    with pytest.raises(RangeError):
+        ViewOptions(**bad)
+
+
+def _planted(count: int, parts: int) -> tuple[Features, list[Features]]:
+    """Features of points in space, and views of them by other cameras that each show one part of the points."""
+    random = np.random.default_rng(5)
+    camera = guessed(640, 640)
+    stored = bundled_decoys().stored[random.permutation(len(bundled_decoys().stored))[: 2 * count]].astype(np.int64)
+    points = random.uniform((-1.2, -1.2, 4), (1.0, 1.0, 8), (count, 3))
+
+    def seen(rows: np.ndarray, shift: float, name: bytes) -> Features:
+        pixels = np.asarray(as_colmap(camera).img_from_cam(points[rows] + np.array([shift, 0.1 * shift, 0.0])))
+        noise = random.integers(-3, 4, (len(rows), 128)) if shift else 0
+        return Features(
+            camera=camera,
+            keypoints=pixels.astype(np.float32),
+            descriptors=np.clip(stored[rows] + noise, 0, 255).astype(np.uint8),
+            space=sift_space("L2"),
+            image_digest=name.ljust(32, b"."),
+        )
+
+    rows = np.arange(count)
+    return seen(rows, 0.0, b"whole"), [
+        seen(part, 0.4, b"part %d" % number) for number, part in enumerate(np.array_split(rows, parts))
+    ]
+
+
+def _canonical(origin: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Origins moved within their subspaces to the point nearest to zero."""
+    inside = np.einsum("fmn,fn->fm", basis.astype(np.float64), origin)
+    return (origin - np.einsum("fm,fmn->fn", inside, basis)).astype(np.float32)
