@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.distances.pairs import exact
 from veil.forms import Flat
-from veil.mapping.two_view import TwoView
+from veil.geometry.robust.two_view import TwoView
 from veil.matching.neighbors import as_set
 
 BAND_PX = 2.0

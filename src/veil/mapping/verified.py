@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.forms import Subsets
+from veil.geometry.robust.two_view import TwoView, agreeing, log10_chance
 from veil.mapping.guided import Side, along_geometry
 from veil.mapping.images import MapImage, calibration, undistorted_pixels
-from veil.mapping.two_view import TwoView, agreeing, log10_chance
 from veil.matching.neighbors import Matches
 
 # Expected number of wrong pairs of images among all that were tried, at most.

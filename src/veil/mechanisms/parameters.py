@@ -9,7 +9,7 @@ is never edited. A choice that it has no place for is refused, until there is a 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from veil.codebooks.codebook import Codebook
     from veil.mechanisms.lines import LineOptions
     from veil.mechanisms.profile import Profile
+    from veil.mechanisms.selection import Selection
 
 VERSION = 1
 # Numbers of the rules by which draws make messages. Another rule gets another number, and gives another release.
-SUBSPACE_RULE, WORD_RULE, LINE_RULE = 1, 1, 1
+SUBSPACE_RULE, WORD_RULE, LINE_RULE, SELECTION_RULE = 1, 1, 1, 1
 
 _PROFILE = ("name", "strategy", "m", "decoys", "directions", "dither_steps", "compress", "dtype")
 _LINES = ("aligned_share",)
 _WORDS = ("dictionary_size", "epsilon", "m")
+_SELECTION = ("features", "min_distance_px")
 _VALUES = {
     "strategy": ("random", "adversarial", "hybrid", "sub-adversarial", "sub-hybrid"),
     "decoys": ("centroids", "descriptors"),
@@ -86,6 +88,20 @@ def subspace_parameters(
         "choices": _digest([draws, *identities]),
     }
     return Parameters(draws, _text("subspaces", facts))
+
+
+def selected_parameters(parameters: Parameters, selection: Selection) -> Parameters:
+    """Parameters of a release of which `selection` says what leaves: the draws are the same, the text for the ledger is not.
+
+    Raises ReleaseRefused for a selection that version 1 cannot express.
+    """
+    _require_fields(selection, _SELECTION)
+    facts = {
+        "selection_rule": SELECTION_RULE,
+        "features": "all" if selection.features is None else int(selection.features),
+        "min_distance_px": _number(selection.min_distance_px),
+    }
+    return Parameters(parameters.draws, f"{parameters.text} {_joined(facts)}")
 
 
 def word_parameters(mechanism: SubsetMechanism, *, dictionary: Codebook, features_sent: int | None = None) -> Parameters:
@@ -163,4 +179,8 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 def _text(kind: str, facts: dict[str, object]) -> str:
     """Text for the ledger: the kind of release, then name=value of each fact."""
-    return " ".join([kind, *(f"{name}={value}" for name, value in facts.items())])
+    return f"{kind} {_joined(facts)}"
+
+
+def _joined(facts: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in facts.items())

@@ -16,9 +16,10 @@ from veil.features import Features
 from veil.forms import Released
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.lines import LineOptions, lift_to_lines
-from veil.mechanisms.parameters import Parameters, word_parameters
+from veil.mechanisms.parameters import Parameters, selected_parameters, word_parameters
 from veil.mechanisms.profile import Profile
-from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
+from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows
+from veil.mechanisms.subspaces import DecoyRule, RuleForRows, lift, uniform_rule
 from veil.mechanisms.words import to_words
 from veil.randomness import Randomness, Secret
 from veil.wire.message import LineUpload, Message, Upload
@@ -99,6 +100,7 @@ def privatize(
     randomness: Randomness,
     rule: DecoyRule = uniform_rule,
     lines: HideInLines | None = None,
+    selection: Selection = EVERYTHING,
 ) -> Release:
     """Release one image in subspaces: lift its descriptors, hide its positions in lines if asked to, and shuffle its features.
 
@@ -111,6 +113,7 @@ def privatize(
     - `randomness`: what everything is drawn from, usually `veil.randomness.memoized` of the client's secret.
     - `rule`: which decoys each feature gets; by default uniform draws.
     - `lines`: how positions are hidden in lines; None sends the positions.
+    - `selection`: which features leave; by default all.
 
     Raises what `veil.mechanisms.subspaces.lift` and, with lines, `veil.mechanisms.lines.lift_to_lines` raise, and
     ReleaseRefused if the decoys are descriptors of the image itself.
@@ -120,12 +123,17 @@ def privatize(
             "this photograph is one of those that the decoy pool was made from: its own descriptors would be decoys; "
             "build a pool from other photographs with `veil codebook build --decoys`"
         )
+    chosen = np.arange(len(features))
+    if selection != EVERYTHING:
+        chosen = selected_rows(features, selection, randomness)
+        features, rule = features.take(chosen), RuleForRows(rule=rule, chosen=chosen)
     lifted = lift(features, profile=profile, compression=compression, decoys=decoys, randomness=randomness, rule=rule)
+    parameters = lifted.parameters if selection == EVERYTHING else selected_parameters(lifted.parameters, selection)
     order = _order(features, randomness)
     return Release(
         upload=_upload(_taken(features, order), lifted.form.take(order), randomness, lines),
-        parameters=lifted.parameters,
-        order=order,
+        parameters=parameters,
+        order=chosen[order],
         slice_index=lifted.slice_index,
         nearest_decoy=float(lifted.nearest_decoy.min()),
         decoy_reuse=len(features) * profile.decoy_count / (decoys.slice_size if profile.uses_slice else len(decoys)),

@@ -63,6 +63,27 @@ uniform_rule = UniformRule()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class RuleForRows:
+    """Rule of decoys for some of an image's features: those that are the rows `chosen` of the features that `rule` knows."""
+
+    rule: DecoyRule
+    chosen: Int64[np.ndarray, "features"]
+
+    def __call__(
+        self,
+        rows: Int64[np.ndarray, "rows"],
+        draws: UInt64[np.ndarray, "rows decoys"],
+        available: Int64[np.ndarray, "words"],
+    ) -> Int64[np.ndarray, "rows decoys"]:
+        """The choice of `rule` for these features."""
+        return self.rule(self.chosen[rows], draws, available)
+
+    def identity(self, rows: Int64[np.ndarray, "rows"]) -> list[bytes]:
+        """The identities that `rule` gives these features."""
+        return self.rule.identity(self.chosen[rows])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Lifted:
     """Subspaces in the order of the features that they were made from, and facts about the lift for the client.
 

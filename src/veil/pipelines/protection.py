@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Literal
 
 from veil.codebooks.codebook import Codebook
+from veil.codebooks.decoys import MOST_REUSE, USUAL_REUSE, in_runs
+from veil.errors import ReleaseRefused
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.ldp.budget import outward
@@ -16,12 +18,11 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.parameters import Parameters
 from veil.mechanisms.profile import Profile, hardened
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.mechanisms.selection import Selection, usual_selection
 from veil.randomness import Randomness
 from veil.wire.message import Message
 
 SUBSET_SIZE, DELTA = 2, 1e-6
-# Expected number of features of one image that share a decoy, above which the user is told.
-MAX_DECOY_REUSE = 0.1
 # Probability of being the true word above which a sent word is no longer hidden among others
 # (words.md#what-epsilon-means-for-one-feature).
 MAX_POSTERIOR = 0.25
@@ -38,6 +39,7 @@ class Made:
     - `image_epsilon`: of words, epsilon of the whole image at the protection's delta.
     - `median_error`: of words, median distance of the descriptors to their words (unit vectors).
     - `missing`: of words, number of features that were asked for and that the image does not have.
+    - `found`: number of features that the image has, sent or not.
     - `notes`: sentences that the user should read.
     """
 
@@ -48,6 +50,7 @@ class Made:
     image_epsilon: float | None = None
     median_error: float | None = None
     missing: int = 0
+    found: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -61,18 +64,34 @@ class HideInSubspaces:
     - `codebook`: the codebook with the public PCA; None: the bundled one.
     - `decoys`: the pool of decoys; None: the bundled one, which is public: build one of your own
       (`veil codebook build --decoys`).
+    - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
     """
 
     profile: Profile | None = None
     codebook: Codebook | None = None
     decoys: Codebook | None = None
+    selection: Selection | None = None
 
     def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
-        """The upload of one image, drawn from `source`. Raises what `veil.mechanisms.release.privatize` raises."""
+        """The upload of one image, drawn from `source`.
+
+        Raises what `veil.mechanisms.release.privatize` raises, and ReleaseRefused if the pool is so small that decoys serve
+        more than one feature each.
+        """
         profile = self.profile or hardened(quantized=features.is_quantized)
+        selection = self.selection or usual_selection(profile)
         codebook, decoys = self._books(profile)
+        decoys = in_runs(decoys, (selection.features or len(features)) * profile.decoy_count)
+        if profile.decoys == "descriptors":
+            _require_enough(decoys, min(selection.features or len(features), len(features)) * profile.decoy_count)
         release = privatize(
-            features, profile=profile, compression=codebook.compression, decoys=decoys, randomness=source, lines=lines
+            features,
+            profile=profile,
+            compression=codebook.compression,
+            decoys=decoys,
+            randomness=source,
+            lines=lines,
+            selection=selection,
         )
         notes = [f"warning: {warning}" for warning in profile.warnings(quantized=features.is_quantized)]
         if profile.decoys == "descriptors" and self.decoys is None:
@@ -80,13 +99,19 @@ class HideInSubspaces:
                 "note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors; build your "
                 "own with `veil codebook build --decoys` and give it with --decoys"
             )
-        if release.decoy_reuse > MAX_DECOY_REUSE:
+        if release.decoy_reuse > USUAL_REUSE:
             notes.append(
                 "note: the features of one image share decoys (with this pool each serves more than "
-                f"{MAX_DECOY_REUSE} of them), and subspaces that share decoys give these away even if the pool is secret "
+                f"{USUAL_REUSE} of them), and subspaces that share decoys give these away even if the pool is secret "
                 "(docs/theory/lifting.md, Eq. 8); use a larger pool or fewer features"
             )
-        return Made(upload=release.upload, dtype=profile.dtype, parameters=release.parameters, notes=tuple(notes))
+        return Made(
+            upload=release.upload,
+            dtype=profile.dtype,
+            parameters=release.parameters,
+            found=len(features),
+            notes=tuple(notes),
+        )
 
     def _books(self, profile: Profile) -> tuple[Codebook, Codebook]:
         """The codebook and the decoys; where neither PCA nor centroids are used, the pool is both."""
@@ -97,6 +122,15 @@ class HideInSubspaces:
             return self.codebook or bundled_codebook(), decoys
         codebook = self.codebook or bundled_codebook()
         return codebook, self.decoys or codebook
+
+
+def _require_enough(decoys: Codebook, draws: int) -> None:
+    """Raise ReleaseRefused if an image that draws so many decoys uses those of one run more than once on average."""
+    if draws > MOST_REUSE * decoys.slice_size:
+        raise ReleaseRefused(
+            f"this pool has {len(decoys)} decoys and the image would draw {draws}, so that most decoys serve several features "
+            "and give themselves away; use a larger pool (`veil codebook build --decoys`) or fewer features (--features)"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,6 +187,7 @@ class HideInWords:
             image_epsilon=self.image_epsilon(len(release.upload)),
             median_error=release.median_error,
             missing=release.missing,
+            found=len(features),
         )
 
     def notes(self) -> list[str]:

@@ -124,7 +124,7 @@ def test_a_strange_upload_gives_nothing(door: dict[str, Features], elsewhere: Fe
 
 
 def test_uploads_that_share_decoys_are_left_out() -> None:
-    """Planted: subspaces that meet the attacked ones nearly, as those with shared decoys do; geometry explains a few of them."""
+    """Planted: subspaces that meet the attacked ones nearly, as those with shared decoys do; geometry explains a few."""
     features, _ = _planted(300, 10)
     image, _ = released(features)
     form = image.form

@@ -26,7 +26,7 @@ from veil.attacks.matches.inliers import inlier_points, inlier_subspaces
 from veil.attacks.target import ReleasedImage, Target
 from veil.errors import RangeError
 from veil.forms import Points, Subspaces
-from veil.mapping.two_view import TwoView, log10_chance
+from veil.geometry.robust.two_view import TwoView, log10_chance
 from veil.matching.neighbors import Matches, as_set
 from veil.matching.ratio import WRONG_SHARE, chance_ratio
 

@@ -82,7 +82,12 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
         type=at_least(2),
         help=f"words (default {CENTROIDS}; for --decoys {DECOYS} or as many as there are; the paper's 256k are 256000)",
     )
-    build.add_argument("--slices", type=at_least(1), default=16, help="disjoint sub-databases (default %(default)s)")
+    build.add_argument(
+        "--slices",
+        type=at_least(1),
+        default=16,
+        help="disjoint sub-databases, at most (default %(default)s); a small pool is used in fewer",
+    )
     build.add_argument("--descriptor", choices=EXTRACTORS, help="default sift, or that of the features")
     build.add_argument("--normalization", choices=("L2", "L1_ROOT"), help="of the SIFT (default L2, or that of the features)")
     _add_clustering(build)

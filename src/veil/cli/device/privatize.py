@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from veil.cli.common import add_command, add_json, at_least, progress, report, say, tell, write_json
 from veil.errors import InputError, VeilError
@@ -17,6 +18,7 @@ from veil.ldp.budget import outward
 from veil.mechanisms.lines import LineOptions
 from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
 from veil.mechanisms.release import HideInLines
+from veil.mechanisms.selection import Selection, usual_selection
 from veil.pipelines.device import Device, DeviceRelease
 from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, Protection
 
@@ -73,9 +75,25 @@ def _add_descriptors(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--words", metavar="FILE", help="send words of this dictionary (.npz, or 'bundled'), not subspaces")
     parser.add_argument("--epsilon", type=float, metavar="E", help="of each feature, with --words ('inf': no privacy)")
     parser.add_argument(
-        "--features", type=at_least(1), dest="features_sent", metavar="N", help="with --words: send N features chosen at random"
+        "--features",
+        type=_count,
+        dest="features_sent",
+        metavar="N",
+        help="send N features, or 'all': of subspaces those of largest scale (default 1000; paper profile all), of words a "
+        "random choice (default all)",
+    )
+    parser.add_argument(
+        "--min-distance",
+        type=float,
+        metavar="PX",
+        help="send no two features nearer to each other than this (default 10; paper profile 0; not with --words)",
     )
     parser.add_argument("--delta", type=float, default=DELTA, help="with --words: of the image's epsilon (default %(default)g)")
+
+
+def _count(text: str) -> int | Literal["all"]:
+    """A number of features, or "all"."""
+    return "all" if text == "all" else at_least(1)(text)
 
 
 def _add_lines(parser: argparse.ArgumentParser) -> None:
@@ -136,6 +154,7 @@ def _row(name: str, made: DeviceRelease, descriptors: HideInSubspaces | HideInWo
         "name": name,
         "file": f"{made.released_as}.veil",
         "features": len(made.upload),
+        "found": made.made.found,
         "bytes": len(made.message),
         "said": "",
     }
@@ -159,7 +178,7 @@ def _in_words(arguments: argparse.Namespace, device: Device) -> HideInWords:
         epsilon=arguments.epsilon,
         m=SUBSET_SIZE if arguments.m is None else arguments.m,
         dictionary=None if str(arguments.words) == "bundled" else read_codebook(Path(arguments.words)),
-        features_sent=arguments.features_sent,
+        features_sent=None if arguments.features_sent == "all" else arguments.features_sent,
         delta=arguments.delta,
         allow_private_dictionary=arguments.allow_private_dictionary,
     )
@@ -183,7 +202,14 @@ def _fitting(
     """The protection for one image: the profile of subspaces depends on whether its descriptors have 8 bits."""
     if isinstance(descriptors, HideInWords):
         return descriptors
-    return replace(descriptors, profile=chosen_profile(arguments, quantized=features.is_quantized))
+    profile = chosen_profile(arguments, quantized=features.is_quantized)
+    usual = usual_selection(profile)
+    asked, apart = arguments.features_sent, arguments.min_distance
+    selection = Selection(
+        features=usual.features if asked is None else None if asked == "all" else asked,
+        min_distance_px=usual.min_distance_px if apart is None else apart,
+    )
+    return replace(descriptors, profile=profile, selection=selection)
 
 
 def _require_consistent(arguments: argparse.Namespace) -> None:
@@ -193,8 +219,10 @@ def _require_consistent(arguments: argparse.Namespace) -> None:
     subspaces = ("profile", "lifting", "codebook", "decoys")
     if arguments.words and any(getattr(arguments, name) is not None for name in subspaces):
         raise InputError("--profile, --lifting, --codebook and --decoys belong to subspaces; --words sends words instead")
-    if not arguments.words and (arguments.epsilon is not None or arguments.features_sent or arguments.allow_private_dictionary):
-        raise InputError("--epsilon, --features and --allow-private-dictionary belong to --words; subspaces have no epsilon")
+    if arguments.words and arguments.min_distance is not None:
+        raise InputError("--min-distance belongs to subspaces: words leave by a random choice (--features)")
+    if not arguments.words and (arguments.epsilon is not None or arguments.allow_private_dictionary):
+        raise InputError("--epsilon and --allow-private-dictionary belong to --words; subspaces have no epsilon")
     if arguments.output.exists() and not arguments.output.is_dir():
         raise InputError(f"cannot write to {arguments.output}: it is not a folder; choose another place or free it")
 
@@ -222,7 +250,8 @@ def _report(
     said = [row.pop("said") for row in rows]
     write_json(arguments.json, {**facts, "releases": rows})
     for row, more in zip(rows, said, strict=True):
-        size = f"{row['features']} features, {row['bytes'] / 1e3:.0f} kB"
+        left = f" of {row['found']}" if row["found"] > row["features"] else ""
+        size = f"{row['features']}{left} features, {row['bytes'] / 1e3:.0f} kB"
         say(arguments, f"{row['name']:40} -> {row['file']}  {size}{more}")
     report(arguments, arguments.output, f"{len(rows)} messages; which is which stands only in {device.ledger.path}")
     for note in notes:

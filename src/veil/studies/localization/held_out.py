@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from veil.codebooks.codebook import Codebook
+from veil.codebooks.decoys import in_runs
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Form, Subsets, Subspaces
@@ -28,6 +29,7 @@ from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import Release, privatize, privatize_words
+from veil.mechanisms.selection import usual_selection
 from veil.randomness import Secure
 from veil.scene import Scene
 from veil.studies.matching.homographies import Distance
@@ -139,9 +141,15 @@ class HeldOutSetup:
 
     def release(self, features: Features, profile: Profile) -> Release:
         """The release that a client would make of one image."""
+        selection = usual_selection(profile)
         decoys = self.decoys if profile.decoys == "descriptors" else self.codebook
         return privatize(
-            features, profile=profile, compression=self.codebook.compression, decoys=decoys, randomness=self.randomness
+            features,
+            profile=profile,
+            compression=self.codebook.compression,
+            decoys=in_runs(decoys, (selection.features or len(features)) * profile.decoy_count),
+            randomness=self.randomness,
+            selection=selection,
         )
 
 

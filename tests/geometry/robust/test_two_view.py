@@ -10,7 +10,7 @@ import pytest
 
 from veil.geometry.camera import as_colmap
 from veil.geometry.robust.significance import Sampling, pose_log10_nfa
-from veil.mapping.two_view import TwoView, log10_chance
+from veil.geometry.robust.two_view import TwoView, log10_chance
 from worlds import camera, generator, project, world
 
 COLMAP_INLIERS = 15

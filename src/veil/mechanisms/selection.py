@@ -1,0 +1,86 @@
+"""Selection of the features of an image that leave in subspaces: few, and none beside another.
+
+Descriptors of overlapping patches resemble each other, decoys do not. Of the five points that make a subspace, an attacker that
+knows where features lie tells the true one the better, the nearer its neighbors are; two features at one position, which
+detectors give for patches of two orientations, tell it nearly always (hardened.md#what-remains). What is not sent cannot be
+told.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int64
+
+from veil.errors import RangeError
+from veil.features import Features
+from veil.mechanisms.profile import Profile
+from veil.randomness import Randomness
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Choice of the features that leave: at most `features` (None: all), each at least `min_distance_px` from every other.
+
+    Features of larger scale come first, as they are found again in more views; where scales are unknown, the order is drawn.
+    At a distance of 0 even features of one position leave together. Raises RangeError for values outside their range.
+    """
+
+    features: int | None = 1000
+    min_distance_px: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.features is not None and self.features < 1:
+            raise RangeError(f"features must be at least 1, got {self.features!r}; None sends all")
+        if not 0 <= self.min_distance_px < math.inf:
+            raise RangeError(f"min_distance_px must be 0 (send neighbors, too) or more, got {self.min_distance_px!r}")
+
+
+EVERYTHING = Selection(features=None, min_distance_px=0.0)
+
+
+def usual_selection(profile: Profile) -> Selection:
+    """Selection where none is asked for: few features apart with real decoys, everything with profiles made to compare."""
+    return Selection() if profile.decoys == "descriptors" else EVERYTHING
+
+
+def selected_rows(features: Features, selection: Selection, randomness: Randomness) -> Int64[np.ndarray, "selected"]:
+    """Rows of the features that leave, in ascending order; the same ones for the same features, selection and randomness."""
+    order = _by_scale(features, randomness)
+    if selection.min_distance_px:
+        order = _apart(features, order, selection.min_distance_px, selection.features)
+    return np.sort(order[: selection.features])
+
+
+def _by_scale(features: Features, randomness: Randomness) -> Int64[np.ndarray, "features"]:
+    """Rows by falling scale; equal and unknown scales in the order of a keyed hash, which no other feature changes."""
+    contexts = [
+        b"selection|" + features.image_digest + features.keypoints[row].tobytes() + features.descriptors[row].tobytes()
+        for row in range(len(features))
+    ]
+    drawn = randomness.bits64(contexts, 1)[:, 0] if contexts else np.empty(0, dtype=np.uint64)
+    scales = np.zeros(len(features)) if features.scales is None else np.nan_to_num(features.scales.astype(np.float64))
+    return np.lexsort((drawn, -scales)).astype(np.int64)
+
+
+def _apart(
+    features: Features, order: Int64[np.ndarray, "features"], min_distance_px: float, most: int | None
+) -> Int64[np.ndarray, "kept"]:
+    """Rows of `order` that lie at least `min_distance_px` from every row kept before them, at most `most` of them."""
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(features.keypoints.astype(np.float64))
+    free = np.ones(len(features), dtype=bool)
+    kept: list[int] = []
+    for row in order:
+        if not free[row]:
+            continue
+        if most is not None and len(kept) == most:
+            break
+        kept.append(int(row))
+        near = np.asarray(tree.query_ball_point(features.keypoints[row].astype(np.float64), min_distance_px))
+        gap = np.linalg.norm(features.keypoints[near].astype(np.float64) - features.keypoints[row], axis=1)
+        free[near[gap < min_distance_px]] = False
+    return np.array(kept, dtype=np.int64)
