@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,8 @@ from veil.errors import RangeError, SpaceError
 
 # COLMAP stores a unit SIFT descriptor as round(512 x), clipped to 255; dithers are counted in these steps.
 U8_STEP = 1.0 / 512.0
+# Subspaces of unit descriptors that meet are at most this far apart after their numbers are rounded to half precision.
+WIRE_ROUNDING = 2e-3
 Normalization = Literal["L2", "L1_ROOT"]
 NORMALIZATIONS: tuple[Normalization, ...] = ("L2", "L1_ROOT")
 
@@ -44,6 +47,15 @@ class Space:
             raise RangeError(f"dither_steps must be between 0 and 64, got {self.dither_steps!r}")
         if self.codebook and not (len(self.codebook) == 64 and set(self.codebook) <= set("0123456789abcdef")):
             raise RangeError(f"codebook must be a SHA-256 in hex or empty, got {self.codebook!r}")
+
+    @property
+    def decoy_distance(self) -> float:
+        """Distance up to which two subspaces may meet in one decoy: that of two dithered copies, or the wire's rounding.
+
+        Two copies of a word differ by a / 512 sqrt(dim / 6) on average, with a dither of a steps of 1/512
+        (hardened.md#what-remains); twice that is wide enough for nearly all of them, and far below the distance of others.
+        """
+        return max(WIRE_ROUNDING, 2 * math.sqrt(self.dim / 6) * self.dither_steps * U8_STEP)
 
     def __str__(self) -> str:
         projected = f", codebook {self.codebook[:12]}" if self.codebook else ""

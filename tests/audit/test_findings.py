@@ -32,7 +32,7 @@ def estimates(errors: list[float], *, certified: list[bool] | None = None) -> Es
 def test_shares_count_the_undecided_as_not_recovered() -> None:
     score = score_descriptors(estimates([0.0, 0.05, 0.3, 2.0, np.nan]), TRUTH, TRUTH)
     assert score.exact is not None and score.exact.count == 1 and score.exact.total == 5
-    assert {item.limit: item.share.count for item in score.within} == {0.02: 1, 0.1: 2, 0.4: 3, 0.6: 3}
+    assert {item.limit: item.share.count for item in score.within} == {0.02: 1, 0.1: 2, 0.2: 2, 0.4: 3, 0.6: 3}
     assert score.recovered == score.shares["within_0.1"]
     assert score.mean_distance == pytest.approx((0 + 0.05 + 0.3 + 2) / 4)  # of the decided ones
     assert score.median_distance == pytest.approx(0.175)

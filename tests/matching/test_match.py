@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError, RangeError, SpaceError
-from veil.forms import Form, Points
+from veil.forms import Form, Points, Subspaces
+from veil.ldp.guarantee import NoProof
 from veil.matching import MatchOptions, match, match_pairs
 from veil.matching.neighbors import distance_name
 from veil.matching.pairs import all_pairs
@@ -130,3 +131,52 @@ def test_a_ratio_is_never_borrowed() -> None:
         calibrated(left, right)
     raw, _, _ = planted("raw", 6, (0, 0))
     assert 0.5 < calibrated(raw, raw) <= 1
+
+
+def test_shared_decoys_are_no_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: views of the same points, with decoys that serve several features of both images.
+
+    Broken twin: nearest neighbors without a look beyond the decoys pair features that share one.
+    """
+    from veil.matching import neighbors
+
+    left, right = _sharing_decoys(600, words=6000)
+    identity = np.arange(len(left))
+    found = match(left, right).indices
+    right_ones = (found[:, 0] == found[:, 1]).sum()
+    monkeypatch.setattr(neighbors, "SHARED_DECOYS", 1.0)
+    misled = match(left, right).indices
+    assert right_ones > 0.9 * len(identity) and (misled[:, 0] == misled[:, 1]).sum() < 0.6 * len(identity)
+
+
+def test_without_shared_decoys_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from veil.matching import neighbors
+
+    left, right = _sharing_decoys(300, words=200_000)
+    found = match(left, right)
+    monkeypatch.setattr(neighbors, "SHARED_DECOYS", 1.0)
+    assert np.array_equal(match(left, right).indices, found.indices) and len(found) > 0.9 * len(left)
+
+
+def _sharing_decoys(count: int, *, words: int) -> tuple[Subspaces, Subspaces]:
+    """Hardened subspaces of two views of the same points, whose decoys are dithered copies of the same words."""
+    random = np.random.default_rng(words)
+    space = Space(descriptor="sift", normalization="L2", dim=48, codebook="ab" * 32, dither_steps=4.0)
+    pool, points = random.normal(size=(words, 48)) / 7, random.normal(size=(count, 48)) / 7
+    width = 4 / 512
+
+    def view() -> Subspaces:
+        seen = points + 0.02 * random.normal(size=points.shape)
+        decoys = pool[random.integers(0, words, (count, 4))] + width * random.uniform(-0.5, 0.5, (count, 4, 48))
+        basis = np.linalg.qr((decoys - seen[:, None]).transpose(0, 2, 1))[0].transpose(0, 2, 1)
+        origin = seen - np.einsum("fmn,fm->fn", basis, np.einsum("fmn,fn->fm", basis, seen))
+        return Subspaces(
+            origin=origin.astype(np.float32),
+            basis=np.ascontiguousarray(basis, dtype=np.float32),
+            space=space,
+            guarantee=NoProof(reason="planted"),
+            profile="hardened",
+            releasable=False,
+        )
+
+    return view(), view()

@@ -247,7 +247,7 @@ SUBSPACE_ATTACKS = (
         units="descriptor",
         modules=("matches.matched_views", "matches.inliers"),
         run=matched_views,
-        time_share=4.0,
+        time_share=2.0,
     ),
     Attack(
         name="matched photographs",
@@ -257,7 +257,7 @@ SUBSPACE_ATTACKS = (
         units="descriptor",
         modules=("matches.matched_views", "matches.inliers"),
         run=matched_photographs,
-        time_share=4.0,
+        time_share=0.5,
     ),
     Attack(
         name="inliers",

@@ -14,6 +14,7 @@ from veil.attacks.intersection.several_releases import REPEATS
 from veil.attacks.target import ReleasedImage, Target
 from veil.attacks.words.neighbors import denoise
 from veil.attacks.words.posterior import Beliefs, descriptors, posterior, repeated
+from veil.attacks.words.votes import UPLOADS, votes_attack
 from veil.codebooks.codebook import Codebook
 from veil.forms import Subsets
 
@@ -123,5 +124,14 @@ WORD_ATTACKS = (
         units="word",
         modules=("words.posterior",),
         run=_repeat,
+    ),
+    Attack(
+        name="votes",
+        surface="words",
+        family="views",
+        assumes=UPLOADS,
+        units="word",
+        modules=("words.votes", "words.posterior"),
+        run=votes_attack,
     ),
 )

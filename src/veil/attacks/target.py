@@ -33,9 +33,6 @@ from veil.scene import Scene
 from veil.space import Space, require_same
 from veil.wire.message import LineUpload, Message
 
-# Two dithered copies of one decoy differ by sqrt(n / 6) a / 512 (docs/theory/hardened.md); the factor leaves room for the tail.
-DITHER_ROOM = 1.5
-
 Result = TypeVar("Result")
 
 
@@ -84,7 +81,8 @@ class Knowledge:
     scene: Scene | None = None
     labelled: Labelled | None = None
     descriptors: Estimates | None = None
-    # All copies that `dataclasses.replace` makes share this dictionary; its keys name all that its values depend on.
+    # All copies that `dataclasses.replace` makes share these dictionaries; the keys name all that the values depend on.
+    shared: dict[str, Any] = field(default_factory=dict, repr=False)
     _mapped: dict[tuple[int, Space, str], Points] = field(default_factory=dict, repr=False)
 
     def database_in(self, space: Space) -> Points:
@@ -276,8 +274,7 @@ class Target:
     @property
     def meeting_distance(self) -> float:
         """Largest distance at which two subspaces count as meeting in a decoy: wire rounding, or two draws of a dither."""
-        dither = self.form.space.dither_steps
-        return max(2e-3, DITHER_ROOM * np.sqrt(self.form.space.dim / 6) * dither / 512)
+        return self.form.space.decoy_distance
 
     @contextmanager
     def timer(self) -> Iterator[Clock]:

@@ -14,7 +14,7 @@ from veil.attacks.attack import Family
 ErrorUnit = Literal["descriptor", "px", "word"]
 # Distance to the truth within which a descriptor is exact, and the distances of the literature's tables.
 EXACT = 1e-3
-WITHIN = (0.02, 0.1, 0.4, 0.6)
+WITHIN = (0.02, 0.1, 0.2, 0.4, 0.6)
 WITHIN_PX = (1.0, 5.0, 20.0)
 # Distances to the truth within which a descriptor, or a position, counts as recovered in verdicts and policies.
 RECOVERED_WITHIN, RECOVERED_WITHIN_PX = 0.1, 5.0

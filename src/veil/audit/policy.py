@@ -17,7 +17,17 @@ from veil.audit.finding import CONFIDENCE, Finding, Share
 from veil.errors import InputError
 
 _RULE = re.compile(r"^\s*([a-z][a-z0-9 _-]*?)(?:\.([a-z][a-z0-9_.]*))?\s*(>=|>)\s*([0-9.eE+-]+)\s*(%?)\s*$")
-METRICS = ("recovered", "certified", "exact", "identified", "within_0.02", "within_0.1", "within_0.4", "within_0.6")
+METRICS = (
+    "recovered",
+    "certified",
+    "exact",
+    "identified",
+    "within_0.02",
+    "within_0.1",
+    "within_0.2",
+    "within_0.4",
+    "within_0.6",
+)
 METRICS_PX = ("within_1px", "within_5px", "within_20px")
 EPSILONS = ("feature", "object", "image")
 HELP = (

@@ -16,24 +16,19 @@ class DecoyPool(Codebook):
     kind: ClassVar[Kind] = "descriptors"
 
 
-# A pool is used in so many runs if its words allow it: fewer make more pairs of images share decoys, which then do not match.
-USUAL_RUNS = 8
-# Expected number of features of one image that share a decoy, which a pool of many words stays below, and no pool may exceed.
-USUAL_REUSE, MOST_REUSE = 0.1, 1.0
+# Expected number of features of one image that share a decoy: a pool is used in as few runs as keep it below the first number,
+# and refused above the second, where whoever sees a single upload finds decoys without the pool
+# (docs/results.md#decoys-that-serve-several-features).
+USUAL_REUSE, MOST_REUSE = 0.1, 0.25
 
 
 def runs_for(words: int, declared: int, draws: int) -> int:
     """Number of runs (sub-databases) in which a pool of `words` words is used for images that draw `draws` decoys each.
 
-    It is at most `declared`, the pool's own number. A run serves each of its words `draws` / size times in one image
-    (docs/theory/lifting.md, Eq. 8): as many runs are made as keep this below `USUAL_REUSE`, but `USUAL_RUNS` where the pool is
-    too small for that, and fewer only where the reuse would exceed `MOST_REUSE`.
+    A run serves each of its words `draws` / size times in one image (docs/theory/lifting.md, Eq. 8). There are as many runs as
+    keep this below `USUAL_REUSE`, at most `declared`, the pool's own number, and one at least.
     """
-    roomy = int(USUAL_REUSE * words / max(draws, 1))
-    runs = min(declared, max(roomy, USUAL_RUNS), max(int(MOST_REUSE * words / max(draws, 1)), 1))
-    while runs > 1 and draws > MOST_REUSE * (words // runs):  # a remainder of words belongs to no run
-        runs -= 1
-    return max(runs, 1)
+    return max(1, min(declared, int(USUAL_REUSE * words / max(draws, 1))))
 
 
 @lru_cache(maxsize=4)

@@ -14,6 +14,11 @@ from veil.forms import Flat, Form, Points, Subsets
 from veil.matching.shared_words import mutual_best, shared_word_weights
 from veil.space import require_same
 
+# Two releases share decoys if this share of the features of one meets two features of the other: views of a point rarely do.
+SHARED_DECOYS = 2e-3
+# So many neighbors are looked at for one that is not a shared decoy.
+NEIGHBORS = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class MatchOptions:
@@ -84,7 +89,45 @@ def match(left: Form, right: Form, options: MatchOptions | None = None) -> Match
     if len(left) == 0 or len(right) == 0:
         return Matches(indices=np.empty((0, 2), dtype=np.int64), distances=np.empty(0), ratios=np.empty(0))
     nearest = distances.nearest_two(as_set(left), as_set(right), backend=options.backend, threads=options.threads)
+    meets = decoy_distance(left, right)
+    if meets and (nearest.left_distance[:, 1] <= meets).sum() > max(1, SHARED_DECOYS * len(left)):
+        nearest = _beyond(left, right, meets, options)
     return _mutual(nearest, options)
+
+
+def decoy_distance(left: Flat, right: Flat) -> float:
+    """Distance up to which two subspaces may meet in a decoy, dithered twice; 0 where points or centroids are compared.
+
+    Theory: distances.md#shared-decoys.
+    """
+    if isinstance(left, Points) or isinstance(right, Points) or not left.profile == right.profile == "hardened":
+        return 0.0
+    return left.space.decoy_distance
+
+
+def _beyond(left: Flat, right: Flat, meets: float, options: MatchOptions) -> NearestTwo:
+    """Nearest two neighbors of each feature of both sides that are farther away than `meets`.
+
+    Of a feature that has no two among its `NEIGHBORS` nearest, the distances are infinite.
+    """
+
+    def one_way(queries: Flat, database: Flat) -> tuple[Int64[np.ndarray, "_ 2"], Float64[np.ndarray, "_ 2"]]:
+        found = distances.nearest(
+            as_set(queries), as_set(database), NEIGHBORS, backend=options.backend, threads=options.threads
+        )
+        beyond = np.where(found.distance > meets, found.distance, np.inf)
+        places = np.argsort(beyond, axis=1, kind="stable")[:, :2]
+        kept = np.take_along_axis(beyond, places, axis=1)
+        return np.where(np.isfinite(kept), np.take_along_axis(found.index, places, axis=1), -1), kept
+
+    right_of_left, left_distance = one_way(left, right)
+    left_of_right, right_distance = one_way(right, left)
+    return NearestTwo(
+        right_of_left=right_of_left,
+        left_distance=left_distance,
+        left_of_right=left_of_right,
+        right_distance=right_distance,
+    )
 
 
 def as_set(form: Flat) -> distances.FeatureSet:
@@ -113,8 +156,8 @@ def distance_name(left: Form, right: Form) -> str:
 
 def _mutual(nearest: NearestTwo, options: MatchOptions) -> Matches:
     """Matches of mutual nearest neighbors that pass the ratio test."""
-    left = np.arange(len(nearest.right_of_left))
-    right = nearest.right_of_left[:, 0]
+    left = np.flatnonzero(nearest.right_of_left[:, 0] >= 0)
+    right = nearest.right_of_left[left, 0]
     kept = nearest.left_of_right[right, 0] == left
     left, right = left[kept], right[kept]
     ratios = np.maximum(

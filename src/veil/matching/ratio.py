@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from veil import distances
 from veil.errors import InputError
 from veil.forms import Form, Points, Subsets, Subspaces
-from veil.matching.neighbors import as_set, distance_name
+from veil.matching.neighbors import NEIGHBORS, as_set, decoy_distance, distance_name
 
 # Share of the features without a right match that pass the ratio test.
 WRONG_SHARE = 0.01
@@ -90,7 +90,8 @@ def wrong_ratios(
     neighbors are wrong. Where the right match is there, the second and third neighbors are wrong, and their ratio is
     distributed like that of a wrong match. It is used for every feature, and follows distance and dimension by itself. Features
     whose second neighbor is another subspace with the same decoy, at distance zero, are left out; these may be all features of
-    one image in several. Words, which have no distance, give no ratios.
+    one image in several. Neighbors as near as two dithered copies of a decoy do not count as neighbors. Words, which have no
+    distance, give no ratios.
     """
     random = np.random.default_rng(seed)
     chosen = [pairs[i] for i in random.permutation(len(pairs))[:SAMPLE_PAIRS]]
@@ -102,9 +103,12 @@ def wrong_ratios(
         if len(right) < 3 or len(left) == 0:
             continue
         rows = np.sort(random.permutation(len(left))[:SAMPLE_FEATURES])
-        distance = distances.nearest(as_set(left.take(rows)), as_set(right), 3).distance
-        second.append(distance[:, 1])
-        third.append(distance[:, 2])
+        meets = decoy_distance(left, right)
+        distance = distances.nearest(as_set(left.take(rows)), as_set(right), NEIGHBORS if meets else 3).distance
+        beyond = np.sort(np.where(distance > meets, distance, np.inf), axis=1) if meets else distance
+        known = np.isfinite(beyond[:, 2])
+        second.append(beyond[known, 1])
+        third.append(beyond[known, 2])
     near, far = np.concatenate(second), np.concatenate(third)
     apart = near > MEETING * far.max(initial=0.0)
     return near[apart] / far[apart]

@@ -75,8 +75,8 @@ class HideInSubspaces:
     def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
         """The upload of one image, drawn from `source`.
 
-        Raises what `veil.mechanisms.release.privatize` raises, and ReleaseRefused if the pool is so small that decoys serve
-        more than one feature each.
+        Raises what `veil.mechanisms.release.privatize` raises, and ReleaseRefused if the pool is so small that features share
+        decoys.
         """
         profile = self.profile or hardened(quantized=features.is_quantized)
         selection = self.selection or usual_selection(profile)
@@ -125,11 +125,12 @@ class HideInSubspaces:
 
 
 def _require_enough(decoys: Codebook, draws: int) -> None:
-    """Raise ReleaseRefused if an image that draws so many decoys uses those of one run more than once on average."""
+    """Raise ReleaseRefused if an image that draws so many decoys uses those of its run more than `MOST_REUSE` times."""
     if draws > MOST_REUSE * decoys.slice_size:
         raise ReleaseRefused(
-            f"this pool has {len(decoys)} decoys and the image would draw {draws}, so that most decoys serve several features "
-            "and give themselves away; use a larger pool (`veil codebook build --decoys`) or fewer features (--features)"
+            f"the image would draw {draws} decoys from {decoys.slice_size}: features that share decoys give them, and so "
+            f"themselves, away; use a pool of {math.ceil(draws / MOST_REUSE)} or more (`veil codebook build --decoys`), or "
+            "fewer features (--features)"
         )
 
 

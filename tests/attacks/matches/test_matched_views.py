@@ -25,6 +25,7 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces
 from veil.geometry.camera import as_colmap, guessed
+from veil.matching import neighbors
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize
@@ -39,13 +40,19 @@ def _book() -> Codebook:
     return bundled_codebook()
 
 
+@cache
+def _pool() -> Codebook:
+    """The bundled pool in one run, so that few features share a decoy."""
+    return replace(bundled_decoys(), slices=1)
+
+
 def released(features: Features, *, lines: bool = False) -> tuple[ReleasedImage, np.ndarray]:
     """Release in the hardened profile as a server gets it, and the true descriptors of its features in the released space."""
     made = privatize(
         features,
         profile=hardened(quantized=True),
         compression=_book().compression,
-        decoys=bundled_decoys(),
+        decoys=_pool(),
         randomness=SECRETS,
         lines=HideInLines() if lines else None,
     )
@@ -109,7 +116,7 @@ def test_ten_uploads_of_ten_parts_add_up() -> None:
         shares(matched_views(target(image, {name: others[name] for name in list(others)[:count]})), truth, 0.2)[0]
         for count in (1, 2, 5, 10)
     ]
-    assert found == sorted(found) and found[0] < 0.12 and found[-1] > 0.8
+    assert found == sorted(found) and 0.04 < found[0] < 0.12 and found[-1] > 0.7
 
 
 def test_a_strange_upload_gives_nothing(door: dict[str, Features], elsewhere: Features) -> None:
@@ -123,9 +130,13 @@ def test_a_strange_upload_gives_nothing(door: dict[str, Features], elsewhere: Fe
         assert attempt.details["views"] == 0
 
 
-def test_uploads_that_share_decoys_are_left_out() -> None:
-    """Planted: subspaces that meet the attacked ones nearly, as those with shared decoys do; geometry explains a few."""
-    features, _ = _planted(300, 10)
+def test_uploads_that_share_decoys_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: subspaces that meet the attacked ones nearly, as those with shared decoys do; geometry explains a few.
+
+    The matcher's own look beyond shared decoys is switched off.
+    """
+    monkeypatch.setattr(neighbors, "SHARED_DECOYS", 1.0)
+    features, _ = _planted(100, 10)
     image, _ = released(features)
     form = image.form
     assert isinstance(form, Subspaces)
@@ -133,7 +144,7 @@ def test_uploads_that_share_decoys_are_left_out() -> None:
     shifted = replace(form, origin=_canonical(form.origin + 1e-3 * turned, form.basis))
     assert image.keypoints is not None
     keypoints = np.random.default_rng(2).uniform(20, 600, image.keypoints.shape).astype(np.float32)
-    for agreeing, views in ((60, 0), (290, 1)):
+    for agreeing, views in ((20, 0), (95, 1)):
         keypoints[:agreeing] = image.keypoints[:agreeing] + np.float32(7)
         decoy = ReleasedImage(form=shifted, camera=image.camera, keypoints=keypoints)
         attempt = matched_views(target(image, {"other": decoy}))
@@ -173,7 +184,7 @@ def test_epipolar_inliers_are_the_planted_matches() -> None:
     assert not epipolar_inliers(left[:10], right[:10], options=ViewOptions()).any()
 
 
-@pytest.mark.parametrize("bad", [{"features": 0}, {"max_error_px": float("nan")}, {"most_wrong": 0.0}, {"samples": 0}])
+@pytest.mark.parametrize("bad", [{"max_error_px": float("nan")}, {"most_wrong": 0.0}, {"samples": 0}])
 def test_options_outside_their_range_are_refused(bad: dict) -> None:
     with pytest.raises(RangeError):
         ViewOptions(**bad)
@@ -188,7 +199,7 @@ def _planted(count: int, parts: int) -> tuple[Features, list[Features]]:
 
     def seen(rows: np.ndarray, shift: float, name: bytes) -> Features:
         pixels = np.asarray(as_colmap(camera).img_from_cam(points[rows] + np.array([shift, 0.1 * shift, 0.0])))
-        noise = random.integers(-3, 4, (len(rows), 128)) if shift else 0
+        noise = random.integers(-9, 10, (len(rows), 128)) if shift else 0
         return Features(
             camera=camera,
             keypoints=pixels.astype(np.float32),

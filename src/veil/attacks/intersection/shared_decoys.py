@@ -53,14 +53,9 @@ class MeetingOptions:
 
     @staticmethod
     def for_space(space: Space) -> MeetingOptions:
-        """Tolerances that fit the dither of `space` (docs/theory/distribution_attacks.md, Eq. 9).
-
-        Two copies of a word differ by a / 512 sqrt(dim / 6) on average, with a dither of a steps of 1/512. Twice that is wide
-        enough for nearly all of them and far below the distance of unrelated subspaces.
-        """
-        spread = space.dither_steps / 512 * math.sqrt(space.dim / 6)
+        """Tolerances that fit the dither of `space` (docs/theory/distribution_attacks.md, Eq. 9)."""
         plain = MeetingOptions()
-        return MeetingOptions(tol=max(plain.tol, 2 * spread), merge=max(plain.merge, 6 * spread))
+        return MeetingOptions(tol=max(plain.tol, space.decoy_distance), merge=max(plain.merge, 3 * space.decoy_distance))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from veil import distances
 from veil.attacks.attack import Attempt
 from veil.attacks.claims import CannotRun, Estimates, undecided
 from veil.attacks.intersection.several_releases import NONE_GIVEN, repeats
@@ -27,7 +26,7 @@ from veil.attacks.target import ReleasedImage, Target
 from veil.errors import RangeError
 from veil.forms import Points, Subspaces
 from veil.geometry.robust.two_view import TwoView, log10_chance
-from veil.matching.neighbors import Matches, as_set
+from veil.matching.neighbors import Matches, MatchOptions, match
 from veil.matching.ratio import WRONG_SHARE, chance_ratio
 
 VIEWS = "releases of other photographs of the same place"
@@ -44,8 +43,6 @@ FEWEST = 15
 class ViewOptions:
     """Options of the attack by matched views.
 
-    - `features`: number of features of the release that are matched, the attacked ones among them; more find geometries of
-      weaker pairs and take longer.
     - `max_error_px`: largest distance to an epipolar line.
     - `max_log10_nfa`: largest expected number (log10) of geometries as good among wrong matches.
     - `samples`: of the fundamental matrix.
@@ -56,7 +53,6 @@ class ViewOptions:
     Raises RangeError for values outside their range.
     """
 
-    features: int = 1000
     max_error_px: float = 2.0
     max_log10_nfa: float = -6.0
     samples: int = 1000
@@ -64,10 +60,8 @@ class ViewOptions:
     most_wrong: float = 0.25
 
     def __post_init__(self) -> None:
-        if self.features < 1 or self.samples < 1:
-            raise RangeError(f"features and samples must be at least 1, got {self.features!r} and {self.samples!r}")
-        if not self.max_error_px > 0:
-            raise RangeError(f"max_error_px must be positive, got {self.max_error_px!r}")
+        if self.samples < 1 or not self.max_error_px > 0:
+            raise RangeError(f"samples and max_error_px must be positive, got {self.samples!r} and {self.max_error_px!r}")
         for name in ("most_meeting", "most_wrong"):
             if not 0 < getattr(self, name) <= 1:
                 raise RangeError(f"{name} must lie in (0, 1], got {getattr(self, name)!r}")
@@ -142,9 +136,6 @@ class _Matcher:
     def __init__(self, target: Target, options: ViewOptions, forms: Sequence[Subspaces | Points]) -> None:
         self.target, self.options, self._forms = target, options, forms
         self._keypoints = _pixels(target.image)
-        rest = np.setdiff1d(np.arange(len(target.form)), target.rows)
-        others = np.random.default_rng(target.effort.seed).permutation(rest)[: max(0, options.features - len(target.rows))]
-        self._rows = np.sort(np.concatenate([target.rows, others]))
         self._max_ratio: float | None = None
 
     def verified(self, view: View) -> Matches:
@@ -152,33 +143,19 @@ class _Matcher:
 
         Nothing is kept of a view that chance explains, nor of one whose matches rather are decoys from the same run.
         """
-        matches = self._mutual(view.form)
+        matches = match(self.target.form, view.form, MatchOptions(threads=self.target.effort.threads))
         none = matches.take(np.zeros(len(matches), dtype=bool))
         if len(matches) < FEWEST:
             return none
         meets = matches.distances <= self.target.meeting_distance
         if self._keypoints is None or view.keypoints is None:
             distinct = matches.ratios <= self._ratio()
-            wrong = DISTINCT_SHARE * len(self._rows) / max(distinct.sum(), 1)
+            wrong = DISTINCT_SHARE * len(self.target.form) / max(distinct.sum(), 1)
             believed = meets.mean() <= self.options.most_meeting and wrong <= self.options.most_wrong
             return matches.take(distinct) if believed else none
         left, right = self._keypoints[matches.indices[:, 0]], view.keypoints[matches.indices[:, 1]]
         agrees = epipolar_inliers(left, right, options=self.options, seed=self.target.effort.seed)
         return none if (meets & ~agrees).sum() > agrees.sum() else matches.take(agrees)
-
-    def _mutual(self, other: Subspaces | Points) -> Matches:
-        """Mutual nearest neighbors of the matched rows of the release, with ratios in this direction alone."""
-        if len(other) == 0 or len(self._rows) == 0:
-            return Matches(indices=np.empty((0, 2), dtype=np.int64), distances=np.empty(0), ratios=np.empty(0))
-        form, threads = self.target.form, self.target.effort.threads
-        found = distances.nearest(as_set(form.take(self._rows)), as_set(other), 2, threads=threads)
-        partner, distance = found.index[:, 0], found.distance
-        back = distances.nearest(as_set(other.take(partner)), as_set(form), 1, threads=threads).index[:, 0]
-        kept = back == self._rows
-        second = np.where(distance[:, 1] > 0, distance[:, 1], np.inf)
-        ratios = np.where(distance[:, 1] > 0, distance[:, 0] / second, 1.0)
-        indices = np.stack([self._rows, partner], axis=1)
-        return Matches(indices=indices[kept], distances=distance[kept, 0], ratios=ratios[kept])
 
     def _ratio(self) -> float:
         """Ratio of nearest to second nearest distance that a share `DISTINCT_SHARE` of wrong matches passes.

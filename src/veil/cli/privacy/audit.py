@@ -56,7 +56,7 @@ EXAMPLES = """\
 
 rules of --fail-on and --policy (one a line, # begins a comment):
   structural>5%          any attack of a family: structural, distribution, intersection, repeat, views, matches, positions ...
-  lattice.exact>0        one attack; recovered (the default), certified, exact, identified, within_0.02, _0.1, _0.4, _0.6
+  lattice.exact>0        one attack; recovered (the default), certified, exact, identified, within_0.02, _0.1, _0.2, _0.4, _0.6
   positions.within_5px>20%
   epsilon.image>100      of words: feature, object or image
 A share keeps a rule if its whole 95 % interval does: 0 of 60 features may be up to 6 %. A rule > 0 asks for not one among

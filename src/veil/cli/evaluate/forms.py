@@ -1,0 +1,145 @@
+"""`veil evaluate forms`: what every attack recovers from each form of a photograph, and how well the form localizes."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from veil.audit.finding import Finding
+from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.cli.evaluate.queries import extracted_features, reference_place
+from veil.cli.progress import tracker
+from veil.errors import InputError
+from veil.files.atomic import write_text
+from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
+from veil.files.scenes import read_scene
+from veil.studies.attacks.forms import FORMS, FormOptions, FormPools, FormRow, form_study
+from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
+
+EXAMPLES = """\
+  veil evaluate forms strecha/fountain-P11 strecha/castle-P19 --json forms.json --markdown forms.md
+  veil evaluate forms fox/ --forms subspaces "words, epsilon 4" --photographs 1
+"""
+NAMES = tuple(setting.name for setting in FORMS)
+
+
+def register(protocols: Any) -> None:
+    """Add `veil evaluate forms` to the subparsers `protocols`."""
+    parser = add_command(
+        protocols,
+        "forms",
+        "every form of a photograph against every attack",
+        "Hold photographs of each scene out of a public map, release them in every form, localize them, and attack them with\n"
+        "every attack: with one upload, and with the uploads of the nearest photographs beside it. The attacker knows all\n"
+        "that is public and the map, but neither the client's secret nor its pool of decoys (one half of the pool here; the\n"
+        "other half is the attacker's database). A scene is a folder with images/ and reference cameras.",
+        EXAMPLES,
+    )
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
+    parser.add_argument(
+        "--forms", nargs="+", choices=NAMES, default=list(NAMES), metavar="FORM", help=f"of: {'; '.join(NAMES)}"
+    )
+    parser.add_argument("--pool", type=Path, metavar="FILE", help="real descriptors, for decoys and database; default: bundled")
+    parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
+    parser.add_argument("--all-folds", action="store_true", help="hold out every photograph once; default: the first turn only")
+    parser.add_argument("--photographs", type=at_least(1), default=2, help="attacked of each map (default %(default)s)")
+    parser.add_argument("--others", type=at_least(1), default=4, help="uploads beside the attacked one (default %(default)s)")
+    parser.add_argument("--features", type=at_least(10), default=200, help="attacked of each photograph (default %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="of the processor, a photograph and run (default %(default)g)"
+    )
+    parser.add_argument("--max-features", type=at_least(100), default=4096, help="extracted per image (default %(default)s)")
+    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="threads of matching (default 2)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="which features are attacked (default %(default)s)")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of docs/choose.md")
+    add_json(parser)
+    parser.set_defaults(run=_forms)
+
+
+def _forms(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
+    quiet_colmap()
+    settings = [setting for setting in FORMS if setting.name in arguments.forms]
+    options = FormOptions(
+        photographs=arguments.photographs,
+        others=arguments.others,
+        features=arguments.features,
+        seconds=arguments.seconds,
+        seed=arguments.seed,
+    )
+    pool = read_codebook(arguments.pool) if arguments.pool else bundled_decoys()
+    pools = FormPools.split(bundled_codebook(), pool)
+    folds: list[Fold] = []
+    metric: dict[str, bool] = {}
+    for folder in arguments.scenes:
+        scene = read_scene(folder)
+        if not scene.cam_from_world:
+            raise InputError(f"{folder} has no reference cameras, which tell whether a pose is right")
+        place = reference_place(scene, extracted_features(scene, arguments))
+        protocol = QueryProtocol(folds=arguments.folds, workers=arguments.workers)
+        with tempfile.TemporaryDirectory(prefix="veil-forms-") as workdir, Bar(f"{scene.name}: mapping") as bar:
+            found = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
+        folds += found if arguments.all_folds else found[:1]
+        metric[scene.name] = scene.metric
+    rows: list[FormRow] = []
+    with tracker("forms") as bar:
+
+        def tell(step: str) -> None:
+            bar.set_description(step)
+            bar.update()
+
+        for row in form_study(folds, pools, settings, options=options, metric=metric, progress=tell):
+            rows.append(row)
+            if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
+                write_json(arguments.json, {"rows": [item.as_json() for item in rows]})
+    write_json(arguments.json, {"rows": [item.as_json() for item in rows]})
+    lines = list(tables(rows, options))
+    for line in lines:
+        say(arguments, line)
+    if arguments.markdown:
+        write_text(arguments.markdown, "\n".join(lines) + "\n")
+        report(arguments, arguments.markdown, "the tables")
+    return 0
+
+
+def tables(rows: Sequence[FormRow], options: FormOptions) -> Iterator[str]:
+    """Lines of two tables in Markdown: what each form costs and localizes, and what each attack recovers from it."""
+    yield "| form | localized | wrong | features | kB | epsilon of the image |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for row in rows:
+        epsilon = "-" if row.epsilon_image is None else f"{row.epsilon_image:.0f}"
+        share = f"{row.localized} of {row.queries}"
+        size = f"{row.features:.0f} | {row.upload_bytes / 1e3:.0f}"
+        yield f"| {row.setting.name} | {share} | {row.wrong} | {size} | {epsilon} |"
+    attacked = [row for row in rows if row.alone]
+    if not attacked:
+        return
+    yield ""
+    yield f"| attack | uploads | {' | '.join(row.setting.name for row in attacked)} |"
+    yield f"| --- | --- | {' | '.join('---' for _ in attacked)} |"
+    names = dict.fromkeys(finding.attack for row in attacked for finding in (*row.alone, *row.together))
+    for name in names:
+        for count, of in ((1, lambda row: row.alone), (1 + options.others, lambda row: row.together)):
+            cells = [_cell(next((item for item in of(row) if item.attack == name), None)) for row in attacked]
+            if any(cell != "-" for cell in cells):
+                yield f"| {name} | {count} | {' | '.join(cells)} |"
+
+
+def _cell(finding: Finding | None) -> str:
+    """Shares that an attack recovered: within 0.1 / 0.2 / 0.4 of the descriptor, within 5 / 20 px, or of words named right."""
+    if finding is None or finding.skipped or finding.score is None:
+        return "-"
+    shares = finding.score.shares
+    match finding.score.unit:
+        case "descriptor":
+            names = ["within_0.1", "within_0.2", "within_0.4"]
+        case "px":
+            names = ["within_5px", "within_20px"]
+        case "word":
+            names = ["identified"]
+    text = " / ".join(f"{100 * shares[name].value:.0f}" for name in names)
+    return text + {"descriptor": "", "px": " px", "word": " words"}[finding.score.unit]
