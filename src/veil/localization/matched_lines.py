@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.forms import Lines
+from veil.geometry.anchors import anchor_of
 from veil.geometry.camera import FRAME_SLACK, half_extent
 from veil.geometry.free_calibration import Sights
 from veil.geometry.robust.ransac import RansacOptions
@@ -61,6 +62,11 @@ class MatchedLines(MatchedPairs):
         return self.observations.coefficients[self.keypoint_rows].astype(np.float64)
 
     @cached_property
+    def _anchor(self) -> Int64[np.ndarray, "pairs"]:
+        """Row of the public anchor that each pair's line passes through, -1 for none."""
+        return anchor_of(self._lines, self.camera)
+
+    @cached_property
     def _half_extent(self) -> Float64[np.ndarray, "2"]:
         """Half width and half height of the slightly enlarged picture in the normalized plane."""
         return FRAME_SLACK * half_extent(self.camera)
@@ -110,6 +116,7 @@ class MatchedLines(MatchedPairs):
             focal_px=self.camera.focal_px,
             half_extent=self._half_extent,
             best_first=True,
+            anchor=self._anchor[rows],
         )
 
     def fits_in(self, part: float) -> bool:

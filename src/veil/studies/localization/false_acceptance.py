@@ -25,7 +25,7 @@ from veil.localization.by_distance import Localization, LocalizeOptions, NoPose,
 from veil.mapping import MapImage, NoMap, build_map
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
-from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.lines import ConvergentOptions, LineOptions, lift_to_lines
 from veil.mechanisms.public import publish
 from veil.progress import Progress
 from veil.randomness import seeded
@@ -88,7 +88,7 @@ class Query:
             self.features,
             gravity=self.down if observation == "aligned lines" else None,
             randomness=seeded(f"queries {self.place} {self.name} {draw}"),
-            options=LineOptions(),
+            options=ConvergentOptions() if observation == "convergent lines" else LineOptions(),
         )
 
     def errors(self, result: Localization | NoPose) -> tuple[float, float] | None:
