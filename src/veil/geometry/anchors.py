@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Int64
 from veil.geometry.camera import Camera, half_extent
 
 # Distance of the anchors from the middle, in half lengths of the picture's shorter side: beyond the picture's border.
-REACH = 2.0
+REACH = 3.0
 # Largest distance of an anchor to a line through it, relative to the size of the coordinates: float32 rounds by 6e-8.
 THROUGH = 1e-6
 
