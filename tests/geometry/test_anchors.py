@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.geometry.anchors import anchor_of, anchors, half_of
+from veil.geometry.anchors import pencil_of, anchors, half_of
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.ransac import RansacOptions
@@ -21,7 +21,7 @@ UPRIGHT = replace(LANDSCAPE, width_px=480, height_px=640, params=(500.0, 240.0, 
 
 
 @pytest.mark.parametrize("camera", [LANDSCAPE, UPRIGHT])
-def test_lines_run_through_the_anchor_of_their_half(camera: Camera) -> None:
+def test_lines_run_through_the_pencil_of_their_half(camera: Camera) -> None:
     """Defining equations: each line holds its keypoint and its anchor; the halves are those of the longer side.
 
     The control is of random lines: none is taken for one through an anchor.
@@ -35,11 +35,11 @@ def test_lines_run_through_the_anchor_of_their_half(camera: Camera) -> None:
     for points in (xy, places[half]):
         assert np.abs((coefficients[:, :2] * points).sum(axis=1) + coefficients[:, 2]).max() < 1e-6
     np.testing.assert_array_equal(half_of(xy, camera), half)
-    np.testing.assert_array_equal(anchor_of(coefficients, camera), half)
+    np.testing.assert_array_equal(pencil_of(coefficients, camera), half)
     assert not lines.aligned.any() and (np.abs(places[:, long_axis]) == 0).all()
     assert np.abs(places[:, 1 - long_axis]).min() > np.abs(xy[:, 1 - long_axis]).max()  # beyond the picture
     random = lift_to_lines(image, gravity=None, randomness=seeded("anchors"), options=LineOptions())
-    assert (anchor_of(random.coefficients.astype(np.float64), camera) < 0).mean() > 0.99
+    assert (pencil_of(random.coefficients.astype(np.float64), camera) < 0).mean() > 0.99
 
 
 def problem(through: np.ndarray, *, wrong: np.ndarray | None = None) -> tuple[LineResection, Rigid]:
@@ -55,7 +55,7 @@ def problem(through: np.ndarray, *, wrong: np.ndarray | None = None) -> tuple[Li
     lines = np.hstack([normals, -(normals * seen).sum(axis=1, keepdims=True)])
     none = np.zeros(len(xy), dtype=bool)
     made = LineResection(
-        lines=lines, points=points, aligned=none, focal_px=500.0, half_extent=half, anchor=anchor_of(lines, camera)
+        lines=lines, points=points, aligned=none, focal_px=500.0, half_extent=half, pencil=pencil_of(lines, camera)
     )
     return made, Rigid(rotation=np.eye(3), translation=np.zeros(3))
 
@@ -75,7 +75,7 @@ def test_lines_of_one_anchor_leave_the_way_to_it_open() -> None:
     assert np.median(both.residuals(moved)[1::2]) > 5
     options = RansacOptions(max_error=2.0, seed=0)
     assert resect_from_lines(one, options) is None
-    assert resect_from_lines(replace(one, anchor=None), options) is not None  # broken twin: the rule is not told
+    assert resect_from_lines(replace(one, pencil=None), options) is not None  # broken twin: the rule is not told
     found = resect_from_lines(both, options)
     assert found is not None and np.linalg.norm(found.model.center) < 1e-3 and found.inliers.all()
 

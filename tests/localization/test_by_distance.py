@@ -13,7 +13,7 @@ from veil.errors import RangeError, SpaceError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
 from veil.forms import Form, Lines, Points
-from veil.geometry.anchors import anchor_of
+from veil.geometry.anchors import pencil_of
 from veil.geometry.rigid import rotation_angle_deg
 from veil.localization.by_distance import (
     P6L,
@@ -188,7 +188,7 @@ def test_a_query_that_matches_with_lines_of_one_point_only_is_refused(share: flo
     All lines right is the control.
     """
     scene, lines = scene_of(WORLD, without="02"), lines_through("02", share)
-    one = lines.aligned if share else anchor_of(lines.coefficients.astype(np.float64), WORLD.camera) == 0
+    one = lines.aligned if share else pencil_of(lines.coefficients.astype(np.float64), WORLD.camera) == 0
     assert 0.3 < one.mean() < 0.7
     rows = np.arange(len(lines))
     rows[~one] = generator("one point").permutation(rows[~one])

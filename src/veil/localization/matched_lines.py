@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.forms import Lines
-from veil.geometry.anchors import anchor_of
+from veil.geometry.anchors import pencil_of
 from veil.geometry.camera import FRAME_SLACK, half_extent
 from veil.geometry.free_calibration import Sights
 from veil.geometry.robust.ransac import RansacOptions
@@ -73,9 +73,9 @@ class MatchedLines(MatchedPairs):
         return self.observations.coefficients[self.keypoint_rows].astype(np.float64)
 
     @cached_property
-    def _anchor(self) -> Int64[np.ndarray, "pairs"]:
-        """Row of the public anchor that each pair's line passes through, -1 for none."""
-        return anchor_of(self._lines, self.camera)
+    def _pencil(self) -> Int64[np.ndarray, "pairs"]:
+        """Number of the public point that each pair's line passes through, -1 for none."""
+        return pencil_of(self._lines, self.camera)
 
     @cached_property
     def _half_extent(self) -> Float64[np.ndarray, "2"]:
@@ -127,13 +127,13 @@ class MatchedLines(MatchedPairs):
             focal_px=self.camera.focal_px,
             half_extent=self._half_extent,
             best_first=True,
-            anchor=self._anchor[rows],
+            pencil=self._pencil[rows],
         )
 
     def open_way(self, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> float:
         """log10 of the number of accidents that place the camera as well as the inliers `rows`, along the way left open.
 
-        Lines through one point, the vanishing point of gravity or an anchor, let the camera slide towards it. The other lines
+        Lines through one point, as that of gravity or an anchor, let the camera slide towards it. The other lines
         alone say where it is: one of them places it, and those that agree are weighed against chance (docs/theory/lines.md,
         Eq. 29). The worst of all such points counts; it is -infinity where no point has two lines.
         """

@@ -1,6 +1,6 @@
 """Mechanisms that turn raw features into forms, on the device."""
 
-from veil.mechanisms.lines import ConvergentOptions, LineOptions, lift_to_lines
+from veil.mechanisms.lines import ConvergentOptions, LineOptions, ParallelOptions, lift_to_lines
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, Release, WordRelease, privatize, privatize_words, pseudonym
@@ -12,6 +12,7 @@ __all__ = [
     "HideInLines",
     "Lifted",
     "LineOptions",
+    "ParallelOptions",
     "Profile",
     "Release",
     "WordRelease",

@@ -15,10 +15,10 @@ from jaxtyping import Float32, Float64, Int64, UInt64
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.forms import Lines
-from veil.geometry.anchors import anchors, half_of
+from veil.geometry.anchors import DIRECTIONS, anchors, half_of
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.gravity import checked_gravity
-from veil.mechanisms.parameters import CONVERGENT_RULE, LINE_RULE, line_draws
+from veil.mechanisms.parameters import CONVERGENT_RULE, LINE_RULE, PARALLEL_RULE, line_draws
 from veil.randomness import Randomness, uniform
 
 
@@ -42,11 +42,22 @@ class LineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvergentOptions:
-    """Options of convergent lines: there is nothing to choose (lines.md#convergent-lines).
+    """Options of convergent lines (Kim et al. 2026): there is nothing to choose (lines.md#lines-of-two-halves).
 
-    Each keypoint's line runs through the anchor of its half of the picture. Nothing is drawn, so that every release of the
-    image has the same lines. The halves are told, since each line shows its anchor. An anchor that was drawn for each keypoint
-    by itself would tell the position instead: neighbors would have lines through both anchors, and these meet near them.
+    Each keypoint's line runs through the public anchor of its half of the picture. Nothing is drawn, so that every release of
+    the image has the same lines. The halves are told, since each line shows its anchor. An anchor that was drawn for each
+    keypoint by itself would tell the position instead: neighbors would have lines through both anchors, which meet near them.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelOptions:
+    """Options of parallel lines: there is nothing to choose (lines.md#lines-of-two-halves).
+
+    Each keypoint's line runs along the direction of its half of the picture: along gravity, or the y-axis where gravity is
+    unknown, in the first half, and along the x-axis in the second one. These are convergent lines with anchors at infinity:
+    nothing is drawn, the halves are told, and the lines of neighbors say nothing of how far along its line a keypoint lies,
+    save near the border of the halves, where they cross.
     """
 
 
@@ -55,7 +66,7 @@ def lift_to_lines(
     *,
     gravity: Float64[np.ndarray, "3"] | None,
     randomness: Randomness,
-    options: LineOptions | ConvergentOptions | None = None,
+    options: LineOptions | ConvergentOptions | ParallelOptions | None = None,
 ) -> Lines:
     """Draw a line through the keypoint of each feature, in the order of the features (lines.md#release).
 
@@ -65,7 +76,7 @@ def lift_to_lines(
     - `gravity`, float64 (3,): down in the camera frame (x right, y down, z forward), of any length; None if unknown. It is
       sent with the lines; convergent lines do not follow it.
     - `randomness`: what the lines are drawn from; a study's makes lines that cannot be released.
-    - `options`: which share of the lines follows gravity (half of them by default), or that all lines converge.
+    - `options`: which share of the lines follows gravity (half of them by default), or that they converge or are parallel.
 
     Raises InputError if there are no features, a keypoint cannot be undistorted, or gravity is unusable.
     """
@@ -73,14 +84,8 @@ def lift_to_lines(
     if len(features) == 0:
         raise InputError("there are no keypoints to lift; the image may be blank")
     xy = normalized_keypoints(features)
-    if isinstance(options, ConvergentOptions):
-        normals = through_anchors(xy, half_of(xy, features.camera), features.camera)
-        return Lines(
-            coefficients=_coefficients(normals, xy),
-            aligned=np.zeros(len(features), dtype=bool),
-            gravity=None if gravity is None else checked_gravity(gravity),
-            releasable=randomness.releasable,
-        )
+    if not isinstance(options, LineOptions):
+        return _of_halves(xy, features.camera, gravity, options, releasable=randomness.releasable)
     words = _draws(features, gravity is not None, randomness, options)
     theta = np.pi * uniform(words[:, 0])
     normals = np.stack([np.cos(theta), np.sin(theta)], axis=1)
@@ -104,22 +109,24 @@ def line_key(
     *,
     gravity: Float64[np.ndarray, "3"] | None,
     randomness: Randomness,
-    options: LineOptions | ConvergentOptions | None = None,
+    options: LineOptions | ConvergentOptions | ParallelOptions | None = None,
 ) -> str:
     """Text for the ledger that holds everything that an image's lines depend on: equal texts stand for equal lines.
 
     Two different lines through one keypoint meet in it, and so do the lines of two cameras, as lines are drawn in the
     normalized plane (release.md#memoized-draws). So the text holds the share of aligned lines, gravity, the camera, the
     keypoints and the random words that were drawn (whatever keyed them). Each is written out, not as code happens to print it.
-    The rule's number stands for the way in which they make a line; convergent lines have no draws. The image's size and whether its focal length is known move no
+    The rule's number stands for the way in which they make a line; lines of two halves have no draws. The image's size and whether its focal length is known move no
     line but go into the message. The arguments are those of `lift_to_lines`. Raises InputError if gravity is unusable.
     """
     options = options or LineOptions()
     down = "none" if gravity is None else _numbers(checked_gravity(gravity))
     camera, points = features.camera, features.keypoints.astype("<f4")
+    drawn: dict[str, object] = {}
     if isinstance(options, ConvergentOptions):
         rule: dict[str, object] = {"rule": CONVERGENT_RULE}
-        drawn = {}
+    elif isinstance(options, ParallelOptions):
+        rule = {"rule": PARALLEL_RULE}
     else:
         words = _draws(features, gravity is not None, randomness, options).astype("<u8")
         rows = [point.tobytes() + draw.tobytes() for point, draw in zip(points, words, strict=True)]
@@ -160,6 +167,28 @@ def normalized_keypoints(features: Features) -> Float64[np.ndarray, "features 2"
     if not np.isfinite(xy).all():
         raise InputError("some keypoints cannot be undistorted with this camera; check its distortion parameters")
     return xy
+
+
+def _of_halves(
+    xy: Float64[np.ndarray, "features 2"],
+    camera: Camera,
+    gravity: Float64[np.ndarray, "3"] | None,
+    options: ConvergentOptions | ParallelOptions,
+    *,
+    releasable: bool,
+) -> Lines:
+    """Lines of keypoints in the normalized plane that hang on the half of the picture alone (lines.md#lines-of-two-halves)."""
+    down, half = None if gravity is None else checked_gravity(gravity), half_of(xy, camera)
+    aligned = np.zeros(len(xy), dtype=bool)
+    if isinstance(options, ConvergentOptions):
+        normals = through_anchors(xy, half, camera)
+    else:
+        normals = DIRECTIONS[half][:, ::-1] * [1.0, -1.0]
+        if down is not None:
+            along = along_gravity(xy, down)
+            aligned = (half == 0) & np.isfinite(along).all(axis=1)
+            normals[aligned] = along[aligned]
+    return Lines(coefficients=_coefficients(normals, xy), aligned=aligned, gravity=down, releasable=releasable)
 
 
 def through_anchors(

@@ -15,7 +15,7 @@ from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
 from veil.forms import Released
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.lines import ConvergentOptions, LineOptions, lift_to_lines
+from veil.mechanisms.lines import ConvergentOptions, LineOptions, ParallelOptions, lift_to_lines
 from veil.mechanisms.parameters import Parameters, word_parameters
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
@@ -35,13 +35,14 @@ class HideInLines:
 
     - `gravity`, float64 (3,): down in the camera frame (x right, y down, z forward), of any length; None if unknown. It is
       sent, and a share of random lines follows it.
-    - `options`: random lines, and which share of them follows gravity (half of them by default), or convergent lines.
+    - `options`: random lines, and which share of them follows gravity (half of them by default), or convergent or
+      parallel ones.
 
     Sources: Geppert et al. 2020, Sec. 3.1; Speciale et al., ICCV 2019; Kim et al., CVPR 2026.
     """
 
     gravity: Float64[np.ndarray, "_"] | None = None
-    options: LineOptions | ConvergentOptions = field(default_factory=LineOptions)
+    options: LineOptions | ConvergentOptions | ParallelOptions = field(default_factory=LineOptions)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

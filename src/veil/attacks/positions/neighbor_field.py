@@ -11,7 +11,7 @@ Theory: docs/theory/position_attacks.md, Eq. 13-15.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -20,7 +20,7 @@ from veil.attacks.claims import Estimates
 from veil.attacks.positions.segments import Segments, focal_px, pixels, segments
 from veil.errors import InputError
 from veil.forms import Lines
-from veil.geometry.anchors import anchor_of, anchors
+from veil.geometry.anchors import across, anchors, pencil_of, told_half
 from veil.geometry.camera import Camera
 from veil.progress import Progress
 
@@ -29,6 +29,8 @@ DISTANCES_PX = (4.0, 8.0, 16.0, 32.0, 64.0)
 CLASSES = len(DISTANCES_PX) + 1
 # Positions tried along each line, beside its crossings with its neighbors' lines.
 STEPS = 128
+# Segments no longer than this (normalized plane) are left out: a corner of the image, or rounding at the border of halves.
+SHORTEST = 1e-6
 # Probability that a belief is mistaken and the line is any keypoint's.
 MISTAKEN = 1e-3
 
@@ -55,9 +57,7 @@ class DistanceBeliefs:
         return len(self.rows)
 
 
-def field_positions(
-    lines: Lines, beliefs: DistanceBeliefs, *, camera: Camera, progress: Progress | None = None
-) -> Estimates:
+def field_positions(lines: Lines, beliefs: DistanceBeliefs, *, camera: Camera, progress: Progress | None = None) -> Estimates:
     """Estimated positions (pixels), the likeliest on each line given the lines of the features believed to be near.
 
     Lines that miss the image are undecided. The confidence is the posterior probability of the positions within an eighth of
@@ -67,16 +67,32 @@ def field_positions(
     """
     if len(beliefs) != len(lines):
         raise InputError(f"{len(lines)} lines need as many beliefs, got {len(beliefs)}")
-    where = segments(lines, camera)
+    where = told_segments(lines, camera)
     rays = _Rays.of(where, lines, camera)
     chosen, confidence = np.full(len(lines), np.nan), np.zeros(len(lines))
     for row in range(len(lines)):
-        if np.isfinite(where.low[row]):
+        if where.high[row] - where.low[row] > SHORTEST:
             chosen[row], confidence[row] = rays.likeliest(row, beliefs.rows[row], beliefs.probabilities[row])
         if progress is not None:
             progress(row + 1, len(lines))
     points = pixels(where.foot + chosen[:, None] * where.direction, camera)
     return Estimates(points=points, confidence=confidence, certified=np.zeros(len(lines), dtype=bool))
+
+
+def told_segments(lines: Lines, camera: Camera) -> Segments:
+    """Segments of lines inside the image, and inside the half of it that a line tells (position_attacks.md, Eq. 13)."""
+    where = segments(lines, camera)
+    half = told_half(lines.coefficients.astype(np.float64), lines.aligned, camera)
+    normal = across(camera)
+    slope, level = where.direction @ normal, where.foot @ normal
+    with np.errstate(divide="ignore", invalid="ignore"):
+        border = np.clip(-level / slope, where.low, where.high)
+    inside = level + slope * where.low < 0  # the lower end lies in the first half
+    cut = (half >= 0) & (np.abs(slope) > 1e-6)
+    high = np.where(cut & (inside == (half == 0)), border, where.high)
+    low = np.where(cut & (inside != (half == 0)), border, where.low)
+    told = high - low > SHORTEST
+    return replace(where, low=np.where(told, low, where.low), high=np.where(told, high, where.high))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,7 +111,8 @@ class _Rays:
     @staticmethod
     def of(where: Segments, lines: Lines, camera: Camera) -> _Rays:
         """Rays of the lines of one image."""
-        through = anchor_of(lines.coefficients.astype(np.float64), camera)
+        pencil = pencil_of(lines.coefficients.astype(np.float64), camera)
+        through = np.where(pencil < 2, pencil, -1)
         place = anchors(camera)[np.maximum(through, 0)]
         along = ((place - where.foot) * where.direction).sum(axis=1)
         x, y = where.outline.T
@@ -108,7 +125,7 @@ class _Rays:
     def likeliest(self, row: int, others: Int64[np.ndarray, "_"], belief: Float64[np.ndarray, "_ _"]) -> tuple[float, float]:
         """Parameter of the likeliest position on one line, and the posterior probability of what is near it."""
         low, high = self.where.low[row], self.where.high[row]
-        used = (others >= 0) & (others != row) & np.isfinite(self.where.low[others])
+        used = (others >= 0) & (others != row) & (self.where.high[others] - self.where.low[others] > SHORTEST)
         others, belief = others[used], belief[used]
         tried = np.concatenate([low + (np.arange(STEPS) + 0.5) / STEPS * (high - low), self._crossings(row, others)])
         logs = self._prior(row, tried)

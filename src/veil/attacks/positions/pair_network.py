@@ -51,7 +51,16 @@ class PairNetwork:
         shapes = [item.shape for item in self.layers]
         dim, hidden = shapes[0]
         inner = shapes[4][1]
-        expected = [(dim, hidden), (hidden,), (hidden, CODE), (CODE,), (2 * CODE, inner), (inner,), (inner, CLASSES), (CLASSES,)]
+        expected = [
+            (dim, hidden),
+            (hidden,),
+            (hidden, CODE),
+            (CODE,),
+            (2 * CODE, inner),
+            (inner,),
+            (inner, CLASSES),
+            (CLASSES,),
+        ]
         if shapes != expected or dim != self.space.dim or self.crowding.shape != (CLASSES - 1,):
             raise InputError(f"a network of pairs has layers of the shapes {expected}, got {shapes}")
         if not all(np.isfinite(item).all() for item in self.layers) or not (self.crowding > 0).all():
@@ -120,5 +129,3 @@ def class_prior(crowding: Float64[np.ndarray, "near"], camera: Camera) -> Float6
     near = np.asarray(crowding) * ring_areas() / (camera.width_px * camera.height_px)
     near *= min(1.0, 0.9 / float(near.sum()))
     return np.append(near, 1 - near.sum())
-
-

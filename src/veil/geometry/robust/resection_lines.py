@@ -14,7 +14,7 @@ from veil.geometry.robust.ransac import Consensus, RansacOptions, ransac
 from veil.geometry.robust.significance import SAME_PX, LineBackground, apart_lines
 from veil.geometry.solvers.p6lp import MINIMAL_LINES, pose_from_six_lines
 
-# Lines through one point, the vanishing point of gravity or an anchor, leave the way towards it open: so many others are needed
+# Lines through one point, that of gravity or a public one, leave the way towards it open: so many others are needed
 # (lines.md#points-and-cameras).
 MIN_OTHER_LINES = 2
 # Ranked correspondences are sampled from pools of the best 20, ..., all of them, in this many steps of equal ratio.
@@ -29,7 +29,7 @@ SMALLEST_LOSS_PX = 1e-3
 class LineResection:
     """Correspondences of one view: `lines[i]` (normalized plane, unit normals) passes through the image of `points[i]`.
 
-    `aligned` marks lines along gravity, `anchor` numbers the public anchor that a line passes through (-1: none). `focal_px`
+    `aligned` marks lines along gravity, `pencil` numbers the public point that a line passes through (-1: none). `focal_px`
     turns distances of the normalized plane into pixels; `half_extent` bounds |x|, |y| of projections that count as inside the
     image (lines.md#points-and-cameras). With `best_first` the rows are sorted from the most to the least trusted, and samples
     come as often from the best 20 as from all (docs/theory/lines.md, Eq. 24).
@@ -41,10 +41,10 @@ class LineResection:
     focal_px: float
     half_extent: Float64[np.ndarray, "2"]
     best_first: bool = False
-    anchor: Int64[np.ndarray, "pairs"] | None = None
+    pencil: Int64[np.ndarray, "pairs"] | None = None
 
     def sample(self, random: np.random.Generator) -> Int64[np.ndarray, "6"]:
-        """Six distinct rows of one pool, at least two of them not aligned with gravity, and two not through each anchor."""
+        """Six distinct rows of one pool, at least two of them not aligned with gravity, and two not through any public point."""
         pool = self._pools[random.integers(len(self._pools))]
         first = np.empty(0, dtype=np.int64)
         for others in self._others:
@@ -70,10 +70,10 @@ class LineResection:
 
     @cached_property
     def pencils(self) -> list[Bool[np.ndarray, "pairs"]]:
-        """Masks of the lines through one point each: those along gravity, and those through each anchor, if any."""
+        """Masks of the lines through one point each: those along gravity, and those through each public one, if any."""
         found = [self.aligned]
-        if self.anchor is not None:
-            found += [self.anchor == number for number in np.unique(self.anchor[self.anchor >= 0])]
+        if self.pencil is not None:
+            found += [self.pencil == number for number in np.unique(self.pencil[self.pencil >= 0])]
         return found
 
     @cached_property
@@ -127,7 +127,7 @@ class LineResection:
 def resect_from_lines(problem: LineResection, options: RansacOptions) -> Consensus[Rigid] | None:
     """The pose that most lines agree with, or None without any pose.
 
-    There is none, either, without six lines, two of them beside those along gravity and beside those through each anchor.
+    There is none, either, without six lines, two of them beside those along gravity and beside those through each public point.
 
     `options.max_error` is in pixels.
     """

@@ -57,7 +57,7 @@ def query_jobs(
     with `others` as photographs of other places, are localized from points and from one kind of lines each.
     """
     line_kinds = OBSERVATION_KINDS[1:]
-    draws = {"convergent lines": 1}  # nothing is drawn: all releases are the same
+    draws = {"convergent lines": 1, "parallel lines": 1}  # nothing is drawn: all releases are the same
     drawn = tuple((kind, draw) for kind in line_kinds for draw in range(draws.get(kind, protocol.draws)))
     for fold in folds:
         for query in true_queries(fold, protocol):
