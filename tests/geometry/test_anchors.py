@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.geometry.anchors import pencil_of, anchors, half_of
+from veil.geometry.anchors import anchors, half_of, pencil_of
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.ransac import RansacOptions

@@ -187,7 +187,7 @@ def test_a_query_that_matches_with_lines_of_one_point_only_is_refused(share: flo
 
     All lines right is the control.
     """
-    scene, lines = scene_of(WORLD, without="02"), lines_through("02", share)
+    lines = lines_through("02", share)
     one = lines.aligned if share else pencil_of(lines.coefficients.astype(np.float64), WORLD.camera) == 0
     assert 0.3 < one.mean() < 0.7
     rows = np.arange(len(lines))

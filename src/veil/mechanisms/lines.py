@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, UInt64
@@ -61,12 +62,24 @@ class ParallelOptions:
     """
 
 
+LineRule = LineOptions | ConvergentOptions | ParallelOptions
+RuleName = Literal["random", "convergent", "parallel"]
+RULE_NAMES: tuple[RuleName, ...] = get_args(RuleName)
+
+
+def rule_of(name: RuleName, *, aligned_share: float = LineOptions().aligned_share) -> LineRule:
+    """Options of the rule of this name; `aligned_share` is that of random lines along gravity. Raises RangeError as they do."""
+    if name == "random":
+        return LineOptions(aligned_share=aligned_share)
+    return ConvergentOptions() if name == "convergent" else ParallelOptions()
+
+
 def lift_to_lines(
     features: Features,
     *,
     gravity: Float64[np.ndarray, "3"] | None,
     randomness: Randomness,
-    options: LineOptions | ConvergentOptions | ParallelOptions | None = None,
+    options: LineRule | None = None,
 ) -> Lines:
     """Draw a line through the keypoint of each feature, in the order of the features (lines.md#release).
 
@@ -109,15 +122,16 @@ def line_key(
     *,
     gravity: Float64[np.ndarray, "3"] | None,
     randomness: Randomness,
-    options: LineOptions | ConvergentOptions | ParallelOptions | None = None,
+    options: LineRule | None = None,
 ) -> str:
     """Text for the ledger that holds everything that an image's lines depend on: equal texts stand for equal lines.
 
     Two different lines through one keypoint meet in it, and so do the lines of two cameras, as lines are drawn in the
     normalized plane (release.md#memoized-draws). So the text holds the share of aligned lines, gravity, the camera, the
     keypoints and the random words that were drawn (whatever keyed them). Each is written out, not as code happens to print it.
-    The rule's number stands for the way in which they make a line; lines of two halves have no draws. The image's size and whether its focal length is known move no
-    line but go into the message. The arguments are those of `lift_to_lines`. Raises InputError if gravity is unusable.
+    The rule's number stands for the way in which they make a line; lines of two halves have no draws. The image's size and
+    whether its focal length is known move no random line but go into the message. The arguments are those of `lift_to_lines`.
+    Raises InputError if gravity is unusable.
     """
     options = options or LineOptions()
     down = "none" if gravity is None else _numbers(checked_gravity(gravity))

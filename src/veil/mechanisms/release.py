@@ -15,7 +15,7 @@ from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
 from veil.forms import Released
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.lines import ConvergentOptions, LineOptions, ParallelOptions, lift_to_lines
+from veil.mechanisms.lines import LineOptions, LineRule, lift_to_lines
 from veil.mechanisms.parameters import Parameters, word_parameters
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
@@ -42,7 +42,7 @@ class HideInLines:
     """
 
     gravity: Float64[np.ndarray, "_"] | None = None
-    options: LineOptions | ConvergentOptions | ParallelOptions = field(default_factory=LineOptions)
+    options: LineRule = field(default_factory=LineOptions)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -44,7 +44,7 @@ class LineResection:
     pencil: Int64[np.ndarray, "pairs"] | None = None
 
     def sample(self, random: np.random.Generator) -> Int64[np.ndarray, "6"]:
-        """Six distinct rows of one pool, at least two of them not aligned with gravity, and two not through any public point."""
+        """Six distinct rows of one pool, at least two of them not aligned with gravity, two not through each public point."""
         pool = self._pools[random.integers(len(self._pools))]
         first = np.empty(0, dtype=np.int64)
         for others in self._others:
