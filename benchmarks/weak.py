@@ -39,6 +39,7 @@ from veil.forms import Form
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
+from veil.mechanisms.lines import LineOptions
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
@@ -126,7 +127,7 @@ METHODS: dict[str, Callable[[Subject, int], Run]] = {
     "words": lambda subject, seed: _worded(subject, seed),
     "lines-noise": lambda subject, seed: map_lines(subject, seed=seed, gravity_noise_deg=1.0),
     "ceiling": ceiling,
-    "lines-aligned": lambda subject, seed: map_lines(subject, seed=seed, aligned_share=0.75),
+    "lines-aligned": lambda subject, seed: map_lines(subject, seed=seed, rule=LineOptions(aligned_share=0.75)),
 }
 
 

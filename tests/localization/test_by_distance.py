@@ -13,6 +13,7 @@ from veil.errors import RangeError, SpaceError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
 from veil.forms import Form, Lines, Points
+from veil.geometry.anchors import pencil_of
 from veil.geometry.rigid import rotation_angle_deg
 from veil.localization.by_distance import (
     P6L,
@@ -22,10 +23,11 @@ from veil.localization.by_distance import (
     correspondences,
     line_agreement,
     localize,
+    localize_matches,
     point_agreement,
     pose_log10_nfa,
 )
-from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.lines import ConvergentOptions, LineOptions, lift_to_lines
 from veil.randomness import seeded
 from veil.scene import MappedImage, Scene
 from veil.space import Space
@@ -147,8 +149,8 @@ def test_pose_log10_nfa_is_the_stated_formula() -> None:
     assert pose_log10_nfa(3, 10, p) == math.inf
 
 
-def lines_through(name: str, share: float) -> Lines:
-    """Lines of an image of the world, of which `share` are along gravity."""
+def lines_through(name: str, share: float | None) -> Lines:
+    """Lines of an image of the world, of which `share` are along gravity; None: convergent lines."""
     image = Features(
         keypoints=WORLD.keypoints[name],
         descriptors=WORLD.form(name).vectors,
@@ -157,13 +159,14 @@ def lines_through(name: str, share: float) -> Lines:
         image_digest=bytes(32),
     )
     down = WORLD.poses[name].rotation @ np.array([0, 1.0, 0])
-    return lift_to_lines(image, gravity=down, randomness=seeded(f"lines {share}"), options=LineOptions(aligned_share=share))
+    options = ConvergentOptions() if share is None else LineOptions(aligned_share=share)
+    return lift_to_lines(image, gravity=down, randomness=seeded(f"lines {share}"), options=options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize("share", [0.0, 0.5, None])
 @pytest.mark.parametrize("query_m", [0, 4])
-def test_lines_localize_where_points_do(share: float, query_m: int) -> None:
+def test_lines_localize_where_points_do(share: float | None, query_m: int) -> None:
     """Planted pose from lines alone, with raw descriptors and with subspaces.
 
     Theory: localization.md#from-matches-to-correspondences.
@@ -178,11 +181,31 @@ def test_lines_localize_where_points_do(share: float, query_m: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("share", [0.5, None])
+def test_a_query_that_matches_with_lines_of_one_point_only_is_refused(share: float | None) -> None:
+    """Planted: the lines along gravity, or of one anchor, belong to their points, the others to other points of the place.
+
+    All lines right is the control.
+    """
+    lines = lines_through("02", share)
+    one = lines.aligned if share else pencil_of(lines.coefficients.astype(np.float64), WORLD.camera) == 0
+    assert 0.3 < one.mean() < 0.7
+    rows = np.arange(len(lines))
+    rows[~one] = generator("one point").permutation(rows[~one])
+    matches = np.arange(len(lines)), WORLD.visible["02"]
+    for taken, answer in ((np.arange(len(lines)), Localization), (rows, NoPose)):
+        found = localize_matches(WORLD.camera, lines.take(taken), *matches, WORLD.points)
+        assert isinstance(found, answer), found
+    assert isinstance(found, NoPose) and "one point" in found.reason
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
-def test_noise_is_refused_from_lines_too() -> None:
+@pytest.mark.parametrize("share", [0.5, None])
+def test_noise_is_refused_from_lines_too(share: float | None) -> None:
     """Random descriptors with lines get no pose, though lines agree by chance far more often than points."""
     scene = scene_of(WORLD, without="02")
-    lines = lines_through("02", 0.5)
+    lines = lines_through("02", share)
     for index in range(2):
         random = generator(f"line noise {index}")
         vectors = unit(sift_like(random, len(lines))).astype(np.float32)

@@ -21,6 +21,7 @@ from veil.geometry.robust.significance import point_agreement as point_agreement
 from veil.geometry.robust.significance import pose_log10_nfa as pose_log10_nfa
 from veil.geometry.views import MapViews
 from veil.localization.matched_features import Matched, matched_features
+from veil.localization.matched_lines import MatchedLines
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import NESTED, Evidence, pictured, rival, too_few, turn_deviation_deg, weigh
 from veil.matching import MatchOptions, match_pairs
@@ -173,6 +174,8 @@ def localize_matches(
             f"the best pose has {len(unchecked.rows)} of {count} matches as inliers, which chance also gives "
             f"(log10 of expected chance poses {unchecked.log10_nfa:.1f}); is the map of this place?"
         )
+    if isinstance(matched, MatchedLines) and matched.open_way(estimate, unchecked.rows) > options.max_log10_nfa:
+        return refused(ONE_POINT.format(len(unchecked.rows), count))
     if unchecked is not evidence or pictured(matched, estimate, evidence, views):
         return refused(IMPOSSIBLE)
     other = rival(matched, estimate, evidence, views, min_inliers=options.min_inliers, max_log10_nfa=options.max_log10_nfa)
@@ -200,6 +203,11 @@ IMPOSSIBLE = (
 AMBIGUOUS = (
     "two poses explain {} and {} of {} matches, and nothing tells which is right; does the query show one thing several "
     "times, or several photographs?"
+)
+
+ONE_POINT = (
+    "of the {} inliers of {} matches, too few lie beside the lines through one point (along gravity, or through one anchor), "
+    "which leave the way towards it open; does the query match with one half of its picture only?"
 )
 
 VAGUE = (

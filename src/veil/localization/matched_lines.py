@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,11 +10,22 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.forms import Lines
+from veil.geometry.anchors import pencil_of
 from veil.geometry.camera import FRAME_SLACK, half_extent
 from veil.geometry.free_calibration import Sights
 from veil.geometry.robust.ransac import RansacOptions
-from veil.geometry.robust.resection_lines import LineResection, resect_from_lines
-from veil.geometry.robust.significance import LINE_FLOOR, P6L, SAME_PX, Background, LineBackground, apart_lines, line_agreement
+from veil.geometry.robust.resection_lines import MIN_OTHER_LINES, LineResection, resect_from_lines
+from veil.geometry.robust.significance import (
+    ALONG_ONE_WAY,
+    LINE_FLOOR,
+    P6L,
+    SAME_PX,
+    Background,
+    LineBackground,
+    apart_lines,
+    line_agreement,
+    pose_log10_nfa,
+)
 from veil.localization.matched_pairs import Estimate, MatchedPairs, samples_for
 
 # At most so many samples look for a rival pose among the pairs that the best pose leaves.
@@ -59,6 +71,11 @@ class MatchedLines(MatchedPairs):
     def _lines(self) -> Float64[np.ndarray, "pairs 3"]:
         """Line of each pair: unit normal and offset."""
         return self.observations.coefficients[self.keypoint_rows].astype(np.float64)
+
+    @cached_property
+    def _pencil(self) -> Int64[np.ndarray, "pairs"]:
+        """Number of the public point that each pair's line passes through, -1 for none."""
+        return pencil_of(self._lines, self.camera)
 
     @cached_property
     def _half_extent(self) -> Float64[np.ndarray, "2"]:
@@ -110,7 +127,26 @@ class MatchedLines(MatchedPairs):
             focal_px=self.camera.focal_px,
             half_extent=self._half_extent,
             best_first=True,
+            pencil=self._pencil[rows],
         )
+
+    def open_way(self, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> float:
+        """log10 of the number of accidents that place the camera as well as the inliers `rows`, along the way left open.
+
+        Lines through one point, as that of gravity or an anchor, let the camera slide towards it. The other lines
+        alone say where it is: one of them places it, and those that agree are weighed against chance (docs/theory/lines.md,
+        Eq. 29). The worst of all such points counts; it is -infinity where no point has two lines.
+        """
+        problem = self._problem(np.arange(len(self.keypoint_rows)))
+        shares = self.background.shares(self.projected(estimate), self.feature_of)
+        worst = -math.inf
+        for pencil in problem.pencils:
+            others = np.flatnonzero(~pencil)
+            inliers = int(np.isin(rows, others).sum())
+            if pencil.sum() >= MIN_OTHER_LINES:
+                agreement = max(self.floor(1.0), float(shares[others].mean())) if len(others) else 1.0
+                worst = max(worst, pose_log10_nfa(inliers, len(others), agreement, ALONG_ONE_WAY))
+        return worst
 
     def fits_in(self, part: float) -> bool:
         """Whether nearly all lines of the query pass through one window of `part` of the picture's width and height.

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from veil.errors import InputError
 from veil.forms import Lines
+from veil.geometry.anchors import pencil_of
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
 from veil.geometry.robust.resection_lines import LineResection
@@ -148,6 +149,7 @@ class LineWords(WordProblem):
             aligned=self.aligned[keypoints],
             focal_px=self.camera.focal_px,
             half_extent=self.groups.half_extent,
+            pencil=pencil_of(self.shown[keypoints], self.camera),
         )
         return resection.refine(pose, np.ones(len(rows), dtype=bool))
 

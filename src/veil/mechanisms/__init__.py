@@ -1,16 +1,18 @@
 """Mechanisms that turn raw features into forms, on the device."""
 
-from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.lines import ConvergentOptions, LineOptions, ParallelOptions, lift_to_lines
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, Release, WordRelease, privatize, privatize_words, pseudonym
 from veil.mechanisms.subspaces import DecoyRule, Lifted, lift
 
 __all__ = [
+    "ConvergentOptions",
     "DecoyRule",
     "HideInLines",
     "Lifted",
     "LineOptions",
+    "ParallelOptions",
     "Profile",
     "Release",
     "WordRelease",

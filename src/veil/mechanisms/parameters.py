@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 VERSION = 1
 # Numbers of the rules by which draws make messages. Another rule gets another number, and gives another release.
 SUBSPACE_RULE, WORD_RULE, LINE_RULE, SELECTION_RULE = 1, 1, 1, 1
+# Lines of the two halves of a picture (`veil.geometry.anchors`): nothing is drawn, the rule and the image say all.
+CONVERGENT_RULE, PARALLEL_RULE = 2, 3
 
 _PROFILE = ("name", "strategy", "m", "decoys", "directions", "dither_steps", "compress", "dtype")
 _LINES = ("aligned_share",)

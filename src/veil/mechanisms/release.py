@@ -15,7 +15,7 @@ from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
 from veil.forms import Released
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.lines import LineOptions, LineRule, lift_to_lines
 from veil.mechanisms.parameters import Parameters, selected_parameters, word_parameters
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows
@@ -32,17 +32,18 @@ PRIVATE_DICTIONARY = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HideInLines:
-    """The choice to send a random line through each keypoint in place of its position (lines.md#release).
+    """The choice to send a line through each keypoint in place of its position (lines.md#release).
 
     - `gravity`, float64 (3,): down in the camera frame (x right, y down, z forward), of any length; None if unknown. It is
-      sent, and a share of the lines follows it.
-    - `options`: which share of the lines follows gravity (half of them by default).
+      sent, and a share of random lines follows it.
+    - `options`: random lines, and which share of them follows gravity (half of them by default), or convergent or
+      parallel ones.
 
-    Sources: Geppert et al. 2020, Sec. 3.1; Speciale et al., ICCV 2019.
+    Sources: Geppert et al. 2020, Sec. 3.1; Speciale et al., ICCV 2019; Kim et al., CVPR 2026.
     """
 
     gravity: Float64[np.ndarray, "_"] | None = None
-    options: LineOptions = field(default_factory=LineOptions)
+    options: LineRule = field(default_factory=LineOptions)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

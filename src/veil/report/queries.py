@@ -13,7 +13,13 @@ from veil.studies.localization.acceptance_counts import QueryAnswer
 from veil.studies.localization.forged_answers import FormAnswer
 from veil.studies.localization.robustness import ALL_MATCHES, RobustnessTrial, error_summaries, points_medians
 
-_COLORS = {"points": "#1d4ed8", "random lines": "#c2410c", "aligned lines": "#d99a2b"}
+_COLORS = {
+    "points": "#1d4ed8",
+    "random lines": "#c2410c",
+    "aligned lines": "#d99a2b",
+    "convergent lines": "#15803d",
+    "parallel lines": "#7e22ce",
+}
 _TRUE, _FALSE = "#0f766e", "#b91c1c"
 _LINTHRESH = 10.0  # the axes of evidence are linear up to here, and logarithmic beyond
 

@@ -12,7 +12,7 @@ import pytest
 
 from veil.errors import InputError
 from veil.features import Features
-from veil.studies.localization.acceptance_counts import ObservationKind, QueryAnswer, acceptance_counts
+from veil.studies.localization.acceptance_counts import OBSERVATION_KINDS, ObservationKind, QueryAnswer, acceptance_counts
 from veil.studies.localization.false_acceptance import (
     Fold,
     QueryProtocol,
@@ -109,7 +109,7 @@ def test_true_queries_are_told_from_false_ones(folds: list[Fold]) -> None:
     ]
     answers = [answer for result in run_jobs(items, workers=1) for answer in result.answers]
     true = [answer for answer in answers if answer.kind == "true"]
-    assert {answer.observation for answer in true} == {"points", "random lines", "aligned lines"}
+    assert {answer.observation for answer in true} == set(OBSERVATION_KINDS)
     for answer in true:
         assert answer.accepted and answer.position_error is not None and answer.position_error < 0.08
         assert answer.rotation_error_deg is not None and answer.rotation_error_deg < 0.5

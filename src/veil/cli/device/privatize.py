@@ -15,7 +15,7 @@ from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
 from veil.files.gravity import read_gravity
 from veil.ldp.budget import outward
-from veil.mechanisms.lines import LineOptions
+from veil.mechanisms.lines import RULE_NAMES, LineRule, rule_of
 from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
 from veil.mechanisms.release import HideInLines
 from veil.mechanisms.selection import Selection, usual_selection
@@ -27,6 +27,7 @@ EXAMPLES = """\
   veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
   veil privatize features.h5 -o upload/ --profile paper --m 4     what the paper describes; broken for SIFT
   veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
+  veil privatize features.h5 -o upload/ --lines --line-rule parallel   lines that neighbors' lines say nothing of
   veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
 """
 
@@ -98,11 +99,17 @@ def _count(text: str) -> int | Literal["all"]:
 
 def _add_lines(parser: argparse.ArgumentParser) -> None:
     """Add the options of lines in place of positions."""
-    parser.add_argument("--lines", action="store_true", help="send a random line through each keypoint, not its position")
+    parser.add_argument("--lines", action="store_true", help="send a line through each keypoint, not its position")
+    parser.add_argument(
+        "--line-rule",
+        choices=RULE_NAMES,
+        default=None,
+        help="with --lines: random angles (default), or by the half of the picture convergent to an anchor or parallel",
+    )
     parser.add_argument(
         "--gravity", type=Path, metavar="CSV", help="with --lines: image,x,y,z of down, as `veil gravity` writes"
     )
-    parser.add_argument("--aligned-share", type=float, default=0.5, metavar="Q", help="of lines along gravity (default 0.5)")
+    parser.add_argument("--aligned-share", type=float, metavar="Q", help="of random lines along gravity (default 0.5)")
 
 
 def chosen_profile(arguments: argparse.Namespace, *, quantized: bool) -> Profile:
@@ -130,8 +137,8 @@ def _privatize(arguments: argparse.Namespace) -> int:
         for name, features in progress(read_features(arguments.features), "privatizing"):
             protection = Protection(descriptors=_fitting(arguments, descriptors, features))
             if arguments.lines:
-                options = LineOptions(aligned_share=arguments.aligned_share)
-                protection = replace(protection, lines=HideInLines(gravity=gravity.get(name), options=options))
+                hidden = HideInLines(gravity=gravity.get(name), options=_line_rule(arguments))
+                protection = replace(protection, lines=hidden)
             made = device.release(
                 features, protection, name=name, fresh=arguments.fresh, allow_second=arguments.allow_second_release
             )
@@ -212,10 +219,20 @@ def _fitting(
     return replace(descriptors, profile=profile, selection=selection)
 
 
+def _line_rule(arguments: argparse.Namespace) -> LineRule:
+    """The rule of lines that --line-rule and --aligned-share ask for. Raises RangeError for an impossible share."""
+    share = {} if arguments.aligned_share is None else {"aligned_share": arguments.aligned_share}
+    return rule_of(arguments.line_rule or "random", **share)
+
+
 def _require_consistent(arguments: argparse.Namespace) -> None:
     """Raise InputError for options that do not go together, before anything is drawn or entered."""
     if arguments.gravity and not arguments.lines:
         raise InputError("--gravity belongs to --lines: without lines, gravity is not sent")
+    if arguments.line_rule and not arguments.lines:
+        raise InputError("--line-rule belongs to --lines: without lines, positions are sent")
+    if arguments.aligned_share is not None and arguments.line_rule in ("convergent", "parallel"):
+        raise InputError("--aligned-share belongs to random lines: those of two halves of the picture are not drawn")
     subspaces = ("profile", "lifting", "codebook", "decoys")
     if arguments.words and any(getattr(arguments, name) is not None for name in subspaces):
         raise InputError("--profile, --lifting, --codebook and --decoys belong to subspaces; --words sends words instead")

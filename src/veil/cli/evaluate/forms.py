@@ -16,7 +16,8 @@ from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.scenes import read_scene
-from veil.studies.attacks.forms import FORMS, FormOptions, FormPools, FormRow, form_study
+from veil.studies.attacks.form_releases import FORMS, FormOptions, FormPools
+from veil.studies.attacks.forms import FormRow, form_study
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
 
 EXAMPLES = """\

@@ -23,6 +23,7 @@ from veil.geometry.intrinsics import parse
 from veil.geometry.rigid import Rigid
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
+from veil.mechanisms.lines import RULE_NAMES, rule_of
 from veil.mechanisms.public import publish
 from veil.report.reconstruction import draw_curve, draw_maps
 from veil.studies.mapping.reconstruction import Run, Subject, map_lines, map_points
@@ -56,6 +57,7 @@ def register(protocols: Any) -> None:
         metavar="Q",
         help="of lines along gravity: more, and seeds need fewer tracks",
     )
+    parser.add_argument("--line-rule", choices=RULE_NAMES, default="random", help="how lines are drawn (default random)")
     parser.add_argument("--gravity", type=Path, metavar="CSV", help="readings image,x,y,z instead of the scenes' own")
     parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of scenes without reference cameras")
     parser.add_argument("--methods", nargs="+", choices=("lines", "points"), default=["lines", "points"], help="default both")
@@ -180,14 +182,13 @@ def _runs(subject: Subject, arguments: argparse.Namespace, *, warm: bool) -> Ite
             yield run
     if "lines" not in arguments.methods:
         return
+    rule = rule_of(arguments.line_rule, aligned_share=arguments.aligned_share)
     if not warm:  # what numba compiles once an installation is no part of a map's time
-        map_lines(subject, seed=0, aligned_share=arguments.aligned_share)
+        map_lines(subject, seed=0, rule=rule)
     for noise in arguments.gravity_noise:
         for seed in range(arguments.seeds):
             with Bar(f"{subject.name}: lines, seed {seed}") as bar:
-                yield map_lines(
-                    subject, seed=seed, gravity_noise_deg=noise, aligned_share=arguments.aligned_share, progress=bar
-                )
+                yield map_lines(subject, seed=seed, gravity_noise_deg=noise, rule=rule, progress=bar)
 
 
 def _reference(name: str, run: Run) -> Mapping[str, Rigid]:

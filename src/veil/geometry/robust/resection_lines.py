@@ -14,7 +14,9 @@ from veil.geometry.robust.ransac import Consensus, RansacOptions, ransac
 from veil.geometry.robust.significance import SAME_PX, LineBackground, apart_lines
 from veil.geometry.solvers.p6lp import MINIMAL_LINES, pose_from_six_lines
 
-MIN_RANDOM_LINES = 2  # fewer leave the height unbounded (lines.md#points-and-cameras)
+# Lines through one point, that of gravity or a public one, leave the way towards it open: so many others are needed
+# (lines.md#points-and-cameras).
+MIN_OTHER_LINES = 2
 # Ranked correspondences are sampled from pools of the best 20, ..., all of them, in this many steps of equal ratio.
 SMALLEST_POOL, POOLS = 20, 8
 # Loss of refinements within the search (pixels), that of the final ones in medians of the residuals, and their number
@@ -27,9 +29,10 @@ SMALLEST_LOSS_PX = 1e-3
 class LineResection:
     """Correspondences of one view: `lines[i]` (normalized plane, unit normals) passes through the image of `points[i]`.
 
-    `aligned` marks lines along gravity. `focal_px` turns distances of the normalized plane into pixels; `half_extent` bounds
-    |x|, |y| of projections that count as inside the image (lines.md#points-and-cameras). With `best_first` the rows are sorted
-    from the most to the least trusted, and samples come as often from the best 20 as from all (docs/theory/lines.md, Eq. 24).
+    `aligned` marks lines along gravity, `pencil` numbers the public point that a line passes through (-1: none). `focal_px`
+    turns distances of the normalized plane into pixels; `half_extent` bounds |x|, |y| of projections that count as inside the
+    image (lines.md#points-and-cameras). With `best_first` the rows are sorted from the most to the least trusted, and samples
+    come as often from the best 20 as from all (docs/theory/lines.md, Eq. 24).
     """
 
     lines: Float64[np.ndarray, "pairs 3"]
@@ -38,14 +41,19 @@ class LineResection:
     focal_px: float
     half_extent: Float64[np.ndarray, "2"]
     best_first: bool = False
+    pencil: Int64[np.ndarray, "pairs"] | None = None
 
     def sample(self, random: np.random.Generator) -> Int64[np.ndarray, "6"]:
-        """Six distinct rows of one pool, at least two of them not aligned with gravity."""
+        """Six distinct rows of one pool, at least two of them not aligned with gravity, two not through each public point."""
         pool = self._pools[random.integers(len(self._pools))]
-        free = self._free[: max(np.searchsorted(self._free, pool), MIN_RANDOM_LINES)]
-        first = random.choice(free, MIN_RANDOM_LINES, replace=False)
+        first = np.empty(0, dtype=np.int64)
+        for others in self._others:
+            missing = MIN_OTHER_LINES - int(np.isin(first, others).sum())
+            if missing > 0:
+                among = np.setdiff1d(others[: max(np.searchsorted(others, pool), MIN_OTHER_LINES)], first)
+                first = np.concatenate([first, random.choice(among, missing, replace=False)])
         rest = random.choice(pool, MINIMAL_LINES, replace=False)
-        return np.concatenate([first, rest[(rest != first[0]) & (rest != first[1])][: MINIMAL_LINES - MIN_RANDOM_LINES]])
+        return np.concatenate([first, rest[~np.isin(rest, first)][: MINIMAL_LINES - len(first)]])
 
     def clean_share(self, inliers: Bool[np.ndarray, "pairs"]) -> float:
         """Share of samples that hold inliers only, its mean over the pools (docs/theory/lines.md, Eq. 24)."""
@@ -61,9 +69,22 @@ class LineResection:
         return np.round(np.geomspace(SMALLEST_POOL, count, POOLS)).astype(np.int64)
 
     @cached_property
-    def _free(self) -> Int64[np.ndarray, "free"]:
-        """Rows of the lines that do not run along gravity."""
-        return np.flatnonzero(~self.aligned)
+    def pencils(self) -> list[Bool[np.ndarray, "pairs"]]:
+        """Masks of the lines through one point each: those along gravity, and those through each public one, if any."""
+        found = [self.aligned]
+        if self.pencil is not None:
+            found += [self.pencil == number for number in np.unique(self.pencil[self.pencil >= 0])]
+        return found
+
+    @cached_property
+    def _others(self) -> list[Int64[np.ndarray, "_"]]:
+        """Rows of the lines that do not run through the point of each pencil."""
+        return [np.flatnonzero(~pencil) for pencil in self.pencils]
+
+    def determines(self, inliers: Bool[np.ndarray, "pairs"]) -> bool:
+        """Whether lines are enough for a pose: six, and two beside those through any one point."""
+        others = min(int((inliers & ~pencil).sum()) for pencil in self.pencils)
+        return bool(inliers.sum() >= MINIMAL_LINES) and others >= MIN_OTHER_LINES
 
     def models(self, rows: Int64[np.ndarray, "6"]) -> list[Rigid]:
         """All poses (cam_from_world) that six lines allow."""
@@ -84,7 +105,7 @@ class LineResection:
 
         `loss_px` is the scale of the Cauchy loss in pixels.
         """
-        if inliers.sum() <= MINIMAL_LINES or (inliers & ~self.aligned).sum() < MIN_RANDOM_LINES:
+        if inliers.sum() <= MINIMAL_LINES or not self.determines(inliers):
             return None
         rows = np.flatnonzero(inliers)
         problem = LineProblem(
@@ -104,11 +125,13 @@ class LineResection:
 
 
 def resect_from_lines(problem: LineResection, options: RansacOptions) -> Consensus[Rigid] | None:
-    """The pose that most lines agree with, or None without six lines, two of them not along gravity, or without any pose.
+    """The pose that most lines agree with, or None without any pose.
+
+    There is none, either, without six lines, two of them beside those along gravity and beside those through each public point.
 
     `options.max_error` is in pixels.
     """
-    if len(problem.lines) < MINIMAL_LINES or (~problem.aligned).sum() < MIN_RANDOM_LINES:
+    if not problem.determines(np.ones(len(problem.lines), dtype=bool)):
         return None
     found = ransac(problem, MINIMAL_LINES, options, clean_share=problem.clean_share)
     return None if found is None else _polished(problem, _not_flipped(problem, found, options.max_error), options.max_error)

@@ -41,6 +41,7 @@ P3P = Sampling(size=3, poses=4)
 P4PF = Sampling(size=4, poses=10)  # with the focal length
 P6L = Sampling(size=6, poses=8)
 UPRIGHT_LINES = Sampling(size=4, poses=2)
+ALONG_ONE_WAY = Sampling(size=1, poses=1)  # a camera that is known but for how far it is along one ray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

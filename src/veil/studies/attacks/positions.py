@@ -219,17 +219,7 @@ class _AttackedPhotograph:
         if self.share < 1:
             options = LineOptions(aligned_share=self.share)
             return lift_to_lines(features, gravity=self.gravity, randomness=seeded(case), options=options)
-        xy = normalized_keypoints(features)
-        normals = along_gravity(xy, self.gravity)
-        if not np.isfinite(normals).all():
-            raise InputError("a keypoint lies in the vanishing point of gravity, where no line has a direction")
-        offsets = -(normals * xy).sum(axis=1, keepdims=True)
-        return Lines(
-            coefficients=np.hstack([normals, offsets]).astype(np.float32),
-            aligned=np.ones(len(xy), dtype=bool),
-            gravity=self.gravity,
-            releasable=False,
-        )
+        return all_aligned(features, self.gravity)
 
     def own_lines(self) -> Lines:
         """Lines that are drawn for each feature by itself, also where several features are at one position."""
@@ -242,6 +232,24 @@ class _AttackedPhotograph:
     def random(self) -> np.random.Generator:
         """The generator of the photograph's guesses and permutations."""
         return np.random.default_rng([self.seed, *self.name.encode()])
+
+
+def all_aligned(features: Features, gravity: Float64[np.ndarray, "3"]) -> Lines:
+    """Lines of a study that all run along gravity, which veil does not release: they show no height.
+
+    Raises InputError for a keypoint in the vanishing point of gravity.
+    """
+    xy = normalized_keypoints(features)
+    normals = along_gravity(xy, gravity)
+    if not np.isfinite(normals).all():
+        raise InputError("a keypoint lies in the vanishing point of gravity, where no line has a direction")
+    offsets = -(normals * xy).sum(axis=1, keepdims=True)
+    return Lines(
+        coefficients=np.hstack([normals, offsets]).astype(np.float32),
+        aligned=np.ones(len(xy), dtype=bool),
+        gravity=gravity,
+        releasable=False,
+    )
 
 
 def occurrence(keypoints: np.ndarray) -> Int64[np.ndarray, "features"]:

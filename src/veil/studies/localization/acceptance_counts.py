@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from veil.statistics import clopper_pearson
 
 # True queries are held-out photographs of the mapped place; the other three kinds are false and must be refused.
 QueryKind = Literal["true", "other place", "random", "shuffled"]
 # What the server sees of the keypoints: their positions, lines of random direction, or lines of which some are along gravity.
-ObservationKind = Literal["points", "random lines", "aligned lines"]
-OBSERVATION_KINDS: tuple[ObservationKind, ...] = ("points", "random lines", "aligned lines")
+ObservationKind = Literal["points", "random lines", "aligned lines", "convergent lines", "parallel lines"]
+OBSERVATION_KINDS: tuple[ObservationKind, ...] = get_args(ObservationKind)
 RIGHT_DEG = 5.0  # an accepted pose of a true query with a larger rotation error is a wrong one
 
 

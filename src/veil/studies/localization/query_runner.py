@@ -53,17 +53,18 @@ def query_jobs(
 ) -> Iterator[QueryJob]:
     """Jobs for the maps `folds` of one place: each of its photographs as a true query, then all false queries.
 
-    True queries are localized from points, from all draws of both kinds of lines, and at the outlier `levels`. False queries,
+    True queries are localized from points, from all draws of each kind of lines, and at the outlier `levels`. False queries,
     with `others` as photographs of other places, are localized from points and from one kind of lines each.
     """
     line_kinds = OBSERVATION_KINDS[1:]
-    drawn = tuple((observation, draw) for observation in line_kinds for draw in range(protocol.draws))
+    draws = {"convergent lines": 1, "parallel lines": 1}  # nothing is drawn: all releases are the same
+    drawn = tuple((kind, draw) for kind in line_kinds for draw in range(draws.get(kind, protocol.draws)))
     for fold in folds:
         for query in true_queries(fold, protocol):
             observations: tuple[tuple[ObservationKind, int], ...] = (("points", 0), *drawn)
             yield QueryJob(query=query, observations=observations, levels=tuple(levels), options=protocol.localize)
     for index, query in enumerate(false_queries(folds, others, protocol)):
-        # Noise comes in pairs of the two kinds, so the kind of lines changes after every pair.
+        # Noise comes in pairs of two kinds, so the kind of lines changes after every pair.
         observation = line_kinds[(index if query.kind == "other place" else (index - len(others)) // 2) % len(line_kinds)]
         yield QueryJob(query=query, observations=(("points", 0), (observation, 0)), levels=(), options=protocol.localize)
 

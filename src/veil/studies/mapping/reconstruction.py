@@ -36,7 +36,7 @@ from veil.mapping.lines import (
 from veil.mapping.lines.problem import MappingProblem, mapping_problem
 from veil.mapping.lines.reconstruction import Reconstruction, line_distances
 from veil.matching import Matches
-from veil.mechanisms.lines import LineOptions, lift_to_lines
+from veil.mechanisms.lines import LineOptions, LineRule, lift_to_lines
 from veil.mechanisms.public import publish
 from veil.progress import Progress
 from veil.randomness import seeded
@@ -135,15 +135,16 @@ def map_lines(
     *,
     seed: int,
     gravity_noise_deg: float = 0.0,
-    aligned_share: float = LineOptions().aligned_share,
+    rule: LineRule | None = None,
     options: LineMapOptions | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """The run of mapping from lines that hide the keypoints; `seed` draws the lines and the noise of gravity.
 
-    `gravity_noise_deg` is the standard deviation of both tilts of gravity, `aligned_share` the share of lines along gravity.
+    `gravity_noise_deg` is the standard deviation of both tilts of gravity, `rule` how lines are drawn (None:
+    at random, half of them along gravity).
     """
-    views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg, aligned_share=aligned_share)
+    views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg, rule=rule)
     start = time.perf_counter()
     graph = subject_graph(subject)
     found = map_from_lines(views, graph, options=options, progress=progress)
@@ -197,13 +198,13 @@ def line_views(
     *,
     seed: int,
     gravity_noise_deg: float = 0.0,
-    aligned_share: float = LineOptions().aligned_share,
+    rule: LineRule | None = None,
 ) -> dict[str, LineView]:
     """The lines that hide the keypoints of each image in the run of `seed`, with the image's camera, by name.
 
     Gravity is disturbed by `gravity_noise_deg` before lines are drawn along it.
     """
-    options = LineOptions(aligned_share=aligned_share)
+    options = rule or LineOptions()
     gravity = disturbed(subject.gravity, gravity_noise_deg, name=f"{subject.name} {seed}")
     randomness = seeded(f"reconstruction {subject.name} {seed}")
     return {
