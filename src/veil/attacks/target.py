@@ -20,6 +20,7 @@ from veil.attacks.distribution.database import AwayOptions, GapOptions
 from veil.attacks.distribution.nearest import entries
 from veil.attacks.intersection.shared_decoys import MeetingOptions
 from veil.attacks.pieces import AttackedRows
+from veil.attacks.positions.pair_network import PairNetwork
 from veil.attacks.structural.lattice import LatticeOptions
 from veil.attacks.structural.vertex import VertexOptions
 from veil.attacks.time_budget import TimeBudget
@@ -62,7 +63,8 @@ class Knowledge:
 
     `codebook` is the one whose PCA or words the release names, None if it is not at hand. `decoys` is the pool that decoys were
     drawn from, None if it is secret. `database` holds descriptors of the attacker's own photographs. `others` are other
-    releases by name. `neighbors` is the model of neighboring words that was learned from its photographs. `scene` is a map of
+    releases by name. `neighbors` is the model of neighboring words that was learned from its photographs, `pairs` the network
+    that tells from two descriptors how far apart they lie. `scene` is a map of
     the place that the releases show. `labelled` holds descriptors with known classes. `descriptors` are estimates of all
     descriptors of the release under attack, where another attack made some.
     """
@@ -72,6 +74,7 @@ class Knowledge:
     database: Codebook | Points
     others: Mapping[str, ReleasedImage] = field(default_factory=dict)
     neighbors: NeighborModel | None = None
+    pairs: PairNetwork | None = None
     scene: Scene | None = None
     labelled: Labelled | None = None
     descriptors: Estimates | None = None

@@ -14,6 +14,7 @@ from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.pair_networks import bundled_pair_network
 from veil.forms import Subsets, Subspaces
 from veil.mechanisms.public import publish
 from veil.pipelines.maps import Map
@@ -62,6 +63,7 @@ class Attacker:
             database=self.own_descriptors(releases),
             others={name: ReleasedImage.of(message) for name, message in self.others.items()},
             neighbors=self._neighbors(form, codebook),
+            pairs=bundled_pair_network(),
             scene=None if self.where is None else self.where.scene,
         )
 
