@@ -13,6 +13,7 @@ from veil.attacks.intersection.several_releases import REPEATS
 from veil.attacks.positions.colocated_keypoints import twins
 from veil.attacks.positions.line_density import density_positions
 from veil.attacks.positions.line_neighbors import neighbor_positions
+from veil.attacks.positions.neighbor_field import field_positions
 from veil.attacks.positions.order import order_test
 from veil.attacks.target import Target, pca_of
 from veil.forms import Lines, Subspaces
@@ -86,6 +87,23 @@ def _neighbors(target: Target) -> Attempt:
     )
 
 
+def _neighborhood(target: Target) -> Attempt:
+    lines, camera = target.lines
+    descriptors, network = target.knowledge.descriptors, target.knowledge.pairs
+    if descriptors is None or network is None or target.image.form.space.descriptor != network.space.descriptor:
+        raise CannotRun("no attack estimated the descriptors, which tell how far apart features lie")
+    with target.timer() as clock:
+        histograms = _histograms(descriptors.points, target).astype(np.float32)
+        positions = field_positions(lines, network.beliefs(histograms, camera=camera), camera=camera)
+    return Attempt(
+        label="line neighborhood",
+        rows=np.arange(len(lines)),
+        claim=positions,
+        seconds=clock.seconds,
+        notes=(f"distances in the image are told from descriptors by a network ({network.source})",),
+    )
+
+
 def _histograms(points: np.ndarray, target: Target) -> np.ndarray:
     """SIFT histograms behind estimated descriptors: PCA and the square root of RootSIFT are undone."""
     form, pca = target.image.form, pca_of(target.image.form, target.knowledge)
@@ -141,6 +159,15 @@ LINE_ATTACKS = (
         units="px",
         modules=("positions.line_neighbors", "positions.colocated_keypoints"),
         run=_neighbors,
+    ),
+    Attack(
+        name="line neighborhood",
+        surface="lines",
+        family="positions",
+        assumes="descriptors, or estimates of them, and photographs of its own",
+        units="px",
+        modules=("positions.neighbor_field", "positions.pair_network", "positions.pair_training"),
+        run=_neighborhood,
     ),
     Attack(
         name="repeat of lines",

@@ -13,6 +13,7 @@ from veil.attacks.distribution.database import Decoys, database_attack
 from veil.attacks.distribution.nearest import nearest_lists, nearest_neighbor
 from veil.attacks.intersection.several_releases import REPEATS, repeat_attack
 from veil.attacks.intersection.shared_decoys import MeetingOptions, intersection_attack
+from veil.attacks.learned import LEARNED_ATTACKS
 from veil.attacks.matches.matched import matched_attack
 from veil.attacks.matches.matched_views import PHOTOGRAPHS, VIEWS, matched_photographs, matched_views
 from veil.attacks.structural.lattice import lattice_attack
@@ -192,6 +193,7 @@ SUBSPACE_ATTACKS = (
         run=partial(_nearest, name="nearest, projected", projected=True),
         time_share=0.5,
     ),
+    *LEARNED_ATTACKS,
     Attack(
         name="oracle",
         surface="subspaces",

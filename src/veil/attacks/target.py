@@ -17,9 +17,11 @@ from veil.attacks.claims import CannotRun, Estimates
 from veil.attacks.distribution.attributes import Labelled
 from veil.attacks.distribution.clustering import ClusterOptions
 from veil.attacks.distribution.database import AwayOptions, GapOptions
+from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.nearest import entries
 from veil.attacks.intersection.shared_decoys import MeetingOptions
 from veil.attacks.pieces import AttackedRows
+from veil.attacks.positions.pair_network import PairNetwork
 from veil.attacks.structural.lattice import LatticeOptions
 from veil.attacks.structural.vertex import VertexOptions
 from veil.attacks.time_budget import TimeBudget
@@ -68,8 +70,10 @@ class Knowledge:
     `codebook` is the one whose PCA or words the release names, None if it is not at hand. `decoys` is the pool that decoys were
     drawn from, None if it is secret. `database` holds descriptors of the attacker's own photographs. `others` are other
     releases by name. `place` holds raw photographs of the place that the releases show, and `scene` is a map of it.
-    `neighbors` is the model of neighboring words that was learned from its photographs. `labelled` holds descriptors with known
-    classes. `descriptors` are estimates of all descriptors of the release under attack, where another attack made some.
+    `neighbors` is the model of neighboring words that was learned from its photographs, `pairs` the network that tells from two
+    raw descriptors how far apart they lie, and `learned` what the attacks on hardened subspaces learned. `labelled` holds
+    descriptors with known classes. `descriptors` are estimates of all descriptors of the release under attack, where another
+    attack made some.
     """
 
     codebook: Codebook | None
@@ -78,6 +82,8 @@ class Knowledge:
     others: Mapping[str, ReleasedImage] = field(default_factory=dict)
     place: Mapping[str, PublicPhotograph] = field(default_factory=dict)
     neighbors: NeighborModel | None = None
+    pairs: PairNetwork | None = None
+    learned: LearnedModel | None = None
     scene: Scene | None = None
     labelled: Labelled | None = None
     descriptors: Estimates | None = None

@@ -24,7 +24,7 @@ from veil.wire.message import Upload
 
 # Attacks that are cheap enough to run on every feature of a picture; the lattice attack is, too, where nothing is compressed.
 CHEAP = ("nearest, projected", "database")
-LINES = ("line neighbors", "line density")
+LINES = ("line neighborhood", "line neighbors", "line density")
 UNPROTECTED = "raw features, had they been sent"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.target import Knowledge, PublicPhotograph, ReleasedImage
 from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
 from veil.codebooks.codebook import Codebook, Provenance
@@ -14,6 +15,8 @@ from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.learned_models import bundled_learned_model
+from veil.files.pair_networks import bundled_pair_network
 from veil.forms import Subsets, Subspaces
 from veil.mechanisms.public import publish
 from veil.pipelines.maps import Map
@@ -36,6 +39,7 @@ class Attacker:
     - `others`: further releases that the server has seen, by name.
     - `place`: raw features of photographs of the place that the server has, by name.
     - `where`: a map of the place.
+    - `model`: networks of `veil attacks train`; None: the bundled ones, where they are for the release's space.
     - `seed`: of what is learned from the photographs.
     """
 
@@ -47,6 +51,7 @@ class Attacker:
     others: Mapping[str, Message] = field(default_factory=dict)
     place: Mapping[str, Features] = field(default_factory=dict)
     where: Map | None = None
+    model: LearnedModel | None = None
     seed: int = 0
 
     def knowledge(self, releases: Sequence[Message]) -> Knowledge:
@@ -65,6 +70,8 @@ class Attacker:
             others={name: ReleasedImage.of(message) for name, message in self.others.items()},
             place={name: _public(item) for name, item in self.place.items()},
             neighbors=self._neighbors(form, codebook),
+            pairs=bundled_pair_network(),
+            learned=self._learned(form),
             scene=None if self.where is None else self.where.scene,
         )
 
@@ -92,6 +99,12 @@ class Attacker:
                 f"{raw[1]}; give photographs with --attacker, or a codebook of such descriptors with --database"
             )
         return database
+
+    def _learned(self, form: Subspaces | Subsets) -> LearnedModel | None:
+        """The networks given, or the bundled ones where they fit the release; None for words, which no density is for."""
+        if self.model is not None or isinstance(form, Subsets):
+            return self.model
+        return bundled_learned_model()
 
     def _neighbors(self, form: Subspaces | Subsets, dictionary: Codebook | None) -> NeighborModel | None:
         """Model of neighboring words, learned from the attacker's photographs; None where words or photographs are missing."""

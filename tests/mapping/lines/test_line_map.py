@@ -11,9 +11,10 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.geometry.similarity import align_poses, pose_error
 from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
+from veil.mapping.lines.problem import of_two_halves
 from veil.mapping.lines.quad import SeedOptions
 from veil.mapping.lines.reconstruction import Reconstruction
-from veil.mechanisms.lines import lift_to_lines
+from veil.mechanisms.lines import ConvergentOptions, LineRule, ParallelOptions, lift_to_lines
 from veil.randomness import seeded
 from worlds import World, generator, world
 
@@ -30,8 +31,8 @@ def planted(name: str, *, wrong: float = 0.0, images: int = 6) -> tuple[World, d
     return place, views_of(place, name), graph_of(place)
 
 
-def views_of(place: World, name: str) -> dict[str, LineView]:
-    """Random and aligned lines of every image, with exact gravity."""
+def views_of(place: World, name: str, rule: LineRule | None = None) -> dict[str, LineView]:
+    """Lines of every image by a rule, by default random and aligned ones, with exact gravity."""
     views = {}
     for key, pose in place.poses.items():
         image = Features(
@@ -42,8 +43,20 @@ def views_of(place: World, name: str) -> dict[str, LineView]:
             image_digest=key.encode().ljust(32, b"\0"),
         )
         gravity = pose.rotation @ np.array([0, 1.0, 0])
-        views[key] = LineView(camera=place.camera, lines=lift_to_lines(image, gravity=gravity, randomness=seeded(name)))
+        lines = lift_to_lines(image, gravity=gravity, randomness=seeded(name), options=rule)
+        views[key] = LineView(camera=place.camera, lines=lines)
     return views
+
+
+@pytest.mark.parametrize("rule", [ConvergentOptions(), ParallelOptions()])
+def test_lines_of_two_halves_are_refused(rule: LineRule) -> None:
+    """The same world whose random lines give a map (below) gives none, with the reason, if one image has lines of halves."""
+    place, views, graph = planted("halves")
+    assert of_two_halves(views) == []
+    key = sorted(views)[0]
+    other = views_of(place, "halves", rule)[key]
+    found = map_from_lines({**views, key: other}, graph, options=OPTIONS)
+    assert isinstance(found, NoLineMap) and "halves" in found.reason and key in found.reason
 
 
 def graph_of(place: World, *, points: int = 10_000) -> MatchGraph:

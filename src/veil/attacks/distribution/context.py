@@ -2,7 +2,7 @@
 
 Patches of neighboring keypoints overlap, so that their descriptors resemble each other in ways that decoys, from other
 photographs, do not. A network that was taught how far apart two features of a photograph lie, from their descriptors, turns
-around: at the known distance it says how well two candidates fit. Beliefs about all features are then exchanged between neighbors.
+around: at the known distance it says how well two candidates fit. Neighbors then exchange beliefs about all features.
 
 Theory: learned_attacks.md#context.
 """
@@ -66,7 +66,9 @@ def context_beliefs(
     """
     options = options or ContextOptions()
     if len(keypoints) != len(modes) or modes.points.shape[2] != network.space.dim:
-        raise InputError(f"{len(modes)} features with {modes.points.shape[2]}-D modes need as many positions and a network for them")
+        raise InputError(
+            f"{len(modes)} features with {modes.points.shape[2]}-D modes need as many positions and a network for them"
+        )
     alone = modes.beliefs(options.sharpness)
     rows = neighbor_rows(keypoints, options.neighbors)
     if rows.shape[1] == 0:

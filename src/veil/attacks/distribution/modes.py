@@ -1,8 +1,8 @@
 """Modes attack: the points of a subspace where descriptors are likeliest, by a learned density.
 
 A subspace of the hardened profile holds five real descriptors. A density of descriptors, restricted to the subspace, has its
-modes near them: the true one is among the few highest far more often than near the nearest entry of a database. Which mode is the
-true one the density does not tell; `veil.attacks.distribution.context` asks the neighbors.
+modes near them: the true one is among the few highest far more often than near the nearest entry of a database. Which mode is
+the true one the density does not tell; `veil.attacks.distribution.context` asks the neighbors.
 
 Theory: learned_attacks.md#modes.
 """

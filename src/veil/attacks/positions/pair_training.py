@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float, Float32, Float64, Int64
 
 from veil.attacks.positions.neighbor_field import CLASSES, DISTANCES_PX
 from veil.attacks.positions.pair_network import CODE, HIDDEN, INNER, Layers, PairNetwork, ring_areas, scaled
@@ -125,8 +125,8 @@ def _initial(dim: int, random: np.random.Generator) -> Layers:
 
 def _gradients(
     layers: Layers,
-    first: Float32[np.ndarray, "pairs dim"],
-    second: Float32[np.ndarray, "pairs dim"],
+    first: Float[np.ndarray, "pairs dim"],
+    second: Float[np.ndarray, "pairs dim"],
     labels: Int64[np.ndarray, "pairs"],
 ) -> Layers:
     """Derivatives of the mean cross entropy of the pairs' classes with respect to all weights."""

@@ -30,7 +30,7 @@ from veil.studies.attacks.neighborhoods import (
 from veil.studies.attacks.positions import NEIGHBORS
 
 EXAMPLES = """\
-  veil evaluate neighborhoods strecha/*/images --json neighborhoods.json
+  veil evaluate neighborhoods strecha/ --json neighborhoods.json
   veil evaluate neighborhoods photos/ --attacker others/ --write-network neighbors.npz
 """
 

@@ -37,6 +37,7 @@ from veil.files.atomic import read_bytes, write_text
 from veil.files.client import home
 from veil.files.codebooks import read_codebook
 from veil.files.inverters import bundled_inverter, read_weights
+from veil.files.learned_models import read_learned_model
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind
 from veil.pipelines.attacker import Attacker
@@ -105,6 +106,7 @@ def _add_attacker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="the pool that decoys came from; default: bundled")
     parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's own descriptors (a codebook)")
+    parser.add_argument("--model", type=Path, metavar="FILE", help="networks of `veil attacks train`; default: bundled")
     parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
 
 
@@ -195,6 +197,7 @@ def _attacker(arguments: argparse.Namespace, releases: list[Message], others: Ma
         others=others,
         place={str(number): item for number, item in enumerate(_read_place(arguments, releases))},
         where=Map.read(arguments.map) if arguments.map else None,
+        model=read_learned_model(arguments.model) if arguments.model else None,
         seed=arguments.seed,
     )
 

@@ -17,7 +17,7 @@ from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.mapping.lines.check import LineMapCheck, checked
 from veil.mapping.lines.pose_hypotheses import accepted_pose, contradicted
-from veil.mapping.lines.problem import LineView, MappingProblem, mapping_problem
+from veil.mapping.lines.problem import HALVES, LineView, MappingProblem, mapping_problem, of_two_halves
 from veil.mapping.lines.quad import Seed
 from veil.mapping.lines.quads import is_sure, quad_batches, ranked_seeds
 from veil.mapping.lines.reconstruction import Reconstruction, adjusted, empty_reconstruction, mapped_tracks, without_images
@@ -68,7 +68,7 @@ def map_from_lines(
 ) -> LineMap | NoLineMap:
     """Map of as many images as agree, or the reason why there is none.
 
-    A map that its own check cannot tell from a wrong one is refused.
+    A map that its own check cannot tell from a wrong one is refused, and so are convergent and parallel lines.
 
     `views` are the images by name, `graph` their matches. `checkpoint` is called with the reconstruction after every image
     that enters, unless chance explains its seed; given back as `resume` (with the same views, matches and options), mapping
@@ -78,6 +78,8 @@ def map_from_lines(
     options = options or LineMapOptions()
     if len(views) < 4:
         raise InputError(f"mapping from lines needs at least four images, got {len(views)}")
+    if halves := of_two_halves(views):
+        return NoLineMap(HALVES.format(", ".join(halves[:3])))
     if all(view.lines.gravity is None for view in views.values()):
         raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
     problem = mapping_problem(views, graph)

@@ -10,8 +10,15 @@ from jaxtyping import Bool, Float64
 
 from veil.errors import InputError
 from veil.forms import Lines
+from veil.geometry.anchors import pencil_of
 from veil.geometry.camera import FRAME_SLACK, Camera, half_extent
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
+
+# docs/theory/mapping.md#lines-of-two-halves
+HALVES = (
+    "the lines of {} hang on the halves of the picture (convergent or parallel); a map of them may be wrong without notice. "
+    "Map random lines (`veil privatize --lines --gravity`), or positions"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,3 +75,13 @@ def mapping_problem(views: Mapping[str, LineView], graph: MatchGraph, tracks: Tr
         half_extent=np.array([FRAME_SLACK * half_extent(view.camera) for view in ordered]),
         gravity=np.array([np.full(3, np.nan) if view.lines.gravity is None else view.lines.gravity for view in ordered]),
     )
+
+
+def of_two_halves(views: Mapping[str, LineView]) -> list[str]:
+    """Names of the images most of whose lines beside those along gravity run through the public point of a half."""
+    found = []
+    for name, view in views.items():
+        free = view.lines.coefficients[~view.lines.aligned].astype(np.float64)
+        if len(free) and (pencil_of(free, view.camera) >= 0).mean() > 0.5:
+            found.append(name)
+    return found

@@ -47,7 +47,7 @@ RULES: Mapping[str, str] = {
     "aligned": "all lines along gravity, which veil does not release",
     "convergent": "through the anchor of the keypoint's half of the picture",
     "parallel": "along gravity in one half of the picture, along the x-axis in the other",
-    "convergent, drawn": "as convergent, without the defense: the anchor is drawn for each keypoint",
+    "convergent-drawn": "as convergent, without the defense: the anchor is drawn for each keypoint",
 }
 # Description of each attack by its name; the blind guess first.
 ATTACKS: Mapping[str, str] = {
@@ -160,7 +160,7 @@ def lines_by_rule(features: Features, rule: str, *, gravity: Float64[np.ndarray,
     randomness = seeded(f"neighborhoods|{seed}|{name}|{rule}")
     if rule == "aligned":
         return all_aligned(features, gravity)
-    if rule == "convergent, drawn":
+    if rule == "convergent-drawn":
         xy = normalized_keypoints(features)
         drawn = np.random.default_rng([seed, *name.encode()]).integers(2, size=len(xy))
         normals = through_anchors(xy, drawn, features.camera)

@@ -1,0 +1,108 @@
+"""Entries of the list of attacks for attacks with networks on hardened subspaces: modes of a density, and context."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+
+from veil.attacks.attack import OWN_PHOTOGRAPHS, Attack, Attempt
+from veil.attacks.claims import CannotRun
+from veil.attacks.distribution.context import ContextOptions, context_beliefs, neighbor_rows
+from veil.attacks.distribution.learned_model import LearnedModel
+from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
+from veil.attacks.pieces import AttackedRows
+from veil.attacks.target import Target
+
+LEARNED = f"{OWN_PHOTOGRAPHS}, from which it learned what descriptors are likely"
+# Name under which the modes of a release are kept for the attack by context.
+MODES = "modes"
+
+
+def _learned(target: Target) -> LearnedModel:
+    """The attacker's networks. Raises CannotRun without any, or if they are for another space than the release's."""
+    learned = target.knowledge.learned
+    if learned is None or learned.space != target.form.space:
+        of = "there is no learned density" if learned is None else f"the learned density is for [{learned.space}]"
+        raise CannotRun(f"{of}; train one for [{target.form.space}] with `veil attacks train` and give it with --model")
+    return learned
+
+
+def _found_modes(target: Target, name: str, rows: np.ndarray) -> tuple[AttackedRows, Modes]:
+    """Modes of as many of `rows` as there is time for."""
+    learned = _learned(target)
+    work = partial(density_modes, network=learned.density, database=target.database, threads=target.effort.threads)
+    done, parts = target.run_in_time(name, rows, work)
+    joined = joined_modes(parts)
+    ordered = Modes(points=joined.points[done.order], log_ratios=joined.log_ratios[done.order])
+    return done, ordered
+
+
+def _modes(target: Target) -> Attempt:
+    done, modes = _found_modes(target, "modes", target.rows)
+    target.cache[MODES] = done.rows, modes
+    claim = modes.estimates(modes.beliefs(ModeOptions().sharpness))
+    return Attempt(label="modes", claim=claim, **done.attempt_fields)
+
+
+def _context(target: Target) -> Attempt:
+    """Modes of the attacked features and of their neighbors, chosen by what neighbors say.
+
+    Features that the attack `modes` searched are not searched again; those that it had no time for are left out.
+    """
+    learned, keypoints = _learned(target), target.image.keypoints
+    if keypoints is None:
+        raise CannotRun("lines hide who is whose neighbor")
+    if MODES not in target.cache:
+        raise CannotRun("the attack `modes`, whose modes it chooses from, was not run")
+    rows, modes = target.cache[MODES]
+    near = neighbor_rows(keypoints.astype(np.float64), ContextOptions().neighbors)
+    more = np.setdiff1d(near[rows], rows)
+    extra = AttackedRows(rows=np.empty(0, dtype=np.int64), order=np.empty(0, dtype=np.int64), left_out=0, seconds=0.0)
+    if len(more):
+        with suppress(CannotRun):  # without time for neighbors the attacked features are each other's
+            extra, found = _found_modes(target, "context", more)
+            modes = joined_modes([modes, found])
+    with target.timer() as clock:
+        together = np.concatenate([rows, extra.rows])
+        beliefs = context_beliefs(modes, keypoints[together].astype(np.float64), learned.pairs)
+        claim = modes.estimates(beliefs).take(np.arange(len(rows)))
+    return Attempt(
+        label="context",
+        rows=rows,
+        claim=claim,
+        left_out=len(target.rows) - len(rows),
+        seconds=clock.seconds + extra.seconds,
+        notes=(f"{len(together)} features were searched, {len(rows)} of them to be judged and the others as their neighbors",),
+        details={"searched": float(len(together))},
+    )
+
+
+LEARNED_ATTACKS = (
+    Attack(
+        name="modes",
+        surface="subspaces",
+        family="distribution",
+        assumes=LEARNED,
+        units="descriptor",
+        modules=(
+            "distribution.modes",
+            "distribution.density_network",
+            "distribution.density_training",
+            "distribution.learned_model",
+        ),
+        run=_modes,
+        time_share=6.0,
+    ),
+    Attack(
+        name="context",
+        surface="subspaces",
+        family="distribution",
+        assumes=f"{LEARNED} and which are neighbors",
+        units="descriptor",
+        modules=("distribution.context", "distribution.modes"),
+        run=_context,
+        time_share=6.0,
+    ),
+)
