@@ -56,15 +56,19 @@ class DensityNetwork:
         error = np.ones((len(points), 1), dtype=np.float32)
         for weight, inputs in zip(self.weights[:0:-1], before[:0:-1], strict=True):
             error = (error @ weight.T) * silu_slope(inputs)
-        return values, error @ self.weights[0].T
+        return values, (error @ self.weights[0].T) * np.float32(np.sqrt(points.shape[1]))
 
 
 def forward(
     weights: Sequence[np.ndarray], biases: Sequence[np.ndarray], points: Float32[np.ndarray, "points dim"]
 ) -> tuple[Float32[np.ndarray, "points"], list[np.ndarray]]:
-    """Outputs for each of `points`, and what enters each layer, before its activation (the first: the points)."""
-    before = [points]
-    values = points @ weights[0] + biases[0]
+    """Outputs for each of `points`, and what enters each layer, before its activation.
+
+    The points are multiplied by sqrt(dim) first, so that their entries are of the order of 1.
+    """
+    inputs = points * np.float32(np.sqrt(points.shape[1]))
+    before = [inputs]
+    values = inputs @ weights[0] + biases[0]
     for weight, bias in zip(weights[1:], biases[1:], strict=True):
         before.append(values)
         values = silu(values) @ weight + bias
@@ -73,10 +77,15 @@ def forward(
 
 def silu(inputs: np.ndarray) -> np.ndarray:
     """Activation z / (1 + e^-z)."""
-    return inputs / (1 + np.exp(-inputs))
+    return inputs * sigmoid(inputs)
 
 
 def silu_slope(inputs: np.ndarray) -> np.ndarray:
     """Derivative of `silu`."""
-    share = 1 / (1 + np.exp(-inputs))
+    share = sigmoid(inputs)
     return share * (1 + inputs * (1 - share))
+
+
+def sigmoid(inputs: np.ndarray) -> np.ndarray:
+    """1 / (1 + e^-z), without overflow."""
+    return 0.5 * (1 + np.tanh(0.5 * inputs))

@@ -9,15 +9,17 @@ Theory: learned_attacks.md#the-density-on-a-subspace.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64, UInt8
 
-from veil.attacks.distribution.density_network import DensityNetwork, forward, silu, silu_slope
+from veil.attacks.distribution.density_network import DensityNetwork, forward, sigmoid, silu, silu_slope
 from veil.codebooks.compression import Compression
 from veil.errors import InputError, RangeError
 from veil.progress import Progress
@@ -49,18 +51,35 @@ class DensityTraining:
             raise RangeError("distances must be positive and in order, and the rate between 0 and 1")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingState:
+    """State of a training after `step` steps, from which it goes on as if it had never stopped.
+
+    `arrays` are weights and biases, their means and their squares (Adam), `generator` is the state of the generator, and
+    `digest` that of the descriptors (SHA-256 in hex).
+    """
+
+    step: int
+    arrays: tuple[Float32[np.ndarray, "..."], ...]
+    generator: Mapping[str, Any]
+    digest: str
+
+
 def train_density(
     stored: UInt8[np.ndarray, "descriptors dim"],
     *,
     compression: Compression,
     source: str,
     options: DensityTraining | None = None,
+    state: TrainingState | None = None,
+    keep: Callable[[TrainingState], None] = lambda state: None,
     progress: Progress | None = None,
 ) -> DensityNetwork:
     """A network trained on 8-bit descriptors of the attacker's own photographs, for the space that `compression` leads to.
 
-    The same descriptors and seed give the same network on one machine. Raises InputError for fewer descriptors than a subspace
-    needs, or a codebook without a PCA.
+    The same descriptors and seed give the same network on one machine, also where `state` goes on with an earlier run; `keep`
+    is called with the state after each step. Raises InputError for fewer descriptors than a subspace needs, a codebook without
+    a PCA, or a state of other descriptors or layers.
     """
     options = options or DensityTraining()
     if compression.pca is None:
@@ -70,10 +89,17 @@ def train_density(
     random = np.random.default_rng(options.seed)
     lift = _Lift(stored, compression, options, random)
     adam = _Adam(_initial(compression.hardened_space.dim, options, random))
-    for step in range(options.steps):
+    digest = hashlib.sha256(np.ascontiguousarray(stored).tobytes()).hexdigest()
+    if state is not None:
+        if state.digest != digest:
+            raise InputError("the interrupted training was of other photographs; give the same ones, or begin anew")
+        adam.restore(state)
+        random.bit_generator.state = dict(state.generator)
+    for step in range(state.step if state else 0, options.steps):
         vertices, others = lift.draw()
         gradients = contrast_gradients(adam.weights, adam.biases, vertices, others)
         adam.step(gradients, options.rate * 0.5 * (1 + math.cos(math.pi * step / options.steps)))
+        keep(TrainingState(step=step + 1, arrays=adam.arrays, generator=random.bit_generator.state, digest=digest))
         if progress is not None:
             progress(step + 1, options.steps)
     return DensityNetwork(
@@ -120,12 +146,12 @@ def contrast_gradients(
     values, before = forward(weights, biases, points)
     label = np.zeros(len(points), dtype=np.float32)
     label[: len(vertices)] = 1
-    error = ((1 / (1 + np.exp(-values)) - label) / len(points))[:, None]
+    error = ((sigmoid(values) - label) / len(points)).astype(np.float32)[:, None]
     found: list[tuple[np.ndarray, np.ndarray]] = []
     for layer in range(len(weights) - 1, 0, -1):
         found.append((silu(before[layer]).T @ error, error.sum(axis=0)))
         error = (error @ weights[layer].T) * silu_slope(before[layer])
-    found.append((points.T @ error, error.sum(axis=0)))
+    found.append((before[0].T @ error, error.sum(axis=0)))
     return found[::-1]
 
 
@@ -161,6 +187,20 @@ class _Adam:
     def biases(self) -> list[np.ndarray]:
         """The layers' biases."""
         return self._values[1::2]
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All values, then their means, then their squares; they change with the next step."""
+        return (*self._values, *self._means, *self._squares)
+
+    def restore(self, state: TrainingState) -> None:
+        """Take the values and moments of `state`. Raises InputError if they are of other layers."""
+        if [item.shape for item in state.arrays] != [item.shape for item in self.arrays]:
+            raise InputError("the interrupted training was of another network; begin anew")
+        count = len(self._values)
+        copies = [item.astype(np.float32).copy() for item in state.arrays]
+        self._values, self._means, self._squares = copies[:count], copies[count : 2 * count], copies[2 * count :]
+        self._count = state.step
 
     def step(self, gradients: list[tuple[np.ndarray, np.ndarray]], rate: float) -> None:
         """Move all values against their gradients."""

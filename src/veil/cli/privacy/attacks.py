@@ -1,0 +1,143 @@
+"""`veil attacks train`: networks for attacks on hardened subspaces, from the attacker's own photographs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from veil.attacks.distribution.density_training import DensityTraining, TrainingState, train_density
+from veil.attacks.distribution.learned_model import LearnedModel
+from veil.attacks.positions.pair_training import PairTraining, Photograph, train_pairs
+from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
+from veil.codebooks.codebook import Codebook
+from veil.codebooks.compression import Compression
+from veil.errors import InputError
+from veil.extraction.sift import SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, read_codebook
+from veil.files.features import holds_features, read_features
+from veil.files.learned_models import write_learned_model
+from veil.files.pictures import named_pictures, read_picture
+from veil.files.training_states import read_training_state, write_training_state
+
+EXAMPLES = """\
+  veil attacks train photos/ -o model.npz                          some fifteen minutes on one core
+  veil attacks train features.h5 -o model.npz --codebook mine.npz  for releases that name a codebook of your own
+  veil attacks train photos/ -o model.npz --resume                 go on after an interruption
+"""
+# Steps between two states on disk.
+KEPT_EVERY = 250
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil attacks` with its subcommand `train` to the parser's commands."""
+    parser = add_command(commands, "attacks", "train what attacks learn", "Train what attacks of an audit learn.", EXAMPLES)
+    below = parser.add_subparsers(metavar="WHAT", required=True)
+    train = add_command(
+        below,
+        "train",
+        "photographs -> networks of the attacks `modes` and `context`",
+        "Train the networks of the attacks `modes` and `context` on hardened subspaces, from photographs that the attacker\n"
+        "has: what descriptors are likely, and how far apart two features lie. An audit uses the bundled ones for the bundled\n"
+        "codebook; train your own for another codebook, or to attack with photographs like yours. Runs in NumPy.",
+        EXAMPLES,
+    )
+    train.add_argument("photos", type=Path, nargs="+", metavar="PATH", help="photographs, folders of these, or features.h5")
+    train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
+    train.add_argument("--codebook", type=Path, metavar="FILE", help="the codebook that releases name; default: bundled")
+    train.add_argument(
+        "--steps", type=at_least(1), default=DensityTraining().steps, help="of the density (default %(default)s)"
+    )
+    train.add_argument(
+        "--pair-steps", type=at_least(1), default=PairTraining().steps, help="of the neighbors' network (default %(default)s)"
+    )
+    train.add_argument("--every", type=at_least(1), default=1, metavar="N", help="take each N-th photograph (default all)")
+    train.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin with the photograph after the first K")
+    train.add_argument("--max-features", type=at_least(10), default=2000, help="of a photograph (default %(default)s)")
+    train.add_argument("--source", default="", help="where the photographs come from; stored with the networks")
+    train.add_argument("--seed", type=at_least(0), default=0, help="of the training (default %(default)s)")
+    train.add_argument("--resume", action="store_true", help="go on from what an interrupted run left beside --output")
+    add_json(train)
+    train.set_defaults(run=_train)
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
+    quiet_colmap()
+    book = read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook()
+    photographs = _read(arguments)
+    for item in photographs:
+        if not item.is_quantized or item.space != book.raw_space:
+            raise InputError(f"the codebook is for 8-bit [{book.raw_space}] and a photograph has [{item.space}]")
+    options = DensityTraining(steps=arguments.steps, seed=arguments.seed)
+    kept = arguments.output.with_name(f"{arguments.output.name}.part")
+    state = read_training_state(kept, options) if arguments.resume else None
+    source = arguments.source or f"{len(photographs)} photographs"
+
+    def keep(found: TrainingState) -> None:
+        if found.step % KEPT_EVERY == 0:
+            write_training_state(kept, options, found)
+
+    with Bar("density") as bar:
+        density = train_density(
+            np.concatenate([item.descriptors for item in photographs]),
+            compression=book.compression,
+            source=source,
+            options=options,
+            state=state,
+            keep=keep,
+            progress=bar,
+        )
+    with Bar("neighbors") as bar:
+        pairs = train_pairs(
+            _compressed(photographs, book, arguments.seed),
+            space=book.compression.hardened_space,
+            source=source,
+            options=PairTraining(steps=arguments.pair_steps, seed=arguments.seed),
+            progress=bar,
+        )
+    write_learned_model(arguments.output, LearnedModel(density=density, pairs=pairs))
+    kept.unlink(missing_ok=True)
+    features = sum(len(item) for item in photographs)
+    write_json(
+        arguments.json,
+        {"photographs": len(photographs), "features": features, "steps": arguments.steps, "pair_steps": arguments.pair_steps},
+    )
+    report(arguments, arguments.output, "the networks")
+    return 0
+
+
+def _read(arguments: argparse.Namespace) -> list[Features]:
+    """Features of every N-th photograph, in the order of their names."""
+    files = [path for path in arguments.photos if holds_features(path)]
+    found = [item for file in files for _, item in read_features(file)]
+    folders = [path for path in arguments.photos if path not in files]
+    options = SiftOptions(max_features=arguments.max_features)
+    chosen = list(named_pictures(folders))[arguments.skip :: arguments.every] if folders else []
+    for _, path in progress(chosen, "extracting"):
+        try:
+            found.append(extract_sift(read_picture(path), options))
+        except InputError:  # a blank one teaches nothing
+            continue
+    if not found:
+        raise InputError("no features were found in these photographs; give others")
+    return found
+
+
+def _compressed(photographs: Sequence[Features], book: Codebook, seed: int) -> list[Photograph]:
+    """Photographs with their descriptors dithered and compressed, as vertices of hardened subspaces are."""
+    compression: Compression = book.compression
+    if compression.pca is None:
+        raise InputError("the networks are for the hardened profile, whose codebook has a PCA; this one has none")
+    random = np.random.default_rng(seed)
+    found = []
+    for item in photographs:
+        drawn = item.descriptors.astype(np.float64) + compression.dither_steps * random.random(item.descriptors.shape)
+        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+        size = item.camera.width_px, item.camera.height_px
+        vectors = compression.pca.apply(drawn).astype(np.float32)
+        found.append(Photograph(vectors=vectors, keypoints=item.keypoints, size_px=size))
+    return found
