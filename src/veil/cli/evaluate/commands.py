@@ -7,7 +7,18 @@ import json
 from pathlib import Path
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, write_json
-from veil.cli.evaluate import attacks, attributes, faces, forms, inversion, localization, neighborhoods, queries, reconstruction
+from veil.cli.evaluate import (
+    attacks,
+    attributes,
+    faces,
+    forms,
+    inversion,
+    learned,
+    localization,
+    neighborhoods,
+    queries,
+    reconstruction,
+)
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.atomic import write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
@@ -51,6 +62,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     localization.register(protocols)
     attacks.register(protocols)
     forms.register(protocols)
+    learned.register(protocols)
     neighborhoods.register(protocols)
     inversion.register(protocols)
     attributes.register(protocols)

@@ -1,0 +1,108 @@
+"""`veil evaluate learned`: what modes of a learned density and context recover from one upload of subspaces."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, say, write_json
+from veil.cli.progress import tracker
+from veil.errors import InputError
+from veil.extraction.sift import SiftOptions, extract_sift
+from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
+from veil.files.learned_models import bundled_learned_model, read_learned_model
+from veil.files.pictures import named_pictures, read_picture
+from veil.mechanisms.release import made_from
+from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.studies.attacks.form_releases import FormPools
+from veil.studies.attacks.learned import LearnedRow, LearnedSetup, learned_study
+
+EXAMPLES = """\
+  veil evaluate learned bsds500/ --every 20 --skip 1 --pool pool.npz --runs 16 --json learned.json
+  veil evaluate learned strecha/fountain-P11/images --default --photographs 4
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add `veil evaluate learned` to the subparsers `protocols`."""
+    parser = add_command(
+        protocols,
+        "learned",
+        "modes of a learned density and context, on one upload",
+        "Release photographs in the hardened profile with decoys from a pool that the attacker does not have, and attack each\n"
+        "upload alone with what networks of `veil attacks train` learned. As a control, the subspaces of all photographs are\n"
+        "exchanged among them. Neither the networks nor the pool may come from the photographs.",
+        EXAMPLES,
+    )
+    parser.add_argument("photos", type=Path, nargs="+", metavar="PHOTOS", help="photographs that are attacked")
+    parser.add_argument("--model", type=Path, metavar="FILE", help="networks of `veil attacks train`; default: bundled")
+    parser.add_argument("--pool", type=Path, metavar="FILE", help="the client's decoys; default: one half of the bundled pool")
+    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors; default: the other half")
+    parser.add_argument("--default", action="store_true", help="send what `veil privatize` sends; else all")
+    parser.add_argument(
+        "--runs", type=at_least(1), metavar="S", help="use the pool in S runs; default: as `veil privatize` does"
+    )
+    parser.add_argument("--max-features", type=at_least(10), default=8192, help="extracted (default %(default)s)")
+    parser.add_argument(
+        "--largest", type=at_least(10), metavar="N", help="keep the N features of largest scale before anything"
+    )
+    parser.add_argument("--features", type=at_least(1), metavar="N", help="attack so many of each photograph (default all)")
+    parser.add_argument("--photographs", type=at_least(1), default=8, help="attacked at most (default %(default)s)")
+    parser.add_argument("--every", type=at_least(1), default=1, metavar="N", help="take each N-th photograph (default all)")
+    parser.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin after the first K photographs")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of the choice of features (default %(default)s)")
+    add_json(parser)
+    parser.set_defaults(run=_learned)
+
+
+def _learned(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
+    quiet_colmap()
+    chosen = list(named_pictures(arguments.photos))[arguments.skip :: arguments.every][: arguments.photographs]
+    pools = FormPools.split(bundled_codebook(), bundled_decoys())
+    pool = read_codebook(arguments.pool) if arguments.pool else pools.decoys
+    database = read_codebook(arguments.database) if arguments.database else pools.database
+    victims = {}
+    for name, path in progress(chosen, "extracting"):
+        features = extract_sift(read_picture(path), SiftOptions(max_features=arguments.max_features))
+        for what, book in (("--pool", pool), ("--database", database)):
+            if made_from(book, features.image_digest):
+                raise InputError(f"{name} is one of the photographs that {what} was made from; give another, or attack others")
+        if arguments.largest and features.scales is not None:
+            kept = np.argsort(-features.scales, kind="stable")[: arguments.largest]
+            features = features.take(np.sort(kept))
+        victims[name] = features
+    setup = LearnedSetup(
+        codebook=pools.codebook,
+        pool=pool,
+        database=database,
+        model=read_learned_model(arguments.model) if arguments.model else bundled_learned_model(),
+        selection=Selection() if arguments.default else EVERYTHING,
+        runs=arguments.runs,
+        features=arguments.features,
+        seed=arguments.seed,
+    )
+    with tracker("attacking") as bar:
+
+        def tell(step: str) -> None:
+            bar.set_description(step)
+            bar.update()
+
+        rows = list(learned_study(victims, setup, progress=tell))
+    write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    say(arguments, f"{rows[0].photographs} photographs, {rows[0].features} features; percent within 0.1 / 0.2 / 0.4")
+    for row in rows:
+        say(arguments, _line(row))
+    return 0
+
+
+def _line(row: LearnedRow) -> str:
+    """Line of the table: shares with their intervals."""
+    cells = [
+        f"{100 * share:5.1f} ({100 * low:.1f}-{100 * high:.1f})"
+        for share, low, high in zip(row.shares, row.low, row.high, strict=True)
+    ]
+    return f"{row.attack:52} {' / '.join(cells)}"

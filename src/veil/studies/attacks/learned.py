@@ -1,0 +1,172 @@
+"""Study of the attacks that learn: what modes of a density and context recover from one upload, with controls.
+
+Photographs are released in the hardened profile under a new secret, with decoys from a pool that the attacker does not have.
+Each is attacked alone. As a control, the subspaces of all photographs are exchanged at random while positions stay: modes are
+the same then, and context has nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float64
+
+from veil.attacks.attack import Attempt, attempted
+from veil.attacks.distribution.learned_model import LearnedModel
+from veil.attacks.registry import named
+from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
+from veil.audit.ground_truth import in_space
+from veil.codebooks.codebook import Codebook
+from veil.codebooks.decoys import in_runs
+from veil.errors import InputError
+from veil.features import Features
+from veil.forms import Subspaces
+from veil.mechanisms.profile import hardened
+from veil.mechanisms.release import privatize
+from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.randomness import seeded
+from veil.wire.codec_subspaces import as_sent
+from veil.wire.message import Upload
+
+WITHIN = (0.1, 0.2, 0.4)
+ATTACKS = ("nearest, projected", "modes", "context")
+MIXED = "context, subspaces exchanged among the photographs"
+# Draws of the bootstrap over photographs.
+DRAWS = 2000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LearnedSetup:
+    """Inputs of the study: the codebook, the client's secret `pool`, the attacker's `database` and `model`.
+
+    `selection` says what leaves of each photograph, `runs` in how many runs the pool is used (None: as `veil privatize` does),
+    and `features` how many are attacked of each photograph (None: all that were sent).
+    """
+
+    codebook: Codebook
+    pool: Codebook
+    database: Codebook
+    model: LearnedModel
+    selection: Selection = EVERYTHING
+    runs: int | None = None
+    features: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedRow:
+    """Shares of all attacked features that one attack recovered within 0.1, 0.2 and 0.4, with 95 % intervals over photographs.
+
+    `photographs` and `features` count what was attacked; `low` and `high` are ends of bootstrap intervals, as features of one
+    photograph are not independent.
+    """
+
+    attack: str
+    photographs: int
+    features: int
+    shares: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "attack": self.attack,
+            "photographs": self.photographs,
+            "features": self.features,
+            "shares": list(self.shares),
+            "low": list(self.low),
+            "high": list(self.high),
+        }
+
+
+def learned_study(
+    victims: Mapping[str, Features], setup: LearnedSetup, *, progress: Callable[[str], None] = lambda step: None
+) -> Iterator[LearnedRow]:
+    """Rows of all attacks on the photographs `victims`, and of the control. Raises InputError without any photograph."""
+    if not victims:
+        raise InputError("there is no photograph to attack")
+    released = {name: _released(name, item, setup) for name, item in victims.items()}
+    found: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, MIXED)}
+    for name, (image, truth) in released.items():
+        progress(name)
+        for attack, errors in _errors(name, image, truth, setup, ATTACKS).items():
+            found[attack].append(errors)
+    for name, (image, truth) in _mixed(released, setup.seed).items():
+        progress(f"{name}, mixed")
+        found[MIXED].append(_errors(name, image, truth, setup, ("modes", "context"))["context"])
+    for attack, parts in found.items():
+        yield _row(attack, parts, setup.seed)
+
+
+def _released(name: str, features: Features, setup: LearnedSetup) -> tuple[ReleasedImage, Float64[np.ndarray, "_ dim"]]:
+    """Release of a photograph as a server gets it, and the descriptors of its features without any dither."""
+    profile = hardened(quantized=features.is_quantized)
+    draws = (setup.selection.features or len(features)) * profile.decoy_count
+    pool = in_runs(setup.pool, draws) if setup.runs is None else replace(setup.pool, slices=setup.runs)
+    made = privatize(
+        features,
+        profile=profile,
+        compression=setup.codebook.compression,
+        decoys=pool,
+        randomness=seeded(f"learned {name}"),
+        selection=setup.selection,
+    )
+    assert isinstance(made.upload, Upload) and isinstance(made.upload.form, Subspaces)
+    form = as_sent(made.upload.form, profile.dtype)
+    truth = in_space(features, form.space, setup.codebook)[made.order]
+    return ReleasedImage(form=form, camera=features.camera, keypoints=made.upload.keypoints), truth
+
+
+def _mixed(
+    released: Mapping[str, tuple[ReleasedImage, np.ndarray]], seed: int
+) -> dict[str, tuple[ReleasedImage, Float64[np.ndarray, "_ dim"]]]:
+    """The same releases with their subspaces exchanged at random; positions stay."""
+    forms = [image.form for image, _ in released.values()]
+    assert all(isinstance(form, Subspaces) for form in forms)
+    origin = np.concatenate([form.origin for form in forms if isinstance(form, Subspaces)])
+    basis = np.concatenate([form.basis for form in forms if isinstance(form, Subspaces)])
+    truths = np.concatenate([truth for _, truth in released.values()])
+    order = np.random.default_rng(seed).permutation(len(truths))
+    mixed, start = {}, 0
+    for name, (image, _) in released.items():
+        assert isinstance(image.form, Subspaces)
+        rows = order[start : start + len(image.form)]
+        start += len(rows)
+        mixed[name] = (replace(image, form=replace(image.form, origin=origin[rows], basis=basis[rows])), truths[rows])
+    return mixed
+
+
+def _errors(
+    name: str, image: ReleasedImage, truth: np.ndarray, setup: LearnedSetup, attacks: Sequence[str]
+) -> dict[str, Float64[np.ndarray, "attacked"]]:
+    """Distances of the estimates of each attack to the truth, for the attacked features of one photograph."""
+    knowledge = Knowledge(codebook=setup.codebook, decoys=None, database=setup.database, learned=setup.model)
+    effort = Effort(features=setup.features or len(truth), seed=setup.seed)
+    target = Target(image=image, rows=effort.rows(len(truth), name), knowledge=knowledge, effort=effort)
+    found = {}
+    for attack in named(*attacks):
+        outcome = attempted(attack, target)
+        if not isinstance(outcome, Attempt) or outcome.estimates is None:
+            raise InputError(f"{attack.name} cannot be run: {getattr(outcome, 'why', 'it estimates no descriptors')}")
+        found[attack.name] = np.linalg.norm(outcome.estimates.points - truth[outcome.rows], axis=1)
+    return found
+
+
+def _row(attack: str, errors: Sequence[np.ndarray], seed: int) -> LearnedRow:
+    random = np.random.default_rng(seed)
+    counts = np.array([len(item) for item in errors])
+    hits = np.array([[(item <= limit).sum() for limit in WITHIN] for item in errors])
+    drawn = random.integers(len(errors), size=(DRAWS, len(errors)))
+    shares = hits[drawn].sum(axis=1) / counts[drawn].sum(axis=1)[:, None]
+    low, high = np.quantile(shares, [0.025, 0.975], axis=0)
+    return LearnedRow(
+        attack=attack,
+        photographs=len(errors),
+        features=int(counts.sum()),
+        shares=tuple(float(share) for share in hits.sum(axis=0) / counts.sum()),
+        low=tuple(float(value) for value in low),
+        high=tuple(float(value) for value in high),
+    )

@@ -1,0 +1,93 @@
+"""Training of what attacks learn, and the study of it, by command on bundled photographs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veil
+from veil.cli import main
+from veil.errors import FileFormatError
+from veil.features import Features
+from veil.files.examples import lund_door
+from veil.files.learned_models import bundled_learned_model, read_learned_model, write_learned_model
+from veil.files.training_states import read_training_state
+from worlds.schemas import validate
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, door: dict[str, Features]) -> Path:
+    """Networks of a training that is far too short."""
+    folder = tmp_path_factory.mktemp("model")
+    veil.write_features(folder / "f.h5", list(door.items())[:3])
+    few = ("--steps", 2, "--pair-steps", 2)
+    assert run("attacks", "train", folder / "f.h5", "-o", folder / "model.npz", *few, "--json", folder / "train.json") == 0
+    record = json.loads((folder / "train.json").read_text())
+    validate("attacks-train", record)
+    assert record["photographs"] == 3 and not (folder / "model.npz.part").exists()
+    return folder / "model.npz"
+
+
+@pytest.mark.slow
+def test_networks_are_written_read_and_refused(model: Path, tmp_path: Path) -> None:
+    """Inverse pair, up to half precision; then damage of several kinds."""
+    learned = read_learned_model(model)
+    write_learned_model(tmp_path / "again.npz", learned)
+    again = read_learned_model(tmp_path / "again.npz")
+    assert all(np.array_equal(a, b) for a, b in zip(learned.density.weights, again.density.weights, strict=True))
+    assert again.space == learned.space == bundled_learned_model().space
+    whole = model.read_bytes()
+    for name, data in (("cut", whole[: len(whole) // 2]), ("empty", b""), ("text", b"networks")):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(FileFormatError):
+            read_learned_model(tmp_path / name)
+    with pytest.raises(FileFormatError, match="veil attacks train"):
+        read_learned_model(tmp_path / "missing.npz")
+
+
+@pytest.mark.slow
+def test_the_study_prints_a_table(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Null: networks that learned nothing are no better than the nearest entry."""
+    with lund_door() as example:
+        chosen = ("--photographs", 2, "--features", 15, "--max-features", 400, "--default")
+        assert run("evaluate", "learned", example.folder, *chosen, "--model", model, "--json", tmp_path / "l.json") == 0
+    record = json.loads((tmp_path / "l.json").read_text())
+    validate("evaluate-learned", record)
+    assert "exchanged" in capsys.readouterr().out
+    by_name = {row["attack"]: row for row in record["rows"]}
+    assert (
+        by_name["modes"]["features"] == 30 and by_name["modes"]["shares"][0] <= by_name["nearest, projected"]["shares"][0] + 0.1
+    )
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_goes_on(tmp_path: Path, door: dict[str, Features], monkeypatch: pytest.MonkeyPatch) -> None:
+    from veil.attacks.distribution.density_training import DensityTraining
+    from veil.cli.privacy import attacks
+
+    monkeypatch.setattr(attacks, "KEPT_EVERY", 1)
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    veil.write_features(tmp_path / "f.h5", list(door.items())[:2])
+    steps = ("--steps", 3, "--pair-steps", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(attacks, "train_pairs", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            attacks_train = ["attacks", "train", str(tmp_path / "f.h5"), "-o", str(tmp_path / "m.npz"), *map(str, steps)]
+            from veil.cli import _parser
+
+            arguments = _parser(attacks_train).parse_args(attacks_train)
+            arguments.run(arguments)
+    state = read_training_state(tmp_path / "m.npz.part", DensityTraining(steps=3))
+    assert state is not None and state.step == 3
+    assert run("attacks", "train", tmp_path / "f.h5", "-o", tmp_path / "m.npz", *steps, "--resume") == 0
+    assert (tmp_path / "m.npz").is_file() and not (tmp_path / "m.npz.part").exists()
