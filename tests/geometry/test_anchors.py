@@ -80,6 +80,30 @@ def test_lines_of_one_anchor_leave_the_way_to_it_open() -> None:
     assert found is not None and np.linalg.norm(found.model.center) < 1e-3 and found.inliers.all()
 
 
+def uncertainty(normals: np.ndarray, xy: np.ndarray, depth: np.ndarray) -> float:
+    """Standard deviation of the camera's position by the lines' normal equations (lines.md, Eq. 15-16), up to the noise."""
+    seen = np.column_stack([xy, np.ones(len(xy))]) * depth[:, None]
+    lines = np.hstack([normals, -(normals * xy).sum(axis=1, keepdims=True)]) / depth[:, None]
+    slopes = np.hstack([np.cross(seen, lines), lines])
+    return float(np.sqrt(np.trace(np.linalg.inv(slopes.T @ slopes)[3:, 3:])))
+
+
+def test_what_each_rule_costs_a_pose() -> None:
+    """Golden ratios of position errors to those of uniform lines, of which the theory page speaks: 1.35 and 1.05."""
+    camera = Camera(model="PINHOLE", width_px=1536, height_px=1024, params=(1380.0, 1380.0, 768.0, 512.0))
+    half = np.array([768.0, 512.0]) / 1380
+    ratios = []
+    for turn in range(40):
+        random = generator(f"cost {turn}")
+        xy, depth = random.uniform(-half, half, (300, 2)), 10 + random.standard_normal(300)
+        angle = random.uniform(0, np.pi, 300)
+        uniform = uncertainty(np.stack([np.cos(angle), np.sin(angle)], axis=1), xy, depth)
+        convergent = uncertainty(through_anchors(xy, half_of(xy, camera), camera), xy, depth)
+        parallel = uncertainty(np.where(xy[:, :1] < 0, [1.0, 0.0], [0.0, 1.0]), xy, depth)
+        ratios.append((convergent / uniform, parallel / uniform))
+    assert np.median(ratios, axis=0) == pytest.approx([1.35, 1.05], abs=0.03)
+
+
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.97, 0.03), (0.1, 0.9)])
 def test_samples_hold_two_lines_beside_those_of_any_anchor(shares: tuple[float, float]) -> None:
     """Enumeration of 200 samples: six different rows, of no anchor more than four."""

@@ -46,7 +46,7 @@ def register(protocols: Any) -> None:
         "network is the bundled one, one of a file, or trained here on the attacker's photographs (some minutes).",
         EXAMPLES,
     )
-    parser.add_argument("victims", type=Path, nargs="+", metavar="PHOTOS", help="photographs that are attacked")
+    parser.add_argument("victims", type=Path, nargs="+", metavar="PHOTOS", help="the victims: photographs that are attacked")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--attacker", type=Path, nargs="+", metavar="PHOTOS", help="train a network on these photographs")
     source.add_argument("--network", type=Path, metavar="FILE", help="a network; default: the bundled one")
