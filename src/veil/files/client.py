@@ -158,7 +158,7 @@ class Ledger:
                 raise ReleaseRefused(_second_release(entry, others))
             for budget in _in_force(_changes(connection)).values():
                 if entry.charge is not None:
-                    before = _entries(connection) if budget.unit == "session" else same
+                    before = same if budget.unit == "image" else _entries(connection)
                     budget.require([other.charge for other in before if other.charge], entry.charge, entry.name)
             _insert(connection, entry)
         return True

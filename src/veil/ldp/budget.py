@@ -12,8 +12,14 @@ from veil.errors import RangeError, ReleaseRefused
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 
-BudgetUnit = Literal["image", "session"]
-UNITS: tuple[BudgetUnit, ...] = ("image", "session")
+BudgetUnit = Literal["image", "point", "session"]
+UNITS: tuple[BudgetUnit, ...] = ("image", "point", "session")
+# What a budget of each unit limits, for people.
+LIMITED: Mapping[BudgetUnit, str] = {
+    "image": "each image",
+    "point": "a point that every photograph of the session shows",
+    "session": "the session",
+}
 # Composition cuts its tails at 1e-30 a step; a delta far above that is resolved for any number of features.
 MIN_DELTA = 1e-15
 
@@ -28,9 +34,10 @@ class Charge:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """A limit of epsilon for everything that is released in words of one image, or of the whole ledger.
+    """A limit of epsilon for everything that is released in words of one image, of one point, or of the whole ledger.
 
-    - `unit`: "image" (each image by itself) or "session" (all that the ledger holds).
+    - `unit`: "image" (each image by itself), "session" (all that the ledger holds) or "point" (one feature of every release of
+      the session: what a point of the place loses that all photographs show; an object of g points loses at most g times that).
     - `epsilon`: the most that may be spent, as the exact composition of all features at `delta` (words.md#composition).
     - `delta`: the delta of that composition; 1e-6 is usual.
 
@@ -49,7 +56,7 @@ class Budget:
 
     def spent(self, charges: Iterable[Charge]) -> float:
         """Epsilon of all `charges` together at this budget's delta; never below the exact one."""
-        return composed_epsilon(total(charges), self.delta)
+        return composed_epsilon(total(charges, of_each=1 if self.unit == "point" else None), self.delta)
 
     def left(self, charges: Iterable[Charge]) -> float:
         """Epsilon that is left beside `charges`, never below 0.
@@ -79,7 +86,7 @@ class Budget:
         then = self.spent([*before, more])
         if then <= self.epsilon:
             return
-        what, on = ("each image", "on this one") if self.unit == "image" else ("the session", "in it")
+        what, on = LIMITED[self.unit], {"image": "on this one", "point": "on it", "session": "in it"}[self.unit]
         mechanism = more.mechanism
         law = f"{more.features} features at epsilon {mechanism.epsilon:g} (K={mechanism.dictionary_size}, m={mechanism.m})"
         if math.isinf(more.mechanism.epsilon):
@@ -89,6 +96,12 @@ class Budget:
                 f"{self.unit}` if no privacy is wanted"
             )
         room = self.affordable(more.mechanism, before, more.features)
+        if self.unit == "point":
+            raise ReleaseRefused(
+                f"{name}: the budget of {what} is epsilon {self.epsilon:g} at delta {self.delta:g}. Spent {on} so far: "
+                f"{outward(self.spent(before))}. With one more photograph at epsilon {mechanism.epsilon:g} it would be "
+                f"{outward(then)}; nothing was released. Release fewer photographs of one place, or take a smaller --epsilon"
+            )
         advice = f"what is left allows {room} features at this epsilon (--features {room})" if room else "not one more fits"
         raise ReleaseRefused(
             f"{name}: the budget of {what} is epsilon {self.epsilon:g} at delta {self.delta:g}. Spent {on} so far: "

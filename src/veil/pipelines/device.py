@@ -134,7 +134,7 @@ class Device:
             )
 
     def budgets(self) -> dict[BudgetUnit, Budget]:
-        """The budgets of epsilon in force, by unit ("image", "session"); a unit without a budget is missing."""
+        """The budgets of epsilon in force, by unit ("image", "point", "session"); a unit without a budget is missing."""
         return self.ledger.budgets()
 
     def set_budget(self, budget: Budget) -> None:
@@ -142,7 +142,7 @@ class Device:
         self.ledger.set_budget(budget.unit, budget)
 
     def clear_budget(self, unit: BudgetUnit) -> None:
-        """Remove the budget of `unit`, "image" or "session"."""
+        """Remove the budget of `unit`, "image", "point" or "session"."""
         self.ledger.set_budget(unit, None)
 
     @property

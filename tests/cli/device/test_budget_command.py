@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
+from veil.errors import ReleaseRefused
 from veil.files.client import Ledger, home
 from veil.ldp.budget import inward, outward
 from veil.ldp.composition import basic_epsilon, composed_epsilon
@@ -200,3 +201,28 @@ def test_a_hopeless_epsilon_is_called_hopeless(capsys: pytest.CaptureFixture[str
     assert "no plan here is enough for a pose" in capsys.readouterr().out
     assert run("budget", "plan", "--epsilon-image", 20000, "--features", 2000, "--words", 16384, "--m", 1) == 0
     assert "is the true one with probability" in capsys.readouterr().out
+
+
+def test_a_video_is_refused_by_the_budget_of_a_point(capsys: pytest.CaptureFixture[str]) -> None:
+    """Planted: five photographs of one point fit, the sixth does not, also for a ledger that is opened anew.
+
+    Broken twin: the budget of the image, which each photograph keeps, lets all of them through.
+    """
+    law = replace(LAW, epsilon=1.0)
+    limit = composed_epsilon({law: 5}, 1e-6)
+    assert run("budget", "set", "--image", 1000) == 0 and run("budget", "set", "--point", limit) == 0
+    frames = [
+        replace(ONE, image_digest=f"{number:02x}" * 32, name=f"{number}.jpg", message_digest=f"f{number}", mechanism=law)
+        for number in range(6)
+    ]
+    for frame in frames[:5]:
+        Ledger(home()).record(frame)
+    with pytest.raises(ReleaseRefused, match=r"5.jpg: the budget of a point .* nothing was released"):
+        Ledger(home()).record(frames[5])
+    facts = printed(capsys, "show")
+    validate("budget-show", facts)
+    assert facts["point"] == {"epsilon": composed_epsilon({law: 5}, 1e-6), "basic": 5.0}
+    assert [budget["unit"] for budget in facts["budgets"] if budget["left"] < 1e-9] == ["point"]
+    assert run("budget", "set", "--clear", "point") == 0
+    Ledger(home()).record(frames[5])
+    assert run("budget", "show") == 0 and "a point that all 6 releases in words show" in capsys.readouterr().out

@@ -162,7 +162,7 @@ def test_the_bundled_dictionary(work: Path) -> None:
         (["--words", "none.npz", "--epsilon", "3"], "veil codebook build"),
         (["--words", "f.h5", "--epsilon", "3"], "not a veil codebook"),
         (["--epsilon", "3"], "belong to --words"),
-        (["--features", "3"], "belong to --words"),
+        (["--words", "book.npz", "--epsilon", "3", "--min-distance", "5"], "belongs to subspaces"),
         (
             ["--words", "mine.npz", "--epsilon", "3"],
             r"made from 1 of your own photographs \(two.jpg\).*--allow-private-dictionary",

@@ -7,7 +7,7 @@ import argparse
 from veil.cli.common import add_command, add_json, at_least, say, write_json
 from veil.cli.device import plan
 from veil.files.client import BudgetChange, Entry, Ledger, home, read_budgets, read_ledger
-from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge, inward, outward, total
+from veil.ldp.budget import LIMITED, UNITS, Budget, BudgetUnit, Charge, inward, outward, total
 from veil.ldp.composition import basic_epsilon, composed_epsilon
 from veil.pipelines.protection import DELTA
 
@@ -18,6 +18,7 @@ SHOW_EXAMPLES = """\
 SET_EXAMPLES = """\
   veil budget set --image 100               no image may lose more than epsilon 100 at delta 1e-6
   veil budget set --session 1000 --delta 1e-9
+  veil budget set --point 40                what one point may lose to a video of it, all photographs together
   veil budget set --clear image
 """
 
@@ -53,14 +54,15 @@ def _register_set(actions) -> None:  # type: ignore[no-untyped-def]
         actions,
         "set",
         "set or clear a budget",
-        "A hard limit of epsilon for each image, or for all that the ledger holds (the session). A release of\n"
-        "words that would exceed it is refused. Subspaces are outside of it: they have no epsilon.",
+        "A hard limit of epsilon for each image, for a point that all photographs show, or for all that the ledger holds\n"
+        "(the session). A release of words that would exceed it is refused. Subspaces are outside of it: they have no epsilon.",
         SET_EXAMPLES,
     )
     one = parser.add_mutually_exclusive_group(required=True)
     one.add_argument("--image", type=float, metavar="EPS", help="of each image")
+    one.add_argument("--point", type=float, metavar="EPS", help="of a point that every photograph in the ledger shows")
     one.add_argument("--session", type=float, metavar="EPS", help="of everything in the ledger")
-    one.add_argument("--clear", choices=UNITS, help="remove the budget of images, or of the session")
+    one.add_argument("--clear", choices=UNITS, help="remove the budget of images, points or the session")
     parser.add_argument("--delta", type=float, default=DELTA, help="default %(default)g")
     add_json(parser)
     parser.set_defaults(run=_set)
@@ -82,6 +84,7 @@ def _show(arguments: argparse.Namespace) -> int:
             "features": sum(charge.features for charge in session),
             **_epsilons(session, arguments.delta),
         },
+        "point": _epsilons(session, arguments.delta, of_each=1) if session else None,
         "no_proof": sum(entry.mechanism is None for entry in entries),
         "budgets": [_budget_facts(budget, entries) for budget in budgets.values()],
         "changes": [_change_facts(change) for change in changes],
@@ -126,7 +129,7 @@ def _epsilons(charges: list[Charge], delta: float, of_each: int | None = None) -
 
 def _budget_facts(budget: Budget, entries: list[Entry]) -> dict:
     """The record of a budget, with what was spent and is left of it; of images, those of the one that spent most."""
-    groups = [entries] if budget.unit == "session" else _by_image(entries)
+    groups = _by_image(entries) if budget.unit == "image" else [entries]
     most = max((budget.spent(_charges(group)) for group in groups), default=0.0)
     least = min((budget.left(_charges(group)) for group in groups), default=budget.epsilon)
     return {"unit": budget.unit, "epsilon": budget.epsilon, "delta": budget.delta, "spent": most, "left": least}
@@ -180,14 +183,20 @@ def _tell(arguments: argparse.Namespace, facts: dict) -> None:
         f"session: {session['features']} features in words of {session['images']} images, epsilon "
         f"{outward(session['epsilon'])} at delta {facts['delta']:g} (basic {outward(session['basic'])})",
     )
+    if facts["point"]:
+        releases = sum(len(image["releases"]) for image in facts["images"])
+        say(
+            arguments,
+            f"a point that all {releases} releases in words show: epsilon {outward(facts['point']['epsilon'])} (basic "
+            f"{outward(facts['point']['basic'])}); once a map stands, whoever holds it knows which features see one point",
+        )
     if facts["no_proof"]:
         say(arguments, f"outside of every epsilon: {facts['no_proof']} releases of subspaces, of which nothing is proved")
     for budget in facts["budgets"]:
-        what = "each image" if budget["unit"] == "image" else "the session"
         most = "the most of one " if budget["unit"] == "image" else ""
         say(
             arguments,
-            f"budget of {what}: epsilon {budget['epsilon']:g} at delta {budget['delta']:g}; spent {most}"
+            f"budget of {LIMITED[budget['unit']]}: epsilon {budget['epsilon']:g} at delta {budget['delta']:g}; spent {most}"
             f"{outward(budget['spent'])}, left {inward(budget['left'])}",
         )
     if not facts["budgets"]:
@@ -195,19 +204,17 @@ def _tell(arguments: argparse.Namespace, facts: dict) -> None:
 
 
 def _set(arguments: argparse.Namespace) -> int:
-    unit: BudgetUnit = arguments.clear or ("image" if arguments.image is not None else "session")
-    budget = None
-    if arguments.clear is None:
-        epsilon = arguments.image if unit == "image" else arguments.session
-        budget = Budget(unit=unit, epsilon=epsilon, delta=arguments.delta)
+    given: dict[BudgetUnit, float | None] = {unit: getattr(arguments, unit) for unit in UNITS}
+    asked = [Budget(unit=unit, epsilon=value, delta=arguments.delta) for unit, value in given.items() if value is not None]
+    budget = asked[0] if asked else None
+    unit: BudgetUnit = arguments.clear if budget is None else budget.unit
     ledger = Ledger(home())
     before = ledger.set_budget(unit, budget)
     write_json(
         arguments.json,
         {"unit": unit, "budget": _plain(budget), "before": _plain(before)},
     )
-    what = "each image" if unit == "image" else "the session"
-    say(arguments, f"the budget of {what} is {_said(budget)}; it was {_said(before)}")
+    say(arguments, f"the budget of {LIMITED[unit]} is {_said(budget)}; it was {_said(before)}")
     if before is not None and (budget is None or budget.epsilon > before.epsilon or budget.delta > before.delta):
         say(arguments, f"warning: what was promised before, {_said(before)}, no longer holds")
     if budget is not None:
@@ -217,10 +224,10 @@ def _set(arguments: argparse.Namespace) -> int:
 
 def _tell_exceeded(arguments: argparse.Namespace, budget: Budget, entries: list[Entry]) -> None:
     """Print whether earlier releases exceed a new budget, and how many are outside of it."""
-    groups = [entries] if budget.unit == "session" else _by_image(entries)
+    groups = _by_image(entries) if budget.unit == "image" else [entries]
     spent = [(budget.spent(_charges(group)), group[-1].name) for group in groups if group]
     over = [one for one in spent if one[0] > budget.epsilon]
-    if over and budget.unit == "session":
+    if over and budget.unit != "image":
         say(arguments, f"note: {outward(over[0][0])} is spent already: no more words can be released")
     elif over:
         most, name = max(over)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -14,7 +15,8 @@ from veil.files.atomic import write_bytes
 from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
 from veil.files.gravity import read_gravity
-from veil.ldp.budget import outward
+from veil.ldp.budget import outward, total
+from veil.ldp.composition import composed_epsilon
 from veil.mechanisms.lines import RULE_NAMES, LineRule, rule_of
 from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
 from veil.mechanisms.release import HideInLines
@@ -151,8 +153,22 @@ def _privatize(arguments: argparse.Namespace) -> int:
         if rows:  # what was released before the refusal stays released, and stands in the ledger
             _report(arguments, rows, notes, descriptors, device)
         raise
+    if isinstance(descriptors, HideInWords) and (seen := _point_note(device, descriptors.delta)):
+        notes[seen] = None
     _report(arguments, rows, notes, descriptors, device)
     return 0
+
+
+def _point_note(device: Device, delta: float) -> str:
+    """Sentence on what a point has lost that all photographs of the ledger show; empty for a single release."""
+    charges = [entry.charge for entry in device.ledger.entries() if entry.charge is not None]
+    if len(charges) < 2 or any(math.isinf(charge.mechanism.epsilon) for charge in charges):
+        return ""
+    spent = composed_epsilon(total(charges, of_each=1), delta)
+    return (
+        f"note: a point that all {len(charges)} releases in words of this ledger show has lost epsilon {outward(spent)}: "
+        "each photograph draws anew, and a map tells which features see one point (`veil budget set --point` limits it)"
+    )
 
 
 def _row(name: str, made: DeviceRelease, descriptors: HideInSubspaces | HideInWords) -> dict:
