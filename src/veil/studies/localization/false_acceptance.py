@@ -25,7 +25,7 @@ from veil.localization.by_distance import Localization, LocalizeOptions, NoPose,
 from veil.mapping import MapImage, NoMap, build_map
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
-from veil.mechanisms.lines import ConvergentOptions, LineOptions, ParallelOptions, lift_to_lines
+from veil.mechanisms.lines import ConvergentOptions, LineOptions, LineRule, ParallelOptions, lift_to_lines
 from veil.mechanisms.public import publish
 from veil.progress import Progress
 from veil.randomness import seeded
@@ -84,7 +84,7 @@ class Query:
         """Keypoints (pixels), or the lines that hide them; `draw` is the number of the random draw of lines."""
         if observation == "points":
             return self.features.keypoints
-        options = {"convergent lines": ConvergentOptions(), "parallel lines": ParallelOptions()}
+        options: Mapping[str, LineRule] = {"convergent lines": ConvergentOptions(), "parallel lines": ParallelOptions()}
         return lift_to_lines(
             self.features,
             gravity=self.down if observation in ("aligned lines", "parallel lines") else None,
