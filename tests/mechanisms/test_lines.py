@@ -13,7 +13,17 @@ from veil.features import Features
 from veil.forms import Lines
 from veil.geometry.camera import Camera
 from veil.ldp.guarantee import NoProof
-from veil.mechanisms.lines import LineOptions, lift_to_lines, line_key, normalized_keypoints
+from veil.mechanisms.lines import (
+    ConvergentOptions,
+    LineOptions,
+    LineRule,
+    ParallelOptions,
+    RuleName,
+    lift_to_lines,
+    line_key,
+    normalized_keypoints,
+    rule_of,
+)
 from veil.space import Space
 from worlds import features, generator
 from worlds.power import require_even, require_share
@@ -107,6 +117,42 @@ def test_the_key_of_lines_is_a_protocol() -> None:
         "lines rule=1 aligned=0.5 gravity=0.0,1.0,0.0 camera=SIMPLE_RADIAL,500.0,320.0,240.0,-0.1 size=640x480 focal=guessed "
         "keypoints=1480d471665cf860 draws=ec42ae974e8085d7"
     )
+
+
+@pytest.mark.parametrize("rule", [ConvergentOptions(), ParallelOptions()])
+def test_lines_of_two_halves_hang_on_nothing_drawn(rule: LineRule) -> None:
+    """Two secrets give the same lines, so repeats are no second line; each runs through its keypoint."""
+    image = replace(features(generator("halves"), 300), camera=RADIAL)
+    one, two = (lift_to_lines(image, gravity=DOWN, randomness=randomness.fresh(), options=rule) for _ in range(2))
+    np.testing.assert_array_equal(one.coefficients, two.coefficients)
+    xy = normalized_keypoints(image)
+    distance = (one.coefficients[:, :2] * xy).sum(axis=1) + one.coefficients[:, 2]
+    assert np.abs(distance).max() * RADIAL.focal_px < 1e-3
+    left = xy[:, 0] < 0
+    if isinstance(rule, ParallelOptions):
+        np.testing.assert_array_equal(one.aligned, left)
+        assert (one.coefficients[~left, :2] == [0, -1]).all()
+        blind = lift_to_lines(image, gravity=None, randomness=STUDY, options=rule)
+        assert not blind.aligned.any() and (blind.coefficients[left, :2] == [1, 0]).all()
+
+
+def test_the_key_of_lines_of_two_halves_is_a_protocol() -> None:
+    """Golden text of the ledger, which differs by the rule: two different lines through one keypoint meet in it."""
+    image = Features(
+        keypoints=np.array([[1.5, 2.25], [300.0, 0.1], [1.5, 2.25]], dtype=np.float32),
+        descriptors=np.ones((3, 128), dtype=np.uint8),
+        space=Space(descriptor="sift", normalization="L2", dim=128),
+        camera=replace(RADIAL, focal_is_known=False),
+        image_digest=bytes(range(32)),
+    )
+    rules: tuple[tuple[RuleName, int], ...] = (("convergent", 2), ("parallel", 3))
+    for name, number in rules:
+        key = line_key(image, gravity=np.array([0.0, 2.0, 0.0]), randomness=randomness.fresh(), options=rule_of(name))
+        assert key == (
+            f"lines rule={number} gravity=0.0,1.0,0.0 camera=SIMPLE_RADIAL,500.0,320.0,240.0,-0.1 size=640x480 focal=guessed "
+            "keypoints=1480d471665cf860"
+        )
+    assert rule_of("random", aligned_share=0.25) == LineOptions(aligned_share=0.25)
 
 
 def test_what_cannot_be_lifted() -> None:

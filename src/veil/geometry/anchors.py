@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 from veil.geometry.camera import Camera, half_extent
 
 # Distance of the anchors from the middle, in half lengths of the picture's shorter side: beyond the picture's border. Farther
-# anchors tell a neighborhood attack less, and poses are then less certain (docs/results.md#lines-by-rule).
+# anchors tell a neighborhood attack less, and poses are then less certain (lines.md#lines-of-two-halves).
 REACH = 3.0
 # Directions of the parallel lines of the two halves: along y and along x of the camera frame.
 DIRECTIONS = np.array([[0.0, 1.0], [1.0, 0.0]])

@@ -37,6 +37,7 @@ SENT_IN_CLEAR = "number and positions of keypoints, image size, camera intrinsic
 SENT_WITH_LINES = "number of keypoints, a line through each, gravity if known, image size, camera intrinsics"
 LINES_SHOW = (
     "one coordinate of each keypoint: along gravity-aligned lines nothing is hidden but the height",
+    "positions to some pixels, where descriptors tell which features are neighbors (`veil evaluate neighborhoods`, by rule)",
     "positions of keypoints whose points four or more images see, or a map holds: the points project to them",
 )
 NOT_SENT = "photograph, raw descriptors, scale, orientation, response, order of detection, EXIF, time, place, file name"

@@ -84,7 +84,7 @@ class Query:
         """Keypoints (pixels), or the lines that hide them; `draw` is the number of the random draw of lines."""
         if observation == "points":
             return self.features.keypoints
-        options: dict[str, LineRule] = {"convergent lines": ConvergentOptions(), "parallel lines": ParallelOptions()}
+        options: Mapping[str, LineRule] = {"convergent lines": ConvergentOptions(), "parallel lines": ParallelOptions()}
         return lift_to_lines(
             self.features,
             gravity=self.down if observation in ("aligned lines", "parallel lines") else None,

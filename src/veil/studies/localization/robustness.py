@@ -183,13 +183,14 @@ class ErrorSummary:
 
 
 def error_summaries(trials: Sequence[RobustnessTrial]) -> list[ErrorSummary]:
-    """Summaries for each kind of lines: one for each level, and last one over all required levels (`matches` -1)."""
+    """Summaries for each kind of lines that has trials: one for each level, and last one over all required levels (-1)."""
     summaries = []
     levels = sorted(
         {(item.matches, item.wrong_share) for item in trials},
         key=lambda level: (level[1] > REQUIRED_WRONG_SHARE, level[0] or math.inf, level[1]),
     )
-    for observation in OBSERVATION_KINDS[1:]:
+    tried = {item.observation for item in trials}
+    for observation in (kind for kind in OBSERVATION_KINDS[1:] if kind in tried):
         for matches, share in levels:
             group = [item for item in trials if (item.matches, item.wrong_share) == (matches, share)]
             summaries.append(_summary(group, observation, matches, share))
