@@ -73,7 +73,10 @@ class UprightWeighing:
         keypoints: Bool[np.ndarray, "features"] | None = None,
         points: Bool[np.ndarray, "points"] | None = None,
     ) -> UprightEvidence:
-        """Evidence for a pose, among the `keypoints` and `points` that are not masked out (docs/theory/words_upright.md, Eq. 9-11)."""
+        """Evidence for a pose among the `keypoints` and `points` (masks), by default all (words_upright.md#evidence).
+
+        Of the numbers of pairs within the `PARTS` of the limit the least likely one counts.
+        """
         problem = self.problem
         allowed = np.flatnonzero(self._places if keypoints is None else self._places & keypoints)
         seen = problem.seen[allowed]

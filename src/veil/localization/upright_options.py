@@ -31,6 +31,7 @@ class UprightOptions:
     refined: int = 25
     compared: int = 5
     search_px: float = 6.0
+    words_px: float = 12.0
     refine_px: tuple[float, ...] = (10.0, 5.0, 2.5)
     match_px: float = 3.0
 

@@ -28,7 +28,8 @@ WORD_WEIGHT_PX = 4.0
 # A likelihood ratio is cut off here: beyond it, one candidate would take all samples.
 MOST_LOG_ODDS = 12.0
 # A pose goes on after so many points of its mapped image if the sum of the table is above so much.
-BATCHES, LEAST_SUMS = (24, 96, 264), (0.3, 1.0, 2.0)
+LIKELY = 256
+BATCHES, LEAST_SUMS = (24, 96, 264), (1.0, 2.0, 3.0)
 # Poses this near (share of the distance to a point; degrees) are one and the same.
 SAME_PLACE, SAME_TURN_DEG = 0.05, 3.0
 # Steps of the refinement with each table. The first are so long that the typical step is a third of the table's width.
@@ -95,7 +96,7 @@ class UprightProblem:
         for shown in self._shown:
             visible = np.zeros(len(self.scene.points), dtype=bool)
             visible[shown] = True
-            own = likely[visible[self.candidates.point_rows[likely]]]
+            own = likely[visible[self.candidates.point_rows[likely]]]  # the most likely first, as the candidates are
             rows.append(own)
             cumulative.append(np.cumsum(gains[own]) / max(float(gains[own].sum()), 1e-300))
         usable = np.array([float(len(own) >= 2) for own in rows])
@@ -114,8 +115,9 @@ class UprightProblem:
             centers=np.array([self._up_from_world @ self.scene.images[name].cam_from_world.center for name in self.names]),
         )
 
-    def tested(self, spread_px: float) -> Tested:
-        """The table of the given width, for `veil.geometry.robust.upright_search`."""
+    def tested(self, spread_px: float, words_px: float | None = None) -> Tested:
+        """The table of the given width, for `veil.geometry.robust.upright_search`; words reach `words_px`, by default as far."""
+        words_px = words_px or spread_px
         table = keypoint_table(self.camera, self.seen, spread_px=spread_px, shown_share=self.shown_share)
         return Tested(
             shown_starts=np.cumsum([0, *(len(rows) for rows in self._shown)]).astype(np.int64),
@@ -125,8 +127,8 @@ class UprightProblem:
             origin=table.origin,
             cam_from_up=np.ascontiguousarray(self._up_from_cam.T),
             seen=np.ascontiguousarray(self.seen),
-            inverse_variance=(self.camera.focal_px / spread_px) ** 2,
-            weight=WORD_WEIGHT_PX / (WORD_WEIGHT_PX + spread_px),
+            inverse_variance=(self.camera.focal_px / words_px) ** 2,
+            weight=WORD_WEIGHT_PX / (WORD_WEIGHT_PX + words_px),
         )
 
     @property
@@ -137,6 +139,7 @@ class UprightProblem:
             nearest=options.nearest,
             farthest=options.farthest,
             least_cosine=math.cos(math.radians(options.max_turn_deg)),
+            likely=LIKELY,
             batches=np.array(BATCHES, dtype=np.int64),
             least=np.array(LEAST_SUMS),
             near=SAME_PLACE,

@@ -87,7 +87,7 @@ def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | N
     if not len(problem.sampled.keypoint_rows) or not problem.sampled.shares[-1] > 0:
         return []
     kept: Kept = nothing_kept(upright.kept)
-    tested, done, used = problem.tested(upright.search_px), 0, 0.0
+    tested, done, used = problem.tested(upright.search_px, upright.words_px), 0, 0.0
     while done < upright.samples:
         portion, started = min(PORTION, upright.samples - done), time.thread_time()
         # Seed and number of samples share the 64 bits that start a search.

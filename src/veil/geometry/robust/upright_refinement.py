@@ -46,7 +46,7 @@ def refine_by_steps(tested, sampled, v, shown, middle, rotation, shift, size, st
     """
     state = np.array([seed], dtype=np.uint64)
     best = table_sum(tested, sampled.points, shown, 0, len(shown), rotation, shift)
-    best += word_sum(tested, sampled, v, rotation, shift)
+    best += word_sum(tested, sampled, sampled.starts[v], sampled.starts[v + 1], rotation, shift)
     about_camera, about_points = np.empty((3, 3)), np.empty((3, 3))
     for _ in range(steps):
         wide = ABOUT_POINTS * size
@@ -56,7 +56,7 @@ def refine_by_steps(tested, sampled, v, shown, middle, rotation, shift, size, st
         new_rotation = about_camera @ rotation @ about_points
         new_shift = about_camera @ (zoom * (rotation @ middle + shift)) - new_rotation @ middle
         score = table_sum(tested, sampled.points, shown, 0, len(shown), new_rotation, new_shift)
-        score += word_sum(tested, sampled, v, new_rotation, new_shift)
+        score += word_sum(tested, sampled, sampled.starts[v], sampled.starts[v + 1], new_rotation, new_shift)
         if score >= best:
             best = score
             rotation[:], shift[:] = new_rotation, new_shift

@@ -74,6 +74,7 @@ class Limits(NamedTuple):
     nearest: float
     farthest: float
     least_cosine: float
+    likely: int
     batches: Int64[np.ndarray, "batches"]
     least: Float64[np.ndarray, "batches"]
     near: float
@@ -149,10 +150,10 @@ def table_sum(tested, points, shown, first, last, rotation, shift):
 
 
 @compiled
-def word_sum(tested, sampled, v, rotation, shift):
-    """Sum over image v's candidates of the log likelihood ratio of their words, as far as they lie near their keypoints."""
+def word_sum(tested, sampled, first, last, rotation, shift):
+    """Sum over the candidates `first` to `last` of the log likelihood ratio of their words, as far as they lie near keypoints."""
     total, far = 0.0, FAR * FAR / tested.inverse_variance
-    for c in range(sampled.starts[v], sampled.starts[v + 1]):
+    for c in range(first, last):
         p, u = sampled.points[sampled.point_rows[c]], tested.seen[sampled.keypoint_rows[c]]
         z = rotation[2, 0] * p[0] + rotation[2, 1] * p[1] + rotation[2, 2] * p[2] + shift[2]
         x = rotation[0, 0] * p[0] + rotation[0, 1] * p[1] + rotation[0, 2] * p[2] + shift[0] - u[0] * z
@@ -214,17 +215,24 @@ def _keep(turns, images, scores, turn, v, score, depth, limits):
 
 
 @compiled
-def _passes(tested, points, v, limits, rotation, shift):
-    """Sum of the table over all points of image v, or -inf where the sum of a first batch is too small."""
-    start, stop, total = tested.shown_starts[v], tested.shown_starts[v + 1], 0.0
+def _score(tested, sampled, v, own, limits, rotation, shift):
+    """Sum of the table over all points of image v and of the words of its candidates, or -inf where a first part is too small.
+
+    `own` is what the words of the sample itself add; it is left out.
+    """
+    first, last = sampled.starts[v], sampled.starts[v + 1]
+    likely = min(first + limits.likely, last)
+    total = word_sum(tested, sampled, first, likely, rotation, shift) - own
+    start, stop = tested.shown_starts[v], tested.shown_starts[v + 1]
     done = start
     for i in range(len(limits.batches)):
         until = min(start + limits.batches[i], stop)
-        total += table_sum(tested, points, tested.shown, done, until, rotation, shift)
+        total += table_sum(tested, sampled.points, tested.shown, done, until, rotation, shift)
         done = until
         if total < limits.least[i]:
             return -math.inf
-    return total + table_sum(tested, points, tested.shown, done, stop, rotation, shift)
+    total += table_sum(tested, sampled.points, tested.shown, done, stop, rotation, shift)
+    return total + word_sum(tested, sampled, likely, last, rotation, shift)
 
 
 @compiled
@@ -246,6 +254,10 @@ def _search(sampled, tested, limits, turns, images, scores, samples, seed):
             continue
         first, second, center = sampled.rays[one], sampled.rays[other], sampled.centers[v]
         x, y = sampled.points[sampled.point_rows[a]], sampled.points[sampled.point_rows[b]]
+        own = 0.0
+        for c in (a, b):
+            if c < start + limits.likely:
+                own += math.log(1 + tested.weight * sampled.gain[c])
         for k in range(upright_point_distances(first, second, x, y, distances)):
             s_1, s_2 = distances[k, 0], distances[k, 1]
             if not (_near_enough(x, center, s_1, limits) and _near_enough(y, center, s_2, limits)):
@@ -255,9 +267,8 @@ def _search(sampled, tested, limits, turns, images, scores, samples, seed):
                 continue
             plausible += 1
             _to_camera(turn, tested.cam_from_up, rotation, shift)
-            total = _passes(tested, sampled.points, v, limits, rotation, shift)
-            if total > -math.inf:
+            score = _score(tested, sampled, v, own, limits, rotation, shift)
+            if score > -math.inf:
                 passed += 1
-                total += word_sum(tested, sampled, v, rotation, shift)
-                _keep(turns, images, scores, turn, v, total, s_1, limits)
+                _keep(turns, images, scores, turn, v, score, s_1, limits)
     return plausible, passed
