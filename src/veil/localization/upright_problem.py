@@ -116,7 +116,7 @@ class UprightProblem:
         )
 
     def tested(self, spread_px: float, words_px: float | None = None) -> Tested:
-        """The table of the given width, for `veil.geometry.robust.upright_search`; words reach `words_px`, by default as far."""
+        """The table of a width in pixels, for the search and the steps; words reach `words_px`, by default as far."""
         words_px = words_px or spread_px
         table = keypoint_table(self.camera, self.seen, spread_px=spread_px, shown_share=self.shown_share)
         return Tested(

@@ -89,7 +89,7 @@ def line_key(
     line but go into the message. The arguments are those of `lift_to_lines`. Raises InputError if gravity is unusable.
     """
     options = options or LineOptions()
-    down = "none" if gravity is None else _numbers(checked_gravity(gravity))
+    down = "none" if gravity is None else gravity_key(gravity)
     camera, points = features.camera, features.keypoints.astype("<f4")
     words = _draws(features, gravity is not None, randomness, options).astype("<u8")
     drawn = [point.tobytes() + draw.tobytes() for point, draw in zip(points, words, strict=True)]
@@ -104,6 +104,11 @@ def line_key(
         "draws": _digest(drawn),
     }
     return "lines " + " ".join(f"{name}={value}" for name, value in facts.items())
+
+
+def gravity_key(gravity: Float64[np.ndarray, "3"]) -> str:
+    """Text that names gravity in the ledger: its direction, as it is sent. Raises InputError if gravity is unusable."""
+    return _numbers(checked_gravity(gravity))
 
 
 def _draws(features: Features, upright: bool, randomness: Randomness, options: LineOptions) -> UInt64[np.ndarray, "features 2"]:

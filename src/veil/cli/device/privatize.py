@@ -26,6 +26,7 @@ EXAMPLES = """\
   veil privatize features.h5 -o upload/ --profile paper --m 4     what the paper describes; broken for SIFT
   veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
   veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
+  veil privatize features.h5 -o upload/ --words bundled --epsilon 4 --features 1000 --gravity g.csv   localized upright
 """
 
 
@@ -82,7 +83,7 @@ def _add_lines(parser: argparse.ArgumentParser) -> None:
     """Add the options of lines in place of positions."""
     parser.add_argument("--lines", action="store_true", help="send a random line through each keypoint, not its position")
     parser.add_argument(
-        "--gravity", type=Path, metavar="CSV", help="with --lines: image,x,y,z of down, as `veil gravity` writes"
+        "--gravity", type=Path, metavar="CSV", help="also send gravity: image,x,y,z of down, as `veil gravity` writes"
     )
     parser.add_argument("--aligned-share", type=float, default=0.5, metavar="Q", help="of lines along gravity (default 0.5)")
 
@@ -114,6 +115,8 @@ def _privatize(arguments: argparse.Namespace) -> int:
             if arguments.lines:
                 options = LineOptions(aligned_share=arguments.aligned_share)
                 protection = replace(protection, lines=HideInLines(gravity=gravity.get(name), options=options))
+            elif name in gravity:
+                protection = replace(protection, gravity=gravity[name])
             made = device.release(
                 features, protection, name=name, fresh=arguments.fresh, allow_second=arguments.allow_second_release
             )
@@ -188,8 +191,6 @@ def _fitting(
 
 def _require_consistent(arguments: argparse.Namespace) -> None:
     """Raise InputError for options that do not go together, before anything is drawn or entered."""
-    if arguments.gravity and not arguments.lines:
-        raise InputError("--gravity belongs to --lines: without lines, gravity is not sent")
     subspaces = ("profile", "lifting", "codebook", "decoys")
     if arguments.words and any(getattr(arguments, name) is not None for name in subspaces):
         raise InputError("--profile, --lifting, --codebook and --decoys belong to subspaces; --words sends words instead")

@@ -151,7 +151,7 @@ def table_sum(tested, points, shown, first, last, rotation, shift):
 
 @compiled
 def word_sum(tested, sampled, first, last, rotation, shift):
-    """Sum over the candidates `first` to `last` of the log likelihood ratio of their words, as far as they lie near keypoints."""
+    """Sum of the log likelihood ratios of the words of the candidates `first` to `last`, as far as they lie near keypoints."""
     total, far = 0.0, FAR * FAR / tested.inverse_variance
     for c in range(first, last):
         p, u = sampled.points[sampled.point_rows[c]], tested.seen[sampled.keypoint_rows[c]]
