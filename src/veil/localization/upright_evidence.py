@@ -104,6 +104,12 @@ class UprightWeighing:
         log10_nfa = tests - most / math.log(10) if count > P3P.size else math.inf
         return UprightEvidence(pose=pose, keypoint_rows=widest[0], point_rows=widest[1], expected=expected, log10_nfa=log10_nfa)
 
+    def improved(self, evidence: UprightEvidence) -> UprightEvidence:
+        """The best evidence of a pose and of those that the refinement leads to from it."""
+        rows, _ = self._visible(evidence.pose)
+        others = [self.weighed(self.fitted(pose)) for pose in self.problem.retried(evidence.pose, rows)]
+        return min([evidence, *others], key=lambda one: one.log10_nfa)
+
     def fitted(self, pose: Rigid) -> Rigid:
         """The pose of least squares over the pairs of keypoints and points near it, gathered anew in each round."""
         match_px = self.problem.options.match_px

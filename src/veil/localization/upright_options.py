@@ -17,7 +17,7 @@ class UprightOptions:
     - `kept`, `refined`, `compared`: how many distinct poses the search keeps, how many of them are refined by the tables, and
       how many of these by their matches.
     - `search_px`, `refine_px`: standard deviations of the tables of keypoints that the search and the steps of the refinement
-      use, in pixels. Gravity that is off by 0.5 degrees moves projections by some 10 px.
+      use, in pixels; `words_px` is that of the words in the search. Gravity off by 0.5 degrees moves projections by some 10 px.
     - `match_px`: largest distance of a keypoint to the point that it shows.
 
     Raises RangeError for values outside their range.
@@ -28,7 +28,7 @@ class UprightOptions:
     farthest: float = 2.5
     max_turn_deg: float = 53.0
     kept: int = 200
-    refined: int = 25
+    refined: int = 50
     compared: int = 5
     search_px: float = 6.0
     words_px: float = 12.0
@@ -36,7 +36,7 @@ class UprightOptions:
     match_px: float = 3.0
 
     def __post_init__(self) -> None:
-        require_positive(self, "search_px", "match_px")
+        require_positive(self, "search_px", "words_px", "match_px")
         if not 0 < self.nearest <= 1 <= self.farthest:
             raise RangeError(f"distances must satisfy 0 < nearest <= 1 <= farthest, got {self.nearest!r} and {self.farthest!r}")
         if not 0 < self.max_turn_deg <= 180:

@@ -34,6 +34,8 @@ BATCHES, LEAST_SUMS = (24, 96, 264), (1.0, 2.0, 3.0)
 SAME_PLACE, SAME_TURN_DEG = 0.05, 3.0
 # Steps of the refinement with each table. The first are so long that the typical step is a third of the table's width.
 STEPS, STEP_SHARE = 150, 0.8
+# The best pose is refined anew so many times.
+RETRIES = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,6 +133,10 @@ class UprightProblem:
             weight=WORD_WEIGHT_PX / (WORD_WEIGHT_PX + words_px),
         )
 
+    @cached_property
+    def _tables(self) -> list[Tested]:
+        return [self.tested(width) for width in self.options.refine_px]
+
     @property
     def limits(self) -> Limits:
         """What poses must meet in the search."""
@@ -152,7 +158,6 @@ class UprightProblem:
         All six degrees of freedom are refined: gravity, which the samples trusted, is off by some tenths of a degree.
         """
         sampled = self.sampled
-        tables = [self.tested(width) for width in self.options.refine_px]
         found: list[tuple[float, Rigid, float]] = []
         for k in kept.best()[: self.options.refined]:
             cos, sin, *shift = kept.turns[k]
@@ -162,10 +167,10 @@ class UprightProblem:
             v = int(kept.images[k])
             shown = np.ascontiguousarray(self._shown[v])
             middle = sampled.points[shown].mean(axis=0)
-            score = 0.0
-            for width, tested in zip(self.options.refine_px, tables, strict=True):
+            first, last, score = int(sampled.starts[v]), int(sampled.starts[v + 1]), 0.0
+            for width, tested in zip(self.options.refine_px, self._tables, strict=True):
                 size, seed = STEP_SHARE * width / self.camera.focal_px, np.uint64(int(k) + 1)
-                score = refine_by_steps(tested, sampled, v, shown, middle, rotation, translation, size, STEPS, seed)
+                score = refine_by_steps(tested, sampled, first, last, shown, middle, rotation, translation, size, STEPS, seed)
             pose = Rigid(rotation=rotation @ self._up_from_world, translation=translation)
             found.append((score, pose, float(np.linalg.norm(sampled.centers[v] - middle))))
         found.sort(key=lambda item: -item[0])
@@ -174,6 +179,19 @@ class UprightProblem:
             if not any(_same(pose, other, SAME_PLACE * distance) for other in distinct):
                 distinct.append(pose)
         return distinct
+
+    def retried(self, pose: Rigid, rows: Int64[np.ndarray, "visible"]) -> list[Rigid]:
+        """Poses that steps from `pose` lead to by all points `rows` that it shows: the table has more than one maximum."""
+        sampled, found = self.sampled, []
+        middle = sampled.points[rows].mean(axis=0)
+        for attempt in range(RETRIES):
+            rotation = np.ascontiguousarray(pose.rotation @ self._up_from_world.T)
+            translation = pose.translation.copy()
+            for width, tested in zip(self.options.refine_px, self._tables, strict=True):
+                size, seed = STEP_SHARE * width / self.camera.focal_px, np.uint64(attempt + 1)
+                refine_by_steps(tested, sampled, 0, 0, rows, middle, rotation, translation, size, STEPS, seed)
+            found.append(Rigid(rotation=rotation @ self._up_from_world, translation=translation))
+        return found
 
 
 def _same(pose: Rigid, other: Rigid, near: float) -> bool:

@@ -47,7 +47,7 @@ def localize_upright(
     weighed.sort(key=lambda evidence: evidence.log10_nfa)
     if not weighed:
         return NoPose(reason=f"no pose explains the {count} features with words of the map", correspondences=count)
-    best = weighed[0]
+    best = weighing.improved(weighed[0]) if _beyond_chance(weighed[0], options) else weighed[0]
 
     def refused(reason: str) -> NoPose:
         return NoPose(reason=reason, correspondences=count, inliers=len(best), log10_nfa=best.log10_nfa)

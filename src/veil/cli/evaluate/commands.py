@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, write_json
-from veil.cli.evaluate import attacks, attributes, faces, inversion, localization, queries, reconstruction
+from veil.cli.evaluate import attacks, attributes, faces, inversion, localization, queries, reconstruction, upright
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.atomic import write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
@@ -49,6 +49,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     reconstruction.register(protocols)
     queries.register(protocols)
     localization.register(protocols)
+    upright.register(protocols)
     attacks.register(protocols)
     inversion.register(protocols)
     attributes.register(protocols)

@@ -37,16 +37,16 @@ def _turned(x, y, z, out):
 
 
 @compiled
-def refine_by_steps(tested, sampled, v, shown, middle, rotation, shift, size, steps, seed):
+def refine_by_steps(tested, sampled, first, last, shown, middle, rotation, shift, size, steps, seed):
     """Score after `steps` steps from the pose `rotation` (3, 3), `shift` (3,), upright world to camera, changed in place.
 
-    The score is the sum of the table over the points `shown` and of the words of image v's candidates. `middle` (3,) is the
-    center of the points, `size` the first step in radians. Steps turn the camera about itself and about the middle, and move it
-    towards the middle or away from it.
+    The score is the sum of the table over the points `shown` and of the words of the candidates `first` to `last`. `middle`
+    (3,) is the center of the points, `size` the first step in radians. Steps turn the camera about itself and about the middle,
+    and move it towards the middle or away from it.
     """
     state = np.array([seed], dtype=np.uint64)
     best = table_sum(tested, sampled.points, shown, 0, len(shown), rotation, shift)
-    best += word_sum(tested, sampled, sampled.starts[v], sampled.starts[v + 1], rotation, shift)
+    best += word_sum(tested, sampled, first, last, rotation, shift)
     about_camera, about_points = np.empty((3, 3)), np.empty((3, 3))
     for _ in range(steps):
         wide = ABOUT_POINTS * size
@@ -56,7 +56,7 @@ def refine_by_steps(tested, sampled, v, shown, middle, rotation, shift, size, st
         new_rotation = about_camera @ rotation @ about_points
         new_shift = about_camera @ (zoom * (rotation @ middle + shift)) - new_rotation @ middle
         score = table_sum(tested, sampled.points, shown, 0, len(shown), new_rotation, new_shift)
-        score += word_sum(tested, sampled, sampled.starts[v], sampled.starts[v + 1], new_rotation, new_shift)
+        score += word_sum(tested, sampled, first, last, new_rotation, new_shift)
         if score >= best:
             best = score
             rotation[:], shift[:] = new_rotation, new_shift
