@@ -43,6 +43,11 @@ class UprightEvidence:
     def __len__(self) -> int:
         return len(self.keypoint_rows)
 
+    @property
+    def above_chance(self) -> int:
+        """Number of pairs beyond those that chance gives."""
+        return max(0, round(len(self) - self.expected))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UprightWeighing:

@@ -135,6 +135,7 @@ def _rival(
     points[best.point_rows] = False
     for other in others:
         alone = weighing.weighed(other.pose, keypoints=keypoints, points=points)
-        if _beyond_chance(alone, options) and coin(len(best), len(alone)) > COIN:
+        # Thousands of points give pairs by chance, which one pose takes from the other: what is above chance is compared.
+        if _beyond_chance(alone, options) and coin(best.above_chance, alone.above_chance) > COIN:
             return alone
     return None

@@ -83,7 +83,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Kept:
-    """Best distinct poses so far, changed in place by each `search_pairs`.
+    """Best poses so far, changed in place by each `search_pairs`; a new one takes the place of the first that is the same.
 
     A turn is (cos, sin, t): in the upright frames the camera sees (x, y, z) at (x cos + z sin, y, z cos - x sin) + t. `images`
     are rows of the mapped images that gave the poses; `scores` are -inf where no pose is held yet.
