@@ -14,7 +14,7 @@ from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.upright_refinement import refine_by_steps
-from veil.geometry.robust.upright_search import Kept, Limits, Sampled, Tested
+from veil.geometry.robust.upright_search import Kept, Limits, PoseTest, Sampled
 from veil.localization.keypoint_table import keypoint_table
 from veil.localization.upright_options import UprightOptions
 from veil.matching.inverted_index import Candidates
@@ -117,11 +117,11 @@ class UprightProblem:
             centers=np.array([self._up_from_world @ self.scene.images[name].cam_from_world.center for name in self.names]),
         )
 
-    def tested(self, spread_px: float, words_px: float | None = None) -> Tested:
+    def tested(self, spread_px: float, words_px: float | None = None) -> PoseTest:
         """The table of a width in pixels, for the search and the steps; words reach `words_px`, by default as far."""
         words_px = words_px or spread_px
         table = keypoint_table(self.camera, self.seen, spread_px=spread_px, shown_share=self.shown_share)
-        return Tested(
+        return PoseTest(
             shown_starts=np.cumsum([0, *(len(rows) for rows in self._shown)]).astype(np.int64),
             shown=np.concatenate(self._shown),
             table=table.values,
@@ -134,7 +134,7 @@ class UprightProblem:
         )
 
     @cached_property
-    def _tables(self) -> list[Tested]:
+    def _tables(self) -> list[PoseTest]:
         return [self.tested(width) for width in self.options.refine_px]
 
     @property

@@ -10,8 +10,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from veil.geometry.robust.upright_refinement import refine_by_steps
-from veil.geometry.robust.upright_search import Limits, Sampled, nothing_kept, search_pairs, table_sum, word_sum
-from veil.geometry.robust.upright_search import Tested as TestedBy
+from veil.geometry.robust.upright_search import Limits, PoseTest, Sampled, nothing_kept, search_pairs, table_sum, word_sum
 from worlds import generator, unit
 
 FOCAL, CELL = 500.0, 2.0
@@ -32,7 +31,7 @@ class Planted:
     """A query that sees points from the planted upright pose, with one right candidate in `1 / share`."""
 
     sampled: Sampled
-    tested: TestedBy
+    tested: PoseTest
     turn: np.ndarray  # cos, sin, t
     rotation: np.ndarray
     shift: np.ndarray
@@ -70,7 +69,7 @@ def planted(
         shares=np.array([1.0]),
         centers=np.zeros((1, 3)),
     )
-    tested = TestedBy(
+    tested = PoseTest(
         shown_starts=np.array([0, count]),
         shown=random.permutation(count),
         table=table,

@@ -36,7 +36,8 @@ def register(protocols: Any) -> None:
         "words with positions and gravity, at small epsilons of the image",
         "Hold out photographs of each scene in turn, map the others from raw features, and localize the held-out ones from\n"
         "words, keypoint positions and a gravity that is off by some tenths of a degree; ask about strangers and mirrored\n"
-        "photographs, too, which must be refused. One thread a query. Some three seconds a query and point.",
+        "photographs, too, which must be refused. Strangers are spread over the scenes. One thread a query; some three\n"
+        "seconds a query and point.",
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")

@@ -42,7 +42,7 @@ class Sampled(NamedTuple):
     centers: Float64[np.ndarray, "images 3"]
 
 
-class Tested(NamedTuple):
+class PoseTest(NamedTuple):
     """What poses are tested by: the points of each image of the map, and a table over the query's picture.
 
     Image v sees the points `shown[shown_starts[v]:shown_starts[v + 1]]`, which are in random order. `table[row, column]` is the
@@ -104,7 +104,7 @@ def nothing_kept(most: int) -> Kept:
     return Kept(turns=np.zeros((most, 5)), images=np.zeros(most, dtype=np.int64), scores=np.full(most, -math.inf))
 
 
-def search_pairs(kept: Kept, sampled: Sampled, tested: Tested, limits: Limits, *, samples: int, seed: int) -> tuple[int, int]:
+def search_pairs(kept: Kept, sampled: Sampled, tested: PoseTest, limits: Limits, *, samples: int, seed: int) -> tuple[int, int]:
     """Draw `samples` pairs and enter the poses that pass into `kept`; the numbers of plausible poses and of those that passed.
 
     A pose's score is the sum of the table over all points of its mapped image, and of the words of its candidates.
