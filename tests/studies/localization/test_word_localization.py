@@ -13,6 +13,7 @@ import pytest
 from veil.cli import main
 from veil.errors import InputError, RangeError
 from veil.extraction.sift import SiftOptions, extract_sift
+from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from veil.studies.localization.map_dictionaries import dictionary_of
 from veil.studies.localization.retrieval import joint_scene
