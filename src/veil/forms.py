@@ -211,6 +211,15 @@ LINES = NoProof(
 )
 
 
+def require_unit_gravity(gravity: Float64[np.ndarray, "_"] | None) -> None:
+    """Raise InputError unless `gravity` is None or a unit vector (3,)."""
+    if gravity is None:
+        return
+    bounded = gravity.shape == (3,) and bool(np.isfinite(gravity).all() and (np.abs(gravity) < 2).all())
+    if not bounded or not abs(float(np.linalg.norm(gravity)) - 1) < 1e-6:
+        raise InputError("gravity must be a unit vector")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lines:
     """Lines through the keypoints in place of their positions, in the undistorted normalized image plane (lines.md#release).
@@ -241,10 +250,7 @@ class Lines:
             raise InputError("lines need finite coefficients with normals of unit length")
         if self.gravity is None and self.aligned.any():
             raise InputError("lines cannot be aligned with a gravity that is not given")
-        if self.gravity is not None:
-            bounded = self.gravity.shape == (3,) and bool(np.isfinite(self.gravity).all() and (np.abs(self.gravity) < 2).all())
-            if not bounded or not abs(float(np.linalg.norm(self.gravity)) - 1) < 1e-6:
-                raise InputError("gravity must be a unit vector")
+        require_unit_gravity(self.gravity)
 
     def __len__(self) -> int:
         return len(self.coefficients)

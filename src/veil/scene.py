@@ -83,6 +83,11 @@ class Scene:
             return self.measured_down
         return mean_down({name: image.lines.gravity for name, image in self.images.items() if image.lines}, self.images)
 
+    def nearest(self, place: Float64[np.ndarray, "3"], count: int) -> list[str]:
+        """Names of the `count` images whose cameras are nearest to a place (world coordinates), the nearest first."""
+        distance = {name: float(np.linalg.norm(image.cam_from_world.center - place)) for name, image in self.images.items()}
+        return sorted(distance, key=lambda name: distance[name])[:count]
+
     @cached_property
     def views(self) -> MapViews:
         """Directions and sizes in which the map's images see its points."""

@@ -97,7 +97,7 @@ def test_layout_of_version_one() -> None:
 
 def test_an_upload_has_no_place_for_anything_else() -> None:
     """Uploads have these fields, and none for raw descriptors, scales, orientations, responses, EXIF or file names."""
-    assert [f.name for f in fields(Upload)] == ["camera", "keypoints", "form"]
+    assert [f.name for f in fields(Upload)] == ["camera", "keypoints", "form", "gravity"]
     assert [f.name for f in fields(LineUpload)] == ["camera", "lines", "form"]
     assert {f.name for f in fields(Lines)} == {"coefficients", "aligned", "gravity", "releasable", "guarantee"}
     names = {f.name for f in fields(type(upload().form))}

@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_refused_on_the_device() -> None:
         (6, b"\2", "precision"),
         (5, b"\5", "kind"),
         (5, b"\0", "kind"),
-        (8, b"\2", "flag"),
+        (8, b"\4", "flag"),
         (14, struct.pack("<I", 0), "1 to 131072"),
         (14, struct.pack("<I", (1 << 17) + 1), "1 to 131072"),
         (14, struct.pack("<I", 1 << 17), "cannot take"),

@@ -101,6 +101,16 @@ def door_photographs(folder: Path, *numbers: int) -> Path:
     return folder
 
 
+def door_scene(folder: Path) -> Path:
+    """Five photographs of the bundled portal with their reference cameras, as a scene."""
+    place = folder / "door"
+    door_photographs(place / "images", 3, 4, 5, 6, 7)
+    with lund_door() as example:
+        for name in ("cameras.txt", "images.txt"):
+            shutil.copy(example.folder / name, place)
+    return place
+
+
 def scene(m: int, *, names: str = "photo {}.jpg") -> Scene:
     """Three views of forty points, raw (m = 0) or as subspaces of dimension m; every point is seen at least twice."""
     place = world("edges", images=3, points=40)

@@ -8,11 +8,13 @@ Sources: Pittaluga and Zhuang 2023, Sec. 6.2; words.md#vocabulary-matching, word
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 
+from veil.errors import InputError
 from veil.forms import Lines, Subsets
 from veil.geometry.camera import Camera
 from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, resect_grouped
@@ -20,10 +22,12 @@ from veil.localization.by_distance import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localiza
 from veil.localization.matched_features import Matched, matched_features
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import COIN, Evidence, coin, pictured, too_few, turn_deviation_deg, weakest_rival
+from veil.localization.upright_problem import UprightProblem
+from veil.localization.upright_words import localize_upright
 from veil.localization.word_options import WordOptions as WordOptions
 from veil.localization.word_poses import PointWords, word_problem
 from veil.localization.word_problem import WordProblem
-from veil.matching.inverted_index import Candidates, InvertedIndex, vocabulary_candidates
+from veil.matching.inverted_index import Candidates, InvertedIndex, unshared_log_odds, vocabulary_candidates
 from veil.matching.retrieval import most_similar
 from veil.progress import Progress
 from veil.scene import Scene
@@ -41,6 +45,8 @@ def localize_words(
     scene: Scene,
     vocabulary: InvertedIndex,
     *,
+    gravity: Float64[np.ndarray, "3"] | None = None,
+    near: Sequence[str] | None = None,
     options: WordOptions | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
@@ -49,7 +55,8 @@ def localize_words(
     The map images that the query looks like are retrieved (words.md#retrieval). Points that they see and that share a word with
     a feature are the feature's candidates (words.md#vocabulary-matching), a pose is searched among them
     (words.md#search-among-groups), and the number of chance poses as good is bounded (docs/theory/words.md, Eq. 19-20;
-    Pittaluga and Zhuang 2023, Sec. 6.2).
+    Pittaluga and Zhuang 2023, Sec. 6.2). Where keypoints come with gravity and the map has it, poses are upright, and all
+    keypoints test them (docs/theory/words_upright.md).
 
     - `camera`: intrinsics and size of the query's image, in pixels. A guessed focal length is searched for.
     - `observations`: what was sent of the query's N keypoints. Either their positions, float32 (N, 2), in pixels from the
@@ -57,23 +64,50 @@ def localize_words(
     - `form`: the words of the N features, in the order of `observations`.
     - `scene`: the map; for lines its gravity must be known.
     - `vocabulary`: the index of `scene` for the query's dictionary (`veil.matching.inverted_index.index_map`).
+    - `gravity`: unit vector of down in the query's camera frame, for keypoints; lines have their own.
+    - `near`: names of the map images that the query is known to be near, in place of those that are retrieved.
     - `options`: thresholds, retrieval and search; by default those of `WordOptions`.
     - `progress`: called with the number of samples that are drawn and of all that are needed.
 
     Raises SpaceError if the query's dictionary is not the index's, InputError for lines where the gravity of query or map is
-    unknown.
+    unknown, and for names of images that the map does not hold.
     """
     options = options or WordOptions()
+    names = _images(form, scene, vocabulary, near, options)
     candidates = vocabulary_candidates(form, vocabulary)
-    images = most_similar(form, vocabulary, options.retrieved)
     kept = np.zeros(len(scene.points), dtype=bool)
-    for index in images:
-        kept[scene.images[vocabulary.image_names[index]].point_rows] = True
+    for name in names:
+        kept[scene.images[name].point_rows] = True
     candidates = candidates.take(kept[candidates.point_rows])
-    names = [vocabulary.image_names[index] for index in images]
-    answer = localize_candidates(camera, observations, candidates, scene, names, options=options, progress=progress)
+    if not isinstance(observations, Lines) and gravity is not None and scene.down is not None and camera.focal_is_known:
+        problem = UprightProblem(
+            camera=camera,
+            keypoints=observations,
+            gravity=gravity,
+            candidates=candidates,
+            scene=scene,
+            names=names,
+            options=options.upright,
+            seed=options.search.seed,
+        )
+        unshared = unshared_log_odds(form, vocabulary)
+        answer = localize_upright(problem, unshared, options=options, progress=progress)
+    else:
+        answer = localize_candidates(camera, observations, candidates, scene, names, options=options, progress=progress)
     limits = _limits_met(candidates)
     return replace(answer, reason=f"{answer.reason}; {limits}") if isinstance(answer, NoPose) and limits else answer
+
+
+def _images(
+    form: Subsets, scene: Scene, vocabulary: InvertedIndex, near: Sequence[str] | None, options: WordOptions
+) -> list[str]:
+    """Names of the map images that candidates are taken from."""
+    if near is None:
+        return [vocabulary.image_names[index] for index in most_similar(form, vocabulary, options.retrieved)]
+    unknown = sorted(set(near) - set(scene.images))
+    if unknown or not near:
+        raise InputError(f"the map holds no image {', '.join(unknown)}" if unknown else "no image of the map is near")
+    return list(dict.fromkeys(near))
 
 
 def _limits_met(candidates: Candidates) -> str:

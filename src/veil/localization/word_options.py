@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from veil.errors import RangeError
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.grouped import GroupedOptions
+from veil.localization.upright_options import UprightOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +18,7 @@ class WordOptions(Acceptance):
     - `retrieved`: number of map images, those most similar to the query's words, whose points are candidates.
     - `gravity_sigma_deg`: standard deviation of gravity in query and map together, in degrees, for words with lines.
     - `search`: number of samples, confidence, time limit (seconds of the processor) and seed of the search.
+    - `upright`: the search where words come with keypoints and gravity (docs/theory/words_upright.md).
     - `threads`: threads of the search; the answer does not depend on their number.
 
     Raises RangeError for values outside their range.
@@ -25,6 +27,7 @@ class WordOptions(Acceptance):
     retrieved: int = 20
     gravity_sigma_deg: float = 0.5
     search: GroupedOptions = field(default_factory=GroupedOptions)
+    upright: UprightOptions = field(default_factory=UprightOptions)
     threads: int = 2
 
     def __post_init__(self) -> None:

@@ -246,10 +246,21 @@ def log_likelihood_ratio(
     """Logarithm of the likelihood ratio of docs/theory/words.md, Eq. 10, for sums of probabilities of a feature's words.
 
     `s_point` sums those of a feature that sees the point, `s_any` those of any feature. An infinite epsilon gives the limit,
-    log (s_point / s_any).
+    log (s_point / s_any), which is -inf where no probability is left.
     """
     if math.isinf(epsilon):
-        return np.log(s_point) - np.log(s_any)
+        with np.errstate(divide="ignore"):
+            return np.log(s_point) - np.log(s_any)
     # Both sides divided by e^eps, so that nothing overflows.
     floor, scale = math.exp(-epsilon), -math.expm1(-epsilon)
     return np.log(floor + scale * s_point) - np.log(floor + scale * s_any)
+
+
+def unshared_log_odds(form: Subsets, index: InvertedIndex) -> Float64[np.ndarray, "features"]:
+    """Log likelihood ratio of each feature's words and a point with which they share none (docs/theory/words.md, Eq. 10).
+
+    It is below 0, and the log odds of `vocabulary_candidates` are above it. Raises SpaceError as that function does.
+    """
+    index.require(form)
+    s_any = index.frequency[form.ids.astype(np.int64)].sum(axis=1, dtype=np.float64)
+    return log_likelihood_ratio(form.mechanism.epsilon, np.zeros_like(s_any), s_any)

@@ -134,7 +134,7 @@ def line_key(
     Raises InputError if gravity is unusable.
     """
     options = options or LineOptions()
-    down = "none" if gravity is None else _numbers(checked_gravity(gravity))
+    down = "none" if gravity is None else gravity_key(gravity)
     camera, points = features.camera, features.keypoints.astype("<f4")
     drawn: dict[str, object] = {}
     if isinstance(options, ConvergentOptions):
@@ -156,6 +156,11 @@ def line_key(
         **drawn,
     }
     return "lines " + " ".join(f"{name}={value}" for name, value in facts.items())
+
+
+def gravity_key(gravity: Float64[np.ndarray, "3"]) -> str:
+    """Text that names gravity in the ledger: its direction, as it is sent. Raises InputError if gravity is unusable."""
+    return _numbers(checked_gravity(gravity))
 
 
 def _draws(features: Features, upright: bool, randomness: Randomness, options: LineOptions) -> UInt64[np.ndarray, "features 2"]:

@@ -12,7 +12,6 @@ from veil.errors import ReleaseRefused
 from veil.features import Features
 from veil.files.client import Entry, Ledger, home, load_secret
 from veil.ldp.budget import Budget, BudgetUnit
-from veil.mechanisms.lines import line_key
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
 from veil.pipelines.protection import HideInSubspaces, HideInWords, Made, Protection
 from veil.wire import encode
@@ -93,9 +92,8 @@ class Device:
         if isinstance(protection.descriptors, HideInWords) and protection.descriptors.book.digest != self._public:
             self.require_public(protection.descriptors, [(name or "this image", features.image_digest)])
         source = randomness.fresh() if fresh else randomness.memoized(self._secret)
-        lines = protection.lines
-        made = protection.descriptors.make(features, source, lines)
-        hidden = "positions" if lines is None else line_key(features, randomness=source, **vars(lines))
+        made = protection.make(features, source)
+        hidden = protection.positions_key(features, source)
         message = encode(made.upload, dtype=made.dtype)
         digest = hashlib.sha256(message).hexdigest()
         image = features.image_digest.hex()

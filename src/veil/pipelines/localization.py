@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from veil.codebooks.codebook import Codebook
@@ -31,6 +32,7 @@ def localize(
     word_options: WordOptions | None = None,
     codebook: Codebook | None = None,
     dictionary: Codebook | None = None,
+    near: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
     """Estimate the pose of a query on a map, or say why no pose is better than chance (docs/theory/localization.md).
@@ -44,6 +46,8 @@ def localize(
     - `word_options`: of queries in words; by default the search takes at most ten seconds of processor time.
     - `codebook`: the one that a hardened query was compressed with; by default the bundled one, if the query names it.
     - `dictionary`: the one of a query's words, where the map has no index for it; by default the bundled one.
+    - `near`: names of the map's images that a query in words is known to be near (`veil.scene.Scene.nearest`), in place of
+      those that look like it.
     - `progress`: called with the number of steps done and of all.
 
     Raises SpaceError or InputError if query and map cannot be compared, or words with lines lack gravity.
@@ -58,7 +62,15 @@ def localize(
     word_options = word_options or WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS))
     begun = time.process_time()
     answer = localize_words(
-        image.camera, image.positions, image.form, where.scene, index, options=word_options, progress=progress
+        image.camera,
+        image.positions,
+        image.form,
+        where.scene,
+        index,
+        gravity=image.gravity,
+        near=near,
+        options=word_options,
+        progress=progress,
     )
     used, allowed = time.process_time() - begun, word_options.search.max_seconds
     if isinstance(answer, NoPose) and allowed is not None and used > allowed:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
+from jaxtyping import Float64
+
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.decoys import MOST_REUSE, USUAL_REUSE, in_runs
-from veil.errors import ReleaseRefused
+from veil.errors import InputError, ReleaseRefused
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.geometry.gravity import checked_gravity
 from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.lines import gravity_key, line_key
 from veil.mechanisms.parameters import Parameters
 from veil.mechanisms.profile import Profile, hardened
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.selection import Selection, usual_selection
 from veil.randomness import Randomness
-from veil.wire.message import Message
+from veil.wire.message import Message, Upload
 
 SUBSET_SIZE, DELTA = 2, 1e-6
 # Probability of being the true word above which a sent word is no longer hidden among others
@@ -219,7 +224,32 @@ class Protection:
 
     - `descriptors`: `HideInSubspaces` or `HideInWords`.
     - `lines`: `HideInLines`, to send a line through each keypoint; None: positions are sent as they are.
+    - `gravity`, float64 (3,): down in the camera frame (x right, y down, z forward), of any length, to be sent beside
+      positions; None: it is not sent. Lines have their own. No guarantee covers it (docs/theory/words_upright.md).
+
+    Raises InputError for gravity with lines, or for one that no camera has.
     """
 
     descriptors: HideInSubspaces | HideInWords
     lines: HideInLines | None = None
+    gravity: Float64[np.ndarray, "3"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.gravity is None:
+            return
+        if self.lines is not None:
+            raise InputError("gravity beside positions does not go with lines; give it to HideInLines")
+        checked_gravity(self.gravity)
+
+    def make(self, features: Features, source: Randomness) -> Made:
+        """The upload of one image, drawn from `source`, with gravity where it is sent: nothing is drawn by it."""
+        made = self.descriptors.make(features, source, self.lines)
+        if self.gravity is None or not isinstance(made.upload, Upload):
+            return made
+        return replace(made, upload=replace(made.upload, gravity=checked_gravity(self.gravity)))
+
+    def positions_key(self, features: Features, source: Randomness) -> str:
+        """Text for the ledger of what is sent of the positions: two releases with different texts are different releases."""
+        if self.lines is not None:
+            return line_key(features, randomness=source, **vars(self.lines))
+        return "positions" if self.gravity is None else f"positions gravity={gravity_key(self.gravity)}"

@@ -28,12 +28,13 @@ class LoadedImage:
     """One image as a server's work needs it.
 
     `positions` are those of the keypoints, float32 (N, 2) in pixels, or the lines that hide them; `form` holds the
-    N descriptors.
+    N descriptors. `gravity` is what came beside positions, a unit vector down in the camera frame.
     """
 
     camera: Camera
     positions: np.ndarray | Lines
     form: Form
+    gravity: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,8 +137,9 @@ def loaded(image: Message | Features | LoadedImage) -> LoadedImage:
         return image
     if isinstance(image, Features):
         return LoadedImage(camera=image.camera, positions=image.keypoints, form=publish(image))
-    positions = image.lines if isinstance(image, LineUpload) else image.keypoints
-    return LoadedImage(camera=image.camera, positions=positions, form=image.form)
+    if isinstance(image, LineUpload):
+        return LoadedImage(camera=image.camera, positions=image.lines, form=image.form)
+    return LoadedImage(camera=image.camera, positions=image.keypoints, form=image.form, gravity=image.gravity)
 
 
 def comparable(uploads: Uploads, *, strict: bool = False) -> Uploads:

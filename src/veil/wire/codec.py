@@ -10,7 +10,7 @@ from veil.errors import InputError, WireError
 from veil.forms import Lines, Subsets
 from veil.wire import codec_subspaces, codec_words
 from veil.wire.codec_subspaces import ITEM_BYTES, Dtype
-from veil.wire.head import HEAD_BYTES, MAX_FEATURES, Head, camera_and_space, head_of, read_head
+from veil.wire.head import GRAVITY_BYTES, HEAD_BYTES, MAX_FEATURES, Head, camera_and_space, head_of, read_head
 from veil.wire.message import LineUpload, Message, Upload
 
 CHECKSUM_BYTES = 16
@@ -43,7 +43,7 @@ def encode(upload: Message, *, dtype: Dtype = "float16") -> bytes:
         m=form.m,
         has_words=isinstance(form, Subsets),
         has_lines=lines is not None,
-        gravity_is_known=lines is not None and lines.gravity is not None,
+        gravity_is_known=(upload.lines.gravity if isinstance(upload, LineUpload) else upload.gravity) is not None,
         item_bytes=0 if isinstance(form, Subsets) else ITEM_BYTES[dtype],
         own=own,
     )
@@ -53,9 +53,13 @@ def encode(upload: Message, *, dtype: Dtype = "float16") -> bytes:
 
 
 def _encode_observations(upload: Message) -> bytes:
-    """Bytes of the positions, or of gravity (zeros if unknown), lines, and one bit for each line that says if it is aligned."""
+    """Bytes of gravity and positions, or of gravity, lines, and one bit for each line that says if it is aligned.
+
+    An unknown gravity has no bytes before positions, and zeros before lines.
+    """
     if isinstance(upload, Upload):
-        return np.ascontiguousarray(upload.keypoints, dtype="<f4").tobytes()
+        down = b"" if upload.gravity is None else upload.gravity.astype("<f8").tobytes()
+        return down + np.ascontiguousarray(upload.keypoints, dtype="<f4").tobytes()
     lines = upload.lines
     gravity = np.zeros(3) if lines.gravity is None else lines.gravity
     aligned = np.packbits(lines.aligned, bitorder="little")
@@ -82,8 +86,12 @@ def decode(message: bytes) -> Message:
         form = codec.read_payload(message, head, space)
         if head.has_lines:
             return LineUpload(camera=camera, lines=_decode_lines(message, head), form=form)
-        keypoints = np.frombuffer(message, "<f4", 2 * head.features, head.observations_offset).reshape(head.features, 2)
-        return Upload(camera=camera, keypoints=keypoints.astype(np.float32), form=form)
+        start, gravity = head.observations_offset, None
+        if head.gravity_is_known:
+            gravity = np.frombuffer(message, "<f8", 3, start).astype(np.float64)
+            start += GRAVITY_BYTES
+        keypoints = np.frombuffer(message, "<f4", 2 * head.features, start).reshape(head.features, 2)
+        return Upload(camera=camera, keypoints=keypoints.astype(np.float32), form=form, gravity=gravity)
     except InputError as error:
         raise WireError(f"the message holds impossible values: {error}") from None
 
@@ -92,10 +100,12 @@ def _decode_lines(message: bytes, head: Head) -> Lines:
     """Lines of a message whose length was checked. Raises WireError for bytes that `encode` would not have written."""
     start = head.observations_offset
     gravity = np.frombuffer(message, "<f8", 3, start).astype(np.float64)
-    if not head.gravity_is_known and any(message[start : start + 24]):  # bytes: -0.0 is not what encode writes either
+    if not head.gravity_is_known and any(
+        message[start : start + GRAVITY_BYTES]
+    ):  # bytes: -0.0 is not what encode writes either
         raise WireError("gravity is given although the header says that it is not known")
-    coefficients = np.frombuffer(message, "<f4", 3 * head.features, start + 24).reshape(head.features, 3)
-    packed = np.frombuffer(message, np.uint8, (head.features + 7) // 8, start + 24 + 12 * head.features)
+    coefficients = np.frombuffer(message, "<f4", 3 * head.features, start + GRAVITY_BYTES).reshape(head.features, 3)
+    packed = np.frombuffer(message, np.uint8, (head.features + 7) // 8, start + GRAVITY_BYTES + 12 * head.features)
     bits = np.unpackbits(packed, bitorder="little")
     if bits[head.features :].any():
         raise WireError("bits are set behind the last line")

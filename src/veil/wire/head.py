@@ -19,6 +19,7 @@ MAX_FEATURES = 1 << 17
 _HEAD = struct.Struct("<4sBBBBBBHHIHHf32s16s32s")
 HEAD_BYTES = _HEAD.size
 OWN_BYTES = 16
+GRAVITY_BYTES = 24
 MAX_M = (1 << 16) - 1
 _LAST_KIND = 4
 _FOCAL_KNOWN, _GRAVITY_KNOWN = 1, 2
@@ -57,7 +58,7 @@ class Head(NamedTuple):
 
     @property
     def gravity_is_known(self) -> bool:
-        """Whether the lines come with gravity."""
+        """Whether lines or positions come with gravity."""
         return bool(self.flags & _GRAVITY_KNOWN)
 
     @property
@@ -69,7 +70,9 @@ class Head(NamedTuple):
     def payload_offset(self) -> int:
         """Offset in bytes of the form."""
         flags_of_lines = (self.features + 7) // 8
-        return self.observations_offset + (24 + 12 * self.features + flags_of_lines if self.has_lines else 8 * self.features)
+        positions = 8 * self.features + GRAVITY_BYTES * self.gravity_is_known
+        lines = GRAVITY_BYTES + 12 * self.features + flags_of_lines
+        return self.observations_offset + (lines if self.has_lines else positions)
 
     def pack(self) -> bytes:
         """Header as bytes."""
@@ -123,7 +126,7 @@ def read_head(message: bytes) -> Head:
         raise WireError("the header names a kind or precision that does not exist; a newer veil may read it")
     if head.model >= len(_MODEL_NAMES) or head.normalization >= len(NORMALIZATIONS):
         raise WireError("the header names a camera model or normalization that does not exist")
-    if head.flags & ~(_FOCAL_KNOWN | _GRAVITY_KNOWN * head.has_lines):
+    if head.flags & ~(_FOCAL_KNOWN | _GRAVITY_KNOWN):
         raise WireError("the header holds an unknown flag")
     if not 1 <= head.features <= MAX_FEATURES:
         raise WireError(f"the header asks for {head.features} features; a message holds 1 to {MAX_FEATURES}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Float64
 
 from veil.errors import InputError
-from veil.forms import Lines, Released
+from veil.forms import Lines, Released, require_unit_gravity
 from veil.geometry.camera import Camera
 from veil.geometry.intrinsics import checked_camera, require_crossing, require_inside
 
@@ -20,14 +20,17 @@ class Upload:
     - `camera`: intrinsics and size of the image.
     - `keypoints`, float32 (N, 2): x and y in pixels from the top-left corner, in an order that tells nothing.
     - `form`: `Subspaces` or `Subsets` in place of the N descriptors, in the same order.
+    - `gravity`, float64 (3,): unit vector that points down in the camera frame (x right, y down, z forward); None if it is not
+      sent. No guarantee covers it (docs/theory/words_upright.md).
 
-    Raises InputError for another number of positions, positions that are not finite or lie outside the image, and impossible
-    intrinsics (as RangeError).
+    Raises InputError for another number of positions, positions that are not finite or lie outside the image, gravity that is
+    no unit vector, and impossible intrinsics (as RangeError).
     """
 
     camera: Camera
     keypoints: Float32[np.ndarray, "_ _"]
     form: Released
+    gravity: Float64[np.ndarray, "_"] | None = None
 
     def __post_init__(self) -> None:
         if self.keypoints.shape != (len(self.form), 2):
@@ -35,6 +38,7 @@ class Upload:
         if not np.isfinite(self.keypoints).all():
             raise InputError("keypoint positions contain NaN or infinity")
         require_inside(checked_camera(self.camera), self.keypoints)
+        require_unit_gravity(self.gravity)
 
     def __len__(self) -> int:
         return len(self.form)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from veil.studies.localization.retrieval import joint_scene
 from veil.studies.localization.word_localization_settings import METRIC, Setting, Tables, Trial, localization_row
 from worlds import world
 from worlds.documents import section
-from worlds.edges import door_photographs
+from worlds.edges import door_scene
 from worlds.schemas import validate
 from worlds.word_worlds import scene_of
 
@@ -102,20 +101,10 @@ def keys(value: object) -> set[str]:
     return {key for item in value for key in keys(item)} if isinstance(value, list) else set()
 
 
-def door(folder: Path) -> Path:
-    """Five photographs of the bundled portal with their reference cameras, as a scene."""
-    scene = folder / "door"
-    door_photographs(scene / "images", 3, 4, 5, 6, 7)
-    with lund_door() as example:
-        for name in ("cameras.txt", "images.txt"):
-            shutil.copy(example.folder / name, scene)
-    return scene
-
-
 @pytest.mark.slow
 def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Oracle: the bundled reference poses. An infinite epsilon and a large one find the door, epsilon 0 finds nothing."""
-    scene = door(tmp_path)
+    scene = door_scene(tmp_path)
     small = (
         "--words",
         512,
@@ -157,7 +146,7 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.slow
 def test_a_default_that_no_map_can_give_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scene = door(tmp_path)
+    scene = door_scene(tmp_path)
     asked = ("--default", "1000000,12,2", "--max-features", 600, "--folds", 2, "--workers", 1, "--forms", "words")
     assert main(["evaluate", "localization", *map(str, (scene, *asked))]) == 1
     assert "not for --default 1000000; ask for fewer, or for more --max-features" in capsys.readouterr().err

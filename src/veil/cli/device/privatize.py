@@ -31,6 +31,7 @@ EXAMPLES = """\
   veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
   veil privatize features.h5 -o upload/ --lines --line-rule parallel   lines that neighbors' lines say nothing of
   veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
+  veil privatize features.h5 -o upload/ --words bundled --epsilon 4 --features 1000 --gravity g.csv   localized upright
 """
 
 
@@ -109,7 +110,7 @@ def _add_lines(parser: argparse.ArgumentParser) -> None:
         help="with --lines: random angles (default), or by the half of the picture convergent to an anchor or parallel",
     )
     parser.add_argument(
-        "--gravity", type=Path, metavar="CSV", help="with --lines: image,x,y,z of down, as `veil gravity` writes"
+        "--gravity", type=Path, metavar="CSV", help="also send gravity: image,x,y,z of down, as `veil gravity` writes"
     )
     parser.add_argument("--aligned-share", type=float, metavar="Q", help="of random lines along gravity (default 0.5)")
 
@@ -141,6 +142,8 @@ def _privatize(arguments: argparse.Namespace) -> int:
             if arguments.lines:
                 hidden = HideInLines(gravity=gravity.get(name), options=_line_rule(arguments))
                 protection = replace(protection, lines=hidden)
+            elif name in gravity:
+                protection = replace(protection, gravity=gravity[name])
             made = device.release(
                 features, protection, name=name, fresh=arguments.fresh, allow_second=arguments.allow_second_release
             )
@@ -243,8 +246,6 @@ def _line_rule(arguments: argparse.Namespace) -> LineRule:
 
 def _require_consistent(arguments: argparse.Namespace) -> None:
     """Raise InputError for options that do not go together, before anything is drawn or entered."""
-    if arguments.gravity and not arguments.lines:
-        raise InputError("--gravity belongs to --lines: without lines, gravity is not sent")
     if arguments.line_rule and not arguments.lines:
         raise InputError("--line-rule belongs to --lines: without lines, positions are sent")
     if arguments.aligned_share is not None and arguments.line_rule in ("convergent", "parallel"):

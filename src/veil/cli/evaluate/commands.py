@@ -18,6 +18,7 @@ from veil.cli.evaluate import (
     neighborhoods,
     queries,
     reconstruction,
+    upright,
 )
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.atomic import write_text
@@ -60,6 +61,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     reconstruction.register(protocols)
     queries.register(protocols)
     localization.register(protocols)
+    upright.register(protocols)
     attacks.register(protocols)
     forms.register(protocols)
     learned.register(protocols)

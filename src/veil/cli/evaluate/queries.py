@@ -101,7 +101,7 @@ def _queries(arguments: argparse.Namespace) -> int:
     forged = _forged(scenes, features, arguments) if arguments.forged else []
     if arguments.only_forged:
         return 0
-    strangers = _strangers(arguments)
+    strangers = stranger_features(arguments)
     answers: list[QueryAnswer] = []
     trials: list[RobustnessTrial] = []
     for scene in scenes:
@@ -208,14 +208,18 @@ def extracted_features(scene: ReferenceScene, arguments: argparse.Namespace) -> 
     return features
 
 
-def _strangers(arguments: argparse.Namespace) -> dict[str, Features]:
-    """Features of the photographs that `--strangers` names, by "strangers/file name". Raises InputError for an empty folder."""
+def stranger_features(arguments: argparse.Namespace, *, most: int | None = None) -> dict[str, Features]:
+    """Features of the photographs that `--strangers` names, by "strangers/file name"; with `most` so many of them, evenly.
+
+    Raises InputError for an empty folder.
+    """
     if arguments.strangers is None:
         return {}
     options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
     paths = find_pictures(arguments.strangers)
     if not paths:
         raise InputError(f"{arguments.strangers} holds no photographs")
+    paths = paths[:: -(-len(paths) // most)] if most else paths
     return {f"strangers/{path.name}": extract_sift(read_picture(path), options) for path in progress(paths, "strangers")}
 
 

@@ -23,7 +23,7 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.map_check import MapCheck
 from veil.scene import Scene
 from veil.wire.codec import decode
-from veil.wire.message import LineUpload, Message
+from veil.wire.message import LineUpload, Message, Upload
 
 EXAMPLES = """\
   veil inspect upload/3f2a....veil
@@ -39,6 +39,10 @@ LINES_SHOW = (
     "one coordinate of each keypoint: along gravity-aligned lines nothing is hidden but the height",
     "positions to some pixels, where descriptors tell which features are neighbors (`veil evaluate neighborhoods`, by rule)",
     "positions of keypoints whose points four or more images see, or a map holds: the points project to them",
+)
+POSITIONS_SHOW = (
+    "the place: who has a map of it finds where the camera stood from keypoint positions and gravity alone, without any "
+    "descriptor or word. No epsilon of words changes that (docs/theory/words_upright.md)"
 )
 NOT_SENT = "photograph, raw descriptors, scale, orientation, response, order of detection, EXIF, time, place, file name"
 NOT_PROTECTED = (
@@ -138,6 +142,8 @@ def upload_facts(upload: Message, size_bytes: int) -> dict:
     """Facts about a message of `size_bytes` bytes for people, by their names."""
     form, has_lines = upload.form, isinstance(upload, LineUpload)
     in_clear = SENT_WITH_LINES if has_lines else SENT_IN_CLEAR
+    if isinstance(upload, Upload) and upload.gravity is not None:
+        in_clear += f", gravity ({', '.join(f'{value:.4f}' for value in upload.gravity)})"
     return {
         "what": f"{len(upload)} features as {_described(form)}",
         "space": str(form.space),
@@ -150,7 +156,7 @@ def upload_facts(upload: Message, size_bytes: int) -> dict:
         "sent in clear": f"{in_clear}; no guarantee covers them" if isinstance(form, Subsets) else in_clear,
         "not in this file": NOT_SENT,
         "not protected": [
-            *(LINES_SHOW if has_lines else ()),
+            *(LINES_SHOW if has_lines else (POSITIONS_SHOW,)),
             *(OUTSIDE_THE_GUARANTEE if isinstance(form, Subsets) else NOT_PROTECTED),
         ],
     }

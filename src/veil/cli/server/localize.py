@@ -6,6 +6,8 @@ import argparse
 import time
 from pathlib import Path
 
+import numpy as np
+
 from veil.cli.common import (
     EXIT_NO_POSE,
     EXIT_OK,
@@ -27,6 +29,7 @@ from veil.forms import Subsets
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
 from veil.localization.by_words import WordOptions
+from veil.localization.upright_options import UprightOptions
 from veil.pipelines.localization import WORD_SECONDS, localize
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage, queries
@@ -35,6 +38,7 @@ EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
   veil localize map/ queries/*.veil --json poses.json
   veil localize map/ words.veil --dictionary dictionary.npz   a query in words; once for all: `veil index`
+  veil localize map/ words.veil --near 1.5 0 -2               among the three images of the map nearest to this place
 """
 
 
@@ -61,6 +65,14 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         metavar="S",
         help="and of the processor's time (default %(default)s; 0: no limit)",
     )
+    parser.add_argument(
+        "--pairs", type=at_least(1), default=UprightOptions().samples, help="drawn, of words with gravity (default %(default)s)"
+    )
+    parser.add_argument(
+        "--near", type=float, nargs=3, metavar=("X", "Y", "Z"), help="words: where the query is about, in the map's coordinates"
+    )
+    parser.add_argument("--near-images", nargs="+", metavar="NAME", help="words: images of the map that the query is near")
+    parser.add_argument("--nearest", type=at_least(1), default=3, metavar="N", help="images that --near takes (default 3)")
     parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of words with lines (default 0.5)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
     add_strict(parser)
@@ -107,6 +119,7 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Lo
             max_error_px=arguments.max_error,
             gravity_sigma_deg=arguments.gravity_sigma,
             search=search,
+            upright=UprightOptions(samples=arguments.pairs),
             threads=arguments.workers,
         )
         if not isinstance(where.form, Subsets):
@@ -114,7 +127,7 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Lo
                 dictionary = arguments.dictionary and read_dictionary(arguments.dictionary)
                 where.index_for(query.form, dictionary=dictionary, progress=bar)
         with Bar("searching") as bar:
-            return localize(query, where, word_options=word_options, progress=bar)
+            return localize(query, where, word_options=word_options, near=_near(arguments, where), progress=bar)
     options = LocalizeOptions(
         max_error_px=arguments.max_error,
         matching=matching_options(arguments, query.form, where.form),
@@ -124,6 +137,12 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Lo
     codebook = arguments.codebook and read_codebook(arguments.codebook)
     with Bar("matching") as bar:
         return localize(query, where, options=options, codebook=codebook, progress=bar)
+
+
+def _near(arguments: argparse.Namespace, where: Map) -> list[str] | None:
+    """Images of the map that the query is known to be near; None where nothing is known."""
+    place = [] if arguments.near is None else where.scene.nearest(np.array(arguments.near), arguments.nearest)
+    return [*place, *(arguments.near_images or [])] or None
 
 
 def _row(name: str, found: Localization | NoPose, seconds: float) -> dict:

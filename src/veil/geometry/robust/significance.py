@@ -198,8 +198,14 @@ def pose_log10_nfa(inliers: int, matches: int, agreement: float, sampling: Sampl
     if inliers <= sampling.size:
         return math.inf
     others, agreeing = matches - sampling.size, inliers - sampling.size
-    samples = math.log(sampling.poses * others) + _log_binomial(matches, sampling.size)
-    return float((samples + _log_binomial(others, agreeing) + agreeing * math.log(agreement)) / math.log(10))
+    chance = _log_binomial(others, agreeing) + agreeing * math.log(agreement)
+    return pose_log10_samples(matches, sampling) + chance / math.log(10)
+
+
+def pose_log10_samples(matches: int, sampling: Sampling = P3P) -> float:
+    """log10 of the number of tests of a search: poses of samples of so many matches, times numbers of inliers they may have."""
+    others = max(matches - sampling.size, 1)
+    return (math.log(sampling.poses * others) + _log_binomial(max(matches, sampling.size), sampling.size)) / math.log(10)
 
 
 def _log_binomial(n: int, k: int) -> float:

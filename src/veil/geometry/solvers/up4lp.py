@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from veil.compiled import compiled
-from veil.geometry.solvers.vectors import cross, dot, normalize
+from veil.geometry.solvers.vectors import dot, turn_to_y
 
 MAX_POSES = 2
 
@@ -27,8 +27,8 @@ def upright_line_poses(lines, points, down_cam, down_world, rotations, translati
     equation a cos + b sin + c = 0 is left.
     """
     a, b = np.empty((3, 3)), np.empty((3, 3))
-    _turn_to_y(down_world, a)
-    _turn_to_y(down_cam, b)
+    turn_to_y(down_world, a)
+    turn_to_y(down_cam, b)
     design = np.empty((4, 6))  # t, cos, sin, constant
     for i in range(4):
         x = a @ points[i]
@@ -86,14 +86,3 @@ def _eliminate(design):
             for k in range(6):
                 design[i, k] -= factor * design[j, k]
     return True
-
-
-@compiled
-def _turn_to_y(down, out):
-    """Write to `out` (3, 3) a rotation whose second row is the unit vector `down` (3,)."""
-    side = np.zeros(3)
-    side[0 if abs(down[0]) < 0.7 else 2] = 1.0
-    out[1] = down
-    cross(down, side, out[2])
-    normalize(out[2])
-    cross(out[1], out[2], out[0])

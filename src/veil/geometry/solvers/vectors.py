@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from veil.compiled import compiled
 
 
@@ -33,3 +35,14 @@ def normalize(a):
 def squared_distance(a, b):
     """Squared Euclidean distance of points a (3,) and b (3,)."""
     return (a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2
+
+
+@compiled
+def turn_to_y(down, out):
+    """Write to `out` (3, 3) a rotation whose second row is the unit vector `down` (3,)."""
+    side = np.zeros(3)
+    side[0 if abs(down[0]) < 0.7 else 2] = 1.0
+    out[1] = down
+    cross(down, side, out[2])
+    normalize(out[2])
+    cross(out[1], out[2], out[0])

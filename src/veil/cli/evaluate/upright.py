@@ -1,0 +1,170 @@
+"""`veil evaluate upright`: queries in words with keypoints and gravity, at small epsilons of the image."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, say, write_json
+from veil.cli.evaluate.queries import extracted_features, reference_place, stranger_features
+from veil.features import Features
+from veil.files.scenes import ReferenceScene, read_scene
+from veil.statistics import clopper_pearson
+from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
+from veil.studies.localization.upright_localization import UprightRow, UprightSetting, UprightTrial, run_upright, upright_row
+from veil.threads import single_blas
+
+EXAMPLES = """\
+  veil evaluate upright strecha/fountain-P11 strecha/castle-P19 --json upright.json
+  veil evaluate upright lund_door --strangers photos/bsds500 --mirrored --only-false --points 1000,5,2
+  veil evaluate upright strecha/fountain-P11 --points 1000,3,2 --near 3
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add `veil evaluate upright` to the subparsers `protocols`."""
+    parser = add_command(
+        protocols,
+        "upright",
+        "words with positions and gravity, at small epsilons of the image",
+        "Hold out photographs of each scene in turn, map the others from raw features, and localize the held-out ones from\n"
+        "words, keypoint positions and a gravity that is off by some tenths of a degree; ask about strangers and mirrored\n"
+        "photographs, too, which must be refused. Strangers are spread over the scenes. One thread a query; some three\n"
+        "seconds a query and point.",
+        EXAMPLES,
+    )
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
+    parser.add_argument(
+        "--points", type=_point, nargs="+", default=[(1000, 5.0, 2), (1000, 4.0, 2), (1000, 3.0, 2)], metavar="N,EPS,M",
+        help="features sent, epsilon of each, words of each (default 1000,5,2 1000,4,2 1000,3,2)",
+    )  # fmt: skip
+    parser.add_argument("--words", type=at_least(2), default=4096, metavar="K", help="of the dictionary (default %(default)s)")
+    parser.add_argument("--gravity-noise", type=float, default=0.5, metavar="DEG", help="standard deviation (default 0.5)")
+    parser.add_argument("--near", type=at_least(0), default=0, metavar="N", help="so many nearest images are known (default 0)")
+    parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
+    parser.add_argument("--most-strangers", type=at_least(1), default=400, help="of them at most, evenly (default 400)")
+    parser.add_argument("--mirrored", action="store_true", help="ask mirrored photographs of each scene")
+    parser.add_argument("--only-false", action="store_true", help="ask nothing but strangers and mirrored photographs")
+    parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
+    parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
+    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
+    add_json(parser)
+    parser.set_defaults(run=_upright)
+
+
+def _point(text: str) -> tuple[int, float, int]:
+    """The features, epsilon and m that an argument names."""
+    try:
+        features, epsilon, m = text.split(",")
+        return int(features), float(epsilon), int(m)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be N,EPSILON,M as 1000,4,2, got {text!r}") from None
+
+
+def _upright(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
+    quiet_colmap()
+    settings = [
+        UprightSetting(
+            features=features,
+            epsilon=epsilon,
+            m=m,
+            words=arguments.words,
+            gravity_sigma_deg=arguments.gravity_noise,
+            near=arguments.near,
+        )
+        for features, epsilon, m in arguments.points
+    ]
+    scenes = [read_scene(folder) for folder in arguments.scenes]
+    strangers = list(stranger_features(arguments, most=arguments.most_strangers).items())
+    metric = {scene.name: scene.metric for scene in scenes}
+    extent = {scene.name: _extent(scene) for scene in scenes}
+    trials: list[UprightTrial] = []
+    rows: list[UprightRow] = []
+    for index, scene in enumerate(scenes):
+        own = dict(strangers[index :: len(scenes)])
+        found = list(_trials(scene, settings, own, arguments))
+        trials += found
+        rows += _rows(found, settings, scene.name, metric, extent)
+        for row in rows[-len(settings) :]:
+            say(arguments, _line(row))
+        if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
+            write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    if len(scenes) > 1:
+        rows += _rows(trials, settings, "all", metric, extent)
+        for row in rows[-len(settings) :]:
+            say(arguments, _line(row))
+    write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    return 0
+
+
+def _rows(
+    trials: Sequence[UprightTrial],
+    settings: Sequence[UprightSetting],
+    scene: str,
+    metric: Mapping[str, bool],
+    extent: Mapping[str, float],
+) -> list[UprightRow]:
+    """A row for each setting that was asked."""
+    own = [[trial for trial in trials if trial.setting == setting] for setting in settings]
+    return [upright_row(group, scene, metric, extent) for group in own if group]
+
+
+def _trials(
+    scene: ReferenceScene, settings: Sequence[UprightSetting], strangers: dict[str, Features], arguments: argparse.Namespace
+) -> Iterator[UprightTrial]:
+    """Trials of one scene, its maps in several processes."""
+    protocol = QueryProtocol(folds=arguments.folds, workers=arguments.workers)
+    place = reference_place(scene, extracted_features(scene, arguments))
+    with tempfile.TemporaryDirectory(prefix="veil-upright-") as workdir, Bar(f"{scene.name}: mapping") as bar:
+        folds = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
+    names = list(strangers)
+    jobs = [
+        (fold, list(settings), {name: strangers[name] for name in names[index :: len(folds)]}, arguments)
+        for index, fold in enumerate(folds)
+    ]
+    if arguments.workers == 1:
+        for job in progress(jobs, f"{scene.name}: localizing"):
+            yield from _run_job(job)
+        return
+    # COLMAP's own threads forbid forking.
+    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn"), initializer=quiet_colmap) as pool:
+        for found in progress(pool.map(_run_job, jobs), f"{scene.name}: localizing", total=len(jobs)):
+            yield from found
+
+
+def _run_job(job: tuple[Fold, list[UprightSetting], dict[str, Features], argparse.Namespace]) -> list[UprightTrial]:
+    """Trials of one map."""
+    fold, settings, strangers, arguments = job
+    with single_blas():
+        true, mirrored = not arguments.only_false, arguments.mirrored
+        return list(run_upright(fold, settings, strangers, mirrored=mirrored, true=true))
+
+
+def _extent(scene: ReferenceScene) -> float:
+    """Length of the diagonal of the box around the reference cameras, in units of the reference."""
+    centers = np.array([pose.center for pose in scene.cam_from_world.values()])
+    return float(np.linalg.norm(np.ptp(centers, axis=0)))
+
+
+def _line(row: UprightRow) -> str:
+    """The printed line of a row."""
+    setting = row.setting
+    text = f"{row.scene:14} N {setting.features} epsilon {setting.epsilon:g} m {setting.m} (image {setting.epsilon_image:.0f})"
+    text += f", gravity {setting.gravity_sigma_deg:g} deg" + (f", near {setting.near}" if setting.near else "")
+    if row.queries:
+        low, high = clopper_pearson(row.right, row.queries, confidence=0.95)
+        text += f": right {row.right} of {row.queries} ({100 * low:.0f}-{100 * high:.0f} %), accepted {row.accepted}"
+        text += f", astray {row.astray}"
+    if row.false_queries:
+        text += f"; false {row.false_accepts} of {row.false_queries}"
+        text += "" if row.least_false_log10_nfa is None else f" (least log10 NFA {row.least_false_log10_nfa:.1f})"
+    return f"{text}; {row.median_seconds:.1f} s a query, at most {row.most_seconds:.1f}"

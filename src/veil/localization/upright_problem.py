@@ -1,0 +1,202 @@
+"""A query in words with gravity as a search problem: candidates by mapped image, tables, and poses (words_upright.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+
+from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
+from veil.geometry.gravity import aligned_from_cam
+from veil.geometry.rigid import Rigid, rotation_angle_deg
+from veil.geometry.robust.upright_refinement import refine_by_steps
+from veil.geometry.robust.upright_search import Kept, Limits, PoseTest, Sampled
+from veil.localization.keypoint_table import keypoint_table
+from veil.localization.upright_options import UprightOptions
+from veil.matching.inverted_index import Candidates
+from veil.scene import Scene
+
+# The share of a query's keypoints that show a point of a mapped image, and the bounds of the share of points that are shown.
+SHARE_OF_KEYPOINTS, LEAST_SHOWN, MOST_SHOWN = 0.3, 0.02, 0.5
+# How much the table weighs the words of a candidate right at its keypoint, by the table's width in pixels: in a wide table the
+# keypoint there may well be another one than the point's own.
+WORD_WEIGHT_PX = 4.0
+# A likelihood ratio is cut off here: beyond it, one candidate would take all samples.
+MOST_LOG_ODDS = 12.0
+# A pose goes on after so many points of its mapped image if the sum of the table is above so much.
+LIKELY = 256
+BATCHES, LEAST_SUMS = (24, 96, 264), (1.0, 2.0, 3.0)
+# Poses this near (share of the distance to a point; degrees) are one and the same.
+SAME_PLACE, SAME_TURN_DEG = 0.05, 3.0
+# Steps of the refinement with each table. The first are so long that the typical step is a third of the table's width.
+STEPS, STEP_SHARE = 150, 0.8
+# The best pose is refined anew so many times.
+RETRIES = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UprightProblem:
+    """What the search for the pose of a query in words needs where gravity is known in query and map.
+
+    - `camera`, `keypoints` (pixels), `gravity` (unit vector, down in the camera frame): the query.
+    - `candidates`: of the query's features, with the log odds of their words; `scene`: the map, whose gravity is known.
+    - `names`: the images of the map that samples are taken from.
+    """
+
+    camera: Camera
+    keypoints: Float32[np.ndarray, "features 2"]
+    gravity: Float64[np.ndarray, "3"]
+    candidates: Candidates
+    scene: Scene
+    names: Sequence[str]
+    options: UprightOptions
+    seed: int = 0
+
+    @cached_property
+    def seen(self) -> Float64[np.ndarray, "features 2"]:
+        """The keypoints in the undistorted normalized plane."""
+        return np.asarray(as_colmap(self.camera).cam_from_img(self.keypoints.astype(np.float64)), dtype=np.float64).reshape(
+            -1, 2
+        )
+
+    @cached_property
+    def half(self) -> Float64[np.ndarray, "2"]:
+        """Largest |x| and |y| of the normalized plane that projections may have."""
+        return FRAME_SLACK * half_extent(self.camera)
+
+    @cached_property
+    def _up_from_world(self) -> Float64[np.ndarray, "3 3"]:
+        assert self.scene.down is not None
+        return aligned_from_cam(self.scene.down)
+
+    @cached_property
+    def _up_from_cam(self) -> Float64[np.ndarray, "3 3"]:
+        return aligned_from_cam(self.gravity)
+
+    @cached_property
+    def _shown(self) -> list[Int64[np.ndarray, "_"]]:
+        """Points that each of the images sees, in an order that says nothing."""
+        random = np.random.default_rng(self.seed)
+        return [random.permutation(np.unique(self.scene.images[name].point_rows)) for name in self.names]
+
+    @cached_property
+    def shown_share(self) -> float:
+        """Share of the points of a mapped image that the query is expected to show as keypoints."""
+        mean = float(np.mean([len(rows) for rows in self._shown]))
+        return float(np.clip(SHARE_OF_KEYPOINTS * len(self.keypoints) / max(mean, 1.0), LEAST_SHOWN, MOST_SHOWN))
+
+    @cached_property
+    def sampled(self) -> Sampled:
+        """Candidates by image, for `veil.geometry.robust.upright_search`. Images without two of them get no samples."""
+        gains = np.expm1(np.minimum(self.candidates.log_odds, MOST_LOG_ODDS))
+        likely = np.flatnonzero(gains > 0)
+        rows, cumulative = [], []
+        for shown in self._shown:
+            visible = np.zeros(len(self.scene.points), dtype=bool)
+            visible[shown] = True
+            own = likely[visible[self.candidates.point_rows[likely]]]  # the most likely first, as the candidates are
+            rows.append(own)
+            cumulative.append(np.cumsum(gains[own]) / max(float(gains[own].sum()), 1e-300))
+        usable = np.array([float(len(own) >= 2) for own in rows])
+        order = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
+        rays = np.hstack([self.seen, np.ones((len(self.seen), 1))])
+        rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+        return Sampled(
+            rays=np.ascontiguousarray(rays @ self._up_from_cam.T),
+            points=np.ascontiguousarray(self.scene.points @ self._up_from_world.T),
+            starts=np.cumsum([0, *(len(own) for own in rows)]).astype(np.int64),
+            keypoint_rows=self.candidates.keypoint_rows[order].astype(np.int64),
+            point_rows=self.candidates.point_rows[order].astype(np.int64),
+            gain=gains[order],
+            cumulative=np.concatenate(cumulative) if cumulative else np.empty(0),
+            shares=np.cumsum(usable) / max(float(usable.sum()), 1.0),
+            centers=np.array([self._up_from_world @ self.scene.images[name].cam_from_world.center for name in self.names]),
+        )
+
+    def tested(self, spread_px: float, words_px: float | None = None) -> PoseTest:
+        """The table of a width in pixels, for the search and the steps; words reach `words_px`, by default as far."""
+        words_px = words_px or spread_px
+        table = keypoint_table(self.camera, self.seen, spread_px=spread_px, shown_share=self.shown_share)
+        return PoseTest(
+            shown_starts=np.cumsum([0, *(len(rows) for rows in self._shown)]).astype(np.int64),
+            shown=np.concatenate(self._shown),
+            table=table.values,
+            scale=table.scale,
+            origin=table.origin,
+            cam_from_up=np.ascontiguousarray(self._up_from_cam.T),
+            seen=np.ascontiguousarray(self.seen),
+            inverse_variance=(self.camera.focal_px / words_px) ** 2,
+            weight=WORD_WEIGHT_PX / (WORD_WEIGHT_PX + words_px),
+        )
+
+    @cached_property
+    def _tables(self) -> list[PoseTest]:
+        return [self.tested(width) for width in self.options.refine_px]
+
+    @property
+    def limits(self) -> Limits:
+        """What poses must meet in the search."""
+        options = self.options
+        return Limits(
+            nearest=options.nearest,
+            farthest=options.farthest,
+            least_cosine=math.cos(math.radians(options.max_turn_deg)),
+            likely=LIKELY,
+            batches=np.array(BATCHES, dtype=np.int64),
+            least=np.array(LEAST_SUMS),
+            near=SAME_PLACE,
+            near_cosine=math.cos(math.radians(SAME_TURN_DEG)),
+        )
+
+    def refined(self, kept: Kept) -> list[Rigid]:
+        """The best kept poses (cam_from_world) after the steps of the refinement, the best first, each place once.
+
+        All six degrees of freedom are refined: gravity, which the samples trusted, is off by some tenths of a degree.
+        """
+        sampled = self.sampled
+        found: list[tuple[float, Rigid, float]] = []
+        for k in kept.best()[: self.options.refined]:
+            cos, sin, *shift = kept.turns[k]
+            heading = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
+            rotation = np.ascontiguousarray(self._up_from_cam.T @ heading)
+            translation = self._up_from_cam.T @ np.array(shift)
+            v = int(kept.images[k])
+            shown = np.ascontiguousarray(self._shown[v])
+            middle = sampled.points[shown].mean(axis=0)
+            first, last, score = int(sampled.starts[v]), int(sampled.starts[v + 1]), 0.0
+            for width, tested in zip(self.options.refine_px, self._tables, strict=True):
+                size, seed = STEP_SHARE * width / self.camera.focal_px, np.uint64(int(k) + 1)
+                score = refine_by_steps(tested, sampled, first, last, shown, middle, rotation, translation, size, STEPS, seed)
+            pose = Rigid(rotation=rotation @ self._up_from_world, translation=translation)
+            found.append((score, pose, float(np.linalg.norm(sampled.centers[v] - middle))))
+        found.sort(key=lambda item: -item[0])
+        distinct: list[Rigid] = []
+        for _, pose, distance in found:
+            if not any(_same(pose, other, SAME_PLACE * distance) for other in distinct):
+                distinct.append(pose)
+        return distinct
+
+    def retried(self, pose: Rigid, rows: Int64[np.ndarray, "visible"]) -> list[Rigid]:
+        """Poses that steps from `pose` lead to by all points `rows` that it shows: the table has more than one maximum."""
+        sampled, found = self.sampled, []
+        middle = sampled.points[rows].mean(axis=0)
+        for attempt in range(RETRIES):
+            rotation = np.ascontiguousarray(pose.rotation @ self._up_from_world.T)
+            translation = pose.translation.copy()
+            for width, tested in zip(self.options.refine_px, self._tables, strict=True):
+                size, seed = STEP_SHARE * width / self.camera.focal_px, np.uint64(attempt + 1)
+                refine_by_steps(tested, sampled, 0, 0, rows, middle, rotation, translation, size, STEPS, seed)
+            found.append(Rigid(rotation=rotation @ self._up_from_world, translation=translation))
+        return found
+
+
+def _same(pose: Rigid, other: Rigid, near: float) -> bool:
+    """Whether two poses are one: their centers differ by less than `near`, and they are turned by less than `SAME_TURN_DEG`."""
+    return (
+        float(np.linalg.norm(pose.center - other.center)) < near
+        and rotation_angle_deg(pose.rotation @ other.rotation.T) < SAME_TURN_DEG
+    )
