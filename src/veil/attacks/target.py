@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 
 from veil.attacks.claims import CannotRun, Estimates
 from veil.attacks.distribution.attributes import Labelled
@@ -40,19 +40,23 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleasedImage:
-    """Data that a server holds of one image: its form, and its camera with keypoint positions (pixels) or lines where known."""
+    """Data that a server holds of one image: its form, and its camera with keypoint positions (pixels) or lines where known.
+
+    `gravity` is that sent beside positions, a unit vector of down in the camera frame; None if none was.
+    """
 
     form: Released
     camera: Camera | None = None
     keypoints: Float32[np.ndarray, "_ 2"] | None = None
     lines: Lines | None = None
+    gravity: Float64[np.ndarray, "3"] | None = None
 
     @staticmethod
     def of(message: Message) -> ReleasedImage:
         """Image data of one message: everything that the message holds."""
         if isinstance(message, LineUpload):
             return ReleasedImage(form=message.form, camera=message.camera, lines=message.lines)
-        return ReleasedImage(form=message.form, camera=message.camera, keypoints=message.keypoints)
+        return ReleasedImage(form=message.form, camera=message.camera, keypoints=message.keypoints, gravity=message.gravity)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -159,7 +159,8 @@ def _pose(target: Target, image: ReleasedImage, scene: Scene, dictionary: Codebo
     if pose_key not in shared:
         assert image.camera is not None and image.keypoints is not None and isinstance(image.form, Subsets)
         options = WordOptions(search=GroupedOptions(max_seconds=SEARCH_SECONDS))
-        answer = localize_words(image.camera, image.keypoints, image.form, scene, shared[index_key], options=options)
+        index, gravity = shared[index_key], image.gravity
+        answer = localize_words(image.camera, image.keypoints, image.form, scene, index, gravity=gravity, options=options)
         shared[pose_key] = None if isinstance(answer, NoPose) else answer.cam_from_world
     found: Rigid | None = shared[pose_key]
     return found

@@ -33,11 +33,14 @@ from veil.randomness import Secure, fresh
 from veil.scene import Scene, mean_down
 from veil.studies.localization.false_acceptance import LEVEL_DOWN, Fold
 from veil.studies.localization.map_dictionaries import dictionary_of, mapped
+from veil.studies.localization.upright_localization import tilted
 from veil.wire import decode, encode
-from veil.wire.message import LineUpload, Message
+from veil.wire.message import LineUpload, Message, Upload
 
 DELTA = 1e-6
 WORDS_SENT, DICTIONARY_SIZE = 1000, 4096
+# Standard deviation of the tilt of the gravity that is sent beside words with positions.
+GRAVITY_SIGMA_DEG = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +184,7 @@ class FormScene:
         lines = HideInLines(gravity=self.fold.place.down.get(name, LEVEL_DOWN)) if setting.lines else None
         if setting.epsilon is not None:
             law = SubsetMechanism(dictionary_size=len(self.dictionary), epsilon=setting.epsilon, m=2)
-            return privatize_words(
+            made = privatize_words(
                 features,
                 mechanism=law,
                 dictionary=self.dictionary,
@@ -189,6 +192,8 @@ class FormScene:
                 lines=lines,
                 features_sent=WORDS_SENT,
             ).upload
+            down = self.fold.place.down.get(name, LEVEL_DOWN)
+            return replace(made, gravity=tilted(down, GRAVITY_SIGMA_DEG, name)) if isinstance(made, Upload) else made
         profile, selection = hardened(quantized=features.is_quantized), setting.selection
         return privatize(
             features,
@@ -218,7 +223,8 @@ class FormScene:
         message, _ = self.released(setting, name)
         seen = message.lines if isinstance(message, LineUpload) else message.keypoints
         if isinstance(message.form, Subsets):
-            return localize_words(message.camera, seen, message.form, self.scene, self.index)
+            gravity = message.gravity if isinstance(message, Upload) else None
+            return localize_words(message.camera, seen, message.form, self.scene, self.index, gravity=gravity)
         return localize(message.camera, seen, message.form, self.scene, codebook=self.pools.codebook)
 
     def attacked(self, setting: FormSetting, name: str, with_others: bool, attacks: Sequence[Attack]) -> list[Examined]:

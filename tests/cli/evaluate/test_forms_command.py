@@ -1,0 +1,37 @@
+"""The study of forms by command, on the bundled photographs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from veil.cli import main
+from veil.files.examples import lund_door
+from worlds.schemas import validate
+
+
+@pytest.mark.slow
+def test_the_tables_have_every_form_and_attack(tmp_path: Path) -> None:
+    """Bounded on both sides: raw features localize every photograph, and words at no epsilon worth the name are attacked."""
+    forms = ("--forms", "raw", "subspaces", "words, epsilon 10, lines")
+    few = ("--photographs", 1, "--others", 2, "--features", 12, "--seconds", 6, "--max-features", 800)
+    files = ("--json", tmp_path / "f.json", "--markdown", tmp_path / "f.md")
+    with lund_door() as example:
+        place = tmp_path / "door"
+        place.mkdir()
+        (place / "images").symlink_to(example.folder)
+        for name in ("cameras.txt", "images.txt", "points3D.txt"):
+            (place / name).symlink_to(example.folder / name)
+        arguments = ["evaluate", "forms", place, *forms, *few, *files]
+        assert main([str(argument) for argument in arguments]) == 0
+    record = json.loads((tmp_path / "f.json").read_text())
+    validate("evaluate-forms", record)
+    raw, subspaces, words = record["rows"]
+    assert raw["localized"] == raw["queries"] == 4 and raw["one_upload"] == []
+    assert subspaces["localized"] >= 3 and subspaces["epsilon_image"] is None and words["epsilon_image"] > 100
+    by_name = {item["attack"]: item for item in subspaces["several_uploads"]}
+    assert by_name["matched views"]["details"]["views"] >= 1 and by_name["modes"]["features"] > 0
+    table = (tmp_path / "f.md").read_text()
+    assert "| matched views | 3 |" in table and "words, epsilon 10, lines" in table
