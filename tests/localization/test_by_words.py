@@ -145,6 +145,14 @@ def test_lines_need_gravity_of_query_and_map() -> None:
         localize_words(PLACE.camera, LINES, QUERY, scene_of(PLACE, without="02"), VOCABULARY)
 
 
+def test_words_with_lines_of_two_halves_are_refused() -> None:
+    """Samples of four such lines mostly leave a way open; the same query with random lines is localized (above)."""
+    along = np.where(np.arange(len(LINES))[:, None] % 2, [0.0, 1.0, 0.1], [1.0, 0.0, 0.1]).astype(np.float32)
+    halves = replace(LINES, coefficients=along, aligned=np.zeros(len(LINES), dtype=bool))
+    with pytest.raises(InputError, match="convergent or parallel"):
+        localize_words(PLACE.camera, halves, QUERY, SCENE, VOCABULARY)
+
+
 @pytest.mark.slow
 def test_a_wrong_gravity_gives_no_wrong_pose() -> None:
     """Gravity that is twelve degrees off in query or map gives no pose, or one that the refinement over inliers corrected."""

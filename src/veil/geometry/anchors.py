@@ -64,6 +64,12 @@ def told_half(
     return half
 
 
+def are_of_halves(lines: Float64[np.ndarray, "lines 3"], aligned: Bool[np.ndarray, "lines"], camera: Camera) -> bool:
+    """Whether most of the lines beside those along gravity run through the public point of a half."""
+    pencil = pencil_of(lines, camera)[~aligned]
+    return bool(len(pencil)) and bool((pencil >= 0).mean() > 0.5)
+
+
 def across(camera: Camera) -> Float64[np.ndarray, "2"]:
     """Unit vector across the line that halves the picture, towards the second half."""
     return np.array([1.0, 0.0]) if camera.width_px >= camera.height_px else np.array([0.0, 1.0])

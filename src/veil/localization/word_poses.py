@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from veil.errors import InputError
 from veil.forms import Lines
-from veil.geometry.anchors import pencil_of
+from veil.geometry.anchors import are_of_halves
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
 from veil.geometry.robust.resection_lines import LineResection
@@ -120,6 +120,9 @@ class LineWords(WordProblem):
                 f"words with lines are localized upright, and {side} has no gravity; release with --gravity, and give the "
                 "map's with `veil map --gravity`"
             )
+        if are_of_halves(lines.coefficients.astype(np.float64), lines.aligned, camera):
+            # Samples of four such lines mostly leave a way open (docs/theory/lines.md#lines-of-two-halves).
+            raise InputError("words with convergent or parallel lines are not localized; release them with random lines")
         self.aligned = lines.aligned
         super().__init__(
             camera,
@@ -149,7 +152,6 @@ class LineWords(WordProblem):
             aligned=self.aligned[keypoints],
             focal_px=self.camera.focal_px,
             half_extent=self.groups.half_extent,
-            pencil=pencil_of(self.shown[keypoints], self.camera),
         )
         return resection.refine(pose, np.ones(len(rows), dtype=bool))
 

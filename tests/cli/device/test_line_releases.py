@@ -118,6 +118,22 @@ def test_whatever_changes_a_line_is_refused(released, tmp_path: Path, monkeypatc
     assert f"now {named.get(change, 'gravity' if 'gravity' in change else 'camera')} " in error
 
 
+@pytest.mark.parametrize("rule", ["convergent", "parallel"])
+def test_another_rule_is_another_release(released, tmp_path: Path, monkeypatch, capsys, rule: str) -> None:
+    """Two different lines through one keypoint meet in it: the second rule is refused, and a repeat of the first one is not."""
+    monkeypatch.setenv("VEIL_HOME", str(released[0] / "home"))
+    assert privatize(tmp_path, IMAGE, DOWN, "second", "--line-rule", rule) == (1, b"")
+    assert "photo.jpg was already released" in capsys.readouterr().err
+    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
+    rc, message = privatize(tmp_path, IMAGE, DOWN, "a", "--line-rule", rule)
+    assert rc == 0 and message and privatize(tmp_path, IMAGE, DOWN, "b", "--line-rule", rule) == (0, message)
+    assert privatize(tmp_path, IMAGE, DOWN, "c")[0] == 1
+    assert privatize(tmp_path, IMAGE, DOWN, "d", "--line-rule", rule, "--aligned-share", 0.5)[0] == 1
+    assert "belongs to random lines" in capsys.readouterr().err
+    assert privatize(tmp_path, IMAGE, None, "e", "--line-rule", rule, lines=False)[0] == 1
+    assert "--line-rule belongs to --lines" in capsys.readouterr().err
+
+
 def test_lines_that_another_version_draws_otherwise_are_refused(tmp_path: Path, capsys) -> None:
     """Every choice is the same, but not the key of the draws, as after a renamed option: the draws themselves are compared."""
     assert privatize(tmp_path, IMAGE, DOWN, "first")[0] == 0

@@ -54,14 +54,14 @@ def test_the_door_is_found_and_another_place_refused(
     written = json.loads((tmp_path / "q.json").read_text())
     validate("evaluate-queries", written)
     true = [item for item in written["verdicts"] if item["kind"] == "true"]
-    assert len(true) == 4 * 3
+    assert len(true) == 4 * 5  # from points, and from four kinds of lines
     assert all(item["accepted"] and item["rotation_error_deg"] < 2 for item in true)
     false = [item for item in written["verdicts"] if item["kind"] != "true"]
     assert len(false) == 2 and not any(item["accepted"] for item in false)
-    assert len(written["strained"]) == 4 * 3 and all(cell["count"] == 4 for cell in written["cells"])
+    assert len(written["strained"]) == 4 * 5 and all(cell["count"] == 4 for cell in written["cells"])
     assert (tmp_path / "q.png").stat().st_size > 10_000
     printed = capsys.readouterr().out
-    assert "true queries accepted from lines: 100.0 % of 8 (needed 99 %): met" in printed
+    assert "true queries accepted from lines: 100.0 % of 16 (needed 99 %): met" in printed
     assert "false queries accepted from lines: 0 of 1" in printed and "too few to tell (needed 100)" in printed
     text = section("json.md", "veil evaluate queries")
     assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))

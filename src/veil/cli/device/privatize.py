@@ -248,6 +248,8 @@ def _require_consistent(arguments: argparse.Namespace) -> None:
     """Raise InputError for options that do not go together, before anything is drawn or entered."""
     if arguments.line_rule and not arguments.lines:
         raise InputError("--line-rule belongs to --lines: without lines, positions are sent")
+    if arguments.words and arguments.line_rule in ("convergent", "parallel"):
+        raise InputError("--line-rule convergent and parallel belong to subspaces: words with such lines are not localized")
     if arguments.aligned_share is not None and arguments.line_rule in ("convergent", "parallel"):
         raise InputError("--aligned-share belongs to random lines: those of two halves of the picture are not drawn")
     subspaces = ("profile", "lifting", "codebook", "decoys")

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64
 
 from veil.errors import InputError
 from veil.forms import Lines
-from veil.geometry.anchors import pencil_of
+from veil.geometry.anchors import are_of_halves
 from veil.geometry.camera import FRAME_SLACK, Camera, half_extent
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
 
@@ -79,9 +79,8 @@ def mapping_problem(views: Mapping[str, LineView], graph: MatchGraph, tracks: Tr
 
 def of_two_halves(views: Mapping[str, LineView]) -> list[str]:
     """Names of the images most of whose lines beside those along gravity run through the public point of a half."""
-    found = []
-    for name, view in views.items():
-        free = view.lines.coefficients[~view.lines.aligned].astype(np.float64)
-        if len(free) and (pencil_of(free, view.camera) >= 0).mean() > 0.5:
-            found.append(name)
-    return found
+    return [
+        name
+        for name, view in views.items()
+        if are_of_halves(view.lines.coefficients.astype(np.float64), view.lines.aligned, view.camera)
+    ]
