@@ -64,6 +64,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert run("privatize", folder / "query.h5", "-o", folder / "words", *words) == 0
         second = ("--lines", "--gravity", folder / "query.csv", "--allow-second-release")
         assert run("privatize", folder / "query.h5", "-o", folder / "lines", *words, *second) == 0
+        small = ("--words", "bundled", "--epsilon", 4, "--m", 2, "--features", 1000, "--allow-second-release")
+        assert run("privatize", folder / "query.h5", "-o", folder / "blind", *small) == 0
+        assert run("privatize", folder / "query.h5", "-o", folder / "upright", *small, "--gravity", folder / "query.csv") == 0
     return folder
 
 
@@ -116,6 +119,37 @@ def test_words_with_lines_are_localized_upright(work: Path, tmp_path: Path, caps
     lines = localized(work / "map", message(work / "lines"), tmp_path / "b.json")
     ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (points, lines))
     assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 1.0
+
+
+@pytest.mark.slow
+def test_gravity_beside_positions_localizes_at_a_smaller_epsilon(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same words at epsilon 4 are refused without gravity. Oracle: the pose from words at epsilon 9 without it."""
+    usual = localized(work / "map", message(work / "words"), tmp_path / "a.json")
+    assert run("localize", work / "map", message(work / "blind"), "--iterations", 5000) == 3
+    x, y, z = usual["camera_center"]
+    images = sorted(path.name for path in (work / "mapped").iterdir())
+    for options in (
+        ("--pairs", 500_000),
+        ("--pairs", 200_000, "--near", x, y, z, "--nearest", 2),
+        ("--pairs", 300_000, "--near-images", *images[1:4]),
+    ):
+        found = localized(work / "map", message(work / "upright"), tmp_path / "b.json", *options)
+        ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (found, usual))
+        assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 0.5
+        assert found["inliers"] > 100 and found["log10_nfa"] < -30
+    assert run("localize", work / "map", message(work / "upright"), "--near-images", "nowhere.jpg") == 1
+    capsys.readouterr()
+    assert run("inspect", message(work / "upright")) == 0
+    told = capsys.readouterr().out
+    assert (
+        ", gravity (" in told
+        and "no guarantee covers them" in told
+        and "without any descriptor or word" in told.replace("\n", " ")
+    )
+    assert run("inspect", message(work / "words")) == 0
+    assert ", gravity (" not in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -109,9 +109,9 @@ def run_upright(
         for setting in settings:
             for name in fold.held_out:
                 queries.append((setting, name, fold.place.features[name], fold.place.down.get(name, LEVEL_DOWN), "true"))
-    false: list[tuple[str, Features, np.ndarray, Kind]] = [
-        (name, item, LEVEL_DOWN, "foreign") for name, item in foreign.items()
-    ]
+    # A guessed focal length counts as known: else another search would be asked, the one without gravity.
+    sure = {name: replace(item, camera=replace(item.camera, focal_is_known=True)) for name, item in foreign.items()}
+    false: list[tuple[str, Features, np.ndarray, Kind]] = [(name, item, LEVEL_DOWN, "foreign") for name, item in sure.items()]
     if mirrored:
         for name, item in fold.place.features.items():
             down = fold.place.down.get(name, LEVEL_DOWN) * [-1.0, 1.0, 1.0]
