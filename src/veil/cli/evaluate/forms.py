@@ -39,7 +39,7 @@ def register(protocols: Any) -> None:
         "other half is the attacker's database). A scene is a folder with images/ and reference cameras.",
         EXAMPLES,
     )
-    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="scenes: folders with reference cameras")
     parser.add_argument(
         "--forms", nargs="+", choices=NAMES, default=list(NAMES), metavar="FORM", help=f"of: {'; '.join(NAMES)}"
     )

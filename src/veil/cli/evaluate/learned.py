@@ -21,7 +21,7 @@ from veil.studies.attacks.form_releases import FormPools
 from veil.studies.attacks.learned import LearnedRow, LearnedSetup, learned_study
 
 EXAMPLES = """\
-  veil evaluate learned bsds500/ --every 20 --skip 1 --pool pool.npz --runs 16 --json learned.json
+  veil evaluate learned bsds500/ --every 20 --skip 1 --pool pool.npz --runs 16 --database own.npz --json learned.json
   veil evaluate learned strecha/fountain-P11/images --default --photographs 4
 """
 
@@ -37,7 +37,7 @@ def register(protocols: Any) -> None:
         "exchanged among them. Neither the networks nor the pool may come from the photographs.",
         EXAMPLES,
     )
-    parser.add_argument("photos", type=Path, nargs="+", metavar="PHOTOS", help="photographs that are attacked")
+    parser.add_argument("photos", type=Path, nargs="+", metavar="PHOTOS", help="photos that are attacked")
     parser.add_argument("--model", type=Path, metavar="FILE", help="networks of `veil attacks train`; default: bundled")
     parser.add_argument("--pool", type=Path, metavar="FILE", help="the client's decoys; default: one half of the bundled pool")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors; default: the other half")

@@ -32,7 +32,7 @@ from veil.mechanisms.selection import EVERYTHING, Selection
 from veil.randomness import Secure, fresh
 from veil.scene import Scene, mean_down
 from veil.studies.localization.false_acceptance import LEVEL_DOWN, Fold
-from veil.studies.localization.map_dictionaries import dictionary_of, mapped
+from veil.studies.localization.map_dictionaries import dictionary_of, mapped, most_words
 from veil.studies.localization.upright_localization import tilted
 from veil.wire import decode, encode
 from veil.wire.message import LineUpload, Message, Upload
@@ -145,7 +145,9 @@ class FormScene:
     @cached_property
     def dictionary(self) -> Codebook:
         """Dictionary of the mapped photographs' descriptors, which are public."""
-        return dictionary_of(mapped(self.fold), DICTIONARY_SIZE, source=f"the map of {self.fold.place.name}")
+        photographs = mapped(self.fold)
+        size = min(DICTIONARY_SIZE, most_words(photographs))
+        return dictionary_of(photographs, size, source=f"the map of {self.fold.place.name}")
 
     @cached_property
     def index(self) -> InvertedIndex:
