@@ -37,6 +37,7 @@ PARTS = {
     "pieces": "answers that are joined from pieces",
     "registry": "the list itself",
     "on_subspaces": "entries of the list",
+    "learned": "entries of the list",
     "on_words": "entries of the list",
     "on_lines": "entries of the list",
 }

@@ -184,9 +184,12 @@ def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, caps
     assert (info["kind"], info["words"], info["slices"], info["pca_dim"], info["license"]) == ("centroids", 200, 2, 48, "CC0")
     # The pool was made from photographs of the map: they refuse, the query does not.
     capsys.readouterr()
-    assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", "--decoys", pool, "--codebook", book) == 1
+    books = ["--decoys", pool, "--codebook", book]
+    assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", *books, "--features", 10) == 1
     assert "decoy pool" in capsys.readouterr().err
-    assert run("privatize", work / "query.h5", "-o", tmp_path / "up", "--decoys", pool, "--codebook", book) == 0
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "up", *books) == 1
+    assert "use a pool of" in capsys.readouterr().err
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "up", *books, "--features", 10) == 0
     assert "share decoys" in capsys.readouterr().out
     assert run("localize", work / "public", next((tmp_path / "up").glob("*.veil"))) == 1
     assert "--codebook" in capsys.readouterr().err
@@ -296,4 +299,4 @@ def test_a_query_that_hides_its_positions_is_localized(work: Path, tmp_path: Pat
         assert run("privatize", work / "query.h5", "-o", tmp_path / "o", "--lines", "--gravity", tmp_path / "bad.csv") == 1
         assert words in capsys.readouterr().err
     assert run("privatize", work / "query.h5", "-o", tmp_path / "o", "--gravity", tmp_path / "g.csv") == 1
-    assert "--lines" in capsys.readouterr().err
+    assert "--allow-second-release" in capsys.readouterr().err

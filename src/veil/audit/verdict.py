@@ -15,7 +15,7 @@ NOTABLE = 0.05
 NEED_RELEASES_ALONE = ("structural", "repeat", "views")
 
 NOT_TESTED = (
-    "decoders that are trained on positions, neighbors and descriptors jointly",
+    "larger networks, and ones that read positions, neighbors and subspaces jointly",
     "lattice reduction stronger than the one that was run",
     "photographs of the same place that an attacker may find elsewhere",
     "without a map (--map), what features that match one give away to whoever matches them: that is by design",

@@ -87,7 +87,7 @@ class HideInSubspaces:
         selection = self.selection or usual_selection(profile)
         codebook, decoys = self._books(profile)
         decoys = in_runs(decoys, (selection.features or len(features)) * profile.decoy_count)
-        if profile.decoys == "descriptors":
+        if profile.decoys == decoys.kind == "descriptors":
             _require_enough(decoys, min(selection.features or len(features), len(features)) * profile.decoy_count)
         release = privatize(
             features,
