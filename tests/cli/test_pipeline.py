@@ -177,7 +177,7 @@ def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, caps
     book, pool = tmp_path / "book.npz", tmp_path / "pool.npz"
     sizes = ["--words", 200, "--slices", 2]
     assert run("codebook", "build", work / "mapped", "-o", book, *sizes, "--iterations", 2, "--license", "CC0") == 0
-    assert run("codebook", "build", "--decoys", work / "mapped", "-o", pool, *sizes) == 0
+    assert run("codebook", "build", "--decoys", work / "mapped", "-o", pool, "--words", 2400) == 0
     assert run("codebook", "info", book, "--json", tmp_path / "info.json") == 0
     info = json.loads((tmp_path / "info.json").read_text())
     validate("codebook-info", info)
@@ -185,11 +185,11 @@ def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, caps
     # The pool was made from photographs of the map: they refuse, the query does not.
     capsys.readouterr()
     books = ["--decoys", pool, "--codebook", book]
-    assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", *books, "--features", 10) == 1
+    assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", *books, "--features", 150) == 1
     assert "decoy pool" in capsys.readouterr().err
     assert run("privatize", work / "query.h5", "-o", tmp_path / "up", *books) == 1
     assert "use a pool of" in capsys.readouterr().err
-    assert run("privatize", work / "query.h5", "-o", tmp_path / "up", *books, "--features", 10) == 0
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "up", *books, "--features", 150) == 0
     assert "share decoys" in capsys.readouterr().out
     assert run("localize", work / "public", next((tmp_path / "up").glob("*.veil"))) == 1
     assert "--codebook" in capsys.readouterr().err

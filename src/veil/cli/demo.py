@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.localization.by_distance import Localization
 from veil.pipelines.demo import DemoOptions, run_demo
 from veil.studies.localization.held_out import Outcome
 from veil.studies.mapping.reconstruction import Run
@@ -69,12 +70,14 @@ def _print(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: fl
     )
     variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))
     for variant in variants:
-        mine = [o.as_json() for o in outcomes if o.variant == variant]
-        others = [o.as_json() for o in strangers if o.variant == variant]
-        found = [row for row in mine if row["status"] == "localized"]
-        position = f"{100 * np.median([r['position_error'] for r in found]) / extent:.2f} %" if found else "none"
-        turn = f"{np.median([r['rotation_error_deg'] for r in found]):.2f} deg" if found else "none"
-        upload = f"{np.median([r['upload_bytes'] for r in mine]) / 1e3:.0f} kB"
-        refused = f"{sum(row['status'] == 'no pose' for row in others)} of {len(others)}"
+        mine = [o for o in outcomes if o.variant == variant]
+        others = [o for o in strangers if o.variant == variant]
+        found = [o for o in mine if isinstance(o.found, Localization)]
+        errors = [o.position_error for o in found if o.position_error is not None]
+        turns = [o.rotation_error_deg for o in found if o.rotation_error_deg is not None]
+        position = f"{100 * np.median(errors) / extent:.2f} %" if errors else "none"
+        turn = f"{np.median(turns):.2f} deg" if turns else "none"
+        upload = f"{np.median([o.upload_bytes for o in mine]) / 1e3:.0f} kB"
+        refused = f"{sum(not isinstance(o.found, Localization) for o in others)} of {len(others)}"
         print(f"{variant.label:32} {f'{len(found)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>8} {refused}")
     print("Lifting is an obfuscation without proof; the report says what it does not protect.")

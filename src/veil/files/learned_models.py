@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from veil.attacks.distribution.density_network import DensityNetwork
-from veil.attacks.distribution.learned_model import LearnedModel
+from veil.attacks.distribution.learned_model import LearnedModel, Training
 from veil.attacks.positions.pair_network import Layers, PairNetwork
 from veil.errors import FileFormatError, VeilError
 from veil.files.atomic import replacing
@@ -30,6 +33,7 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
         "space": {name: getattr(model.space, name) for name in _SPACE},
         "layers": len(model.density.weights),
         "source": model.density.source,
+        "training": asdict(model.training),
     }
     arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
     for number, (weight, bias) in enumerate(zip(model.density.weights, model.density.biases, strict=True)):
@@ -62,13 +66,20 @@ def read_learned_model(path: Path) -> LearnedModel:
                 crowding=stored["pair_crowding"].astype(np.float64),
                 source=str(header["source"]),
             )
-            return LearnedModel(density=density, pairs=pairs)
+            return LearnedModel(density=density, pairs=pairs, training=_training(header["training"]))
     except FileNotFoundError:
         raise FileFormatError(f"there is no file {path}; train one with `veil attacks train`") from None
     except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
         raise FileFormatError(f"{path} holds no networks of attacks, or is damaged ({error})") from None
 
 
+def _training(stored: Mapping[str, Any]) -> Training:
+    """The record of a training. Raises LookupError, TypeError or ValueError unless all of its fields are there."""
+    numbers = {name: int(stored[name]) for name in ("descriptors", "steps", "pair_steps", "decoys", "seed")}
+    return Training(image_digests=tuple(str(item) for item in stored["image_digests"]), **numbers)
+
+
+@lru_cache(maxsize=1)
 def bundled_learned_model() -> LearnedModel:
     """The networks for the hardened profile with the bundled codebook (NOTICE tells what they were trained on)."""
     with as_file(files("veil") / "data" / "modes-sift-l2.npz") as path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +62,10 @@ def page(
         undefined=jinja2.StrictUndefined,
     )
     rows = [_summary(variant, outcomes, strangers, extent) for variant in variants]
-    errors = [[100 * o.position_error / extent for o in outcomes if o.variant == v and o.position_error] for v in variants]
+    errors = [
+        [100 * o.position_error / extent for o in outcomes if o.variant == v and o.position_error not in (None, math.inf)]
+        for v in variants
+    ]
     return environment.get_template("demo.html").render(
         version=__version__,
         rows=rows,

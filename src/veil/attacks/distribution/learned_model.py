@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.positions.pair_network import PairNetwork
@@ -10,15 +10,36 @@ from veil.errors import InputError
 from veil.space import Space
 
 
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Data and options that networks were trained with.
+
+    `image_digests` are the first 8 bytes (hex) of each photograph's digest, `descriptors` is their number of features. `steps`
+    and `pair_steps` are those of density and pairs, on subspaces of `decoys` decoys, drawn by `seed`.
+    """
+
+    image_digests: tuple[str, ...] = ()
+    descriptors: int = 0
+    steps: int = 0
+    pair_steps: int = 0
+    decoys: int = 0
+    seed: int = 0
+
+    def has_seen(self, image_digest: bytes) -> bool:
+        """Whether the photograph with this digest is one of those that the networks were trained on."""
+        return image_digest[:8].hex() in self.image_digests
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LearnedModel:
-    """The networks of the attacks `modes` and `context`, for releases in one space.
+    """The networks of the attacks `modes` and `context`, for releases in one space, and what they were trained with.
 
     Raises InputError if the networks are of different spaces.
     """
 
     density: DensityNetwork
     pairs: PairNetwork
+    training: Training = field(default_factory=Training)
 
     def __post_init__(self) -> None:
         if self.density.space != self.pairs.space:

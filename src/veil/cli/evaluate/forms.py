@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from veil.cli.progress import tracker
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
+from veil.files.learned_models import bundled_learned_model
+from veil.files.pair_networks import bundled_pair_network
 from veil.files.scenes import read_scene
 from veil.studies.attacks.form_releases import FORMS, FormOptions, FormPools
 from veil.studies.attacks.forms import FormRow, form_study
@@ -73,7 +76,7 @@ def _forms(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
     )
     pool = read_codebook(arguments.pool) if arguments.pool else bundled_decoys()
-    pools = FormPools.split(bundled_codebook(), pool)
+    pools = replace(FormPools.split(bundled_codebook(), pool), learned=bundled_learned_model(), pairs=bundled_pair_network())
     folds: list[Fold] = []
     metric: dict[str, bool] = {}
     for folder in arguments.scenes:

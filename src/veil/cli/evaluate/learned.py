@@ -65,12 +65,15 @@ def _learned(arguments: argparse.Namespace) -> int:
     pools = FormPools.split(bundled_codebook(), bundled_decoys())
     pool = read_codebook(arguments.pool) if arguments.pool else pools.decoys
     database = read_codebook(arguments.database) if arguments.database else pools.database
+    model = read_learned_model(arguments.model) if arguments.model else bundled_learned_model()
     victims = {}
     for name, path in progress(chosen, "extracting"):
         features = extract_sift(read_picture(path), SiftOptions(max_features=arguments.max_features))
         for what, book in (("--pool", pool), ("--database", database)):
             if made_from(book, features.image_digest):
                 raise InputError(f"{name} is one of the photographs that {what} was made from; give another, or attack others")
+        if model.training.has_seen(features.image_digest):
+            raise InputError(f"the networks were trained on {name}; attack photographs that they have not seen")
         if arguments.largest and features.scales is not None:
             kept = np.argsort(-features.scales, kind="stable")[: arguments.largest]
             features = features.take(np.sort(kept))
@@ -79,7 +82,7 @@ def _learned(arguments: argparse.Namespace) -> int:
         codebook=pools.codebook,
         pool=pool,
         database=database,
-        model=read_learned_model(arguments.model) if arguments.model else bundled_learned_model(),
+        model=model,
         selection=Selection() if arguments.default else EVERYTHING,
         runs=arguments.runs,
         features=arguments.features,

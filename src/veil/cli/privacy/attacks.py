@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.attacks.distribution.density_training import DensityTraining, TrainingState, train_density
-from veil.attacks.distribution.learned_model import LearnedModel
+from veil.attacks.distribution.learned_model import LearnedModel, Training
 from veil.attacks.positions.pair_training import PairTraining, Photograph, train_pairs
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
 from veil.codebooks.codebook import Codebook
@@ -99,12 +99,24 @@ def _train(arguments: argparse.Namespace) -> int:
             options=PairTraining(steps=arguments.pair_steps, seed=arguments.seed),
             progress=bar,
         )
-    write_learned_model(arguments.output, LearnedModel(density=density, pairs=pairs))
+    training = Training(
+        image_digests=tuple(item.image_digest[:8].hex() for item in photographs),
+        descriptors=sum(len(item) for item in photographs),
+        steps=options.steps,
+        pair_steps=arguments.pair_steps,
+        decoys=options.decoys,
+        seed=options.seed,
+    )
+    write_learned_model(arguments.output, LearnedModel(density=density, pairs=pairs, training=training))
     kept.unlink(missing_ok=True)
-    features = sum(len(item) for item in photographs)
     write_json(
         arguments.json,
-        {"photographs": len(photographs), "features": features, "steps": arguments.steps, "pair_steps": arguments.pair_steps},
+        {
+            "photographs": len(photographs),
+            "features": training.descriptors,
+            "steps": training.steps,
+            "pair_steps": training.pair_steps,
+        },
     )
     report(arguments, arguments.output, "the networks")
     return 0

@@ -10,9 +10,12 @@ from typing import Literal
 import numpy as np
 
 from veil.attacks.attack import Attack
+from veil.attacks.distribution.learned_model import LearnedModel
+from veil.attacks.positions.pair_network import PairNetwork
 from veil.attacks.registry import TIME_SHARES
 from veil.attacks.target import Effort, Knowledge, ReleasedImage
 from veil.attacks.time_budget import TimeBudget
+from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
 from veil.audit.ground_truth import Truth, find_truth
 from veil.audit.run import Examined, examine
 from veil.codebooks.codebook import Codebook
@@ -102,12 +105,14 @@ class FormOptions:
 class FormPools:
     """Codebooks of a study: `codebook` with the PCA, the client's secret pool `decoys`, and the attacker's `database`.
 
-    Pool and database are disjoint.
+    Pool and database are disjoint. `learned` and `pairs` are networks of the attacker, None for attacks without.
     """
 
     codebook: Codebook
     decoys: Codebook
     database: Codebook
+    learned: LearnedModel | None = None
+    pairs: PairNetwork | None = None
 
     @staticmethod
     def split(codebook: Codebook, pool: Codebook) -> FormPools:
@@ -148,6 +153,17 @@ class FormScene:
         photographs = mapped(self.fold)
         size = min(DICTIONARY_SIZE, most_words(photographs))
         return dictionary_of(photographs, size, source=f"the map of {self.fold.place.name}")
+
+    @cached_property
+    def neighbor_words(self) -> NeighborModel:
+        """Words that lie side by side in the mapped photographs, which are public."""
+        photographs = [
+            Photograph(
+                keypoints=features.keypoints.astype(np.float64), words=self.dictionary.nearest(publish(features).vectors)
+            )
+            for features in mapped(self.fold)
+        ]
+        return learn_neighbors(photographs, self.dictionary, seed=self.options.seed)
 
     @cached_property
     def index(self) -> InvertedIndex:
@@ -239,6 +255,9 @@ class FormScene:
             decoys=None,
             database=self.pools.database,
             others={other: ReleasedImage.of(self.released(setting, other)[0]) for other in others},
+            neighbors=self.neighbor_words if setting.descriptors == "words" else None,
+            pairs=self.pools.pairs,
+            learned=self.pools.learned,
             scene=self.scene,
         )
         truth: Truth = find_truth(message, {name: self.fold.place.features[name]}, public)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ class Outcome:
 
     `message` is what was sent, None for raw features. `keypoints` (pixels) are the positions that were sent. `scene` is the
     map that answered, or the reason why there is none of what this variant sends. Errors are in units of the reference and in
-    degrees, None without a pose or a reference.
+    degrees, None without a pose or a reference; infinity (null in JSON) and 180 where the map contradicts the reference.
     """
 
     query: Query
@@ -114,7 +115,7 @@ class Outcome:
             "epsilon_image": composed_epsilon({mechanism: len(self.query.features)}, DELTA) if mechanism else None,
             "distance": self.variant.distance,
             "status": status,
-            "position_error": self.position_error,
+            "position_error": None if self.position_error == math.inf else self.position_error,
             "rotation_error_deg": self.rotation_error_deg,
             "inliers": self.found.inliers,
             "upload_bytes": self.upload_bytes,
@@ -276,9 +277,13 @@ def _by_distance(setup: HeldOutSetup, query: Query, variant: Variant, scene: Sce
 def _errors(setup: HeldOutSetup, scene: Scene, found: Localization, reference: Rigid) -> tuple[float, float]:
     """Position error (units of the reference) and rotation error (degrees) of a pose.
 
-    The map's cameras are aligned with their reference poses; the query has no part in that.
+    The map's cameras are aligned with their reference poses; the query has no part in that. Where they contradict these, the
+    map is wrong, and so is every pose in it: the errors are infinity and 180.
     """
     names = [name for name in scene.images if name in setup.references]
     mapped = [scene.images[name].cam_from_world for name in names]
     references = [setup.references[name] for name in names]
-    return pose_error(found.cam_from_world, reference, align_poses(mapped, references))
+    try:
+        return pose_error(found.cam_from_world, reference, align_poses(mapped, references))
+    except InputError:
+        return math.inf, 180.0
