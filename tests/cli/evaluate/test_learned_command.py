@@ -50,17 +50,27 @@ def test_networks_are_written_read_and_refused(model: Path, tmp_path: Path) -> N
             read_learned_model(tmp_path / name)
     with pytest.raises(FileFormatError, match="veil attacks train"):
         read_learned_model(tmp_path / "missing.npz")
+    with np.load(model) as stored:
+        arrays = dict(stored)
+    for name in ("density_w0", "pair_crowding", next(key for key in arrays if key.startswith("pair_") and "crowding" not in key)):
+        broken = arrays | {name: np.full_like(arrays[name], np.nan)}
+        np.savez(tmp_path / "nan.npz", **broken)
+        with pytest.raises(FileFormatError, match="finite"):
+            read_learned_model(tmp_path / "nan.npz")
 
 
 @pytest.mark.slow
 def test_the_study_prints_a_table(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Null: networks that learned nothing are no better than the nearest entry."""
     with lund_door() as example:
-        chosen = ("--photographs", 2, "--features", 15, "--max-features", 400, "--default")
+        chosen = ("--photographs", 2, "--features", 15, "--max-features", 400, "--default", "--skip", 5, "--every", 2)
         assert run("evaluate", "learned", example.folder, *chosen, "--model", model, "--json", tmp_path / "l.json") == 0
+        # Those that the networks were trained on are no test of them.
+        assert run("evaluate", "learned", example.folder, "--photographs", 1, "--max-features", 400, "--model", model) == 1
+    told = capsys.readouterr()
+    assert "the networks were trained on" in told.err and "exchanged" in told.out
     record = json.loads((tmp_path / "l.json").read_text())
     validate("evaluate-learned", record)
-    assert "exchanged" in capsys.readouterr().out
     by_name = {row["attack"]: row for row in record["rows"]}
     assert (
         by_name["modes"]["features"] == 30 and by_name["modes"]["shares"][0] <= by_name["nearest, projected"]["shares"][0] + 0.1

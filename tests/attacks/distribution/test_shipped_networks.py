@@ -1,0 +1,96 @@
+"""The networks that ship with veil on subspaces of known kinds: with decoys that no photograph has, and with equal candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from veil.attacks.distribution.learned_model import LearnedModel
+from veil.attacks.distribution.modes import Modes, density_modes
+from veil.attacks.distribution.nearest import entries
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.learned_models import bundled_learned_model
+from veil.forms import Points, Subspaces
+from veil.ldp.guarantee import NoProof
+from veil.statistics import clopper_pearson
+from worlds import generator
+
+FEATURES = 150
+
+
+@pytest.fixture(scope="module")
+def learned() -> Iterator[LearnedModel]:
+    yield bundled_learned_model()
+
+
+@pytest.fixture(scope="module")
+def database(learned: LearnedModel) -> Points:
+    """Every second descriptor of the bundled pool, of which the tests lift others."""
+    found = entries(bundled_decoys(), learned.space, codebook=bundled_codebook())
+    return Points(vectors=found.vectors[1::2], space=found.space)
+
+
+def vertices(name: str, count: int, decoys: np.ndarray | None = None) -> np.ndarray:
+    """Dithered and compressed corners of `count` subspaces: first a descriptor, then four of `decoys` or of photographs."""
+    random, compression = generator(name), bundled_codebook().compression
+    assert compression.pca is not None
+    real = bundled_decoys().stored[0::2]
+    stored = real[random.integers(len(real), size=(count, 5))].astype(np.float64)
+    if decoys is not None:
+        stored[:, 1:] = decoys[random.integers(len(decoys), size=(count, 4))]
+    stored += compression.dither_steps * random.random(stored.shape)
+    stored /= np.linalg.norm(stored, axis=2, keepdims=True)
+    return compression.pca.apply(stored)
+
+
+def subspaces(corners: np.ndarray, learned: LearnedModel) -> Subspaces:
+    """Affine hulls of `corners`, with an origin that is none of them."""
+    basis = np.linalg.qr((corners[:, 1:] - corners[:, :1]).transpose(0, 2, 1))[0].transpose(0, 2, 1)
+    random = generator("origins").normal(size=(len(corners), 4))
+    origin = corners.mean(axis=1) + np.einsum("fm,fmn->fn", random, basis)
+    return Subspaces(
+        origin=origin.astype(np.float32),
+        basis=basis.astype(np.float32),
+        space=learned.space,
+        guarantee=NoProof(reason="planted"),
+        profile="hardened",
+        releasable=False,
+    )
+
+
+def best(modes: Modes) -> np.ndarray:
+    return modes.estimates(modes.beliefs(1.5)).points
+
+
+@pytest.mark.slow
+def test_decoys_that_no_photograph_has_hide_nothing(learned: LearnedModel, database: Points) -> None:
+    """Broken defense: with noise for decoys the descriptor is the only likely point, and the attack finds it far more often."""
+    noise = generator("noise").integers(0, 90, size=(2000, 128)).astype(np.float64)
+    shares = {}
+    for kind, decoys in (("noise", noise), ("photographs", None)):
+        corners = vertices("broken", FEATURES, decoys)
+        found = best(density_modes(subspaces(corners, learned), learned.density, database))
+        shares[kind] = (np.linalg.norm(found - corners[:, 0], axis=1) < 0.2).mean()
+    assert shares["noise"] > 0.4 and shares["photographs"] < shares["noise"] - 0.2
+
+
+@pytest.mark.slow
+def test_among_equal_candidates_the_choice_is_chance(learned: LearnedModel, database: Points) -> None:
+    """Null: five corners from the same photographs. The likeliest mode lies near a corner mostly, and near each equally often."""
+    corners = vertices("exchangeable", 2 * FEATURES)
+    found = best(density_modes(subspaces(corners, learned), learned.density, database))
+    gaps = np.linalg.norm(corners - found[:, None], axis=2)
+    near = gaps.min(axis=1) < 0.4
+    low, high = clopper_pearson(int((gaps.argmin(axis=1)[near] == 0).sum()), int(near.sum()), confidence=0.999)
+    assert near.mean() > 0.5 and low < 0.2 < high and high - low < 0.25
+
+
+@pytest.mark.slow
+def test_the_density_alone_says_no_more_of_strangers(learned: LearnedModel, database: Points) -> None:
+    """Null: a subspace in a random direction through noise holds no descriptor, and no mode is as high as those of real ones."""
+    real = density_modes(subspaces(vertices("real", 60), learned), learned.density, database)
+    noise = generator("nothing").normal(size=(60, 5, learned.space.dim)) * 0.15
+    empty = density_modes(subspaces(noise, learned), learned.density, database)
+    assert np.median(empty.log_ratios[:, 0]) < np.quantile(real.log_ratios[:, 0], 0.05)
