@@ -31,9 +31,11 @@ NAMES = [
     "Device", "Dictionary",
     "DeviceRelease", "Features", "FileFormatError", "HideInLines", "HideInSubspaces", "HideInWords", "InputError",
     "LineUpload", "Lines", "LocalDP", "Localization", "LocalizeOptions", "Map", "MappingOptions", "NoMap", "NoPose",
-    "NoProof", "Picture", "Points", "Profile", "Protection", "ReleaseRefused", "Rigid", "SiftOptions", "SpaceError",
+    "NoProof", "Picture", "Points", "PositionOptions",
+    "Profile", "Protection", "ReleaseRefused", "Rigid", "SiftOptions", "SpaceError",
     "Subsets", "Subspaces", "Upload", "VeilError", "WireError", "WordOptions", "decode", "encode", "extract",
-    "hardened", "localize", "map_images", "paper", "read_codebook", "read_features", "read_gravity", "read_messages",
+    "hardened", "localize", "map_images", "paper", "positions_alone",
+    "read_codebook", "read_features", "read_gravity", "read_messages",
     "read_picture", "run_audit", "write_codebook", "write_features",
 ]
 # fmt: on

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from veil.localization.by_distance import Localization as Localization
     from veil.localization.by_distance import LocalizeOptions as LocalizeOptions
     from veil.localization.by_distance import NoPose as NoPose
+    from veil.localization.by_positions import PositionOptions as PositionOptions
     from veil.localization.word_options import WordOptions as WordOptions
     from veil.mapping.points import NoMap as NoMap
     from veil.mechanisms.profile import Profile as Profile
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from veil.pipelines.protection import HideInSubspaces as HideInSubspaces
     from veil.pipelines.protection import HideInWords as HideInWords
     from veil.pipelines.protection import Protection as Protection
+    from veil.pipelines.protection import positions_alone as positions_alone
     from veil.pipelines.uploads import read_messages as read_messages
     from veil.wire.codec import decode as decode
     from veil.wire.codec import encode as encode
@@ -106,6 +108,7 @@ _HOMES = {
     "NoProof": "ldp.guarantee",
     "Picture": "extraction.picture",
     "Points": "forms",
+    "PositionOptions": "localization.by_positions",
     "Profile": "mechanisms.profile",
     "Protection": "pipelines.protection",
     "ReleaseRefused": "errors",
@@ -125,6 +128,7 @@ _HOMES = {
     "localize": "pipelines.localization",
     "map_images": "pipelines.mapping",
     "paper": "mechanisms.profile",
+    "positions_alone": "pipelines.protection",
     "read_codebook": "files.codebooks",
     "read_features": "files.features",
     "read_gravity": "files.gravity",

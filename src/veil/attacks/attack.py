@@ -20,9 +20,10 @@ from veil.errors import VeilError
 Family = Literal["structural", "distribution", "intersection", "repeat", "views", "matches", "positions", "order", "words"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 # Kind of data that an attack looks at: descriptors in subspaces, positions in lines, words, the order of a message, faces.
-Surface = Literal["subspaces", "lines", "words", "order", "faces"]
-# Quantity that an attack estimates: descriptors, positions in pixels, words, whether the order has a meaning, classes of faces.
-Units = Literal["descriptor", "px", "word", "order", "class"]
+Surface = Literal["subspaces", "lines", "words", "positions", "order", "faces"]
+# Quantity that an attack estimates: descriptors, positions in pixels, words, the pose of the camera, whether the order has a
+# meaning, classes of faces.
+Units = Literal["descriptor", "px", "word", "pose", "order", "class"]
 
 RELEASE_ALONE = "nothing but the release"
 OWN_PHOTOGRAPHS = "photographs of its own"
@@ -33,10 +34,11 @@ class Attack:
     """One known attack, an entry of `ATTACKS`: where it looks, what it needs, what it estimates, and how it is run.
 
     - `name`: as reports and rules of `veil audit --fail-on` call it.
-    - `surface`: the part of a release that it looks at: "subspaces", "lines", "words", "order" of the features, or "faces".
+    - `surface`: the part of a release that it looks at: "subspaces", "lines", "words", "positions" in the clear, the
+      "order" of the features, or "faces".
     - `family`: group of related attacks, one of `FAMILIES`; rules may name it as well.
     - `assumes`: in words, what the attacker needs beside the release.
-    - `units`: what it estimates: descriptors, positions ("px"), words, whether the order means something, or classes of faces.
+    - `units`: what it estimates: descriptors, positions ("px"), words, the pose, what the order means, or classes of faces.
     - `modules`: modules of `veil.attacks` that hold its algorithm; the first of them describes it and cites its source.
     - `run`: runs it on a `Target` and returns an `Attempt`; raises CannotRun (or another VeilError) with the reason why it
       cannot be run there.

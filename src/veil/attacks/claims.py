@@ -1,4 +1,4 @@
-"""Types of what attacks claim about features: estimates, candidate lists, words, classes, or evidence on the order.
+"""Types of what attacks claim: estimates, candidate lists, words or classes of features, evidence on the order, or a pose.
 
 An attack sees what a server sees: released forms, lines, messages, public codebooks and the attacker's own photographs. It
 never sees the truth; `veil.audit` scores it. `certified` separates what an attack has proved to itself from guesses that may be
@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError, VeilError
 from veil.forms import Subspaces
+from veil.geometry.rigid import Rigid
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,8 +101,15 @@ class Classes:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pose:
+    """Where the camera is believed to have been, in the attacker's map; None where no pose is better than chance."""
+
+    cam_from_world: Rigid | None
+
+
 # Only an oracle, which nobody has, could pick from `Lists`; the other types are claims of their own.
-Claim = Estimates | Lists | NamedWords | OrderEvidence | Classes
+Claim = Estimates | Lists | NamedWords | OrderEvidence | Classes | Pose
 
 
 class CannotRun(VeilError):

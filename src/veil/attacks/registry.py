@@ -11,6 +11,7 @@ from veil.attacks.attack import Attack, Attempt
 from veil.attacks.claims import CannotRun, Classes, Estimates, Lists
 from veil.attacks.distribution.attributes import infer
 from veil.attacks.on_lines import LINE_ATTACKS, ORDER_ATTACK
+from veil.attacks.on_positions import POSITIONS_ATTACK
 from veil.attacks.on_subspaces import SUBSPACE_ATTACKS
 from veil.attacks.on_words import WORD_ATTACKS
 from veil.attacks.target import ReleasedImage, Target
@@ -39,8 +40,16 @@ ATTRIBUTE_ATTACK = Attack(
     run=_attributes,
 )
 
-ATTACKS: tuple[Attack, ...] = (*SUBSPACE_ATTACKS, *WORD_ATTACKS, *LINE_ATTACKS, ORDER_ATTACK, ATTRIBUTE_ATTACK)
-"""Every attack that veil knows, in the order in which an audit runs them: on subspaces, words, lines, order, and faces."""
+ATTACKS: tuple[Attack, ...] = (
+    *SUBSPACE_ATTACKS,
+    *WORD_ATTACKS,
+    *LINE_ATTACKS,
+    POSITIONS_ATTACK,
+    ORDER_ATTACK,
+    ATTRIBUTE_ATTACK,
+)
+"""Every attack that veil knows, in the order in which an audit runs them: on subspaces, words, lines, positions, order,
+and faces."""
 # Weight of each attack in the time of one release (`TimeBudget`): attacks that search have more than those that look up.
 TIME_SHARES = {attack.name: attack.time_share for attack in ATTACKS if attack.time_share}
 # A value of `Effort.auxiliary` that no number of other subspaces reaches: attacks compare with all of them.
@@ -76,6 +85,7 @@ def inapplicable(attack: Attack, image: ReleasedImage) -> str:
         "subspaces": "" if isinstance(image.form, Subspaces) else "the release holds no subspaces",
         "words": "" if isinstance(image.form, Subsets) else "the release holds no words",
         "lines": "" if image.lines is not None else "positions are sent as they are, not hidden in lines",
+        "positions": "positions are hidden in lines" if image.keypoints is None else "",
         "order": "",
         "faces": "the release is of a photograph of a place; of faces `veil evaluate attributes` measures it",
     }

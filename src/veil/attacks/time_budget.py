@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -63,6 +63,7 @@ class TimeBudget:
         self.seconds, self.turns, self.clock, self.shares = seconds, turns, clock, shares
         self._left, self._turns_left = seconds, turns
         self._shares_left = self._charged = 0.0
+        self._of_a_turn = sum(shares.values())
         self._spent: dict[str, Spending] = {}
         self._timed: dict[str, tuple[float, int]] = {}  # seconds and features that an attack's pace was measured on
 
@@ -76,9 +77,13 @@ class TimeBudget:
         """Processor seconds of all attacks together."""
         return self._charged + sum(item.seconds for item in self._spent.values())
 
-    def begin_turn(self) -> None:
-        """Start the next release; time of attacks that were not run on the last release stays available."""
-        self._shares_left = sum(self.shares.values())
+    def begin_turn(self, attacks: Iterable[str] | None = None) -> None:
+        """Start the next release, which gives those of `attacks` (default: all) something to look at; only they have shares.
+
+        The releases to come are taken to be like this one. Time of attacks that were not run on the last one stays available.
+        """
+        names = self.shares if attacks is None else dict.fromkeys(attacks)
+        self._shares_left = self._of_a_turn = sum(self.shares.get(name, 0.0) for name in names)
         self._turns_left = max(self._turns_left - 1, 0)
 
     def allowance(self, attack: str) -> float:
@@ -86,7 +91,7 @@ class TimeBudget:
         if math.isinf(self.seconds):
             return math.inf
         share = self.shares[attack]
-        return self._left * share / (max(self._shares_left, share) + self._turns_left * sum(self.shares.values()))
+        return self._left * share / (max(self._shares_left, share) + self._turns_left * self._of_a_turn)
 
     def run(
         self, attack: str, rows: Int64[np.ndarray, "wanted"], work: Callable[[Int64[np.ndarray, "piece"]], Result], seed: int

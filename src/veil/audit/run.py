@@ -10,13 +10,14 @@ from functools import partial
 import numpy as np
 
 from veil.attacks.attack import Attack, Attempt, Skipped, attempted
-from veil.attacks.claims import Classes, Estimates, Lists, NamedWords, OrderEvidence, joined, undecided
+from veil.attacks.claims import Classes, Estimates, Lists, NamedWords, OrderEvidence, Pose, joined, undecided
 from veil.attacks.registry import ATTACKS, TIME_SHARES, inapplicable
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.attacks.time_budget import TimeBudget
 from veil.audit.finding import WITHIN, Finding
 from veil.audit.ground_truth import Truth
 from veil.audit.order import order_note
+from veil.audit.poses import pose_note
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
@@ -96,11 +97,10 @@ def examine(
 def try_attacks(target: Target, attacks: Sequence[Attack], progress: StepProgress = lambda step: None) -> list[Tried]:
     """Those of `attacks` that `target` gives something to look at, in their order; those on lines know what others found of the
     descriptors. Begins a turn of the target's time."""
-    target.time.begin_turn()
+    applicable = [attack for attack in attacks if not inapplicable(attack, target.image)]
+    target.time.begin_turn(attack.name for attack in applicable)
     tried: list[Tried] = []
-    for attack in attacks:
-        if inapplicable(attack, target.image):
-            continue
+    for attack in applicable:
         progress(attack.name)
         if attack.surface == "lines" and target.knowledge.descriptors is None:
             known = _best_descriptors(target.image.form, tried)
@@ -174,6 +174,12 @@ def _finding(attack: Attack, examined: Sequence[Examined], dictionary: Codebook 
     )
     if evidence := [attempt.claim for attempt in attempts if isinstance(attempt.claim, OrderEvidence)]:
         return replace(finding, notes=(order_note(evidence),))
+    if poses := [attempt.claim for attempt in attempts if isinstance(attempt.claim, Pose)]:
+        found = sum(pose.cam_from_world is not None for pose in poses)
+        note = pose_note(found, len(poses), finding.details)
+        return replace(
+            finding, features=len(poses), wanted=len(poses), certified=share(found, len(poses)), unit="release", notes=(note,)
+        )
     if isinstance(attempts[0].claim, Classes):  # nothing here knows the right classes of faces
         return finding
     truth_is_known = all(release.truth is not None for release, _ in ran)

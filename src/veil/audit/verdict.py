@@ -62,12 +62,12 @@ def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: flo
         if most.value >= NOTABLE:
             grade = "leaks"
             headline = (
-                f"an attacker who has {worst.assumes} computes {_recovered_part(worst)} for {most} of the features "
+                f"an attacker who has {worst.assumes} computes {_recovered_part(worst)} for {most} of the {worst.unit}s "
                 f"({worst.attack} attack)"
             )
         else:
             grade = "nothing found"
-            headline = f"no attack that was run recovered more than {most} of the features ({worst.attack} attack)"
+            headline = f"no attack that was run recovered more than {most} of the {worst.unit}s ({worst.attack} attack)"
     sentences.append(
         "Every number is what a known attack reached on this release: a lower bound of what leaks, and no proof beyond."
     )
@@ -79,6 +79,8 @@ def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: flo
 
 def _recovered_part(finding: Finding) -> str:
     """Words for what the finding's recovered share counts."""
+    if finding.unit == "release":
+        return "where the camera was, and knows it,"
     if finding.score is None:
         return "the descriptor, and knows it,"
     match finding.score.unit:

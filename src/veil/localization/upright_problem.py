@@ -83,6 +83,16 @@ class UprightProblem:
         random = np.random.default_rng(self.seed)
         return [random.permutation(np.unique(self.scene.images[name].point_rows)) for name in self.names]
 
+    @property
+    def queried(self) -> int:
+        """Number of features that have candidates."""
+        return len(np.unique(self.candidates.keypoint_rows))
+
+    @property
+    def doubt(self) -> str:
+        """What may be wrong where no pose is beyond chance, as a question."""
+        return "is the map of this place, its gravity and the query's right, or epsilon too small?"
+
     @cached_property
     def shown_share(self) -> float:
         """Share of the points of a mapped image that the query is expected to show as keypoints."""
@@ -103,19 +113,29 @@ class UprightProblem:
             cumulative.append(np.cumsum(gains[own]) / max(float(gains[own].sum()), 1e-300))
         usable = np.array([float(len(own) >= 2) for own in rows])
         order = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
-        rays = np.hstack([self.seen, np.ones((len(self.seen), 1))])
-        rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+        rays, points, centers = self.upright_frames
         return Sampled(
-            rays=np.ascontiguousarray(rays @ self._up_from_cam.T),
-            points=np.ascontiguousarray(self.scene.points @ self._up_from_world.T),
+            rays=rays,
+            points=points,
             starts=np.cumsum([0, *(len(own) for own in rows)]).astype(np.int64),
             keypoint_rows=self.candidates.keypoint_rows[order].astype(np.int64),
             point_rows=self.candidates.point_rows[order].astype(np.int64),
             gain=gains[order],
             cumulative=np.concatenate(cumulative) if cumulative else np.empty(0),
             shares=np.cumsum(usable) / max(float(usable.sum()), 1.0),
-            centers=np.array([self._up_from_world @ self.scene.images[name].cam_from_world.center for name in self.names]),
+            centers=centers,
         )
+
+    @property
+    def upright_frames(
+        self,
+    ) -> tuple[Float64[np.ndarray, "features 3"], Float64[np.ndarray, "points 3"], Float64[np.ndarray, "images 3"]]:
+        """Unit rays of the keypoints, points of the map and centers of its images in frames where gravity is the y-axis."""
+        rays = np.hstack([self.seen, np.ones((len(self.seen), 1))])
+        rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+        centers = [self._up_from_world @ self.scene.images[name].cam_from_world.center for name in self.names]
+        points = self.scene.points @ self._up_from_world.T
+        return np.ascontiguousarray(rays @ self._up_from_cam.T), np.ascontiguousarray(points), np.array(centers)
 
     def tested(self, spread_px: float, words_px: float | None = None) -> PoseTest:
         """The table of a width in pixels, for the search and the steps; words reach `words_px`, by default as far."""

@@ -40,13 +40,12 @@ def localize_upright(
     - `options`: thresholds, and limits of the search.
     - `progress`: called with the number of pairs that are drawn and of all.
     """
-    candidates = problem.candidates
-    count = len(np.unique(candidates.keypoint_rows))
+    count = problem.queried
     weighing = UprightWeighing(problem=problem, unshared=unshared)
     weighed = [weighing.weighed(weighing.fitted(pose)) for pose in _poses(problem, options, progress)]
     weighed.sort(key=lambda evidence: evidence.log10_nfa)
     if not weighed:
-        return NoPose(reason=f"no pose explains the {count} features with words of the map", correspondences=count)
+        return NoPose(reason=f"no pose of the search explains the {count} features; {problem.doubt}", correspondences=count)
     best = weighing.improved(weighed[0]) if _beyond_chance(weighed[0], options) else weighed[0]
 
     def refused(reason: str) -> NoPose:
@@ -56,8 +55,7 @@ def localize_upright(
     if not _beyond_chance(best, options):
         return refused(
             f"the best pose shows points of the map at {len(best)} of {keypoints} keypoints, which chance also gives (log10 of "
-            f"expected chance poses {best.log10_nfa:.1f}); is the map of this place, its gravity and the query's right, or "
-            "epsilon too small?"
+            f"expected chance poses {best.log10_nfa:.1f}); {problem.doubt}"
         )
     matched, rows = _matched(problem, best, options)
     estimate, evidence = Estimate(pose=best.pose, camera=problem.camera), Evidence(rows=rows, log10_nfa=best.log10_nfa)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from veil.codebooks.codebook import Codebook
+from veil.errors import InputError
 from veil.features import Features
-from veil.forms import Subsets
+from veil.forms import Lines, Subsets
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
 from veil.localization.by_distance import localize as by_distance
+from veil.localization.by_positions import PositionOptions, localize_positions
 from veil.localization.by_words import localize_words
 from veil.localization.word_options import WordOptions
 from veil.pipelines.maps import Map
@@ -22,6 +24,8 @@ from veil.wire.message import Message
 # Seconds of processor time, all threads together, for a search by words. Ordinary searches take one or two; only a longer one
 # depends on how fast the machine is. Other load of the machine, and the number of threads, change nothing.
 WORD_SECONDS = 10.0
+# The same for positions alone, which need more samples.
+POSITION_SECONDS = 60.0
 
 
 def localize(
@@ -30,6 +34,7 @@ def localize(
     *,
     options: LocalizeOptions | None = None,
     word_options: WordOptions | None = None,
+    position_options: PositionOptions | None = None,
     codebook: Codebook | None = None,
     dictionary: Codebook | None = None,
     near: Sequence[str] | None = None,
@@ -44,19 +49,34 @@ def localize(
     - `where`: the map.
     - `options`: of queries that are matched by distance.
     - `word_options`: of queries in words; by default the search takes at most ten seconds of processor time.
+    - `position_options`: of queries whose words say nothing (epsilon 0): positions alone, which need `near` and gravity
+      (docs/theory/words_upright.md#positions-alone); by default the search takes at most a minute of processor time.
     - `codebook`: the one that a hardened query was compressed with; by default the bundled one, if the query names it.
     - `dictionary`: the one of a query's words, where the map has no index for it; by default the bundled one.
     - `near`: names of the map's images that a query in words is known to be near (`veil.scene.Scene.nearest`), in place of
       those that look like it.
     - `progress`: called with the number of steps done and of all.
 
-    Raises SpaceError or InputError if query and map cannot be compared, or words with lines lack gravity.
+    Raises SpaceError or InputError if query and map cannot be compared, words with lines lack gravity, or positions alone lack
+    gravity or `near`.
     """
     image = loaded(query)
     if not isinstance(image.form, Subsets):
         book = codebook or where.codebook_for(image.form)
         return by_distance(
             image.camera, image.positions, image.form, where.scene, codebook=book, options=options, progress=progress
+        )
+    if image.form.mechanism.epsilon == 0:
+        if isinstance(image.positions, Lines):
+            raise InputError("the query holds neither positions nor descriptors: its words are random and its positions hidden")
+        return localize_positions(
+            image.camera,
+            image.positions,
+            where.scene,
+            gravity=image.gravity,
+            near=near or (),
+            options=position_options or PositionOptions(max_seconds=POSITION_SECONDS),
+            progress=progress,
         )
     index = where.index_for(image.form, dictionary=dictionary, progress=progress)
     word_options = word_options or WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS))

@@ -28,6 +28,8 @@ from veil.randomness import Randomness
 from veil.wire.message import Message, Upload
 
 SUBSET_SIZE, DELTA = 2, 1e-6
+# Number of positions that leave without descriptors.
+POSITIONS_SENT = 1000
 # Probability of being the true word above which a sent word is no longer hidden among others
 # (words.md#what-epsilon-means-for-one-feature).
 MAX_POSTERIOR = 0.25
@@ -199,6 +201,11 @@ class HideInWords:
     def notes(self) -> list[str]:
         """Sentences for the user: what this epsilon means, and whether it means little."""
         mechanism = self.mechanism
+        if mechanism.epsilon == 0:
+            return [
+                "nothing of the descriptors is sent: words are drawn at random (epsilon 0). Positions are, and whoever has a "
+                "map of the place localizes them with gravity, without any descriptor"
+            ]
         truth, posterior = outward(float(mechanism.truth), 3), outward(mechanism.posterior, 3)
         if math.isinf(mechanism.epsilon):
             return [
@@ -216,6 +223,15 @@ class HideInWords:
                 "smaller epsilon (`veil budget plan`)"
             )
         return said
+
+
+def positions_alone(features_sent: int | None = POSITIONS_SENT) -> HideInWords:
+    """The protection that sends nothing of the descriptors: a word at random beside each position (epsilon 0).
+
+    `features_sent` positions leave, chosen at random; None: all. A server with a map localizes them with gravity and images
+    that they are near, and so can anybody who has a map (docs/theory/words_upright.md#positions-alone).
+    """
+    return HideInWords(epsilon=0.0, m=1, features_sent=features_sent)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

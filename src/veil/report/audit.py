@@ -26,7 +26,7 @@ TITLES = {
     "matches": "Matches: what a holder of a map, or of photographs of the place, learns of features that match",
     "intersection": "Intersections of subspaces",
     "distribution": "Distribution of descriptors: the attacker has photographs of its own",
-    "positions": "Hidden positions",
+    "positions": "Positions: hidden in lines, or in the clear",
     "words": "Words",
     "order": "Order of the features",
 }

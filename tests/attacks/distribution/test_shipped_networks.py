@@ -1,4 +1,4 @@
-"""The networks that ship with veil on subspaces of known kinds: with decoys that no photograph has, and with equal candidates."""
+"""The networks that ship with veil on subspaces of known kinds: decoys that no photograph has, and equal candidates."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_decoys_that_no_photograph_has_hide_nothing(learned: LearnedModel, datab
 
 @pytest.mark.slow
 def test_among_equal_candidates_the_choice_is_chance(learned: LearnedModel, database: Points) -> None:
-    """Null: five corners from the same photographs. The likeliest mode lies near a corner mostly, and near each equally often."""
+    """Null: five corners from the same photographs. The likeliest mode lies mostly near a corner, near each equally often."""
     corners = vertices("exchangeable", 2 * FEATURES)
     found = best(density_modes(subspaces(corners, learned), learned.density, database))
     gaps = np.linalg.norm(corners - found[:, None], axis=2)
@@ -89,7 +89,7 @@ def test_among_equal_candidates_the_choice_is_chance(learned: LearnedModel, data
 
 @pytest.mark.slow
 def test_the_density_alone_says_no_more_of_strangers(learned: LearnedModel, database: Points) -> None:
-    """Null: a subspace in a random direction through noise holds no descriptor, and no mode is as high as those of real ones."""
+    """Null: a subspace in a random direction through noise holds no descriptor; no mode is as high as those of real ones."""
     real = density_modes(subspaces(vertices("real", 60), learned), learned.density, database)
     noise = generator("nothing").normal(size=(60, 5, learned.space.dim)) * 0.15
     empty = density_modes(subspaces(noise, learned), learned.density, database)

@@ -52,7 +52,11 @@ def test_networks_are_written_read_and_refused(model: Path, tmp_path: Path) -> N
         read_learned_model(tmp_path / "missing.npz")
     with np.load(model) as stored:
         arrays = dict(stored)
-    for name in ("density_w0", "pair_crowding", next(key for key in arrays if key.startswith("pair_") and "crowding" not in key)):
+    for name in (
+        "density_w0",
+        "pair_crowding",
+        next(key for key in arrays if key.startswith("pair_") and "crowding" not in key),
+    ):
         broken = arrays | {name: np.full_like(arrays[name], np.nan)}
         np.savez(tmp_path / "nan.npz", **broken)
         with pytest.raises(FileFormatError, match="finite"):

@@ -22,7 +22,7 @@ from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
 from veil.mechanisms.release import HideInLines
 from veil.mechanisms.selection import Selection, usual_selection
 from veil.pipelines.device import Device, DeviceRelease
-from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, Protection
+from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, Protection, positions_alone
 
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
@@ -32,6 +32,7 @@ EXAMPLES = """\
   veil privatize features.h5 -o upload/ --lines --line-rule parallel   lines that neighbors' lines say nothing of
   veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
   veil privatize features.h5 -o upload/ --words bundled --epsilon 4 --features 1000 --gravity g.csv   localized upright
+  veil privatize features.h5 -o upload/ --no-descriptors --gravity g.csv   positions alone; localized near known images
 """
 
 
@@ -77,6 +78,9 @@ def _add_descriptors(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="default: the bundled SIFT codebook")
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="decoy pool; default: the bundled, public one")
     parser.add_argument("--words", metavar="FILE", help="send words of this dictionary (.npz, or 'bundled'), not subspaces")
+    parser.add_argument(
+        "--no-descriptors", action="store_true", help="send positions alone; random words take the place of descriptors"
+    )
     parser.add_argument("--epsilon", type=float, metavar="E", help="of each feature, with --words ('inf': no privacy)")
     parser.add_argument(
         "--features",
@@ -84,7 +88,7 @@ def _add_descriptors(parser: argparse.ArgumentParser) -> None:
         dest="features_sent",
         metavar="N",
         help="send N features, or 'all': of subspaces those of largest scale (default 1000; paper profile all), of words a "
-        "random choice (default all)",
+        "random choice (default all; 1000 with --no-descriptors)",
     )
     parser.add_argument(
         "--min-distance",
@@ -129,13 +133,14 @@ def _privatize(arguments: argparse.Namespace) -> int:
     device = Device(replace_lost=arguments.new_secret)
     for note in device.notes:
         tell(note)
-    descriptors = _in_words(arguments, device) if arguments.words else _books(arguments)
+    descriptors = _descriptors(arguments, device)
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     rows: list[dict] = []
     in_words = isinstance(descriptors, HideInWords)
     notes = dict.fromkeys(descriptors.notes() if isinstance(descriptors, HideInWords) else _outside(device))
-    if in_words and arguments.lines and not arguments.gravity:
-        notes["warning: words with lines are localized upright only, and no gravity is sent; give it with --gravity"] = None
+    if in_words and not arguments.gravity and (arguments.lines or arguments.no_descriptors):
+        what = "words with lines" if arguments.lines else "positions alone"
+        notes[f"warning: {what} are localized upright only, and no gravity is sent; give it with --gravity"] = None
     try:
         for name, features in progress(read_features(arguments.features), "privatizing"):
             protection = Protection(descriptors=_fitting(arguments, descriptors, features))
@@ -189,6 +194,14 @@ def _row(name: str, made: DeviceRelease, descriptors: HideInSubspaces | HideInWo
         row |= {"image_epsilon": epsilon, "median_error": error}
         row["said"] = f", epsilon {outward(epsilon)} at delta {descriptors.delta:g}, words at a median distance of {error:.2f}"
     return row
+
+
+def _descriptors(arguments: argparse.Namespace, device: Device) -> HideInSubspaces | HideInWords:
+    """The protection of descriptors that the options ask for."""
+    if arguments.no_descriptors:
+        sent = arguments.features_sent
+        return positions_alone() if sent is None else positions_alone(None if sent == "all" else sent)
+    return _in_words(arguments, device) if arguments.words else _books(arguments)
 
 
 def _in_words(arguments: argparse.Namespace, device: Device) -> HideInWords:
@@ -253,6 +266,12 @@ def _require_consistent(arguments: argparse.Namespace) -> None:
     if arguments.aligned_share is not None and arguments.line_rule in ("convergent", "parallel"):
         raise InputError("--aligned-share belongs to random lines: those of two halves of the picture are not drawn")
     subspaces = ("profile", "lifting", "codebook", "decoys")
+    of_descriptors = (*subspaces, "m", "words", "epsilon", "min_distance")
+    if arguments.no_descriptors and (arguments.lines or any(getattr(arguments, name) is not None for name in of_descriptors)):
+        raise InputError(
+            "--no-descriptors sends positions alone; it goes with --features and --gravity, not with lines or options of "
+            "descriptors"
+        )
     if arguments.words and any(getattr(arguments, name) is not None for name in subspaces):
         raise InputError("--profile, --lifting, --codebook and --decoys belong to subspaces; --words sends words instead")
     if arguments.words and arguments.min_distance is not None:

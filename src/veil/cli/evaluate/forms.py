@@ -127,15 +127,21 @@ def tables(rows: Sequence[FormRow], options: FormOptions) -> Iterator[str]:
     yield f"| --- | --- | {' | '.join('---' for _ in attacked)} |"
     names = dict.fromkeys(finding.attack for row in attacked for finding in (*row.alone, *row.together))
     for name in names:
+        before: list[str] = []
         for count, of in ((1, lambda row: row.alone), (1 + options.others, lambda row: row.together)):
             cells = [_cell(next((item for item in of(row) if item.attack == name), None)) for row in attacked]
-            if any(cell != "-" for cell in cells):
+            if any(cell != "-" for cell in cells) and cells != before:  # most attacks gain nothing from other uploads
                 yield f"| {name} | {count} | {' | '.join(cells)} |"
+            before = cells
 
 
 def _cell(finding: Finding | None) -> str:
-    """Shares that an attack recovered: within 0.1 / 0.2 / 0.4 of the descriptor, within 5 / 20 px, or of words named right."""
-    if finding is None or finding.skipped or finding.score is None:
+    """Shares that an attack recovered: within 0.1 / 0.2 / 0.4 of the descriptor, within 5 / 20 px, or of words named right; or releases placed."""
+    if finding is None or finding.skipped:
+        return "-"
+    if finding.unit == "release" and finding.certified is not None:
+        return f"{finding.certified.count} of {finding.certified.total} placed"
+    if finding.score is None:
         return "-"
     shares = finding.score.shares
     match finding.score.unit:

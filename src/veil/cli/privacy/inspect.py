@@ -165,6 +165,8 @@ def upload_facts(upload: Message, size_bytes: int) -> dict:
 
 def _described(form: Released) -> str:
     if isinstance(form, Subsets):
+        if form.mechanism.epsilon == 0:
+            return "positions alone: each has a word at random, which says nothing of its descriptor"
         return f"{form.m} of {form.mechanism.dictionary_size} words each"
     return f"affine subspaces of dimension {form.m}, profile {form.profile}"
 

@@ -28,9 +28,10 @@ from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
+from veil.localization.by_positions import PositionOptions
 from veil.localization.by_words import WordOptions
 from veil.localization.upright_options import UprightOptions
-from veil.pipelines.localization import WORD_SECONDS, localize
+from veil.pipelines.localization import POSITION_SECONDS, WORD_SECONDS, localize
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage, queries
 
@@ -39,6 +40,7 @@ EXAMPLES = """\
   veil localize map/ queries/*.veil --json poses.json
   veil localize map/ words.veil --dictionary dictionary.npz   a query in words; once for all: `veil index`
   veil localize map/ words.veil --near 1.5 0 -2               among the three images of the map nearest to this place
+  veil localize map/ positions.veil --near-images a.jpg b.jpg   of `privatize --no-descriptors`
 """
 
 
@@ -61,17 +63,23 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--max-seconds",
         type=float,
-        default=WORD_SECONDS,
         metavar="S",
-        help="and of the processor's time (default %(default)s; 0: no limit)",
+        help=f"and of the processor's time (default {WORD_SECONDS:g}, positions alone {POSITION_SECONDS:g}; 0: no limit)",
     )
     parser.add_argument(
-        "--pairs", type=at_least(1), default=UprightOptions().samples, help="drawn, of words with gravity (default %(default)s)"
+        "--pairs",
+        type=at_least(1),
+        help=f"drawn, of words with gravity (default {UprightOptions().samples}) or positions alone (default "
+        f"{PositionOptions().upright.samples})",
     )
     parser.add_argument(
-        "--near", type=float, nargs=3, metavar=("X", "Y", "Z"), help="words: where the query is about, in the map's coordinates"
+        "--near",
+        type=float,
+        nargs=3,
+        metavar=("X", "Y", "Z"),
+        help="words, positions: where the query is about, in the map's coordinates",
     )
-    parser.add_argument("--near-images", nargs="+", metavar="NAME", help="words: images of the map that the query is near")
+    parser.add_argument("--near-images", nargs="+", metavar="NAME", help="words, positions: images of the map that are near")
     parser.add_argument("--nearest", type=at_least(1), default=3, metavar="N", help="images that --near takes (default 3)")
     parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of words with lines (default 0.5)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
@@ -108,18 +116,28 @@ def _localize(arguments: argparse.Namespace) -> int:
 
 def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Localization | NoPose:
     """The answer to one query, with the options that the arguments give for its form."""
+    if isinstance(query.form, Subsets) and query.form.mechanism.epsilon == 0:
+        samples = arguments.pairs or PositionOptions().upright.samples
+        position_options = PositionOptions(
+            max_error_px=arguments.max_error,
+            upright=UprightOptions(samples=samples),
+            max_seconds=_seconds(arguments, POSITION_SECONDS),
+            seed=arguments.seed,
+        )
+        with Bar("searching") as bar:
+            return localize(query, where, position_options=position_options, near=_near(arguments, where), progress=bar)
     if isinstance(query.form, Subsets):
         search = GroupedOptions(
             min_iterations=min(GroupedOptions().min_iterations, arguments.iterations),
             max_iterations=arguments.iterations,
-            max_seconds=arguments.max_seconds or None,
+            max_seconds=_seconds(arguments, WORD_SECONDS),
             seed=arguments.seed,
         )
         word_options = WordOptions(
             max_error_px=arguments.max_error,
             gravity_sigma_deg=arguments.gravity_sigma,
             search=search,
-            upright=UprightOptions(samples=arguments.pairs),
+            upright=UprightOptions(samples=arguments.pairs or UprightOptions().samples),
             threads=arguments.workers,
         )
         if not isinstance(where.form, Subsets):
@@ -137,6 +155,11 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Lo
     codebook = arguments.codebook and read_codebook(arguments.codebook)
     with Bar("matching") as bar:
         return localize(query, where, options=options, codebook=codebook, progress=bar)
+
+
+def _seconds(arguments: argparse.Namespace, usual: float) -> float | None:
+    """Processor time of one search; None for no limit."""
+    return usual if arguments.max_seconds is None else arguments.max_seconds or None
 
 
 def _near(arguments: argparse.Namespace, where: Map) -> list[str] | None:

@@ -153,6 +153,8 @@ def table_sum(tested, points, shown, first, last, rotation, shift):
 def word_sum(tested, sampled, first, last, rotation, shift):
     """Sum of the log likelihood ratios of the words of the candidates `first` to `last`, as far as they lie near keypoints."""
     total, far = 0.0, FAR * FAR / tested.inverse_variance
+    if tested.weight <= 0:  # there are no words
+        return total
     for c in range(first, last):
         p, u = sampled.points[sampled.point_rows[c]], tested.seen[sampled.keypoint_rows[c]]
         z = rotation[2, 0] * p[0] + rotation[2, 1] * p[1] + rotation[2, 2] * p[2] + shift[2]

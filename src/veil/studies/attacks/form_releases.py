@@ -26,6 +26,7 @@ from veil.forms import Subsets
 from veil.geometry.similarity import pose_error
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, NoPose, localize
+from veil.localization.by_positions import localize_positions
 from veil.localization.by_words import localize_words
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import hardened
@@ -52,7 +53,8 @@ class FormSetting:
 
     `name` is its name in tables. `descriptors` says what takes their place: "raw" ones (nothing is protected), "subspaces" of
     the hardened profile, or "words". `selection` says which features leave in subspaces, `epsilon` is that of each feature in
-    words, of which `WORDS_SENT` leave. `lines` hides positions. Raises RangeError for words without an epsilon.
+    words, of which `WORDS_SENT` leave; 0 means positions alone, which are localized near two known images. `lines` hides
+    positions. Raises RangeError for words without an epsilon.
     """
 
     name: str
@@ -74,6 +76,7 @@ FORMS = (
     FormSetting(name="words, epsilon 5", descriptors="words", epsilon=5.0),
     FormSetting(name="words, epsilon 4", descriptors="words", epsilon=4.0),
     FormSetting(name="words, epsilon 3", descriptors="words", epsilon=3.0),
+    FormSetting(name="positions alone", descriptors="words", epsilon=0.0),
     FormSetting(name="words, epsilon 10, lines", descriptors="words", epsilon=10.0, lines=True),
 )
 """Forms of the table in docs/choose.md."""
@@ -180,6 +183,12 @@ class FormScene:
         others = sorted(set(centers) - {name}, key=lambda other: float(np.linalg.norm(centers[other] - centers[name])))
         return others[: self.options.others]
 
+    def scene_neighbors(self, name: str) -> list[str]:
+        """The two mapped photographs nearest to `name`, by the reference."""
+        centers = {other: pose.center for other, pose in self.fold.place.cam_from_world.items() if other in self.scene.images}
+        center = self.fold.place.cam_from_world[name].center
+        return sorted(centers, key=lambda other: float(np.linalg.norm(centers[other] - center)))[:2]
+
     def released(self, setting: FormSetting, name: str) -> tuple[Message, int]:
         """The release of a photograph as the server decodes it, and its size in bytes."""
         key = (setting.name, name)
@@ -242,6 +251,9 @@ class FormScene:
         seen = message.lines if isinstance(message, LineUpload) else message.keypoints
         if isinstance(message.form, Subsets):
             gravity = message.gravity if isinstance(message, Upload) else None
+            if setting.epsilon == 0 and isinstance(message, Upload):
+                near = self.scene_neighbors(name)
+                return localize_positions(message.camera, message.keypoints, self.scene, gravity=gravity, near=near)
             return localize_words(message.camera, seen, message.form, self.scene, self.index, gravity=gravity)
         return localize(message.camera, seen, message.form, self.scene, codebook=self.pools.codebook)
 
