@@ -153,6 +153,34 @@ def test_gravity_beside_positions_localizes_at_a_smaller_epsilon(
 
 
 @pytest.mark.slow
+def test_positions_alone_are_localized_near_known_images(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Oracle: the pose from words at epsilon 9. The message says nothing of any descriptor, and the inspection says so."""
+    usual = localized(work / "map", message(work / "words"), tmp_path / "a.json")
+    sent = ("--no-descriptors", "--allow-second-release", "--gravity", work / "query.csv")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VEIL_HOME", str(work / "home"))
+        capsys.readouterr()
+        assert run("privatize", work / "query.h5", "-o", tmp_path / "bare", *sent) == 0
+        assert "nothing of the descriptors is sent" in capsys.readouterr().out
+        for wrong in (("--lines",), ("--words", "bundled"), ("--epsilon", 1), ("--profile", "paper"), ("--min-distance", 5)):
+            assert run("privatize", work / "query.h5", "-o", tmp_path / "no", *sent, *wrong) == 1
+            assert "--no-descriptors sends positions alone" in capsys.readouterr().err
+    query = message(tmp_path / "bare")
+    found = localized(work / "map", query, tmp_path / "b.json", "--near-images", "DSC_0005.jpg", "DSC_0007.jpg")
+    ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (found, usual))
+    assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 0.5
+    assert run("localize", work / "map", query) == 1
+    assert "--near-images" in capsys.readouterr().err
+    assert run("inspect", query, "--json", tmp_path / "facts.json") == 0
+    told = capsys.readouterr().out
+    assert "positions alone: each has a word at random" in told and "epsilon 0 for each" in told
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    validate("inspect", facts)
+
+
+@pytest.mark.slow
 def test_a_wrong_reading_is_named_by_the_map(work: Path) -> None:
     """Planted: 34.8 degrees off, four others right. Their common down is that of the reference cameras, as the map has it."""
     found = json.loads((work / "map.json").read_text())["gravity"]
