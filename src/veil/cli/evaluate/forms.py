@@ -136,7 +136,7 @@ def tables(rows: Sequence[FormRow], options: FormOptions) -> Iterator[str]:
 
 
 def _cell(finding: Finding | None) -> str:
-    """What an attack recovered: shares within 0.1 / 0.2 / 0.4 (descriptors) or 5 / 20 px, of right words, or releases placed."""
+    """What an attack recovered: shares within 0.1 / 0.2 / 0.4 (descriptors) or 5 / 20 px, of right words, or photos placed."""
     if finding is None or finding.skipped:
         return "-"
     if finding.unit == "release" and finding.certified is not None:
