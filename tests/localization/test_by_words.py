@@ -114,8 +114,9 @@ def test_right_words_at_wrong_places_are_refused(observations: np.ndarray | Line
     order = generator("mixed").permutation(len(observations))
     mixed = observations.take(order) if isinstance(observations, Lines) else observations[order]
     found = localize_words(PLACE.camera, mixed, QUERY, SCENE, VOCABULARY, options=BRIEF)
-    assert isinstance(found, NoPose) and "chance also gives" in found.reason
-    assert found.log10_nfa > -6 and found.inliers > 0 and found.correspondences > 100
+    assert isinstance(found, NoPose) and ("chance also gives" in found.reason or "no pose explains" in found.reason)
+    assert found.log10_nfa > -6 and found.correspondences > 100
+    assert found.inliers > 0 or "no pose explains" in found.reason
 
 
 def test_words_of_another_place_are_refused() -> None:

@@ -123,7 +123,8 @@ class LineWords(WordProblem):
         if are_of_halves(lines.coefficients.astype(np.float64), lines.aligned, camera):
             # Samples of four such lines mostly leave a way open (docs/theory/lines.md#lines-of-two-halves).
             raise InputError("words with convergent or parallel lines are not localized; release them with random lines")
-        self.aligned = lines.aligned
+        self.aligned, self.candidates, self.names = lines.aligned, candidates, names
+        self.down_cam, self.down_world = lines.gravity, scene.down
         super().__init__(
             camera,
             lines,
