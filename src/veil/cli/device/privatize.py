@@ -9,20 +9,18 @@ from pathlib import Path
 from typing import Literal
 
 from veil.cli.common import add_command, add_json, at_least, progress, report, say, tell, write_json
-from veil.errors import InputError, VeilError
-from veil.features import Features
+from veil.cli.device.asked_protection import asked_descriptors, asked_line_rule, fitting, require_consistent
+from veil.errors import VeilError
 from veil.files.atomic import write_bytes
-from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
 from veil.files.gravity import read_gravity
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
-from veil.mechanisms.lines import RULE_NAMES, LineRule, rule_of
-from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
+from veil.mechanisms.lines import RULE_NAMES
+from veil.mechanisms.profile import STRATEGIES
 from veil.mechanisms.release import HideInLines
-from veil.mechanisms.selection import Selection, usual_selection
 from veil.pipelines.device import Device, DeviceRelease
-from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, Protection, positions_alone
+from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, Protection
 
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
@@ -119,21 +117,12 @@ def _add_lines(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--aligned-share", type=float, metavar="Q", help="of random lines along gravity (default 0.5)")
 
 
-def chosen_profile(arguments: argparse.Namespace, *, quantized: bool) -> Profile:
-    """The profile that --profile, --m and --lifting ask for. Raises InputError for options that do not fit together."""
-    if arguments.profile == "paper":
-        return paper(arguments.m if arguments.m is not None else 4, arguments.lifting or "sub-hybrid")
-    if arguments.m is not None or arguments.lifting is not None:
-        raise InputError("--m and --lifting belong to --profile paper; the hardened profile is fixed")
-    return hardened(quantized=quantized)
-
-
 def _privatize(arguments: argparse.Namespace) -> int:
-    _require_consistent(arguments)
+    require_consistent(arguments)
     device = Device(replace_lost=arguments.new_secret)
     for note in device.notes:
         tell(note)
-    descriptors = _descriptors(arguments, device)
+    descriptors = asked_descriptors(arguments, device)
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     rows: list[dict] = []
     in_words = isinstance(descriptors, HideInWords)
@@ -143,9 +132,9 @@ def _privatize(arguments: argparse.Namespace) -> int:
         notes[f"warning: {what} are localized upright only, and no gravity is sent; give it with --gravity"] = None
     try:
         for name, features in progress(read_features(arguments.features), "privatizing"):
-            protection = Protection(descriptors=_fitting(arguments, descriptors, features))
+            protection = Protection(descriptors=fitting(arguments, descriptors, features))
             if arguments.lines:
-                hidden = HideInLines(gravity=gravity.get(name), options=_line_rule(arguments))
+                hidden = HideInLines(gravity=gravity.get(name), options=asked_line_rule(arguments))
                 protection = replace(protection, lines=hidden)
             elif name in gravity:
                 protection = replace(protection, gravity=gravity[name])
@@ -194,92 +183,6 @@ def _row(name: str, made: DeviceRelease, descriptors: HideInSubspaces | HideInWo
         row |= {"image_epsilon": epsilon, "median_error": error}
         row["said"] = f", epsilon {outward(epsilon)} at delta {descriptors.delta:g}, words at a median distance of {error:.2f}"
     return row
-
-
-def _descriptors(arguments: argparse.Namespace, device: Device) -> HideInSubspaces | HideInWords:
-    """The protection of descriptors that the options ask for."""
-    if arguments.no_descriptors:
-        sent = arguments.features_sent
-        return positions_alone() if sent is None else positions_alone(None if sent == "all" else sent)
-    return _in_words(arguments, device) if arguments.words else _books(arguments)
-
-
-def _in_words(arguments: argparse.Namespace, device: Device) -> HideInWords:
-    """The protection that --words and its options ask for.
-
-    Raises InputError without --epsilon, ReleaseRefused for a dictionary made from the user's own photographs.
-    """
-    if arguments.epsilon is None:
-        raise InputError(
-            "--words needs --epsilon; `veil budget plan` shows what an epsilon of the image allows for each feature"
-        )
-    words = HideInWords(
-        epsilon=arguments.epsilon,
-        m=SUBSET_SIZE if arguments.m is None else arguments.m,
-        dictionary=None if str(arguments.words) == "bundled" else read_codebook(Path(arguments.words)),
-        features_sent=None if arguments.features_sent == "all" else arguments.features_sent,
-        delta=arguments.delta,
-        allow_private_dictionary=arguments.allow_private_dictionary,
-    )
-    words.image_epsilon(1)  # raises for an impossible delta, before anything is released
-    if words.book.provenance.image_digests:
-        device.require_public(words, ((name, item.image_digest) for name, item in read_features(arguments.features)))
-    return words
-
-
-def _books(arguments: argparse.Namespace) -> HideInSubspaces:
-    """The protection in subspaces with the codebook and decoys that the options name; its profile depends on the image."""
-    return HideInSubspaces(
-        codebook=arguments.codebook and read_codebook(arguments.codebook),
-        decoys=arguments.decoys and read_codebook(arguments.decoys),
-    )
-
-
-def _fitting(
-    arguments: argparse.Namespace, descriptors: HideInSubspaces | HideInWords, features: Features
-) -> HideInSubspaces | HideInWords:
-    """The protection for one image: the profile of subspaces depends on whether its descriptors have 8 bits."""
-    if isinstance(descriptors, HideInWords):
-        return descriptors
-    profile = chosen_profile(arguments, quantized=features.is_quantized)
-    usual = usual_selection(profile)
-    asked, apart = arguments.features_sent, arguments.min_distance
-    selection = Selection(
-        features=usual.features if asked is None else None if asked == "all" else asked,
-        min_distance_px=usual.min_distance_px if apart is None else apart,
-    )
-    return replace(descriptors, profile=profile, selection=selection)
-
-
-def _line_rule(arguments: argparse.Namespace) -> LineRule:
-    """The rule of lines that --line-rule and --aligned-share ask for. Raises RangeError for an impossible share."""
-    share = {} if arguments.aligned_share is None else {"aligned_share": arguments.aligned_share}
-    return rule_of(arguments.line_rule or "random", **share)
-
-
-def _require_consistent(arguments: argparse.Namespace) -> None:
-    """Raise InputError for options that do not go together, before anything is drawn or entered."""
-    if arguments.line_rule and not arguments.lines:
-        raise InputError("--line-rule belongs to --lines: without lines, positions are sent")
-    if arguments.words and arguments.line_rule in ("convergent", "parallel"):
-        raise InputError("--line-rule convergent and parallel belong to subspaces: words with such lines are not localized")
-    if arguments.aligned_share is not None and arguments.line_rule in ("convergent", "parallel"):
-        raise InputError("--aligned-share belongs to random lines: those of two halves of the picture are not drawn")
-    subspaces = ("profile", "lifting", "codebook", "decoys")
-    of_descriptors = (*subspaces, "m", "words", "epsilon", "min_distance")
-    if arguments.no_descriptors and (arguments.lines or any(getattr(arguments, name) is not None for name in of_descriptors)):
-        raise InputError(
-            "--no-descriptors sends positions alone; it goes with --features and --gravity, not with lines or options of "
-            "descriptors"
-        )
-    if arguments.words and any(getattr(arguments, name) is not None for name in subspaces):
-        raise InputError("--profile, --lifting, --codebook and --decoys belong to subspaces; --words sends words instead")
-    if arguments.words and arguments.min_distance is not None:
-        raise InputError("--min-distance belongs to subspaces: words leave by a random choice (--features)")
-    if not arguments.words and (arguments.epsilon is not None or arguments.allow_private_dictionary):
-        raise InputError("--epsilon and --allow-private-dictionary belong to --words; subspaces have no epsilon")
-    if arguments.output.exists() and not arguments.output.is_dir():
-        raise InputError(f"cannot write to {arguments.output}: it is not a folder; choose another place or free it")
 
 
 def _outside(device: Device) -> list[str]:
