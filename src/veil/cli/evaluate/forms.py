@@ -24,7 +24,7 @@ from veil.studies.attacks.forms import FormRow, form_study
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
 
 EXAMPLES = """\
-  veil evaluate forms strecha/fountain-P11 strecha/castle-P19 --json forms.json --markdown forms.md
+  veil evaluate forms strecha/fountain-P11 strecha/castle-P19 --json forms.json --markdown forms.txt
   veil evaluate forms fox/ --forms subspaces "words, epsilon 4" --photographs 1
 """
 NAMES = tuple(setting.name for setting in FORMS)
