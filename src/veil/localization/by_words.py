@@ -17,7 +17,7 @@ from jaxtyping import Float32, Float64, Int64
 from veil.errors import InputError
 from veil.forms import Lines, Subsets
 from veil.geometry.camera import Camera
-from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, resect_grouped
+from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched
 from veil.localization.by_distance import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localization, NoPose
 from veil.localization.matched_features import Matched, matched_features
 from veil.localization.matched_pairs import Estimate
@@ -253,18 +253,8 @@ def _searched(
 
     Without a pose these are None, no rows, and infinity.
     """
-    options = problem.options
-    consensus = resect_grouped(
-        problem.groups,
-        limit=problem.search_px / problem.camera.focal_px,
-        convinced=problem.convinced,
-        refine=problem.refine,
-        options=search,
-        threads=options.threads,
-        progress=progress,
-    )
+    consensus = problem.found(search, progress)
     if consensus is None:
         return None, np.empty(0, dtype=np.int64), math.inf
-    consensus = problem.polished(consensus)
     rows = problem.counted(consensus)
     return consensus, rows, problem.weighed(rows, consensus.pose)

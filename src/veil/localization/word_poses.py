@@ -13,6 +13,7 @@ from veil.forms import Lines
 from veil.geometry.anchors import are_of_halves
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
+from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions
 from veil.geometry.robust.resection_lines import LineResection
 from veil.geometry.robust.significance import (
     LINE_FLOOR,
@@ -27,9 +28,11 @@ from veil.geometry.robust.significance import (
     line_agreement,
     point_agreement,
 )
+from veil.localization.line_words import line_search
 from veil.localization.word_options import WordOptions
 from veil.localization.word_problem import WordProblem
 from veil.matching.inverted_index import Candidates
+from veil.progress import Progress
 from veil.scene import Scene
 
 
@@ -123,7 +126,7 @@ class LineWords(WordProblem):
         if are_of_halves(lines.coefficients.astype(np.float64), lines.aligned, camera):
             # Samples of four such lines mostly leave a way open (docs/theory/lines.md#lines-of-two-halves).
             raise InputError("words with convergent or parallel lines are not localized; release them with random lines")
-        self.aligned = lines.aligned
+        self.aligned, self.candidates, self.names = lines.aligned, candidates, names
         super().__init__(
             camera,
             lines,
@@ -138,6 +141,12 @@ class LineWords(WordProblem):
             down_cam=lines.gravity,
             down_world=scene.down,
         )
+
+    def found(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
+        """The best pose of samples of one mapped image each; where words tell no candidate from another, of uniform ones."""
+        assert isinstance(self.observations, Lines) and self.observations.gravity is not None and self.scene.down is not None
+        lines = line_search(self, self.candidates, self.names, self.observations.gravity, self.scene.down)
+        return super().found(search, progress) if lines is None else lines.best(search, progress)
 
     def agreement(self, limit_px: float) -> float:
         """Probability that a point at random in the picture lies within `limit_px` of a line."""

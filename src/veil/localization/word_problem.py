@@ -13,11 +13,12 @@ from jaxtyping import Bool, Float64, Int64
 from veil.forms import Lines
 from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
 from veil.geometry.rigid import Rigid
-from veil.geometry.robust.grouped import GroupedConsensus, consensus_of, grouped
+from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of, grouped, resect_grouped
 from veil.geometry.robust.significance import Background, Sampling, pose_log10_nfa
 from veil.localization.pose_evidence import THRESHOLDS
 from veil.localization.word_options import WordOptions
 from veil.matching.inverted_index import Candidates
+from veil.progress import Progress
 from veil.scene import Scene
 
 # Inliers are weighed among these shares of the groups and so many candidates of each, the most trusted ones.
@@ -98,6 +99,19 @@ class WordProblem(ABC):
     @abstractmethod
     def background(self) -> Background:
         """The query's own features, as the background of wrong matches."""
+
+    def found(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
+        """The best pose of the search, with inliers within the threshold of the result; None if no sample gives a pose."""
+        consensus = resect_grouped(
+            self.groups,
+            limit=self.search_px / self.camera.focal_px,
+            convinced=self.convinced,
+            refine=self.refine,
+            options=search,
+            threads=self.options.threads,
+            progress=progress,
+        )
+        return None if consensus is None else self.polished(consensus)
 
     def polished(self, found: GroupedConsensus) -> GroupedConsensus:
         """With the threshold of the result in place of that of the search, where that was wider."""

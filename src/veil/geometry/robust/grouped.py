@@ -149,7 +149,7 @@ def resect_grouped(
         done, used, started = done + STREAMS * BATCH, used + seconds, time.thread_time()
         if found is not None:
             pose, first_gain = found
-            better = _optimized(groups, pose, limit, refine, done)
+            better = optimized(groups, pose, limit, refine, done)
             best = better if best is None or better.gain > best.gain else best
             if convinced(best):
                 needed = samples_needed(_clean_share(groups, best.rows), options.confidence)
@@ -201,7 +201,7 @@ def consensus_of(groups: Groups, pose: Rigid, limit: float, iterations: int) -> 
     return GroupedConsensus(pose=pose, rows=rows[inlier], gain=gain, iterations=iterations)
 
 
-def _optimized(groups: Groups, pose: Rigid, limit: float, refine: Refine, iterations: int) -> GroupedConsensus:
+def optimized(groups: Groups, pose: Rigid, limit: float, refine: Refine, iterations: int) -> GroupedConsensus:
     """The consensus with a pose after local optimization."""
 
     def refined(best: GroupedConsensus) -> GroupedConsensus | None:

@@ -120,7 +120,7 @@ def uniform(state):
 
 
 @compiled
-def _drawn(cumulative, start, end, value):
+def drawn(cumulative, start, end, value):
     """First row from `start` to `end` whose entry of `cumulative` is above `value`, or the last one."""
     low, high = start, end - 1
     while low < high:
@@ -166,7 +166,7 @@ def word_sum(tested, sampled, first, last, rotation, shift):
 
 
 @compiled
-def _to_camera(turn, cam_from_up, rotation, shift):
+def to_camera(turn, cam_from_up, rotation, shift):
     """Write the pose of a turn (5,), from the upright world to the camera, to `rotation` (3, 3) and `shift` (3,)."""
     for i in range(3):
         rotation[i, 0] = cam_from_up[i, 0] * turn[0] - cam_from_up[i, 2] * turn[1]
@@ -176,14 +176,14 @@ def _to_camera(turn, cam_from_up, rotation, shift):
 
 
 @compiled
-def _near_enough(x, center, distance, limits):
+def near_enough(x, center, distance, limits):
     """Whether `distance`, from the camera to the point x (3,), is alike that from the mapped image at `center` (3,)."""
     mapped = (center[0] - x[0]) ** 2 + (center[1] - x[1]) ** 2 + (center[2] - x[2]) ** 2
     return limits.nearest**2 * mapped <= distance * distance <= limits.farthest**2 * mapped
 
 
 @compiled
-def _same_side(x, center, distance, turn, limits):
+def same_side(x, center, distance, turn, limits):
     """Whether a camera at `turn` sees the point x (3,) from about the direction of the mapped image at `center` (3,)."""
     # The camera's center is -Y^T t.
     cx, cy, cz = turn[1] * turn[4] - turn[0] * turn[2] - x[0], -turn[3] - x[1], -turn[1] * turn[2] - turn[0] * turn[4] - x[2]
@@ -192,7 +192,7 @@ def _same_side(x, center, distance, turn, limits):
 
 
 @compiled
-def _keep(turns, images, scores, turn, v, score, depth, limits):
+def keep(turns, images, scores, turn, v, score, depth, limits):
     """Enter a pose among the kept ones: in place of one that is the same, if better, else of the worst, if better."""
     worst = 0
     for k in range(len(scores)):
@@ -243,12 +243,12 @@ def _search(sampled, tested, limits, turns, images, scores, samples, seed):
     rotation, shift = np.empty((3, 3)), np.empty(3)
     plausible, passed = 0, 0
     for _ in range(samples):
-        v = _drawn(sampled.shares, 0, len(sampled.shares), uniform(state))
+        v = drawn(sampled.shares, 0, len(sampled.shares), uniform(state))
         start, end = sampled.starts[v], sampled.starts[v + 1]
         if end - start < 2:
             continue
-        a = _drawn(sampled.cumulative, start, end, uniform(state))
-        b = _drawn(sampled.cumulative, start, end, uniform(state))
+        a = drawn(sampled.cumulative, start, end, uniform(state))
+        b = drawn(sampled.cumulative, start, end, uniform(state))
         one, other = sampled.keypoint_rows[a], sampled.keypoint_rows[b]
         if one == other or sampled.point_rows[a] == sampled.point_rows[b]:
             continue
@@ -260,15 +260,15 @@ def _search(sampled, tested, limits, turns, images, scores, samples, seed):
                 own += math.log(1 + tested.weight * sampled.gain[c])
         for k in range(upright_point_distances(first, second, x, y, distances)):
             s_1, s_2 = distances[k, 0], distances[k, 1]
-            if not (_near_enough(x, center, s_1, limits) and _near_enough(y, center, s_2, limits)):
+            if not (near_enough(x, center, s_1, limits) and near_enough(y, center, s_2, limits)):
                 continue
             upright_turn(first, second, x, y, s_1, s_2, turn)
-            if not (_same_side(x, center, s_1, turn, limits) and _same_side(y, center, s_2, turn, limits)):
+            if not (same_side(x, center, s_1, turn, limits) and same_side(y, center, s_2, turn, limits)):
                 continue
             plausible += 1
-            _to_camera(turn, tested.cam_from_up, rotation, shift)
+            to_camera(turn, tested.cam_from_up, rotation, shift)
             score = _score(tested, sampled, v, own, limits, rotation, shift)
             if score > -math.inf:
                 passed += 1
-                _keep(turns, images, scores, turn, v, score, s_1, limits)
+                keep(turns, images, scores, turn, v, score, s_1, limits)
     return plausible, passed

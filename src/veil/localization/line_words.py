@@ -1,0 +1,180 @@
+"""The search for the pose of words with lines: samples of one mapped image, tested by its candidates (words.md#search-among-lines)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from veil.geometry.camera import FRAME_SLACK, half_extent
+from veil.geometry.gravity import aligned_from_cam
+from veil.geometry.rigid import Rigid
+from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, optimized
+from veil.geometry.robust.line_search import SAMPLE, LineSamples, LineTest, search_lines
+from veil.geometry.robust.ransac import samples_needed
+from veil.geometry.robust.upright_search import Kept, Limits, nothing_kept
+from veil.localization.upright_options import UprightOptions
+from veil.localization.word_problem import WordProblem
+from veil.matching.inverted_index import Candidates
+from veil.progress import Progress
+from veil.scene import Scene
+
+# Share of a query's features that are expected to show a point of one mapped image, and the most that a candidate is believed:
+# what looks alike in several places has the same words. Both are low, as beliefs that are too strong speak against right poses
+# of images that share little with the query.
+SHARE_OF_FEATURES, MOST_BELIEF = 0.05, 0.3
+# A likelihood ratio is cut off here, as in the search among keypoints.
+MOST_LOG_ODDS = 12.0
+# The likeliest candidates of an image that are drawn and asked, and after how many of them a pose goes on if they sum to more.
+MOST_CANDIDATES, BATCHES, LEAST_SUMS = 2048, (64, 256), (-1.0, 1.0)
+# Poses this near (share of the depth of a point; degrees) are one and the same.
+SAME_PLACE, SAME_TURN_DEG = 0.05, 3.0
+# Samples of lines for each one of the grouped search, and the most of them. They cost a hundredth, and are clean less often.
+SAMPLES, MOST_SAMPLES = 100, 2_000_000
+# Samples of the first round; each further one has as many as all before. So many poses are refined after a round.
+FIRST_ROUND, KEPT, REFINED = 25_000, 100, 8
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LineSearch:
+    """The search among the candidates of one problem of words with lines.
+
+    - `problem`: what refines and weighs poses.
+    - `sampled`, `tested`: what samples are drawn from and tested by; `taken` are the rows of the problem's candidates.
+    - `up_from_world`: rotation that makes the map's gravity the y-axis.
+    """
+
+    problem: WordProblem
+    sampled: LineSamples
+    tested: LineTest
+    taken: Int64[np.ndarray, "_"]
+    up_from_world: Float64[np.ndarray, "3 3"]
+
+    def best(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
+        """The pose that chance gives least, among the refined ones of all rounds; None if no sample gives a pose.
+
+        `search` holds the number of samples of the grouped search, of which this one draws `SAMPLES` times as many, the confidence
+        with which it ends before, and the limit of processor time. `progress` is called with samples drawn and needed.
+        """
+        problem, sampled = self.problem, self.sampled
+        most = enough = min(SAMPLES * search.max_iterations, MOST_SAMPLES)
+        kept, limits = nothing_kept(KEPT), _limits(problem.options.upright)
+        tried: set[bytes] = set()
+        best, least, done, used = None, math.inf, 0, 0.0
+        while done < enough:
+            started, portion = time.thread_time(), min(max(done, FIRST_ROUND), most - done)
+            search_lines(kept, sampled, self.tested, limits, samples=portion, seed=(search.seed << 40) + done + 1)
+            done += portion
+            for row in kept.best()[:REFINED]:
+                if kept.turns[row].tobytes() in tried:
+                    continue
+                tried.add(kept.turns[row].tobytes())
+                found = self._refined(kept, int(row), done)
+                chance = problem.weighed(problem.counted(found), found.pose)
+                if best is None or chance < least:
+                    best, least = found, chance
+            if best is not None and least <= problem.options.max_log10_nfa:
+                enough = min(most, samples_needed(self._clean_share(best.rows), search.confidence))
+            used = 0.0 if done == portion else used + time.thread_time() - started  # the first round may compile code
+            if progress is not None:
+                progress(min(done, enough), enough)
+            if search.max_seconds is not None and used > search.max_seconds:
+                break
+        return best
+
+    def _refined(self, kept: Kept, row: int, done: int) -> GroupedConsensus:
+        """A kept pose after local optimization over all candidates, with the threshold of the result."""
+        cos, sin, *shift = kept.turns[row]
+        heading = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
+        cam_from_up, problem = self.tested.cam_from_up, self.problem
+        pose = Rigid(rotation=cam_from_up @ heading @ self.up_from_world, translation=cam_from_up @ np.array(shift))
+        limit = problem.search_px / problem.camera.focal_px
+        return problem.polished(optimized(problem.groups, pose, limit, problem.refine, done))
+
+    def _clean_share(self, inliers: Int64[np.ndarray, "inliers"]) -> float:
+        """Probability that a sample holds inliers only (docs/theory/words.md, Eq. 23)."""
+        sampled = self.sampled
+        right = np.isin(self.taken, self.problem.order[inliers])
+        beliefs = np.concatenate([[0.0], np.cumsum(sampled.belief)])[sampled.starts]
+        agreeing = np.concatenate([[0.0], np.cumsum(sampled.belief * right)])[sampled.starts]
+        shares = np.diff(agreeing) / np.maximum(np.diff(beliefs), 1e-300)
+        return float((np.diff(sampled.shares, prepend=0.0) * shares**SAMPLE).sum())
+
+
+def line_search(
+    problem: WordProblem,
+    candidates: Candidates,
+    names: Sequence[str],
+    down_cam: Float64[np.ndarray, "3"],
+    down_world: Float64[np.ndarray, "3"],
+) -> LineSearch | None:
+    """The search of a problem whose features are lines; None where no mapped image has four candidates that words speak for.
+
+    `candidates` are the problem's, `names` the mapped images; `down_cam` and `down_world` are gravity, unit vectors.
+    """
+    up_from_cam, up_from_world = aligned_from_cam(down_cam), aligned_from_cam(down_world)
+    likely = np.flatnonzero(candidates.log_odds > 0)
+    rows: list[np.ndarray] = []
+    beliefs: list[np.ndarray] = []
+    for name in names:
+        own, belief = _believed(likely, candidates, problem.scene, name)
+        rows.append(own)
+        beliefs.append(belief)
+    usable = np.array([float(len(own) >= SAMPLE) for own in rows])
+    if not usable.any():
+        return None
+    taken = np.concatenate(rows)
+    sampled = LineSamples(
+        lines=np.ascontiguousarray(problem.shown @ up_from_cam.T),
+        points=np.ascontiguousarray(problem.scene.points @ up_from_world.T),
+        centers=np.array([up_from_world @ problem.scene.images[name].cam_from_world.center for name in names]),
+        starts=np.cumsum([0, *(len(own) for own in rows)]).astype(np.int64),
+        line_rows=candidates.keypoint_rows[taken].astype(np.int64),
+        point_rows=candidates.point_rows[taken].astype(np.int64),
+        belief=np.concatenate(beliefs),
+        cumulative=np.concatenate([np.cumsum(belief) / max(float(belief.sum()), 1e-300) for belief in beliefs]),
+        shares=np.cumsum(usable) / usable.sum(),
+    )
+    # In the search gravity is off as well, so that right lines pass farther from their points.
+    sigma_px = problem.search_px - problem.limit_px / 2
+    tested = LineTest(
+        seen=np.ascontiguousarray(problem.shown, dtype=np.float64),
+        half_extent=FRAME_SLACK * half_extent(problem.camera),
+        cam_from_up=np.ascontiguousarray(up_from_cam.T),
+        peak=2 / (math.sqrt(2 * math.pi) * sigma_px * problem.agreement(1.0)),
+        inverse_variance=(problem.camera.focal_px / sigma_px) ** 2,
+    )
+    return LineSearch(problem=problem, sampled=sampled, tested=tested, taken=taken, up_from_world=up_from_world)
+
+
+def _believed(
+    likely: Int64[np.ndarray, "_"], candidates: Candidates, scene: Scene, name: str
+) -> tuple[Int64[np.ndarray, "own"], Float64[np.ndarray, "own"]]:
+    """Rows of a mapped image's candidates, of those in `likely`, and how much each is believed, the most first (Eq. 21)."""
+    visible = np.zeros(len(scene.points), dtype=bool)
+    visible[scene.images[name].point_rows] = True
+    own = likely[visible[candidates.point_rows[likely]]]
+    prior = SHARE_OF_FEATURES / max(int(visible.sum()), 1)
+    odds = prior * np.exp(np.minimum(candidates.log_odds[own], MOST_LOG_ODDS))
+    total = np.bincount(candidates.keypoint_rows[own], weights=odds)
+    belief = np.minimum(odds / (1 - SHARE_OF_FEATURES + total[candidates.keypoint_rows[own]]), MOST_BELIEF)
+    order = np.argsort(-belief, kind="stable")[:MOST_CANDIDATES]
+    return own[order], belief[order]
+
+
+def _limits(options: UprightOptions) -> Limits:
+    """What poses must meet in the search."""
+    return Limits(
+        nearest=options.nearest,
+        farthest=options.farthest,
+        least_cosine=math.cos(math.radians(options.max_turn_deg)),
+        likely=0,
+        batches=np.array(BATCHES, dtype=np.int64),
+        least=np.array(LEAST_SUMS),
+        near=SAME_PLACE,
+        near_cosine=math.cos(math.radians(SAME_TURN_DEG)),
+    )
