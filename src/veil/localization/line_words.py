@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from jaxtyping import Float64, Int64
 from veil.geometry.camera import FRAME_SLACK, half_extent
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid
-from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, optimized
+from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of
 from veil.geometry.robust.line_search import SAMPLE, LineSamples, LineTest, search_lines
 from veil.geometry.robust.ransac import samples_needed
 from veil.geometry.robust.upright_search import Kept, Limits, nothing_kept
@@ -26,17 +26,21 @@ from veil.scene import Scene
 # Share of a query's features that are expected to show a point of one mapped image, and the most that a candidate is believed:
 # what looks alike in several places has the same words. Both are low, as beliefs that are too strong speak against right poses
 # of images that share little with the query.
-SHARE_OF_FEATURES, MOST_BELIEF = 0.05, 0.3
+SHARE_OF_FEATURES, MOST_BELIEF = 0.02, 0.3
 # A likelihood ratio is cut off here, as in the search among keypoints.
 MOST_LOG_ODDS = 12.0
 # The likeliest candidates of an image that are drawn and asked, and after how many of them a pose goes on if they sum to more.
-MOST_CANDIDATES, BATCHES, LEAST_SUMS = 2048, (64, 256), (-1.0, 1.0)
+MOST_CANDIDATES, BATCHES, LEAST_SUMS = 2048, (64, 256), (-2.0, -1.0)
 # Poses this near (share of the depth of a point; degrees) are one and the same.
 SAME_PLACE, SAME_TURN_DEG = 0.05, 3.0
 # Samples of lines for each one of the grouped search, and the most of them. They cost a hundredth, and are clean less often.
 SAMPLES, MOST_SAMPLES = 100, 2_000_000
 # Samples of the first round; each further one has as many as all before. So many poses are refined after a round.
 FIRST_ROUND, KEPT, REFINED = 25_000, 100, 8
+
+
+# Widths of the refinement, rounds with each, the weight of a candidate that counts, and the loss in standard deviations.
+WIDTHS, EACH, LEAST_WEIGHT, LOSS_SIGMAS = 5, 2, 0.02, 2.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,10 +56,13 @@ class LineSearch:
     sampled: LineSamples
     tested: LineTest
     taken: Int64[np.ndarray, "_"]
+    belief: Float64[np.ndarray, "candidates"]
     up_from_world: Float64[np.ndarray, "3 3"]
+    sigma_px: float
+    fit: Callable[[Rigid, np.ndarray, np.ndarray, float], Rigid | None]
 
     def best(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
-        """The pose that chance gives least, among the refined ones of all rounds; None if no sample gives a pose.
+        """The refined pose whose inliers evenly spread lines would give least often; None if no sample gives a pose.
 
         `search` holds the number of samples of the grouped search, of which this one draws `SAMPLES` times as many, the confidence
         with which it ends before, and the limit of processor time. `progress` is called with samples drawn and needed.
@@ -64,7 +71,7 @@ class LineSearch:
         most = enough = min(SAMPLES * search.max_iterations, MOST_SAMPLES)
         kept, limits = nothing_kept(KEPT), _limits(problem.options.upright)
         tried: set[bytes] = set()
-        best, least, done, used = None, math.inf, 0, 0.0
+        best, most_likely, changed, done, used = None, -math.inf, False, 0, 0.0
         while done < enough:
             started, portion = time.thread_time(), min(max(done, FIRST_ROUND), most - done)
             search_lines(kept, sampled, self.tested, limits, samples=portion, seed=(search.seed << 40) + done + 1)
@@ -73,12 +80,13 @@ class LineSearch:
                 if kept.turns[row].tobytes() in tried:
                     continue
                 tried.add(kept.turns[row].tobytes())
-                found = self._refined(kept, int(row), done)
-                chance = problem.weighed(problem.counted(found), found.pose)
-                if best is None or chance < least:
-                    best, least = found, chance
-            if best is not None and least <= problem.options.max_log10_nfa:
+                pose, score = self._refined(kept, int(row))
+                if best is None or score > most_likely:
+                    start = consensus_of(problem.groups, pose, problem.limit_px / problem.camera.focal_px, done)
+                    best, most_likely, changed = problem.polished(start), score, True
+            if best is not None and changed and self._sure(best):
                 enough = min(most, samples_needed(self._clean_share(best.rows), search.confidence))
+            changed = False
             used = 0.0 if done == portion else used + time.thread_time() - started  # the first round may compile code
             if progress is not None:
                 progress(min(done, enough), enough)
@@ -86,14 +94,37 @@ class LineSearch:
                 break
         return best
 
-    def _refined(self, kept: Kept, row: int, done: int) -> GroupedConsensus:
-        """A kept pose after local optimization over all candidates, with the threshold of the result."""
+    def _refined(self, kept: Kept, row: int) -> tuple[Rigid, float]:
+        """A kept pose after rounds of least squares over all candidates, weighted by how likely each is right, and its score.
+
+        Right lines pass ever nearer to their points, from the width of the search to that of the result (Eq. 24).
+        """
         cos, sin, *shift = kept.turns[row]
         heading = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
         cam_from_up, problem = self.tested.cam_from_up, self.problem
         pose = Rigid(rotation=cam_from_up @ heading @ self.up_from_world, translation=cam_from_up @ np.array(shift))
-        limit = problem.search_px / problem.camera.focal_px
-        return problem.polished(optimized(problem.groups, pose, limit, problem.refine, done))
+        belief = self.belief
+        for sigma_px in np.geomspace(self.sigma_px, problem.limit_px / 2, WIDTHS):
+            for _ in range(EACH):
+                near = self._near(pose, float(sigma_px))
+                weights = near / (1 - belief + near)
+                rows = np.flatnonzero(weights > LEAST_WEIGHT)
+                found = self.fit(pose, rows, weights[rows], LOSS_SIGMAS * float(sigma_px))
+                if found is None:
+                    break
+                pose = found
+        return pose, float(np.log(1 - belief + self._near(pose, problem.limit_px / 2)).sum())
+
+    def _near(self, pose: Rigid, sigma_px: float) -> Float64[np.ndarray, "candidates"]:
+        """Belief in each of the problem's candidates times the likelihood ratio of its distance to its line."""
+        problem = self.problem
+        squared = (problem.residuals(pose) * problem.camera.focal_px / sigma_px) ** 2
+        return self.belief * _peak(problem, sigma_px) * np.exp(-squared / 2)
+
+    def _sure(self, found: GroupedConsensus) -> bool:
+        """Whether chance does not give a pose."""
+        problem = self.problem
+        return problem.weighed(problem.counted(found), found.pose) <= problem.options.max_log10_nfa
 
     def _clean_share(self, inliers: Int64[np.ndarray, "inliers"]) -> float:
         """Probability that a sample holds inliers only (docs/theory/words.md, Eq. 23)."""
@@ -111,6 +142,7 @@ def line_search(
     names: Sequence[str],
     down_cam: Float64[np.ndarray, "3"],
     down_world: Float64[np.ndarray, "3"],
+    fit: Callable[[Rigid, np.ndarray, np.ndarray, float], Rigid | None],
 ) -> LineSearch | None:
     """The search of a problem whose features are lines; None where no mapped image has four candidates that words speak for.
 
@@ -145,10 +177,17 @@ def line_search(
         seen=np.ascontiguousarray(problem.shown, dtype=np.float64),
         half_extent=FRAME_SLACK * half_extent(problem.camera),
         cam_from_up=np.ascontiguousarray(up_from_cam.T),
-        peak=2 / (math.sqrt(2 * math.pi) * sigma_px * problem.agreement(1.0)),
+        peak=_peak(problem, sigma_px),
         inverse_variance=(problem.camera.focal_px / sigma_px) ** 2,
     )
-    return LineSearch(problem=problem, sampled=sampled, tested=tested, taken=taken, up_from_world=up_from_world)
+    belief = np.zeros(len(candidates))
+    np.maximum.at(belief, taken, sampled.belief)
+    return LineSearch(problem=problem, sampled=sampled, tested=tested, taken=taken, belief=belief[problem.order], up_from_world=up_from_world, sigma_px=sigma_px, fit=fit)
+
+
+def _peak(problem: WordProblem, sigma_px: float) -> float:
+    """Density of right lines' distances at zero, over that of wrong ones."""
+    return 2 / (math.sqrt(2 * math.pi) * sigma_px * problem.agreement(1.0))
 
 
 def _believed(

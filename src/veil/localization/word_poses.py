@@ -14,7 +14,7 @@ from veil.geometry.anchors import are_of_halves
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
 from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions
-from veil.geometry.robust.resection_lines import LineResection
+from veil.geometry.robust.resection_lines import LOSS_PX, LineResection
 from veil.geometry.robust.significance import (
     LINE_FLOOR,
     P3P,
@@ -145,7 +145,7 @@ class LineWords(WordProblem):
     def found(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
         """The best pose of samples of one mapped image each; where words tell no candidate from another, of uniform ones."""
         assert isinstance(self.observations, Lines) and self.observations.gravity is not None and self.scene.down is not None
-        lines = line_search(self, self.candidates, self.names, self.observations.gravity, self.scene.down)
+        lines = line_search(self, self.candidates, self.names, self.observations.gravity, self.scene.down, self.weighted)
         return super().found(search, progress) if lines is None else lines.best(search, progress)
 
     def agreement(self, limit_px: float) -> float:
@@ -154,15 +154,21 @@ class LineWords(WordProblem):
 
     def refine(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid | None:
         """The pose of robust least squares over inlier candidates, or None if their lines do not determine one."""
+        return self.weighted(pose, rows, np.ones(len(rows)), LOSS_PX)
+
+    def weighted(
+        self, pose: Rigid, rows: Int64[np.ndarray, "used"], weights: Float64[np.ndarray, "used"], loss_px: float
+    ) -> Rigid | None:
+        """The pose of weighted least squares over candidates, with a Cauchy loss; None if their lines do not determine one."""
         keypoints = self.keypoints[rows]
         resection = LineResection(
-            lines=self.shown[keypoints],
+            lines=self.shown[keypoints] * np.sqrt(weights)[:, None],
             points=self.groups.points[rows],
             aligned=self.aligned[keypoints],
             focal_px=self.camera.focal_px,
             half_extent=self.groups.half_extent,
         )
-        return resection.refine(pose, np.ones(len(rows), dtype=bool))
+        return resection.refine(pose, np.ones(len(rows), dtype=bool), loss_px)
 
     def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> None:
         """None: the covariance of a pose from lines is not computed."""
