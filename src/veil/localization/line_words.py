@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64
 
 from veil.geometry.camera import FRAME_SLACK, half_extent
 from veil.geometry.gravity import aligned_from_cam
-from veil.geometry.rigid import Rigid
+from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of
 from veil.geometry.robust.line_search import SAMPLE, LineSamples, LineTest, search_lines
 from veil.geometry.robust.ransac import samples_needed
@@ -41,6 +41,8 @@ FIRST_ROUND, KEPT, REFINED = 25_000, 100, 8
 
 # Widths of the refinement, rounds with each, the weight of a candidate that counts, and the loss in standard deviations.
 WIDTHS, EACH, LEAST_WEIGHT, LOSS_SIGMAS = 5, 2, 0.02, 2.0
+# So many of the likeliest poses are weighed against chance; those turned by less than this to each other are one.
+COMPARED, SAME_REFINED_DEG = 4, 0.05
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,7 +64,7 @@ class LineSearch:
     fit: Callable[[Rigid, np.ndarray, np.ndarray, float], Rigid | None]
 
     def best(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
-        """The refined pose whose inliers evenly spread lines would give least often; None if no sample gives a pose.
+        """Of the likeliest refined poses the one that chance gives least; None if no sample gives a pose.
 
         `search` holds the number of samples of the grouped search, of which this one draws `SAMPLES` times as many, the confidence
         with which it ends before, and the limit of processor time. `progress` is called with samples drawn and needed.
@@ -71,31 +73,36 @@ class LineSearch:
         most = enough = min(SAMPLES * search.max_iterations, MOST_SAMPLES)
         kept, limits = nothing_kept(KEPT), _limits(problem.options.upright)
         tried: set[bytes] = set()
-        best, most_likely, changed, done, used = None, -math.inf, False, 0, 0.0
+        refined: list[tuple[float, Rigid]] = []
+        done, used = 0, 0.0
         while done < enough:
             started, portion = time.thread_time(), min(max(done, FIRST_ROUND), most - done)
             search_lines(kept, sampled, self.tested, limits, samples=portion, seed=(search.seed << 40) + done + 1)
             done += portion
+            before = refined[0][0] if refined else -math.inf
             for row in kept.best()[:REFINED]:
-                if kept.turns[row].tobytes() in tried:
-                    continue
-                tried.add(kept.turns[row].tobytes())
-                pose, score = self._refined(kept, int(row))
-                if best is None or score > most_likely:
-                    start = consensus_of(problem.groups, pose, problem.limit_px / problem.camera.focal_px, done)
-                    best, most_likely, changed = problem.polished(start), score, True
-            if best is not None and changed and self._sure(best):
-                enough = min(most, samples_needed(self._clean_share(best.rows), search.confidence))
-            changed = False
+                if kept.turns[row].tobytes() not in tried:
+                    tried.add(kept.turns[row].tobytes())
+                    refined.append(self._refined(kept, int(row)))
+            refined.sort(key=lambda one: -one[0])
+            if refined and refined[0][0] > before:
+                found = self._consensus(refined[0][1], done)
+                if self._chance(found) <= problem.options.max_log10_nfa:
+                    enough = min(most, samples_needed(self._clean_share(found.rows), search.confidence))
             used = 0.0 if done == portion else used + time.thread_time() - started  # the first round may compile code
             if progress is not None:
                 progress(min(done, enough), enough)
             if search.max_seconds is not None and used > search.max_seconds:
                 break
-        return best
+        # Where things repeat, the likeliest poses are nearly as likely: of these, chance decides.
+        distinct: list[Rigid] = []
+        for _, pose in refined:
+            if all(rotation_angle_deg(pose.rotation @ other.rotation.T) > SAME_REFINED_DEG for other in distinct):
+                distinct.append(pose)
+        return min((self._consensus(pose, done) for pose in distinct[:COMPARED]), key=self._chance, default=None)
 
-    def _refined(self, kept: Kept, row: int) -> tuple[Rigid, float]:
-        """A kept pose after rounds of least squares over all candidates, weighted by how likely each is right, and its score.
+    def _refined(self, kept: Kept, row: int) -> tuple[float, Rigid]:
+        """A kept pose after rounds of least squares over all candidates, weighted by how likely each is right, after its score.
 
         Right lines pass ever nearer to their points, from the width of the search to that of the result (Eq. 24).
         """
@@ -113,7 +120,7 @@ class LineSearch:
                 if found is None:
                     break
                 pose = found
-        return pose, float(np.log(1 - belief + self._near(pose, problem.limit_px / 2)).sum())
+        return float(np.log(1 - belief + self._near(pose, problem.limit_px / 2)).sum()), pose
 
     def _near(self, pose: Rigid, sigma_px: float) -> Float64[np.ndarray, "candidates"]:
         """Belief in each of the problem's candidates times the likelihood ratio of its distance to its line."""
@@ -121,10 +128,14 @@ class LineSearch:
         squared = (problem.residuals(pose) * problem.camera.focal_px / sigma_px) ** 2
         return self.belief * _peak(problem, sigma_px) * np.exp(-squared / 2)
 
-    def _sure(self, found: GroupedConsensus) -> bool:
-        """Whether chance does not give a pose."""
+    def _consensus(self, pose: Rigid, done: int) -> GroupedConsensus:
+        """The inliers of a refined pose within the threshold of the result, after least squares over them."""
         problem = self.problem
-        return problem.weighed(problem.counted(found), found.pose) <= problem.options.max_log10_nfa
+        return problem.polished(consensus_of(problem.groups, pose, problem.limit_px / problem.camera.focal_px, done))
+
+    def _chance(self, found: GroupedConsensus) -> float:
+        """log10 of the number of poses as good that chance gives."""
+        return self.problem.weighed(self.problem.counted(found), found.pose)
 
     def _clean_share(self, inliers: Int64[np.ndarray, "inliers"]) -> float:
         """Probability that a sample holds inliers only (docs/theory/words.md, Eq. 23)."""
