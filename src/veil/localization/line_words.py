@@ -1,4 +1,7 @@
-"""The search for the pose of words with lines: samples of one mapped image, tested by its candidates (words.md#search-among-lines)."""
+"""The search for the pose of words with lines (words.md#search-among-lines).
+
+Samples of candidates of one mapped image are tested by that image's candidates, and the best poses refined by all of them.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,13 @@ SAME_PLACE, SAME_TURN_DEG = 0.05, 3.0
 SAMPLES, MOST_SAMPLES = 100, 2_000_000
 # Samples of the first round; each further one has as many as all before. So many poses are refined after a round.
 FIRST_ROUND, KEPT, REFINED = 25_000, 100, 8
-
-
 # Widths of the refinement, rounds with each, the weight of a candidate that counts, and the loss in standard deviations.
 WIDTHS, EACH, LEAST_WEIGHT, LOSS_SIGMAS = 5, 2, 0.02, 2.0
 # So many of the likeliest poses are weighed against chance; those turned by less than this to each other are one.
 COMPARED, SAME_REFINED_DEG = 4, 0.05
+
+# Pose of least squares from a pose, rows of the problem's candidates, their weights, and the scale of the loss in pixels.
+Fit = Callable[[Rigid, np.ndarray, np.ndarray, float], Rigid | None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,24 +54,29 @@ class LineSearch:
     """The search among the candidates of one problem of words with lines.
 
     - `problem`: what refines and weighs poses.
-    - `sampled`, `tested`: what samples are drawn from and tested by; `taken` are the rows of the problem's candidates.
+    - `sampled`, `tested`: what samples are drawn from and tested by; `taken` are their candidates, as rows of the query's.
+    - `rows`, `belief`: the same candidates, each once, as rows of the problem, and how much each is believed at most.
     - `up_from_world`: rotation that makes the map's gravity the y-axis.
+    - `sigma_px`: standard deviation of the distance of right lines in the search.
+    - `fit`: what fits poses to weighted candidates.
     """
 
     problem: WordProblem
     sampled: LineSamples
     tested: LineTest
     taken: Int64[np.ndarray, "_"]
+    rows: Int64[np.ndarray, "candidates"]
     belief: Float64[np.ndarray, "candidates"]
     up_from_world: Float64[np.ndarray, "3 3"]
     sigma_px: float
-    fit: Callable[[Rigid, np.ndarray, np.ndarray, float], Rigid | None]
+    fit: Fit
 
     def best(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
         """Of the likeliest refined poses the one that chance gives least; None if no sample gives a pose.
 
-        `search` holds the number of samples of the grouped search, of which this one draws `SAMPLES` times as many, the confidence
-        with which it ends before, and the limit of processor time. `progress` is called with samples drawn and needed.
+        `search` holds the number of samples of the grouped search, of which this one draws `SAMPLES` times as many, the
+        confidence with which it ends before, and the limit of processor time. `progress` is called with the samples drawn and
+        needed.
         """
         problem, sampled = self.problem, self.sampled
         most = enough = min(SAMPLES * search.max_iterations, MOST_SAMPLES)
@@ -110,22 +119,21 @@ class LineSearch:
         heading = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
         cam_from_up, problem = self.tested.cam_from_up, self.problem
         pose = Rigid(rotation=cam_from_up @ heading @ self.up_from_world, translation=cam_from_up @ np.array(shift))
-        belief = self.belief
         for sigma_px in np.geomspace(self.sigma_px, problem.limit_px / 2, WIDTHS):
             for _ in range(EACH):
                 near = self._near(pose, float(sigma_px))
-                weights = near / (1 - belief + near)
-                rows = np.flatnonzero(weights > LEAST_WEIGHT)
-                found = self.fit(pose, rows, weights[rows], LOSS_SIGMAS * float(sigma_px))
+                weights = near / (1 - self.belief + near)
+                used = weights > LEAST_WEIGHT
+                found = self.fit(pose, self.rows[used], weights[used], LOSS_SIGMAS * float(sigma_px))
                 if found is None:
                     break
                 pose = found
-        return float(np.log(1 - belief + self._near(pose, problem.limit_px / 2)).sum()), pose
+        return float(np.log(1 - self.belief + self._near(pose, problem.limit_px / 2)).sum()), pose
 
     def _near(self, pose: Rigid, sigma_px: float) -> Float64[np.ndarray, "candidates"]:
-        """Belief in each of the problem's candidates times the likelihood ratio of its distance to its line."""
+        """Belief in each candidate times the likelihood ratio of its distance to its line."""
         problem = self.problem
-        squared = (problem.residuals(pose) * problem.camera.focal_px / sigma_px) ** 2
+        squared = (problem.residuals(pose, self.rows) * problem.camera.focal_px / sigma_px) ** 2
         return self.belief * _peak(problem, sigma_px) * np.exp(-squared / 2)
 
     def _consensus(self, pose: Rigid, done: int) -> GroupedConsensus:
@@ -153,11 +161,12 @@ def line_search(
     names: Sequence[str],
     down_cam: Float64[np.ndarray, "3"],
     down_world: Float64[np.ndarray, "3"],
-    fit: Callable[[Rigid, np.ndarray, np.ndarray, float], Rigid | None],
+    fit: Fit,
 ) -> LineSearch | None:
     """The search of a problem whose features are lines; None where no mapped image has four candidates that words speak for.
 
-    `candidates` are the problem's, `names` the mapped images; `down_cam` and `down_world` are gravity, unit vectors.
+    `candidates` are the problem's, `names` the mapped images; `down_cam` and `down_world` are gravity, unit vectors; `fit` fits
+    poses to weighted candidates.
     """
     up_from_cam, up_from_world = aligned_from_cam(down_cam), aligned_from_cam(down_world)
     likely = np.flatnonzero(candidates.log_odds > 0)
@@ -193,7 +202,19 @@ def line_search(
     )
     belief = np.zeros(len(candidates))
     np.maximum.at(belief, taken, sampled.belief)
-    return LineSearch(problem=problem, sampled=sampled, tested=tested, taken=taken, belief=belief[problem.order], up_from_world=up_from_world, sigma_px=sigma_px, fit=fit)
+    belief = belief[problem.order]
+    used = np.flatnonzero(belief)
+    return LineSearch(
+        problem=problem,
+        sampled=sampled,
+        tested=tested,
+        taken=taken,
+        rows=used,
+        belief=belief[used],
+        up_from_world=up_from_world,
+        sigma_px=sigma_px,
+        fit=fit,
+    )
 
 
 def _peak(problem: WordProblem, sigma_px: float) -> float:

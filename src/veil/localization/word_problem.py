@@ -124,18 +124,24 @@ class WordProblem(ABC):
             best = consensus_of(self.groups, refined or best.pose, limit, found.iterations)
         return best
 
-    def projected(self, pose: Rigid) -> Float64[np.ndarray, "candidates 2"]:
-        """Where each candidate falls in the normalized plane, NaN where the camera does not see it."""
-        x, y, depth = pose.rotation @ self.groups.points.T + pose.translation[:, None]
+    def projected(
+        self, pose: Rigid, rows: Int64[np.ndarray, "candidates"] | None = None
+    ) -> Float64[np.ndarray, "candidates 2"]:
+        """Where each candidate (of `rows`, or of all) falls in the normalized plane, NaN where the camera does not see it."""
+        points = self.groups.points if rows is None else self.groups.points[rows]
+        x, y, depth = pose.rotation @ points.T + pose.translation[:, None]
         inverse = 1 / np.where(depth > 1e-9, depth, np.nan)
         xy = np.stack([x * inverse, y * inverse], axis=1)
         xy[~(np.abs(xy) <= self.groups.half_extent).all(axis=1)] = np.nan
         return xy
 
-    def residuals(self, pose: Rigid) -> Float64[np.ndarray, "candidates"]:
-        """Distance of each candidate's projection to its feature (normalized plane), infinite where there is none."""
-        seen = self.groups.seen[self.groups.group]
-        return np.nan_to_num(self.distances(self.projected(pose), seen), nan=np.inf)
+    def residuals(self, pose: Rigid, rows: Int64[np.ndarray, "candidates"] | None = None) -> Float64[np.ndarray, "candidates"]:
+        """Distance of the projection of each candidate (of `rows`, or of all) to its feature, infinite where there is none.
+
+        Distances are in the normalized plane.
+        """
+        seen = self.groups.seen[self.groups.group if rows is None else self.groups.group[rows]]
+        return np.nan_to_num(self.distances(self.projected(pose, rows), seen), nan=np.inf)
 
     def apart(self, rows: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
         """Rows of which no two share a point or a place: repeats are no further evidence."""

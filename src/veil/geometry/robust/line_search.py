@@ -19,6 +19,8 @@ from veil.geometry.solvers.up4lp import MAX_POSES, upright_line_turns
 from veil.geometry.solvers.vectors import dot
 
 SAMPLE = 4
+# Comparisons of a candidate with a pose for each sample, on average: where most poses pass, fewer samples are drawn.
+COMPARISONS = 200
 # A line farther from a point than so many standard deviations is taken to be another point's.
 FAR = 4.0
 
@@ -62,10 +64,11 @@ class LineTest(NamedTuple):
 def search_lines(
     kept: Kept, sampled: LineSamples, tested: LineTest, limits: Limits, *, samples: int, seed: int
 ) -> tuple[int, int]:
-    """Draw `samples` of four and enter the poses that pass into `kept`; the numbers of plausible poses and of those that passed.
+    """Draw `samples` of four, enter the poses that pass into `kept`, and count the plausible poses and those that passed.
 
     A pose's score is the sum of `LineTest` over all candidates of its mapped image. It is dropped where the sum over the first
-    `limits.batches` of them is below `limits.least`.
+    `limits.batches` of them is below `limits.least`. No sample is drawn after `COMPARISONS` of a candidate with a pose for each
+    of the samples.
     """
     plausible, passed = _search(sampled, tested, limits, kept.turns, kept.images, kept.scores, samples, np.uint64(seed))
     return int(plausible), int(passed)
@@ -112,7 +115,7 @@ def _score(sampled, tested, limits, v, rotation, shift):
 
 @compiled
 def _plausible(points, center, turn, rotation, shift, half_extent, limits):
-    """Whether a camera shows the four points in its picture, and from where a mapped image at `center` (3,) may have matched."""
+    """Whether a camera shows four points in its picture, and sees them about as the mapped image at `center` (3,) does."""
     # The camera's center is -Y^T t.
     x, y, z = turn[1] * turn[4] - turn[0] * turn[2], -turn[3], -turn[1] * turn[2] - turn[0] * turn[4]
     for i in range(SAMPLE):
@@ -147,8 +150,10 @@ def _search(sampled, tested, limits, turns, images, scores, samples, seed):
     state, rows = np.array([seed], dtype=np.uint64), np.empty(SAMPLE, dtype=np.int64)
     lines, points, design = np.empty((SAMPLE, 3)), np.empty((SAMPLE, 3)), np.empty((SAMPLE, 6))
     found, rotation, shift = np.empty((MAX_POSES, 5)), np.empty((3, 3)), np.empty(3)
-    plausible, passed = 0, 0
+    plausible, passed, left = 0, 0, samples * COMPARISONS
     for _ in range(samples):
+        if left < 0:
+            break
         v = drawn(sampled.shares, 0, len(sampled.shares), uniform(state))
         if sampled.starts[v + 1] - sampled.starts[v] < SAMPLE or not _draw(sampled, v, state, rows):
             continue
@@ -163,7 +168,9 @@ def _search(sampled, tested, limits, turns, images, scores, samples, seed):
                 continue
             plausible += 1
             score = _score(sampled, tested, limits, v, rotation, shift)
+            left -= limits.batches[0]
             if score > -math.inf:
                 passed += 1
+                left -= sampled.starts[v + 1] - sampled.starts[v]
                 keep(turns, images, scores, turn, v, score, dot(rotation[2], points[0]) + shift[2], limits)
     return plausible, passed
