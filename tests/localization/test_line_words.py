@@ -19,6 +19,7 @@ from veil.localization.word_options import WordOptions
 from veil.localization.word_poses import LineWords
 from veil.matching.inverted_index import index_map, vocabulary_candidates
 from worlds import generator, world
+from worlds.word_uploads import random_ids
 from worlds.word_worlds import dictionary_of, lines_of, scene_of, subsets, with_down, words_of
 
 PLACE = world("line words", points=900)
@@ -79,8 +80,7 @@ def test_random_words_and_right_words_of_other_lines_are_refused() -> None:
     form = query(6.0)
     for index in range(2):
         random = generator(f"line words by chance {index}")
-        ids = np.sort(random.integers(0, len(DICTIONARY) - 1, (len(LINES), 2)), axis=1) + [0, 1]
-        chance = subsets(ids, form.mechanism, DICTIONARY.digest)
+        chance = subsets(random_ids(random, len(LINES), 2, len(DICTIONARY)), form.mechanism, DICTIONARY.digest)
         mixed = LINES.take(random.permutation(len(LINES)))
         for lines, words in ((LINES, chance), (mixed, form)):
             found = localize_words(PLACE.camera, lines, words, SCENE, VOCABULARY, options=OPTIONS)

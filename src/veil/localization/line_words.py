@@ -19,8 +19,8 @@ from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of
 from veil.geometry.robust.line_search import SAMPLE, LineSamples, LineTest, search_lines
 from veil.geometry.robust.ransac import samples_needed
-from veil.geometry.robust.upright_search import Kept, Limits, nothing_kept
-from veil.localization.upright_options import UprightOptions
+from veil.geometry.robust.upright_search import Kept, nothing_kept
+from veil.localization.upright_problem import MOST_LOG_ODDS, limits_of
 from veil.localization.word_problem import WordProblem
 from veil.matching.inverted_index import Candidates
 from veil.progress import Progress
@@ -30,12 +30,8 @@ from veil.scene import Scene
 # what looks alike in several places has the same words. Both are low, as beliefs that are too strong speak against right poses
 # of images that share little with the query.
 SHARE_OF_FEATURES, MOST_BELIEF = 0.02, 0.3
-# A likelihood ratio is cut off here, as in the search among keypoints.
-MOST_LOG_ODDS = 12.0
 # The likeliest candidates of an image that are drawn and asked, and after how many of them a pose goes on if they sum to more.
 MOST_CANDIDATES, BATCHES, LEAST_SUMS = 2048, (64, 256), (-2.0, -1.0)
-# Poses this near (share of the depth of a point; degrees) are one and the same.
-SAME_PLACE, SAME_TURN_DEG = 0.05, 3.0
 # Samples of lines for each one of the grouped search, and the most of them. They cost a hundredth, and are clean less often.
 SAMPLES, MOST_SAMPLES = 100, 2_000_000
 # Samples of the first round; each further one has as many as all before. So many poses are refined after a round.
@@ -80,7 +76,8 @@ class LineSearch:
         """
         problem, sampled = self.problem, self.sampled
         most = enough = min(SAMPLES * search.max_iterations, MOST_SAMPLES)
-        kept, limits = nothing_kept(KEPT), _limits(problem.options.upright)
+        kept = nothing_kept(KEPT)
+        limits = limits_of(problem.options.upright, likely=0, batches=BATCHES, least=LEAST_SUMS)
         tried: set[bytes] = set()
         refined: list[tuple[float, Rigid]] = []
         done, used = 0, 0.0
@@ -235,17 +232,3 @@ def _believed(
     belief = np.minimum(odds / (1 - SHARE_OF_FEATURES + total[candidates.keypoint_rows[own]]), MOST_BELIEF)
     order = np.argsort(-belief, kind="stable")[:MOST_CANDIDATES]
     return own[order], belief[order]
-
-
-def _limits(options: UprightOptions) -> Limits:
-    """What poses must meet in the search."""
-    return Limits(
-        nearest=options.nearest,
-        farthest=options.farthest,
-        least_cosine=math.cos(math.radians(options.max_turn_deg)),
-        likely=0,
-        batches=np.array(BATCHES, dtype=np.int64),
-        least=np.array(LEAST_SUMS),
-        near=SAME_PLACE,
-        near_cosine=math.cos(math.radians(SAME_TURN_DEG)),
-    )
