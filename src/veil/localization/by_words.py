@@ -17,16 +17,15 @@ from jaxtyping import Float32, Float64, Int64
 from veil.errors import InputError
 from veil.forms import Lines, Subsets
 from veil.geometry.camera import Camera
-from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, resect_grouped
+from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched
 from veil.localization.by_distance import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localization, NoPose
 from veil.localization.matched_features import Matched, matched_features
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import COIN, Evidence, coin, pictured, too_few, turn_deviation_deg, weakest_rival
 from veil.localization.upright_problem import UprightProblem
 from veil.localization.upright_words import localize_upright
-from veil.localization.word_lines import search_line_words
 from veil.localization.word_options import WordOptions as WordOptions
-from veil.localization.word_poses import LineWords, PointWords, word_problem
+from veil.localization.word_poses import PointWords, word_problem
 from veil.localization.word_problem import WordProblem
 from veil.matching.inverted_index import Candidates, InvertedIndex, unshared_log_odds, vocabulary_candidates
 from veil.matching.retrieval import most_similar
@@ -254,20 +253,8 @@ def _searched(
 
     Without a pose these are None, no rows, and infinity.
     """
-    if isinstance(problem, LineWords) and (problem.candidates.log_odds > 0).any():
-        consensus = search_line_words(problem, search, progress)
-    else:  # points; or lines with candidates by distances of words, which are all as likely
-        consensus = resect_grouped(
-            problem.groups,
-            limit=problem.search_px / problem.camera.focal_px,
-            convinced=problem.convinced,
-            refine=problem.refine,
-            options=search,
-            threads=problem.options.threads,
-            progress=progress,
-        )
+    consensus = problem.found(search, progress)
     if consensus is None:
         return None, np.empty(0, dtype=np.int64), math.inf
-    consensus = problem.polished(consensus)
     rows = problem.counted(consensus)
     return consensus, rows, problem.weighed(rows, consensus.pose)

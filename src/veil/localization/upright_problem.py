@@ -160,17 +160,7 @@ class UprightProblem:
     @property
     def limits(self) -> Limits:
         """What poses must meet in the search."""
-        options = self.options
-        return Limits(
-            nearest=options.nearest,
-            farthest=options.farthest,
-            least_cosine=math.cos(math.radians(options.max_turn_deg)),
-            likely=LIKELY,
-            batches=np.array(BATCHES, dtype=np.int64),
-            least=np.array(LEAST_SUMS),
-            near=SAME_PLACE,
-            near_cosine=math.cos(math.radians(SAME_TURN_DEG)),
-        )
+        return limits_of(self.options, likely=LIKELY, batches=BATCHES, least=LEAST_SUMS)
 
     def refined(self, kept: Kept) -> list[Rigid]:
         """The best kept poses (cam_from_world) after the steps of the refinement, the best first, each place once.
@@ -212,6 +202,20 @@ class UprightProblem:
                 refine_by_steps(tested, sampled, 0, 0, rows, middle, rotation, translation, size, STEPS, seed)
             found.append(Rigid(rotation=rotation @ self._up_from_world, translation=translation))
         return found
+
+
+def limits_of(options: UprightOptions, *, likely: int, batches: Sequence[int], least: Sequence[float]) -> Limits:
+    """What upright poses must meet: the options' plausibility, and sums above `least` after so many as in `batches`."""
+    return Limits(
+        nearest=options.nearest,
+        farthest=options.farthest,
+        least_cosine=math.cos(math.radians(options.max_turn_deg)),
+        likely=likely,
+        batches=np.array(batches, dtype=np.int64),
+        least=np.array(least, dtype=np.float64),
+        near=SAME_PLACE,
+        near_cosine=math.cos(math.radians(SAME_TURN_DEG)),
+    )
 
 
 def _same(pose: Rigid, other: Rigid, near: float) -> bool:

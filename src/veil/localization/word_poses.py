@@ -13,7 +13,8 @@ from veil.forms import Lines
 from veil.geometry.anchors import are_of_halves
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
-from veil.geometry.robust.resection_lines import LineResection
+from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions
+from veil.geometry.robust.resection_lines import LOSS_PX, LineResection
 from veil.geometry.robust.significance import (
     LINE_FLOOR,
     P3P,
@@ -27,9 +28,11 @@ from veil.geometry.robust.significance import (
     line_agreement,
     point_agreement,
 )
+from veil.localization.line_words import line_search
 from veil.localization.word_options import WordOptions
 from veil.localization.word_problem import WordProblem
 from veil.matching.inverted_index import Candidates
+from veil.progress import Progress
 from veil.scene import Scene
 
 
@@ -124,7 +127,6 @@ class LineWords(WordProblem):
             # Samples of four such lines mostly leave a way open (docs/theory/lines.md#lines-of-two-halves).
             raise InputError("words with convergent or parallel lines are not localized; release them with random lines")
         self.aligned, self.candidates, self.names = lines.aligned, candidates, names
-        self.down_cam, self.down_world = lines.gravity, scene.down
         super().__init__(
             camera,
             lines,
@@ -140,21 +142,33 @@ class LineWords(WordProblem):
             down_world=scene.down,
         )
 
+    def found(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
+        """The best pose of samples of one mapped image each; where words tell no candidate from another, of uniform ones."""
+        assert isinstance(self.observations, Lines) and self.observations.gravity is not None and self.scene.down is not None
+        lines = line_search(self, self.candidates, self.names, self.observations.gravity, self.scene.down, self.weighted)
+        return super().found(search, progress) if lines is None else lines.best(search, progress)
+
     def agreement(self, limit_px: float) -> float:
         """Probability that a point at random in the picture lies within `limit_px` of a line."""
         return line_agreement(self.camera, limit_px)
 
     def refine(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid | None:
         """The pose of robust least squares over inlier candidates, or None if their lines do not determine one."""
+        return self.weighted(pose, rows, np.ones(len(rows)), LOSS_PX)
+
+    def weighted(
+        self, pose: Rigid, rows: Int64[np.ndarray, "used"], weights: Float64[np.ndarray, "used"], loss_px: float
+    ) -> Rigid | None:
+        """The pose of weighted least squares over candidates, with a Cauchy loss; None if their lines do not determine one."""
         keypoints = self.keypoints[rows]
         resection = LineResection(
-            lines=self.shown[keypoints],
+            lines=self.shown[keypoints] * np.sqrt(weights)[:, None],
             points=self.groups.points[rows],
             aligned=self.aligned[keypoints],
             focal_px=self.camera.focal_px,
             half_extent=self.groups.half_extent,
         )
-        return resection.refine(pose, np.ones(len(rows), dtype=bool))
+        return resection.refine(pose, np.ones(len(rows), dtype=bool), loss_px)
 
     def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> None:
         """None: the covariance of a pose from lines is not computed."""

@@ -13,11 +13,12 @@ from jaxtyping import Bool, Float64, Int64
 from veil.forms import Lines
 from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
 from veil.geometry.rigid import Rigid
-from veil.geometry.robust.grouped import GroupedConsensus, consensus_of, grouped
+from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of, grouped, resect_grouped
 from veil.geometry.robust.significance import Background, Sampling, pose_log10_nfa
 from veil.localization.pose_evidence import THRESHOLDS
 from veil.localization.word_options import WordOptions
 from veil.matching.inverted_index import Candidates
+from veil.progress import Progress
 from veil.scene import Scene
 
 # Inliers are weighed among these shares of the groups and so many candidates of each, the most trusted ones.
@@ -99,6 +100,19 @@ class WordProblem(ABC):
     def background(self) -> Background:
         """The query's own features, as the background of wrong matches."""
 
+    def found(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
+        """The best pose of the search, with inliers within the threshold of the result; None if no sample gives a pose."""
+        consensus = resect_grouped(
+            self.groups,
+            limit=self.search_px / self.camera.focal_px,
+            convinced=self.convinced,
+            refine=self.refine,
+            options=search,
+            threads=self.options.threads,
+            progress=progress,
+        )
+        return None if consensus is None else self.polished(consensus)
+
     def polished(self, found: GroupedConsensus) -> GroupedConsensus:
         """With the threshold of the result in place of that of the search, where that was wider."""
         if self.search_px <= self.limit_px:
@@ -110,18 +124,24 @@ class WordProblem(ABC):
             best = consensus_of(self.groups, refined or best.pose, limit, found.iterations)
         return best
 
-    def projected(self, pose: Rigid) -> Float64[np.ndarray, "candidates 2"]:
-        """Where each candidate falls in the normalized plane, NaN where the camera does not see it."""
-        x, y, depth = pose.rotation @ self.groups.points.T + pose.translation[:, None]
+    def projected(
+        self, pose: Rigid, rows: Int64[np.ndarray, "candidates"] | None = None
+    ) -> Float64[np.ndarray, "candidates 2"]:
+        """Where each candidate (of `rows`, or of all) falls in the normalized plane, NaN where the camera does not see it."""
+        points = self.groups.points if rows is None else self.groups.points[rows]
+        x, y, depth = pose.rotation @ points.T + pose.translation[:, None]
         inverse = 1 / np.where(depth > 1e-9, depth, np.nan)
         xy = np.stack([x * inverse, y * inverse], axis=1)
         xy[~(np.abs(xy) <= self.groups.half_extent).all(axis=1)] = np.nan
         return xy
 
-    def residuals(self, pose: Rigid) -> Float64[np.ndarray, "candidates"]:
-        """Distance of each candidate's projection to its feature (normalized plane), infinite where there is none."""
-        seen = self.groups.seen[self.groups.group]
-        return np.nan_to_num(self.distances(self.projected(pose), seen), nan=np.inf)
+    def residuals(self, pose: Rigid, rows: Int64[np.ndarray, "candidates"] | None = None) -> Float64[np.ndarray, "candidates"]:
+        """Distance of the projection of each candidate (of `rows`, or of all) to its feature, infinite where there is none.
+
+        Distances are in the normalized plane.
+        """
+        seen = self.groups.seen[self.groups.group if rows is None else self.groups.group[rows]]
+        return np.nan_to_num(self.distances(self.projected(pose, rows), seen), nan=np.inf)
 
     def apart(self, rows: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
         """Rows of which no two share a point or a place: repeats are no further evidence."""

@@ -29,35 +29,16 @@ def upright_line_poses(lines, points, down_cam, down_world, rotations, translati
     a, b = np.empty((3, 3)), np.empty((3, 3))
     turn_to_y(down_world, a)
     turn_to_y(down_cam, b)
-    design = np.empty((4, 6))  # t, cos, sin, constant
+    upright_lines, upright_points = np.empty((4, 3)), np.empty((4, 3))
     for i in range(4):
-        x = a @ points[i]
-        n = b @ lines[i]  # lines in the frame where down is y
-        for j in range(3):
-            design[i, j] = n[j]
-        design[i, 3] = n[0] * x[0] + n[2] * x[2]
-        design[i, 4] = n[0] * x[2] - n[2] * x[0]
-        design[i, 5] = n[1] * x[1]
-    if not _eliminate(design):
-        return 0
-    ca, cb, cc = design[3, 3], design[3, 4], design[3, 5]
-    radius = math.hypot(ca, cb)
-    if radius < 1e-12 or abs(cc) > radius:
-        return 0
-    base, spread = math.atan2(cb, ca), math.acos(-cc / radius)
-    found = 0
-    for sign in (-1.0, 1.0):
-        angle = base + sign * spread
-        cos, sin = math.cos(angle), math.sin(angle)
+        upright_lines[i] = b @ lines[i]
+        upright_points[i] = a @ points[i]
+    turns, found = np.empty((MAX_POSES, 5)), 0
+    for k in range(upright_line_turns(upright_lines, upright_points, np.empty((4, 6)), turns)):
+        cos, sin = turns[k, 0], turns[k, 1]
         y = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
-        t = np.empty(3)
-        for j in range(2, -1, -1):
-            t[j] = -(design[j, 3] * cos + design[j, 4] * sin + design[j, 5])
-            for k in range(j + 1, 3):
-                t[j] -= design[j, k] * t[k]
-            t[j] /= design[j, j]
         rotation = b.T @ y @ a
-        shift = b.T @ t
+        shift = b.T @ turns[k, 2:]
         ahead = True
         for i in range(4):
             ahead = ahead and dot(rotation[2], points[i]) + shift[2] > 0
@@ -66,6 +47,40 @@ def upright_line_poses(lines, points, down_cam, down_world, rotations, translati
             translations[found] = shift
             found += 1
     return found
+
+
+@compiled
+def upright_line_turns(lines, points, design, turns):
+    """Number of turns about gravity with lines_i (Y points_i + t) = 0, as (cos, sin, t) in rows of `turns` (2, 5).
+
+    `lines` (4, 3) and `points` (4, 3) are in frames where down is the y-axis; points may lie behind the camera. `design` (4, 6)
+    is overwritten. Y(x, y, z) = (x cos + z sin, y, z cos - x sin) (docs/theory/words.md, Eq. 17-18).
+    """
+    for i in range(4):
+        x, n = points[i], lines[i]
+        for j in range(3):
+            design[i, j] = n[j]
+        design[i, 3] = n[0] * x[0] + n[2] * x[2]
+        design[i, 4] = n[0] * x[2] - n[2] * x[0]
+        design[i, 5] = n[1] * x[1]
+    if not _eliminate(design):
+        return 0
+    ca, cb, cc = design[3, 3], design[3, 4], design[3, 5]
+    radius = math.sqrt(ca * ca + cb * cb)
+    if radius < 1e-12 or abs(cc) > radius:
+        return 0
+    # The angle between (cos, sin) and (ca, cb) has the cosine -cc / radius.
+    near, beside = -cc / (radius * radius), math.sqrt(max(0.0, radius * radius - cc * cc)) / (radius * radius)
+    for k in range(MAX_POSES):
+        sign = 2.0 * k - 1.0
+        cos, sin = near * ca - sign * beside * cb, near * cb + sign * beside * ca
+        turns[k, 0], turns[k, 1] = cos, sin
+        for j in range(2, -1, -1):
+            value = design[j, 3] * cos + design[j, 4] * sin + design[j, 5]
+            for i in range(j + 1, 3):
+                value += design[j, i] * turns[k, 2 + i]
+            turns[k, 2 + j] = -value / design[j, j]
+    return MAX_POSES
 
 
 @compiled
