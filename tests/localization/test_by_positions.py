@@ -11,8 +11,9 @@ from scipy.spatial.transform import Rotation
 from veil.errors import InputError, RangeError
 from veil.geometry.rigid import rotation_angle_deg
 from veil.localization.by_distance import Localization, NoPose
-from veil.localization.by_positions import MOST_GUESSES, NO_CANDIDATES, PositionOptions, PositionProblem, localize_positions
+from veil.localization.by_positions import NO_CANDIDATES, PositionOptions, PositionProblem, localize_positions
 from veil.localization.upright_options import UprightOptions
+from veil.localization.upright_problem import MOST_GUESSES
 from worlds import generator, world
 from worlds.word_worlds import scene_of, with_down
 
@@ -22,7 +23,7 @@ SCENE = with_down(scene_of(PLACE, without="02"), DOWN)
 KEYPOINTS, TRUTH = PLACE.keypoints["02"], PLACE.poses["02"]
 GRAVITY = TRUTH.rotation @ DOWN
 NEAR = ("01", "03")
-BRIEF = PositionOptions(upright=UprightOptions(samples=4_000_000, kept=40, refined=10, compared=3))
+BRIEF = PositionOptions(upright=UprightOptions(samples=4_000_000, reach=0.25, kept=40, refined=10, compared=3))
 
 
 def asked(keypoints: np.ndarray = KEYPOINTS, gravity: np.ndarray | None = GRAVITY) -> Localization | NoPose:
@@ -77,8 +78,7 @@ def test_guesses_are_all_pairs_within_reach() -> None:
             candidates=NO_CANDIDATES,
             scene=SCENE,
             names=list(NEAR),
-            options=BRIEF.upright,
-            reach=reach,
+            options=replace(BRIEF.upright, reach=reach),
         )
         sampled = problem.sampled
         for v, name in enumerate(NEAR):
@@ -92,12 +92,12 @@ def test_guesses_are_all_pairs_within_reach() -> None:
             pairs = list(zip(sampled.keypoint_rows[own].tolist(), sampled.point_rows[own].tolist(), strict=True))
             assert len(pairs) == len(set(pairs)) and set(pairs) == expected
             np.testing.assert_allclose(sampled.cumulative[own], np.arange(1, len(pairs) + 1) / len(pairs))
-        assert problem.tested(6.0).weight == 0 and problem.queried == len(KEYPOINTS)
+        assert (sampled.worded == sampled.starts[:-1]).all() and problem.queried == len(KEYPOINTS)
 
 
 def test_guesses_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MOST_GUESSES * 32 <= 1 << 26
-    monkeypatch.setattr("veil.localization.by_positions.MOST_GUESSES", 1000)
+    assert MOST_GUESSES * 32 <= 1 << 28
+    monkeypatch.setattr("veil.localization.upright_problem.MOST_GUESSES", 2000)
     problem = PositionProblem(
         camera=PLACE.camera,
         keypoints=KEYPOINTS,
@@ -105,8 +105,7 @@ def test_guesses_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
         candidates=NO_CANDIDATES,
         scene=SCENE,
         names=list(NEAR),
-        options=BRIEF.upright,
-        reach=0.5,
+        options=replace(BRIEF.upright, reach=0.5),
     )
     assert np.diff(problem.sampled.starts).tolist() == [1000, 1000]
 
@@ -127,4 +126,4 @@ def test_what_is_missing_is_said() -> None:
     with pytest.raises(InputError, match="no positions"):
         localize_positions(PLACE.camera, KEYPOINTS[:0], SCENE, **known)
     with pytest.raises(RangeError, match="reach"):
-        PositionOptions(reach=0.0)
+        PositionOptions(upright=UprightOptions(reach=0.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from veil.attacks.matches.positions_alone import groups_of_images, localized_nea
 from veil.attacks.target import Target
 from veil.localization.by_distance import Localization
 from veil.localization.by_positions import PositionOptions
-from veil.localization.upright_options import UprightOptions
 
 # Samples in each group of images, and the seconds of the processor after which it is left in any case.
 SAMPLES, MOST_SECONDS = 10_000_000, 30.0
@@ -29,7 +29,7 @@ def _positions(target: Target) -> Attempt:
     camera, keypoints, gravity = image.camera, image.keypoints, image.gravity
     groups = groups_of_images(scene)
     options = PositionOptions(
-        upright=UprightOptions(samples=SAMPLES),
+        upright=replace(PositionOptions().upright, samples=SAMPLES),
         max_seconds=min(MOST_SECONDS, target.time.allowance(POSITIONS_ATTACK.name)),
         seed=target.effort.seed,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Float64
@@ -18,7 +17,6 @@ from veil.errors import InputError, RangeError
 from veil.geometry.camera import Camera
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.geometry.robust.upright_search import PoseTest, Sampled
 from veil.localization.by_distance import Localization, NoPose
 from veil.localization.upright_options import UprightOptions
 from veil.localization.upright_problem import UprightProblem
@@ -28,8 +26,6 @@ from veil.matching.inverted_index import Candidates
 from veil.progress import Progress
 from veil.scene import Scene
 
-# Largest number of guesses that are held for one mapped image, 32 bytes each.
-MOST_GUESSES = 2_000_000
 # Positions alone share no word with any point.
 _NOTHING = np.empty(0, dtype=np.int64)
 NO_CANDIDATES = Candidates(keypoint_rows=_NOTHING, point_rows=_NOTHING, log_odds=np.empty(0))
@@ -40,31 +36,27 @@ class PositionOptions(Acceptance):
     """Options of the localization of positions alone.
 
     - `max_error_px`, `line_error_px`, `min_inliers`, `max_log10_nfa`, `max_turn_deg`: as in `LocalizeOptions`.
-    - `reach`: a keypoint may show a point that a near image shows within this distance of it, in the normalized image plane
-      (0.25 is 14 degrees from the middle of the picture).
-    - `upright`: the search (docs/theory/words_upright.md); it draws 20 million samples.
+    - `upright`: the search (docs/theory/words_upright.md). It draws 20 million samples, and a keypoint may show a point that a
+      near image shows within a reach of 0.25 of it (14 degrees from the middle of the picture).
     - `max_seconds`: processor time of the search; None: no limit.
     - `seed`: of the samples.
 
     Raises RangeError for values outside their range.
     """
 
-    reach: float = 0.25
-    upright: UprightOptions = field(default_factory=lambda: UprightOptions(samples=20_000_000))
+    upright: UprightOptions = field(default_factory=lambda: UprightOptions(samples=20_000_000, reach=0.25))
     max_seconds: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.reach < float("inf"):
-            raise RangeError(f"reach must be positive and finite, got {self.reach!r}")
+        if not self.upright.reach:
+            raise RangeError("positions alone need a reach above 0: there are no words that could join them with points")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PositionProblem(UprightProblem):
     """A query of positions alone as a search problem: all guesses within `reach` are equally likely, and no word tests them."""
-
-    reach: float
 
     @property
     def queried(self) -> int:
@@ -75,52 +67,6 @@ class PositionProblem(UprightProblem):
     def doubt(self) -> str:
         """What may be wrong where no pose is beyond chance, as a question."""
         return "does the query show what these images show, and are its gravity and the map's right?"
-
-    @cached_property
-    def sampled(self) -> Sampled:
-        """Guesses by image. An image that has more than `MOST_GUESSES` keeps a random part of them."""
-        random = np.random.default_rng(self.seed)
-        keypoints, points, starts = [], [], [0]
-        for name in self.names:
-            first, second = self._guesses(name)
-            if len(first) > MOST_GUESSES:
-                kept = np.sort(random.permutation(len(first))[:MOST_GUESSES])
-                first, second = first[kept], second[kept]
-            keypoints.append(first)
-            points.append(second)
-            starts.append(starts[-1] + len(first))
-        counts = np.diff(starts)
-        usable = (counts >= 2).astype(np.float64)
-        rays, points_up, centers = self.upright_frames
-        return Sampled(
-            rays=rays,
-            points=points_up,
-            starts=np.array(starts, dtype=np.int64),
-            keypoint_rows=np.concatenate(keypoints),
-            point_rows=np.concatenate(points),
-            gain=np.zeros(starts[-1]),
-            cumulative=np.concatenate([np.arange(1, count + 1) / count for count in counts.tolist()]),
-            shares=np.cumsum(usable) / max(float(usable.sum()), 1.0),
-            centers=centers,
-        )
-
-    def tested(self, spread_px: float, words_px: float | None = None) -> PoseTest:
-        """The table of a width in pixels; the guesses have no words that could test a pose."""
-        return super().tested(spread_px, words_px)._replace(weight=0.0)
-
-    def _guesses(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of keypoints and of points, one pair for each point that the image shows within reach of a keypoint."""
-        from scipy.spatial import cKDTree
-
-        image = self.scene.images[name]
-        rows = np.unique(image.point_rows)
-        in_camera = image.cam_from_world.apply(self.scene.points[rows])
-        ahead = in_camera[:, 2] > 1e-9
-        rows, places = rows[ahead], in_camera[ahead, :2] / in_camera[ahead, 2:]
-        near = cKDTree(self.seen).query_ball_point(places, self.reach, return_sorted=True)
-        counts = np.array([len(found) for found in near], dtype=np.int64)
-        keypoints = np.concatenate([np.empty(0, dtype=np.int64), *(np.asarray(found, dtype=np.int64) for found in near)])
-        return keypoints, np.repeat(rows, counts).astype(np.int64)
 
 
 def localize_positions(
@@ -166,7 +112,6 @@ def localize_positions(
         names=list(dict.fromkeys(near)),
         options=options.upright,
         seed=options.seed,
-        reach=options.reach,
     )
     words = WordOptions(
         max_error_px=options.max_error_px,

@@ -19,11 +19,13 @@ class UprightOptions:
     - `search_px`, `refine_px`: standard deviations of the tables of keypoints that the search and the steps of the refinement
       use, in pixels; `words_px` is that of the words in the search. Gravity off by 0.5 degrees moves projections by some 10 px.
     - `match_px`: largest distance of a keypoint to the point that it shows.
+    - `reach`: half of the samples' candidates join any keypoint with any point that a mapped image shows within this distance
+      of it (normalized image plane; 0.12 is 7 degrees), whatever their words; 0: all share words.
 
     Raises RangeError for values outside their range.
     """
 
-    samples: int = 3_000_000
+    samples: int = 2_000_000
     nearest: float = 0.4
     farthest: float = 2.5
     max_turn_deg: float = 53.0
@@ -34,6 +36,7 @@ class UprightOptions:
     words_px: float = 12.0
     refine_px: tuple[float, ...] = (10.0, 5.0, 2.5)
     match_px: float = 3.0
+    reach: float = 0.12
 
     def __post_init__(self) -> None:
         require_positive(self, "search_px", "words_px", "match_px")
@@ -45,5 +48,7 @@ class UprightOptions:
             raise RangeError("numbers of poses must satisfy 1 <= compared <= refined <= kept")
         if not 1 <= self.samples < 1 << 39:
             raise RangeError(f"samples must lie in [1, 2^39), got {self.samples!r}")
+        if not 0 <= self.reach < float("inf"):
+            raise RangeError(f"reach must be >= 0 and finite, got {self.reach!r}")
         if not self.refine_px or not all(0 < value < float("inf") for value in self.refine_px):
             raise RangeError(f"refine_px needs positive widths, got {self.refine_px!r}")

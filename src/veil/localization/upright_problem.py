@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -32,10 +33,24 @@ LIKELY = 256
 BATCHES, LEAST_SUMS = (24, 96, 264), (1.0, 2.0, 3.0)
 # Poses this near (share of the distance to a point; degrees) are one and the same.
 SAME_PLACE, SAME_TURN_DEG = 0.05, 3.0
+# Largest number of guesses that are held for all mapped images (32 bytes each), and how many pairs are looked at for one.
+MOST_GUESSES, PAIRS_A_GUESS = 6_000_000, 4
 # Steps of the refinement with each table. The first are so long that the typical step is a third of the table's width.
 STEPS, STEP_SHARE = 150, 0.8
 # The best pose is refined anew so many times.
 RETRIES = 4
+
+
+class Draws(NamedTuple):
+    """Candidates of one mapped image: rows of keypoints and points, and the gains of their words; 0 where they share none."""
+
+    keypoint_rows: Int64[np.ndarray, "candidates"]
+    point_rows: Int64[np.ndarray, "candidates"]
+    gains: Float64[np.ndarray, "candidates"]
+
+
+_NOTHING = np.empty(0, dtype=np.int64)
+NO_DRAWS = Draws(_NOTHING, _NOTHING, np.empty(0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,24 +119,27 @@ class UprightProblem:
         """Candidates by image, for `veil.geometry.robust.upright_search`. Images without two of them get no samples."""
         gains = np.expm1(np.minimum(self.candidates.log_odds, MOST_LOG_ODDS))
         likely = np.flatnonzero(gains > 0)
-        rows, cumulative = [], []
-        for shown in self._shown:
+        drawn = []
+        for name, shown in zip(self.names, self._shown, strict=True):
             visible = np.zeros(len(self.scene.points), dtype=bool)
             visible[shown] = True
             own = likely[visible[self.candidates.point_rows[likely]]]  # the most likely first, as the candidates are
-            rows.append(own)
-            cumulative.append(np.cumsum(gains[own]) / max(float(gains[own].sum()), 1e-300))
-        usable = np.array([float(len(own) >= 2) for own in rows])
-        order = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
+            words = Draws(self.candidates.keypoint_rows[own], self.candidates.point_rows[own], gains[own])
+            drawn.append((words, guesses(self, name) if self.options.reach else NO_DRAWS))
+        parts = [part for both in drawn for part in both]
+        counts = np.array([[len(part.gains) for part in both] for both in drawn], dtype=np.int64).reshape(-1, 2)
+        starts = np.cumsum([0, *counts.sum(axis=1)])
+        usable = (counts.sum(axis=1) >= 2).astype(np.float64)
         rays, points, centers = self.upright_frames
         return Sampled(
             rays=rays,
             points=points,
-            starts=np.cumsum([0, *(len(own) for own in rows)]).astype(np.int64),
-            keypoint_rows=self.candidates.keypoint_rows[order].astype(np.int64),
-            point_rows=self.candidates.point_rows[order].astype(np.int64),
-            gain=gains[order],
-            cumulative=np.concatenate(cumulative) if cumulative else np.empty(0),
+            starts=starts,
+            worded=starts[:-1] + counts[:, 0],
+            keypoint_rows=np.concatenate([NO_DRAWS.keypoint_rows, *(part.keypoint_rows for part in parts)]),
+            point_rows=np.concatenate([NO_DRAWS.point_rows, *(part.point_rows for part in parts)]),
+            gain=np.concatenate([NO_DRAWS.gains, *(part.gains for part in parts)]),
+            cumulative=np.concatenate([NO_DRAWS.gains, *(_cumulative(*both) for both in drawn)]),
             shares=np.cumsum(usable) / max(float(usable.sum()), 1.0),
             centers=centers,
         )
@@ -177,7 +195,7 @@ class UprightProblem:
             v = int(kept.images[k])
             shown = np.ascontiguousarray(self._shown[v])
             middle = sampled.points[shown].mean(axis=0)
-            first, last, score = int(sampled.starts[v]), int(sampled.starts[v + 1]), 0.0
+            first, last, score = int(sampled.starts[v]), int(sampled.worded[v]), 0.0
             for width, tested in zip(self.options.refine_px, self._tables, strict=True):
                 size, seed = STEP_SHARE * width / self.camera.focal_px, np.uint64(int(k) + 1)
                 score = refine_by_steps(tested, sampled, first, last, shown, middle, rotation, translation, size, STEPS, seed)
@@ -202,6 +220,42 @@ class UprightProblem:
                 refine_by_steps(tested, sampled, 0, 0, rows, middle, rotation, translation, size, STEPS, seed)
             found.append(Rigid(rotation=rotation @ self._up_from_world, translation=translation))
         return found
+
+
+def guesses(problem: UprightProblem, name: str) -> Draws:
+    """A pair for each point of a mapped image that it shows within reach of a keypoint.
+
+    Of more than this image's part of `MOST_GUESSES`, or of so many points that their pairs would be too many, a random part is
+    kept.
+    """
+    from scipy.spatial import cKDTree
+
+    most = MOST_GUESSES // len(problem.names)
+    random = np.random.default_rng([problem.seed, problem.names.index(name)])
+    image = problem.scene.images[name]
+    rows = np.unique(image.point_rows)
+    in_camera = image.cam_from_world.apply(problem.scene.points[rows])
+    ahead = np.flatnonzero(in_camera[:, 2] > 1e-9)
+    ahead = _some(ahead, max(1, PAIRS_A_GUESS * most // len(problem.seen)), random)
+    rows, places = rows[ahead], in_camera[ahead, :2] / in_camera[ahead, 2:]
+    near = cKDTree(problem.seen).query_ball_point(places, problem.options.reach, return_sorted=True)
+    counts = np.array([len(found) for found in near], dtype=np.int64)
+    keypoints = np.concatenate([_NOTHING, *(np.asarray(found, dtype=np.int64) for found in near)])
+    kept = _some(np.arange(len(keypoints)), most, random)
+    return Draws(keypoints[kept], np.repeat(rows, counts)[kept].astype(np.int64), np.zeros(len(kept)))
+
+
+def _some(rows: Int64[np.ndarray, "_"], most: int, random: np.random.Generator) -> Int64[np.ndarray, "_"]:
+    """All rows, or of more than `most` a random part, in their order."""
+    return rows if len(rows) <= most else np.sort(random.permutation(rows)[:most])
+
+
+def _cumulative(words: Draws, guessed: Draws) -> Float64[np.ndarray, "candidates"]:
+    """Share of the draws up to each candidate: by gain among words, evenly among guesses, half of each where there are both."""
+    both = len(words.gains) > 0 and len(guessed.gains) > 0
+    weights = np.full(len(words.gains) + len(guessed.gains), 1 / max(len(guessed.gains), 1))
+    weights[: len(words.gains)] = words.gains / max(float(words.gains.sum()), 1e-300)
+    return np.cumsum(weights) / (2 if both else 1)
 
 
 def limits_of(options: UprightOptions, *, likely: int, batches: Sequence[int], least: Sequence[float]) -> Limits:

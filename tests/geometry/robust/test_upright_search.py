@@ -62,6 +62,7 @@ def planted(
         rays=np.ascontiguousarray(unit(np.hstack([seen, np.ones((count, 1))])) @ up_from_cam.T),
         points=points,
         starts=np.array([0, count]),
+        worded=np.array([count]),
         keypoint_rows=np.arange(count),
         point_rows=partner.astype(np.int64),
         gain=gain,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,10 +118,10 @@ def _localize(arguments: argparse.Namespace) -> int:
 def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Localization | NoPose:
     """The answer to one query, with the options that the arguments give for its form."""
     if isinstance(query.form, Subsets) and query.form.mechanism.epsilon == 0:
-        samples = arguments.pairs or PositionOptions().upright.samples
+        upright = PositionOptions().upright
         position_options = PositionOptions(
             max_error_px=arguments.max_error,
-            upright=UprightOptions(samples=samples),
+            upright=replace(upright, samples=arguments.pairs or upright.samples),
             max_seconds=_seconds(arguments, POSITION_SECONDS),
             seed=arguments.seed,
         )

@@ -26,14 +26,14 @@ class Sampled(NamedTuple):
     """What pairs are drawn from: candidates of each image of the map, in frames where gravity is the y-axis.
 
     Candidates of image v are rows `starts[v]` to `starts[v + 1]`; candidate c joins the unit ray `rays[keypoint_rows[c]]` with
-    the point `points[point_rows[c]]`. Its gain, the likelihood ratio of its words less 1, is its weight among the image's
-    candidates, and `cumulative[c]` the sum of these weights up to c, over that of all. `centers[v]` is the image's camera, and
-    `shares[v]` the part of the samples that are drawn from images up to v.
+    the point `points[point_rows[c]]`. Those with words come first, up to row `worded[v]`; `gain[c]` is their words' likelihood
+    ratio less 1. `cumulative[c]` is the sum of the weights of the image's candidates up to c, over that of all. `centers[v]`
     """
 
     rays: Float64[np.ndarray, "features 3"]
     points: Float64[np.ndarray, "points 3"]
     starts: Int64[np.ndarray, "images+1"]
+    worded: Int64[np.ndarray, "images"]
     keypoint_rows: Int64[np.ndarray, "candidates"]
     point_rows: Int64[np.ndarray, "candidates"]
     gain: Float64[np.ndarray, "candidates"]
@@ -153,8 +153,6 @@ def table_sum(tested, points, shown, first, last, rotation, shift):
 def word_sum(tested, sampled, first, last, rotation, shift):
     """Sum of the log likelihood ratios of the words of the candidates `first` to `last`, as far as they lie near keypoints."""
     total, far = 0.0, FAR * FAR / tested.inverse_variance
-    if tested.weight <= 0:  # there are no words
-        return total
     for c in range(first, last):
         p, u = sampled.points[sampled.point_rows[c]], tested.seen[sampled.keypoint_rows[c]]
         z = rotation[2, 0] * p[0] + rotation[2, 1] * p[1] + rotation[2, 2] * p[2] + shift[2]
@@ -222,7 +220,7 @@ def _score(tested, sampled, v, own, limits, rotation, shift):
 
     `own` is what the words of the sample itself add; it is left out.
     """
-    first, last = sampled.starts[v], sampled.starts[v + 1]
+    first, last = sampled.starts[v], sampled.worded[v]
     likely = min(first + limits.likely, last)
     total = word_sum(tested, sampled, first, likely, rotation, shift) - own
     start, stop = tested.shown_starts[v], tested.shown_starts[v + 1]

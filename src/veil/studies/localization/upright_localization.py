@@ -102,8 +102,8 @@ def run_upright(
     """
     options = replace(options or WordOptions(), threads=1)
     scene = replace(fold.scene, measured_down=mean_down(dict(fold.place.down), fold.scene.images))
-    book = dictionary_of(mapped(fold), settings[0].words, source=f"the map of {fold.place.name}")
-    vocabulary = index_map(scene, book)
+    books = {words: dictionary_of(mapped(fold), words, source=f"the map of {fold.place.name}") for words in sizes(settings)}
+    vocabularies = {words: index_map(scene, book) for words, book in books.items()}
     queries: list[tuple[UprightSetting, str, Features, np.ndarray, Kind]] = []
     if true:
         for setting in settings:
@@ -122,22 +122,20 @@ def run_upright(
         upload = privatize_words(
             features,
             mechanism=setting.mechanism,
-            dictionary=book,
+            dictionary=books[setting.words],
             randomness=seeded(case),
             features_sent=setting.features,
             allow_private_dictionary=True,  # mirrored photographs may be mapped ones
         ).upload
         assert hasattr(upload, "keypoints")
-        near = None
-        if setting.near and kind == "true":
-            near = _nearest(fold, name, setting.near)
+        near = _near(fold, name, setting.near, case) if setting.near else None
         started = time.thread_time()
         answer = localize_words(
             upload.camera,
             upload.keypoints,
             upload.form,  # type: ignore[arg-type]
             scene,
-            vocabulary,
+            vocabularies[setting.words],
             gravity=tilted(down, setting.gravity_sigma_deg, case),
             near=near,
             options=options,
@@ -162,9 +160,19 @@ def run_upright(
             progress(done, len(queries))
 
 
-def _nearest(fold: Fold, name: str, count: int) -> list[str]:
-    """Names of the `count` mapped photographs that the reference places nearest to a held-out one."""
+def sizes(settings: Sequence[UprightSetting]) -> list[int]:
+    """The dictionary sizes of the settings, each once."""
+    return sorted({setting.words for setting in settings})
+
+
+def _near(fold: Fold, name: str, count: int, case: str) -> list[str]:
+    """Names of the `count` mapped photographs that the reference places nearest to a photograph of the place.
+
+    A foreign photograph is nowhere near: for it they are drawn by the name of the case.
+    """
     poses = fold.place.cam_from_world
+    if name not in poses:
+        return np.random.default_rng([*case.encode()]).permutation(sorted(fold.scene.images))[:count].tolist()
     distance = {other: float(np.linalg.norm(poses[other].center - poses[name].center)) for other in fold.scene.images}
     return sorted(distance, key=lambda other: distance[other])[:count]
 
