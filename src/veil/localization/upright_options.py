@@ -25,7 +25,7 @@ class UprightOptions:
     Raises RangeError for values outside their range.
     """
 
-    samples: int = 2_000_000
+    samples: int = 1_000_000
     nearest: float = 0.4
     farthest: float = 2.5
     max_turn_deg: float = 53.0
