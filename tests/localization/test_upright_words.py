@@ -62,6 +62,37 @@ def check(found: Localization | NoPose) -> Localization:
     return found
 
 
+@pytest.mark.slow
+def test_guesses_by_place_localize_where_no_two_words_make_a_pair() -> None:
+    """Planted: one feature keeps its words, the others' are of no point of the map. Control: words alone make no pair."""
+    form = query(3.0)
+    pairs = np.arange(len(DICTIONARY) // 2 * 2).reshape(-1, 2)
+    called = vocabulary_candidates(subsets(pairs, form.mechanism, DICTIONARY.digest), VOCABULARY).keypoint_rows
+    ids = np.repeat(np.delete(pairs, called, axis=0)[:1], len(form), axis=0)
+    ids[0] = query(20.0).ids[0]
+    form = subsets(ids, form.mechanism, DICTIONARY.digest)
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=4_000_000, reach=0.25))
+    check(asked(form, near=["01", "03"], options=guessed))
+    alone = replace(guessed, upright=replace(guessed.upright, reach=0.0))
+    assert isinstance(asked(form, near=["01", "03"], options=alone), NoPose)
+
+
+def test_half_of_the_draws_are_guesses() -> None:
+    """Slow reference: words by their gains and guesses evenly, each half of the draws; without a reach words alone."""
+    form = query(3.0)
+    sampled = replace(problem_of(form)[0], options=UprightOptions(reach=0.12)).sampled
+    words = replace(problem_of(form)[0], options=UprightOptions(reach=0.0)).sampled
+    assert (words.worded == words.starts[1:]).all()
+    for v in range(len(sampled.worded)):
+        start, worded, end = sampled.starts[v], sampled.worded[v], sampled.starts[v + 1]
+        weights = np.diff(sampled.cumulative[start:end], prepend=0.0)
+        gains = words.gain[words.starts[v] : words.starts[v + 1]]
+        np.testing.assert_array_equal(sampled.gain[start:worded], gains)
+        np.testing.assert_allclose(weights[: worded - start], gains / gains.sum() / 2, atol=1e-12)
+        np.testing.assert_allclose(weights[worded - start :], 0.5 / (end - worded), atol=1e-12)
+        assert not sampled.gain[worded:end].any() and end - worded > 100
+
+
 def test_gravity_localizes_where_three_points_do_not() -> None:
     """The same words at epsilon 3 a feature: without gravity (the control) chance explains every pose."""
     steps: list[tuple[int, int]] = []
