@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from veil.cli.common import add_command, add_json, at_least, picture, report, say, write_json
+from veil.cli.common import add_command, add_json, at_least, picture, quiet_colmap, report, say, write_json
+from veil.errors import InputError
 from veil.ldp.budget import outward
 from veil.ldp.planning import Place, Plan, planned
 from veil.localization.by_distance import LocalizeOptions
 from veil.pipelines.protection import DELTA, MAX_POSTERIOR
 
+if TYPE_CHECKING:
+    from veil.studies.localization.plan_search import TriedPlan
+    from veil.studies.localization.upright_localization import UprightSetting, UprightTrial
+
 EXAMPLES = """\
   veil budget plan --epsilon-image 200                          which K, m and number of features are best
   veil budget plan --epsilon-image 200 --words 16384 --m 1 2    for the bundled dictionary
   veil budget plan --epsilon-image 200 --figure plan.png
+  veil budget plan --epsilon-image 200 --scene castle/          the plans that localize best there, by trial
 """
 FEATURES, WORDS, SUBSET_SIZES = (50, 100, 200, 500, 1000, 2000), (1000, 4000, 16384, 65536, 256_000), (1, 2, 4, 8, 16)
+# With a scene every plan costs some seconds a photograph.
+TRIED_FEATURES, TRIED_WORDS, TRIED_SUBSET_SIZES = (300, 1000, 2000), (1024, 4096), (1, 2, 4)
 ROWS = 12
 
 
@@ -29,33 +40,49 @@ def register(actions) -> None:  # type: ignore[no-untyped-def]
         "For an epsilon of the image, the largest epsilon of a feature, and how many true words that lets through. Ranked by\n"
         "margin: expected true words less the inliers that a pose needs beside what chance calls up. Localization needs tens\n"
         "of inliers. The plan cannot know quantization (how often two views of a point fall on one word) nor what the map\n"
-        "shows: expect a part of the true words as inliers, and try it with your dictionary.",
+        "shows: expect a part of the true words as inliers, and try it with your dictionary.\n"
+        "With --scene the plans are tried: its photographs are held out in turn and localized from words, keypoint positions\n"
+        "and gravity. All plans are asked the photographs of the first turn, the better third those of the others.",
         EXAMPLES,
     )
     parser.add_argument("--epsilon-image", type=float, required=True, metavar="E", help="of an image, at delta")
     parser.add_argument("--delta", type=float, default=DELTA, help="default %(default)g")
-    parser.add_argument("--features", type=at_least(1), nargs="+", default=FEATURES, metavar="N", help="sent of an image")
-    parser.add_argument("--words", type=at_least(2), nargs="+", default=WORDS, metavar="K", help="dictionary sizes")
-    parser.add_argument("--m", type=at_least(1), nargs="+", default=SUBSET_SIZES, metavar="M", help="words sent of a feature")
+    parser.add_argument("--features", type=at_least(1), nargs="+", metavar="N", help="sent of an image")
+    parser.add_argument("--words", type=at_least(2), nargs="+", metavar="K", help="dictionary sizes")
+    parser.add_argument("--m", type=at_least(1), nargs="+", metavar="M", help="words sent of a feature")
     parser.add_argument(
         "--map-features", type=at_least(1), default=Place().map_features, metavar="F", help="of the map (default %(default)s)"
     )
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw true words against epsilon (.png or .svg)")
+    parser.add_argument("--scene", type=Path, metavar="SCENE", help="folder with reference cameras, as of `veil evaluate`")
+    parser.add_argument("--gravity-noise", type=float, default=0.5, metavar="DEG", help="of --scene (default 0.5)")
+    parser.add_argument("--folds", type=at_least(2), default=3, help="of --scene: turns of holding photographs out (default 3)")
+    parser.add_argument("--max-features", type=at_least(100), default=4096, help="of --scene, in the map (default %(default)s)")
+    parser.add_argument("--first-octave", type=int, default=0, help="of --scene (default 0)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="of --scene: processes (default 2)")
     add_json(parser)
     parser.set_defaults(run=_plan)
 
 
 def _plan(arguments: argparse.Namespace) -> int:
+    tried = arguments.scene is not None
     plans = planned(
         image_epsilon=arguments.epsilon_image,
         delta=arguments.delta,
-        features=sorted(set(arguments.features)),
-        words=sorted(set(arguments.words)),
-        subset_sizes=sorted(set(arguments.m)),
+        features=sorted(set(arguments.features or (TRIED_FEATURES if tried else FEATURES))),
+        words=sorted(set(arguments.words or (TRIED_WORDS if tried else WORDS))),
+        subset_sizes=sorted(set(arguments.m or (TRIED_SUBSET_SIZES if tried else SUBSET_SIZES))),
         place=Place(map_features=arguments.map_features),
     )
-    facts = {"epsilon_image": arguments.epsilon_image, "delta": arguments.delta, "map_features": arguments.map_features}
-    write_json(arguments.json, {**facts, "plans": [_plan_facts(plan) for plan in plans]})
+    facts: dict = {"epsilon_image": arguments.epsilon_image, "delta": arguments.delta, "map_features": arguments.map_features}
+    facts["plans"] = [_plan_facts(plan) for plan in plans]
+    if tried:
+        results = _tried(arguments, plans)
+        facts["tried"] = [result.as_json() for result in results]
+    write_json(arguments.json, facts)
+    if tried:
+        _say_tried(arguments, results)
+        return 0
     say(arguments, "      K   m  features  epsilon  p(true)      p/m  image epsilon  true words  needed   margin  samples")
     for plan in plans[:ROWS]:
         law = plan.mechanism
@@ -73,6 +100,64 @@ def _plan(arguments: argparse.Namespace) -> int:
         draw_plans(arguments.figure, plans, image_epsilon=arguments.epsilon_image, needed=LocalizeOptions().min_inliers)
         report(arguments, arguments.figure, "the figure")
     return 0
+
+
+def _tried(arguments: argparse.Namespace, plans: list[Plan]) -> list[TriedPlan]:
+    """The plans after they were tried on the photographs of `--scene`."""
+    from veil.cli.evaluate.upright import Job, extent_of, run_jobs, scene_folds
+    from veil.files.scenes import read_scene
+    from veil.studies.localization.map_dictionaries import mapped, most_words
+    from veil.studies.localization.plan_search import search_plans
+    from veil.studies.localization.upright_localization import sizes
+
+    quiet_colmap()
+    scene = read_scene(arguments.scene)
+    folds = scene_folds(scene, arguments)
+    most = min(most_words(mapped(fold)) for fold in folds)
+    possible = [plan for plan in plans if plan.mechanism.dictionary_size <= most]
+    if len(possible) < len(plans):
+        say(arguments, f"{len(plans) - len(possible)} plans are left out: the maps give dictionaries of {most} words at most")
+    if not possible:
+        raise InputError(f"the maps of {scene.name} give dictionaries of {most} words at most; give smaller --words")
+
+    def ask(settings: Sequence[UprightSetting], index: int) -> list[UprightTrial]:
+        jobs = [
+            Job(fold=folds[index], settings=[setting for setting in settings if setting.words == words])
+            for words in sizes(settings)
+        ]
+        title = f"{scene.name}: turn {index + 1} of {len(folds)}, {len(settings)} plans"
+        return [trial for found in run_jobs(jobs, workers=arguments.workers, title=title) for trial in found]
+
+    return search_plans(
+        possible,
+        ask,
+        folds=len(folds),
+        gravity_sigma_deg=arguments.gravity_noise,
+        metric={scene.name: scene.metric},
+        extent={scene.name: extent_of(scene)},
+    )
+
+
+def _say_tried(arguments: argparse.Namespace, results: list[TriedPlan]) -> None:
+    """The table of plans that were tried, and what to type to use the best one."""
+    say(arguments, "      K   m  features  epsilon  image epsilon  right of queries  accepted  astray  seconds")
+    for result in results:
+        law, row = result.plan.mechanism, result.row
+        dropped = "" if result.finished else "  first turn only"
+        say(
+            arguments,
+            f"{law.dictionary_size:7} {law.m:3} {result.plan.features:9} {law.epsilon:8.3f} "
+            f"{outward(result.plan.image_epsilon, 5):>14} {f'{row.right} of {row.queries}':>17} {row.accepted:9} "
+            f"{row.astray:7} {row.median_seconds:8.1f}{dropped}",
+        )
+    best, law = results[0].plan, results[0].plan.mechanism
+    options = f"--features {best.features} --epsilon {law.epsilon:.3f} --m {law.m} --gravity FILE"
+    say(arguments, f"best here: veil privatize --words BOOK {options}, with a BOOK of {law.dictionary_size} words")
+    say(
+        arguments,
+        "plans that differ by a query or two differ by chance; other places, cameras and seasons may order them anew. The "
+        "epsilon covers words, not positions: these give the place away to whoever has a map",
+    )
 
 
 def _advice(plans: list[Plan]) -> list[str]:

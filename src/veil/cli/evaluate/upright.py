@@ -6,6 +6,7 @@ import argparse
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def _upright(arguments: argparse.Namespace) -> int:
     scenes = [read_scene(folder) for folder in arguments.scenes]
     strangers = list(stranger_features(arguments, most=arguments.most_strangers).items())
     metric = {scene.name: scene.metric for scene in scenes}
-    extent = {scene.name: _extent(scene) for scene in scenes}
+    extent = {scene.name: extent_of(scene) for scene in scenes}
     trials: list[UprightTrial] = []
     rows: list[UprightRow] = []
     for index, scene in enumerate(scenes):
@@ -122,34 +123,57 @@ def _trials(
     scene: ReferenceScene, settings: Sequence[UprightSetting], strangers: dict[str, Features], arguments: argparse.Namespace
 ) -> Iterator[UprightTrial]:
     """Trials of one scene, its maps in several processes."""
+    folds = scene_folds(scene, arguments)
+    names = list(strangers)
+    jobs = [
+        Job(
+            fold=fold,
+            settings=settings,
+            strangers={name: strangers[name] for name in names[index :: len(folds)]},
+            true=not arguments.only_false,
+            mirrored=arguments.mirrored,
+        )
+        for index, fold in enumerate(folds)
+    ]
+    for found in run_jobs(jobs, workers=arguments.workers, title=f"{scene.name}: localizing"):
+        yield from found
+
+
+def scene_folds(scene: ReferenceScene, arguments: argparse.Namespace) -> list[Fold]:
+    """Maps of a scene with photographs held out; `arguments` have `folds`, `workers`, `max_features` and `first_octave`."""
     protocol = QueryProtocol(folds=arguments.folds, workers=arguments.workers)
     place = reference_place(scene, extracted_features(scene, arguments))
     with tempfile.TemporaryDirectory(prefix="veil-upright-") as workdir, Bar(f"{scene.name}: mapping") as bar:
-        folds = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
-    names = list(strangers)
-    jobs = [
-        (fold, list(settings), {name: strangers[name] for name in names[index :: len(folds)]}, arguments)
-        for index, fold in enumerate(folds)
-    ]
-    if arguments.workers == 1:
-        for job in progress(jobs, f"{scene.name}: localizing"):
-            yield from _run_job(job)
+        return fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """What one map is asked: its held-out photographs (`true`), strangers, and mirrored photographs."""
+
+    fold: Fold
+    settings: Sequence[UprightSetting]
+    strangers: Mapping[str, Features] = field(default_factory=dict)
+    true: bool = True
+    mirrored: bool = False
+
+    def run(self) -> list[UprightTrial]:
+        """The trials."""
+        with single_blas():
+            return list(run_upright(self.fold, self.settings, self.strangers, mirrored=self.mirrored, true=self.true))
+
+
+def run_jobs(jobs: Sequence[Job], *, workers: int, title: str) -> Iterator[list[UprightTrial]]:
+    """The trials of each job in turn, in several processes if there are several workers."""
+    if workers == 1:
+        yield from (job.run() for job in progress(jobs, title))
         return
     # COLMAP's own threads forbid forking.
-    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn"), initializer=quiet_colmap) as pool:
-        for found in progress(pool.map(_run_job, jobs), f"{scene.name}: localizing", total=len(jobs)):
-            yield from found
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=quiet_colmap) as pool:
+        yield from progress(pool.map(Job.run, jobs), title, total=len(jobs))
 
 
-def _run_job(job: tuple[Fold, list[UprightSetting], dict[str, Features], argparse.Namespace]) -> list[UprightTrial]:
-    """Trials of one map."""
-    fold, settings, strangers, arguments = job
-    with single_blas():
-        true, mirrored = not arguments.only_false, arguments.mirrored
-        return list(run_upright(fold, settings, strangers, mirrored=mirrored, true=true))
-
-
-def _extent(scene: ReferenceScene) -> float:
+def extent_of(scene: ReferenceScene) -> float:
     """Length of the diagonal of the box around the reference cameras, in units of the reference."""
     centers = np.array([pose.center for pose in scene.cam_from_world.values()])
     return float(np.linalg.norm(np.ptp(centers, axis=0)))
