@@ -77,6 +77,40 @@ def test_guesses_by_place_localize_where_no_two_words_make_a_pair() -> None:
     assert isinstance(asked(form, near=["01", "03"], options=alone), NoPose)
 
 
+@pytest.mark.slow
+def test_words_that_speak_against_a_pose_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: right positions with words of other features, as of a mirrored symmetric place. Control: without the rule."""
+    form = query(6.0)
+    ids = form.ids[np.random.default_rng(1).permutation(len(form))]
+    form = subsets(ids, form.mechanism, DICTIONARY.digest)
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=4_000_000, reach=0.25))
+    found = asked(form, near=["01", "03"], options=guessed)
+    assert isinstance(found, NoPose) and "their words speak against it" in found.reason
+    monkeypatch.setattr("veil.localization.upright_words.AGAINST", -math.inf)
+    check(asked(form, near=["01", "03"], options=guessed))
+
+
+def test_words_speak_for_right_pairs_and_against_exchanged_ones() -> None:
+    """Slow reference: the mixture of Eq. 12 with the share of pairs beyond chance, term by term."""
+    for form, sign in ((query(6.0), 1), (subsets(query(6.0).ids[::-1].copy(), query(6.0).mechanism, DICTIONARY.digest), -1)):
+        problem, weighing = problem_of(form)
+        evidence = weighing.weighed(TRUTH)
+        share = 1 - evidence.expected / len(evidence)
+        rows = dict(
+            zip(
+                zip(problem.candidates.keypoint_rows.tolist(), problem.candidates.point_rows.tolist(), strict=True),
+                problem.candidates.log_odds.tolist(),
+                strict=True,
+            )
+        )
+        expected = 0.0
+        for keypoint, point in zip(evidence.keypoint_rows.tolist(), evidence.point_rows.tolist(), strict=True):
+            odds = rows.get((keypoint, point), float(weighing.unshared[keypoint]))
+            expected += math.log(1 - share + share * math.exp(odds))
+        assert weighing.log_odds_of_words(evidence) == pytest.approx(expected)
+        assert sign * expected > 2
+
+
 def test_half_of_the_draws_are_guesses() -> None:
     """Slow reference: words by their gains and guesses evenly, each half of the draws; without a reach words alone."""
     form = query(3.0)

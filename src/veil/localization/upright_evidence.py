@@ -169,12 +169,19 @@ class UprightWeighing:
         ]
         return float(np.mean(counts))
 
-    def _words(self, keypoint_rows: np.ndarray, point_rows: np.ndarray) -> float:
-        """Log likelihood ratio of the words of pairs."""
+    def log_odds_of_words(self, evidence: UprightEvidence) -> float:
+        """Log likelihood ratio of the words of a pose's pairs, if those beyond chance are right (words_upright.md, Eq. 12)."""
+        if not len(evidence):
+            return 0.0
+        right = max(0.0, 1.0 - evidence.expected / len(evidence))
+        return self._words(evidence.keypoint_rows, evidence.point_rows, right)
+
+    def _words(self, keypoint_rows: np.ndarray, point_rows: np.ndarray, right: float = RIGHT) -> float:
+        """Log likelihood ratio of the words of pairs, each of which is right with probability `right`."""
         total = 0.0
         for keypoint, point in zip(keypoint_rows.tolist(), point_rows.tolist(), strict=True):
             odds = self._log_odds.get((keypoint, point), float(self.unshared[keypoint]))
-            total += math.log(1 - RIGHT + RIGHT * math.exp(min(odds, 600.0)))
+            total += math.log(1 - right + right * math.exp(min(odds, 600.0)))
         return total
 
 

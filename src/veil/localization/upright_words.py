@@ -24,6 +24,13 @@ from veil.progress import Progress
 
 # Samples between two looks at the clock.
 PORTION = 250_000
+# A pose is refused whose pairs have words that are e^2 = 7 times likelier if none of them is right.
+AGAINST = -2.0
+
+CONTRADICTED = (
+    "the best pose shows points of the map at {} of {} keypoints, but their words speak against it; is the picture mirrored, "
+    "or the place symmetric?"
+)
 
 
 def localize_upright(
@@ -57,6 +64,8 @@ def localize_upright(
             f"the best pose shows points of the map at {len(best)} of {keypoints} keypoints, which chance also gives (log10 of "
             f"expected chance poses {best.log10_nfa:.1f}); {problem.doubt}"
         )
+    if weighing.log_odds_of_words(best) < AGAINST:
+        return refused(CONTRADICTED.format(len(best), keypoints))
     matched, rows = _matched(problem, best, options)
     estimate, evidence = Estimate(pose=best.pose, camera=problem.camera), Evidence(rows=rows, log10_nfa=best.log10_nfa)
     if pictured(matched, estimate, evidence, problem.scene.views):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from veil.cli.common import Bar, add_command, add_json, at_least, progress, quie
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.compression import Compression
 from veil.errors import InputError
+from veil.extraction.altered import ALTERATIONS, altered_copies
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, read_codebook
@@ -57,6 +59,13 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     train.add_argument("--every", type=at_least(1), default=1, metavar="N", help="take each N-th photograph (default all)")
     train.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin with the photograph after the first K")
     train.add_argument("--max-features", type=at_least(10), default=2000, help="of a photograph (default %(default)s)")
+    train.add_argument(
+        "--copies",
+        type=int,
+        default=0,
+        choices=range(len(ALTERATIONS) + 1),
+        help="learn from so many altered copies of each photograph too: mirrored, smaller, larger (default %(default)s)",
+    )
     train.add_argument("--source", default="", help="where the photographs come from; stored with the networks")
     train.add_argument("--seed", type=at_least(0), default=0, help="of the training (default %(default)s)")
     train.add_argument("--resume", action="store_true", help="go on from what an interrupted run left beside --output")
@@ -100,7 +109,7 @@ def _train(arguments: argparse.Namespace) -> int:
             progress=bar,
         )
     training = Training(
-        image_digests=tuple(item.image_digest[:8].hex() for item in photographs),
+        image_digests=tuple(dict.fromkeys(item.image_digest[:8].hex() for item in photographs)),
         descriptors=sum(len(item) for item in photographs),
         steps=options.steps,
         pair_steps=arguments.pair_steps,
@@ -112,7 +121,7 @@ def _train(arguments: argparse.Namespace) -> int:
     write_json(
         arguments.json,
         {
-            "photographs": len(photographs),
+            "photographs": len(training.image_digests),
             "features": training.descriptors,
             "steps": training.steps,
             "pair_steps": training.pair_steps,
@@ -123,7 +132,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> list[Features]:
-    """Features of every N-th photograph, in the order of their names."""
+    """Features of every N-th photograph, in the order of their names, and of its altered copies."""
     files = [path for path in arguments.photos if holds_features(path)]
     found = [item for file in files for _, item in read_features(file)]
     folders = [path for path in arguments.photos if path not in files]
@@ -131,9 +140,13 @@ def _read(arguments: argparse.Namespace) -> list[Features]:
     chosen = list(named_pictures(folders))[arguments.skip :: arguments.every] if folders else []
     for _, path in progress(chosen, "extracting"):
         try:
-            found.append(extract_sift(read_picture(path), options))
+            shown = read_picture(path)
+            found.append(extract_sift(shown, options))
         except InputError:  # a blank one teaches nothing
             continue
+        for copy in altered_copies(shown, arguments.copies):
+            with suppress(InputError):
+                found.append(extract_sift(copy, options))
     if not found:
         raise InputError("no features were found in these photographs; give others")
     return found
