@@ -6,6 +6,7 @@ The audit tries all of them on a release, or says why it cannot; studies pick fr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from veil.attacks.attack import Attack, Attempt
 from veil.attacks.claims import CannotRun, Classes, Estimates, Lists
@@ -16,6 +17,7 @@ from veil.attacks.on_subspaces import SUBSPACE_ATTACKS
 from veil.attacks.on_words import WORD_ATTACKS
 from veil.attacks.target import ReleasedImage, Target
 from veil.attacks.time_budget import TimeBudget
+from veil.errors import InputError
 from veil.forms import Subsets, Subspaces
 
 
@@ -60,6 +62,17 @@ def named(*names: str) -> tuple[Attack, ...]:
     """Attacks on subspaces with the given names, in their order. Raises KeyError for a name that no such attack has."""
     known = {attack.name: attack for attack in SUBSPACE_ATTACKS}
     return tuple(known[name] for name in names)
+
+
+def chosen(names: Sequence[str]) -> tuple[Attack, ...]:
+    """All attacks with one of the given names, on whatever they look at, in the list's order.
+
+    Raises InputError for a name that no attack has.
+    """
+    known = list(dict.fromkeys(attack.name for attack in ATTACKS))
+    if unknown := [name for name in names if name not in known]:
+        raise InputError(f"there is no attack {unknown[0]!r}; there are: {', '.join(known)}")
+    return tuple(attack for attack in ATTACKS if attack.name in names)
 
 
 def estimated(name: str, target: Target) -> tuple[Estimates, Lists | None]:

@@ -168,7 +168,7 @@ def run_audit(
         epsilons=spent,
         delta=DELTA,
         measured=_measured_epsilon(releases),
-        verdict=judge(measured_findings, spent, DELTA),
+        verdict=judge(measured_findings, spent, DELTA, not_run=_not_run(options.attacks)),
         rules=options.rules,
         breaches=breaches(options.rules, measured_findings, spent),
         have_originals=bool(truths),
@@ -176,6 +176,11 @@ def run_audit(
         picture_time=rest,
     )
     return Audit(outcome=outcome, examined=examined)
+
+
+def _not_run(attacks: Sequence[Attack]) -> list[str]:
+    """Names of the attacks that are none of `attacks`."""
+    return list(dict.fromkeys(attack.name for attack in ATTACKS if attack not in attacks))
 
 
 def _truths(

@@ -199,6 +199,16 @@ def test_a_fresh_second_release_is_broken_by_the_first(work: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_one_attack_alone_says_that_others_were_not_run(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 2) == 0
+    code, record, page = audit(work, "up", "--images", work / "f.h5", "--only", "lattice", "vertex")
+    assert code == 0 and [item["attack"] for item in record["attacks"]] == ["lattice", "vertex"]
+    said = [line for line in record["verdict"]["sentences"] if "were not asked for, and may recover more: " in line]
+    assert len(said) == 1 and "nearest" in said[0] and "lattice" not in said[0] and html.escape(said[0]) in page
+    assert run("audit", work / "up", "--only", "latice", "-o", work / "b.html") == 1
+    assert "there is no attack 'latice'; there are: lattice, " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("choices", "said"),
     [

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from veil.attacks.registry import ATTACKS, chosen
 from veil.attacks.time_budget import AUDIT_SECONDS
 from veil.audit.audit_result import Outcome
 from veil.audit.on_pictures import Reconstruction
@@ -52,6 +53,7 @@ EXAMPLES = """\
   veil audit upload/ --images features.h5 -o audit.html           and how near each attack comes to the truth
   veil audit upload/ --images features.h5 photos/                 with the photographs beside what attacks see
   veil audit upload/3f2a....veil --against other-upload/          what two releases of one place give away together
+  veil audit upload/ --images features.h5 --only "matched views"  how much two photographs of a place give away
   veil audit query/ --map map/ --images features.h5               what whoever localizes the release learns of it
   veil audit upload/ --images features.h5 --fail-on "structural>5%" --fail-on "epsilon.image>100"
 
@@ -113,6 +115,9 @@ def _add_attacker(parser: argparse.ArgumentParser) -> None:
 def _add_effort(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how much is attacked, and for how long."""
     parser.add_argument(
+        "--only", nargs="+", metavar="ATTACK", help="run these attacks alone; the names are those that an audit prints"
+    )
+    parser.add_argument(
         "--features", type=at_least(1), help="attacked at most, over all (default 400, or as many as the rules need)"
     )
     parser.add_argument(
@@ -146,6 +151,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         threads=arguments.threads,
         pictured=arguments.pictures,
         rules=_rules(arguments),
+        attacks=chosen(arguments.only) if arguments.only else ATTACKS,
     )
     releases, skipped = decoded(arguments.release, strict=arguments.strict)
     others = further_messages(arguments.against, strict=arguments.strict, skipped=skipped)
