@@ -34,9 +34,7 @@ class Verdict:
         return f"{self.grade.upper()}: {self.headline}"
 
 
-def judge(
-    findings: Sequence[Finding], epsilons: Mapping[str, float], delta: float, *, not_run: Sequence[str] = ()
-) -> Verdict:
+def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: float, *, not_run: Sequence[str] = ()) -> Verdict:
     """Verdict on the releases that `findings` are about; the worst finding decides (audit.md#the-verdict).
 
     Oracles are left out, since they only bound what other attacks could do. `epsilons` (by unit, at `delta`) has no entry

@@ -17,7 +17,7 @@ def test_the_tables_have_every_form_and_attack(tmp_path: Path) -> None:
     """Bounded on both sides: raw features localize every photograph, and words at no epsilon worth the name are attacked."""
     forms = ("--forms", "raw", "subspaces", "words, epsilon 10, lines")
     few = ("--photographs", 1, "--others", 2, "--features", 12, "--seconds", 6, "--max-features", 800)
-    files = ("--json", tmp_path / "f.json", "--markdown", tmp_path / "tables.markdown")
+    files = ("--json", tmp_path / "f.json", "--markdown", tmp_path / "tables.markdown", "--record", tmp_path / "r.json")
     with lund_door() as example:
         place = tmp_path / "door"
         place.mkdir()
@@ -33,5 +33,8 @@ def test_the_tables_have_every_form_and_attack(tmp_path: Path) -> None:
     assert subspaces["localized"] >= 3 and subspaces["epsilon_image"] is None and words["epsilon_image"] > 100
     by_name = {item["attack"]: item for item in subspaces["several_uploads"]}
     assert by_name["matched views"]["details"]["views"] >= 1 and by_name["modes"]["features"] > 0
+    written = json.loads((tmp_path / "r.json").read_text())
+    validate("evaluate-forms-record", written)
+    assert [item["form"] for item in written["forms"]] == [item["form"] for item in record["rows"]]
     table = (tmp_path / "tables.markdown").read_text()
     assert "| matched views | 3 |" in table and "words, epsilon 10, lines" in table

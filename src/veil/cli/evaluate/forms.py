@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from veil.audit.finding import Finding
+from veil.audit.measured_forms import form_tables, summary_table
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.cli.evaluate.queries import extracted_features, reference_place
 from veil.cli.progress import tracker
@@ -17,6 +16,7 @@ from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.learned_models import bundled_learned_model
+from veil.files.measured_forms import write_measured_forms
 from veil.files.pair_networks import bundled_pair_network
 from veil.files.scenes import read_scene
 from veil.studies.attacks.form_releases import FORMS, FormOptions, FormPools
@@ -24,7 +24,7 @@ from veil.studies.attacks.forms import FormRow, form_study
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
 
 EXAMPLES = """\
-  veil evaluate forms strecha/fountain-P11 strecha/castle-P19 --json forms.json --markdown forms.txt
+  veil evaluate forms strecha/fountain-P11 strecha/castle-P19 --record forms.json --markdown forms.txt
   veil evaluate forms fox/ --forms subspaces "words, epsilon 4" --photographs 1
 """
 NAMES = tuple(setting.name for setting in FORMS)
@@ -59,7 +59,8 @@ def register(protocols: Any) -> None:
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
     parser.add_argument("--workers", type=at_least(1), default=2, help="threads of matching (default 2)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="which features are attacked (default %(default)s)")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of docs/choose.md")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of docs/choose.md and README")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the record that README and `veil inspect` quote")
     add_json(parser)
     parser.set_defaults(run=_forms)
 
@@ -101,55 +102,13 @@ def _forms(arguments: argparse.Namespace) -> int:
             if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
                 write_json(arguments.json, {"rows": [item.as_json() for item in rows]})
     write_json(arguments.json, {"rows": [item.as_json() for item in rows]})
-    lines = list(tables(rows, options))
+    measured = [row.measured(1 + options.others) for row in rows]
+    if arguments.record:
+        write_measured_forms(arguments.record, measured)
+    lines = [*form_tables(measured), "", *summary_table(measured)]
     for line in lines:
         say(arguments, line)
     if arguments.markdown:
         write_text(arguments.markdown, "\n".join(lines) + "\n")
         report(arguments, arguments.markdown, "the tables")
     return 0
-
-
-def tables(rows: Sequence[FormRow], options: FormOptions) -> Iterator[str]:
-    """Lines of two tables in Markdown: what each form costs and localizes, and what each attack recovers from it."""
-    yield "| form | localized | wrong | features | kB | epsilon of the image |"
-    yield "| --- | --- | --- | --- | --- | --- |"
-    for row in rows:
-        epsilon = "-" if row.epsilon_image is None else f"{row.epsilon_image:.0f}"
-        share = f"{row.localized} of {row.queries}"
-        size = f"{row.features:.0f} | {row.upload_bytes / 1e3:.0f}"
-        yield f"| {row.setting.name} | {share} | {row.wrong} | {size} | {epsilon} |"
-    attacked = [row for row in rows if row.alone]
-    if not attacked:
-        return
-    yield ""
-    yield f"| attack | uploads | {' | '.join(row.setting.name for row in attacked)} |"
-    yield f"| --- | --- | {' | '.join('---' for _ in attacked)} |"
-    names = dict.fromkeys(finding.attack for row in attacked for finding in (*row.alone, *row.together))
-    for name in names:
-        before: list[str] = []
-        for count, of in ((1, lambda row: row.alone), (1 + options.others, lambda row: row.together)):
-            cells = [_cell(next((item for item in of(row) if item.attack == name), None)) for row in attacked]
-            if any(cell != "-" for cell in cells) and cells != before:  # most attacks gain nothing from other uploads
-                yield f"| {name} | {count} | {' | '.join(cells)} |"
-            before = cells
-
-
-def _cell(finding: Finding | None) -> str:
-    """What an attack recovered: shares within 0.1 / 0.2 / 0.4 (descriptors) or 5 / 20 px, of right words, or photos placed."""
-    if finding is None or finding.skipped:
-        return "-"
-    if finding.unit == "release" and finding.certified is not None:
-        return f"{finding.certified.count} of {finding.certified.total} placed"
-    if finding.score is None:
-        return "-"
-    shares = finding.score.shares
-    match finding.score.unit:
-        case "descriptor":
-            names = ["within_0.1", "within_0.2", "within_0.4"]
-        case "px":
-            names = ["within_5px", "within_20px"]
-        case "word":
-            names = ["identified"]
-    text = " / ".join(f"{100 * shares[name].value:.0f}" for name in names)
-    return text + {"descriptor": "", "px": " px", "word": " words"}[finding.score.unit]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
+from veil.audit.measured_forms import MeasuredForm
 from veil.cli.common import EXIT_ERROR, EXIT_OK, add_command, add_json, say, tell_skipped, write_json
 from veil.errors import FileFormatError, VeilError
 from veil.files.atomic import read_bytes
@@ -15,12 +17,14 @@ from veil.files.client import read_ledger
 from veil.files.codebooks import read_codebook
 from veil.files.features import holds_features, read_features
 from veil.files.maps import read_map
-from veil.forms import Released, Subsets
+from veil.files.measured_forms import bundled_measured_forms
+from veil.forms import Released, Subsets, Subspaces
 from veil.ldp.budget import outward
 from veil.ldp.composition import account
 from veil.ldp.guarantee import Guarantee, LocalDP
 from veil.ldp.mechanism import SubsetMechanism
 from veil.map_check import MapCheck
+from veil.mechanisms.selection import Selection
 from veil.scene import Scene
 from veil.wire.codec import decode
 from veil.wire.message import LineUpload, Message, Upload
@@ -156,11 +160,36 @@ def upload_facts(upload: Message, size_bytes: int) -> dict:
         **({"guarantee of the lines": _promise(upload.lines.guarantee)} if isinstance(upload, LineUpload) else {}),
         "sent in clear": f"{in_clear}; no guarantee covers them" if isinstance(form, Subsets) else in_clear,
         "not in this file": NOT_SENT,
+        **_measured_facts(upload),
         "not protected": [
             *(LINES_SHOW if has_lines else (POSITIONS_SHOW,)),
             *(OUTSIDE_THE_GUARANTEE if isinstance(form, Subsets) else NOT_PROTECTED),
         ],
     }
+
+
+def _measured_facts(upload: Message) -> dict:
+    """What attacks recovered from the measured form that a message has; empty if none is like it."""
+    known = {item.form: item for item in bundled_measured_forms()}
+    name = _measured_form(upload, known)
+    if name not in known:
+        return {}
+    of = "of real photographs in this form" if name != "positions alone" else "of real photographs"
+    return {"measured": f"attacks recovered, {of} ({name}; docs/choose.md): {known[name].told}"}
+
+
+def _measured_form(upload: Message, known: Mapping[str, MeasuredForm]) -> str:
+    """Name of the measured form that gives away as much as a message does, or more; empty if there is none."""
+    form, lines = upload.form, ", lines" if isinstance(upload, LineUpload) else ""
+    if isinstance(form, Subspaces):
+        if form.profile != "hardened":
+            return ""
+        return "subspaces" + (lines or ("" if len(upload) <= (Selection().features or 0) else " of all features"))
+    epsilon = form.mechanism.epsilon
+    if epsilon == 0:
+        return "" if lines else "positions alone"
+    measured = {e: name for e in range(1, 31) if (name := f"words, epsilon {e}{lines}") in known}
+    return measured.get(min((e for e in measured if e >= epsilon), default=0), "")
 
 
 def _described(form: Released) -> str:

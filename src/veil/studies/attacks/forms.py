@@ -16,6 +16,7 @@ import numpy as np
 from veil.attacks.attack import Attack
 from veil.attacks.registry import ATTACKS
 from veil.audit.finding import Finding
+from veil.audit.measured_forms import MeasuredForm, measured_attacks
 from veil.audit.run import Examined, findings
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
@@ -43,6 +44,19 @@ class FormRow:
     epsilon_image: float | None
     alone: Sequence[Finding]
     together: Sequence[Finding]
+
+    def measured(self, uploads: int) -> MeasuredForm:
+        """What tables and sentences need of the row; `uploads` were attacked together."""
+        return MeasuredForm(
+            form=self.setting.name,
+            queries=self.queries,
+            localized=self.localized,
+            wrong=self.wrong,
+            features=self.features,
+            upload_bytes=self.upload_bytes,
+            epsilon_image=self.epsilon_image,
+            attacks=(*measured_attacks(self.alone, 1), *measured_attacks(self.together, uploads)),
+        )
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""

@@ -1,0 +1,187 @@
+"""Measured forms: what `veil evaluate forms` found about each form of a photograph, for tables and for sentences.
+
+One record, `forms.json`, is the source of the tables in docs/choose.md and README, and of what `veil inspect` says of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from veil.audit.finding import Finding
+from veil.errors import InputError
+
+Unit = Literal["descriptor", "px", "word", "release"]
+# Shares of a finding that tables show, by its unit.
+SHOWN: Mapping[str, tuple[str, ...]] = {
+    "descriptor": ("within_0.1", "within_0.2", "within_0.4"),
+    "px": ("within_5px", "within_20px"),
+    "word": ("identified",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredAttack:
+    """Shares that one attack recovered of one form, with so many uploads of the place.
+
+    `unit` says of what: descriptors within 0.1 / 0.2 / 0.4, positions within 5 / 20 pixels, right words, or releases that were
+    placed. `total` features or releases were attacked. An `oracle` needs what no attacker has.
+    """
+
+    attack: str
+    uploads: int
+    unit: Unit
+    shares: tuple[float, ...]
+    total: int
+    oracle: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "attack": self.attack,
+            "uploads": self.uploads,
+            "unit": self.unit,
+            "shares": list(self.shares),
+            "total": self.total,
+            "oracle": self.oracle,
+        }
+
+    @property
+    def cell(self) -> str:
+        """The cell of a table, in percent."""
+        if self.unit == "release":
+            return f"{round(self.shares[0] * self.total)} of {self.total} placed"
+        text = " / ".join(f"{100 * share:.0f}" for share in self.shares)
+        return text + {"descriptor": "", "px": " px", "word": " words"}[self.unit]
+
+    @property
+    def told(self) -> str:
+        """Words for what was recovered."""
+        match self.unit:
+            case "release":
+                return f"the place of {round(self.shares[0] * self.total)} of {self.total} photographs"
+            case "px":
+                return f"{100 * self.shares[0]:.0f} % of the positions within 5 px"
+            case "word":
+                return f"{100 * self.shares[0]:.0f} % of the words"
+            case "descriptor":
+                return f"{self.cell} % of the descriptors within 0.1 / 0.2 / 0.4"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredForm:
+    """What one form localizes, costs and gives away.
+
+    Of `queries` photographs `localized` were accepted and right, and `wrong` accepted and far off. `features` and
+    `upload_bytes` are means of a message, `epsilon_image` is None without an epsilon.
+    """
+
+    form: str
+    queries: int
+    localized: int
+    wrong: int
+    features: float
+    upload_bytes: float
+    epsilon_image: float | None
+    attacks: tuple[MeasuredAttack, ...]
+
+    def best(self, unit: Unit, uploads: int) -> MeasuredAttack | None:
+        """The attack that recovered most of one unit from so many uploads, oracles left out; None if there is none."""
+        known = [item for item in self.attacks if item.unit == unit and item.uploads == uploads and not item.oracle]
+        return max(known, key=lambda item: item.shares, default=None)
+
+    @property
+    def told(self) -> str:
+        """What the best attacks recovered from one upload and, where it is more, from several."""
+        parts = []
+        for unit in ("descriptor", "px", "word", "release"):
+            one = self.best(unit, 1)
+            if one is None:
+                continue
+            part = f"{one.told} ({one.attack})"
+            more = [self.best(unit, item.uploads) for item in self.attacks if item.uploads > 1]
+            several = max((item for item in more if item is not None), key=lambda item: item.shares, default=None)
+            if several is not None and several.shares > one.shares and several.cell != one.cell:
+                part += f", {several.cell} % from {several.uploads} uploads ({several.attack})"
+            parts.append(part)
+        return "; ".join(parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "form": self.form,
+            "queries": self.queries,
+            "localized": self.localized,
+            "wrong": self.wrong,
+            "features": self.features,
+            "upload_bytes": self.upload_bytes,
+            "epsilon_image": self.epsilon_image,
+            "attacks": [item.as_json() for item in self.attacks],
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> MeasuredForm:
+        """Reads what `as_json` wrote. Raises InputError for anything else."""
+        try:
+            attacks = tuple(MeasuredAttack(**{**item, "shares": tuple(item["shares"])}) for item in record["attacks"])
+            return cls(**{**record, "attacks": attacks})
+        except (KeyError, TypeError) as error:
+            raise InputError(f"this is no record of `veil evaluate forms --record` ({error})") from None
+
+
+def measured_attacks(findings: Sequence[Finding], uploads: int) -> Iterator[MeasuredAttack]:
+    """What the findings of an audit recovered, without those that were not run."""
+    for finding in findings:
+        if finding.skipped:
+            continue
+        if finding.unit == "release" and finding.certified is not None:
+            shares, total = (finding.certified.value,), finding.certified.total
+            yield MeasuredAttack(attack=finding.attack, uploads=uploads, unit="release", shares=shares, total=total)
+        elif finding.score is not None:
+            known = finding.score.shares
+            yield MeasuredAttack(
+                attack=finding.attack,
+                uploads=uploads,
+                unit=finding.score.unit,
+                shares=tuple(round(known[name].value, 4) for name in SHOWN[finding.score.unit]),
+                total=finding.features,
+                oracle=finding.hypothetical,
+            )
+
+
+def form_tables(forms: Sequence[MeasuredForm]) -> Iterator[str]:
+    """Lines of two tables in Markdown: what each form costs and localizes, and what each attack recovers from it."""
+    yield "| form | localized | wrong | features | kB | epsilon of the image |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for form in forms:
+        epsilon = "-" if form.epsilon_image is None else f"{form.epsilon_image:.0f}"
+        size = f"{form.features:.0f} | {form.upload_bytes / 1e3:.0f}"
+        yield f"| {form.form} | {form.localized} of {form.queries} | {form.wrong} | {size} | {epsilon} |"
+    attacked = [form for form in forms if form.attacks]
+    if not attacked:
+        return
+    yield ""
+    yield f"| attack | uploads | {' | '.join(form.form for form in attacked)} |"
+    yield f"| --- | --- | {' | '.join('---' for _ in attacked)} |"
+    counts = sorted({item.uploads for form in attacked for item in form.attacks})
+    for name in dict.fromkeys(item.attack for form in attacked for item in form.attacks):
+        before: list[str] = []
+        for count in counts:
+            cells = [
+                next((item.cell for item in form.attacks if item.attack == name and item.uploads == count), "-")
+                for form in attacked
+            ]
+            if any(cell != "-" for cell in cells) and cells != before:  # most attacks gain nothing from other uploads
+                yield f"| {name} | {count} | {' | '.join(cells)} |"
+            before = cells
+
+
+def summary_table(forms: Sequence[MeasuredForm]) -> Iterator[str]:
+    """Lines of the short table in Markdown: each form with what it localizes and what the best attacks recover."""
+    yield "| what is sent | epsilon of the image | localized | what the best attacks recover |"
+    yield "| --- | --- | --- | --- |"
+    for form in forms:
+        epsilon = "-" if form.epsilon_image is None else f"{form.epsilon_image:,.0f}"
+        told = form.told or "everything, as a picture"
+        yield f"| {form.form} | {epsilon} | {form.localized} of {form.queries} | {told} |"
