@@ -57,7 +57,13 @@ def test_sentences_leave_oracles_out_and_name_what_more_uploads_give() -> None:
 
 
 def test_findings_that_were_not_run_are_left_out() -> None:
-    placed = Finding(attack="positions alone", family="positions", assumes="a map", unit="release", certified=Share(count=2, total=4, low=0.07, high=0.93))
+    placed = Finding(
+        attack="positions alone",
+        family="positions",
+        assumes="a map",
+        unit="release",
+        certified=Share(count=2, total=4, low=0.07, high=0.93),
+    )
     skipped = Finding(attack="lattice", family="structural", assumes="nothing", skipped="no time")
     assert list(measured_attacks([placed, skipped], 1)) == [PLACED]
 

@@ -34,17 +34,15 @@ class Verdict:
         return f"{self.grade.upper()}: {self.headline}"
 
 
-def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: float, *, not_run: Sequence[str] = ()) -> Verdict:
+def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: float, *, remarks: Sequence[str] = ()) -> Verdict:
     """Verdict on the releases that `findings` are about; the worst finding decides (audit.md#the-verdict).
 
     Oracles are left out, since they only bound what other attacks could do. `epsilons` (by unit, at `delta`) has no entry
-    "feature" where the releases carry no epsilon. `not_run` are attacks that nobody asked for.
+    "feature" where the releases carry no epsilon. `remarks` are further sentences.
     """
     tried = [finding for finding in findings if not finding.skipped and not finding.hypothetical]
     ran = [(finding, share) for finding in tried if (share := finding.recovered) is not None]
-    sentences = [_promise(epsilons, delta)]
-    if not_run:
-        sentences.append(f"{len(not_run)} attacks were not asked for, and may recover more: {', '.join(not_run)}.")
+    sentences = [_promise(epsilons, delta), *remarks]
     if not ran:
         return Verdict(
             grade="nothing found",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -168,7 +168,9 @@ def run_audit(
         epsilons=spent,
         delta=DELTA,
         measured=_measured_epsilon(releases),
-        verdict=judge(measured_findings, spent, DELTA, not_run=_not_run(options.attacks)),
+        verdict=judge(
+            measured_findings, spent, DELTA, remarks=_remarks(options.attacks, truths.values(), originals or {}, knowledge)
+        ),
         rules=options.rules,
         breaches=breaches(options.rules, measured_findings, spent),
         have_originals=bool(truths),
@@ -178,9 +180,21 @@ def run_audit(
     return Audit(outcome=outcome, examined=examined)
 
 
-def _not_run(attacks: Sequence[Attack]) -> list[str]:
-    """Names of the attacks that are none of `attacks`."""
-    return list(dict.fromkeys(attack.name for attack in ATTACKS if attack not in attacks))
+def _remarks(
+    attacks: Sequence[Attack], truths: Iterable[Truth], originals: Mapping[str, Features], knowledge: Knowledge
+) -> list[str]:
+    """Sentences on attacks that nobody asked for, and on photographs that the attacker's networks have learned by heart."""
+    said = []
+    if not_run := list(dict.fromkeys(attack.name for attack in ATTACKS if attack not in attacks)):
+        said.append(f"{len(not_run)} attacks were not asked for, and may recover more: {', '.join(not_run)}.")
+    if knowledge.learned is not None:
+        seen = [truth.image for truth in truths if knowledge.learned.training.has_seen(originals[truth.image].image_digest)]
+        if seen:
+            said.append(
+                f"The networks of the attacks that learn were trained on {len(seen)} of the photographs "
+                f"({', '.join(seen[:3])}): of these they recover more than of others."
+            )
+    return said
 
 
 def _truths(

@@ -64,6 +64,20 @@ def test_networks_are_written_read_and_refused(model: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_an_audit_tells_that_networks_have_seen_the_photograph(model: Path, tmp_path: Path, door: dict[str, Features]) -> None:
+    """The first photograph was in the training; the fourth was not."""
+    for place, seen in ((0, True), (3, False)):
+        veil.write_features(tmp_path / f"{place}.h5", list(door.items())[place : place + 1])
+        assert run("privatize", tmp_path / f"{place}.h5", "-o", tmp_path / f"up{place}") == 0
+        options = ("--only", "modes", "--features", 4, "--model", model, "--pictures", 0, "-o", tmp_path / "a.html")
+        record = tmp_path / "a.json"
+        images = ("--images", tmp_path / f"{place}.h5")
+        assert run("audit", tmp_path / f"up{place}", *images, *options, "--json", record) == 0
+        said = json.loads(record.read_text())["verdict"]["sentences"]
+        assert any("were trained on 1 of the photographs" in line for line in said) == seen
+
+
+@pytest.mark.slow
 def test_the_study_prints_a_table(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Null: networks that learned nothing are no better than the nearest entry."""
     with lund_door() as example:
