@@ -29,12 +29,12 @@ class ContextOptions:
     `sharpness` multiplies the log ratios of the modes. Raises RangeError for values outside their range.
     """
 
-    neighbors: int = 12
+    neighbors: int = 6
     rounds: int = 15
-    strength: float = 0.5
+    strength: float = 1.0
     damping: float = 0.5
-    mistaken: float = 0.2
-    sharpness: float = 1.5
+    mistaken: float = 0.1
+    sharpness: float = 2.0
 
     def __post_init__(self) -> None:
         if min(self.neighbors, self.rounds) < 1:
