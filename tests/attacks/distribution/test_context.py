@@ -60,7 +60,7 @@ def test_without_strength_the_modes_alone_decide() -> None:
     ratios[5, 3:] = -np.inf
     modes = Modes(points=modes.points, log_ratios=ratios)
     beliefs = context_beliefs(modes, keypoints, alike(), options=ContextOptions(strength=0.0))
-    assert beliefs == pytest.approx(modes.beliefs(1.5), abs=1e-3) and (beliefs[5, 3:] == 0).all()
+    assert beliefs == pytest.approx(modes.beliefs(ContextOptions().sharpness), abs=1e-3) and (beliefs[5, 3:] == 0).all()
 
 
 def test_far_features_say_nothing() -> None:
