@@ -50,6 +50,9 @@ def test_sentences_leave_oracles_out_and_name_what_more_uploads_give() -> None:
         "the place of 2 of 4 photographs (positions alone)"
     )
     assert "uploads" not in replace(FORM, attacks=(CONTEXT, replace(VIEWS, shares=(0.1, 0.1, 0.1)))).told
+    words = replace(CONTEXT, attack="posterior", unit="word", shares=(0.02,))
+    votes = replace(words, attack="votes", uploads=5, shares=(0.05,))
+    assert replace(FORM, attacks=(words, votes)).told == "2 % of the words (posterior), 5 % from 5 uploads (votes)"
     lines = list(form_tables([FORM]))
     assert lines[2] == "| subspaces | 10 of 11 | 0 | 1000 | 488 | - |" and "| oracle of 100 | 1 | 50 / 60 / 70 |" in lines
     assert "| matched views | 5 | 18 / 30 / 32 |" in lines and "| positions alone | 1 | 2 of 4 placed |" in lines

@@ -56,17 +56,24 @@ class MeasuredAttack:
         return text + {"descriptor": "", "px": " px", "word": " words"}[self.unit]
 
     @property
+    def amount(self) -> str:
+        """How much was recovered, without what it was: the first share where positions or words are meant."""
+        if self.unit == "release":
+            return f"{round(self.shares[0] * self.total)} of {self.total}"
+        return f"{self.cell} %" if self.unit == "descriptor" else f"{100 * self.shares[0]:.0f} %"
+
+    @property
     def told(self) -> str:
         """Words for what was recovered."""
         match self.unit:
             case "release":
-                return f"the place of {round(self.shares[0] * self.total)} of {self.total} photographs"
+                return f"the place of {self.amount} photographs"
             case "px":
-                return f"{100 * self.shares[0]:.0f} % of the positions within 5 px"
+                return f"{self.amount} of the positions within 5 px"
             case "word":
-                return f"{100 * self.shares[0]:.0f} % of the words"
+                return f"{self.amount} of the words"
             case "descriptor":
-                return f"{self.cell} % of the descriptors within 0.1 / 0.2 / 0.4"
+                return f"{self.amount} of the descriptors within 0.1 / 0.2 / 0.4"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +109,8 @@ class MeasuredForm:
             part = f"{one.told} ({one.attack})"
             more = [self.best(unit, item.uploads) for item in self.attacks if item.uploads > 1]
             several = max((item for item in more if item is not None), key=lambda item: item.shares, default=None)
-            if several is not None and several.shares > one.shares and several.cell != one.cell:
-                part += f", {several.cell} % from {several.uploads} uploads ({several.attack})"
+            if several is not None and several.shares > one.shares and several.amount != one.amount:
+                part += f", {several.amount} from {several.uploads} uploads ({several.attack})"
             parts.append(part)
         return "; ".join(parts)
 
