@@ -37,8 +37,8 @@ class ModeOptions:
     """
 
     entries: int = 300
-    starts: int = 18
-    steps: int = 40
+    starts: int = 80
+    steps: int = 20
     modes: int = 10
     spread: float = 0.1
     apart: float = 0.25
