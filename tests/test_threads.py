@@ -115,6 +115,23 @@ def test_the_last_of_overlapping_users_puts_blas_back() -> None:
 
 
 @pytest.mark.slow
+def test_blas_built_on_openmp_has_one_thread_in_each_of_ours() -> None:
+    """The defect: faiss brings an OpenBLAS on OpenMP, which counts threads for each caller; the limit held in one of ours."""
+    pytest.importorskip("faiss")
+    layers = {library.get("threading_layer") for library in threadpool_info()}
+    if "openmp" not in layers:
+        pytest.skip("the BLAS libraries of this faiss are not built on OpenMP")
+    barrier, seen = threading.Barrier(3), []
+
+    def work(item: int) -> None:
+        barrier.wait(timeout=20)
+        seen.append((threading.get_ident(), blas_threads()))
+
+    with threadpool_limits(2, user_api="blas"):
+        list(shared(work, range(6), 3))
+    assert len({thread for thread, _ in seen}) == 3 and all(numbers == {1} for _, numbers in seen)
+
+
 def test_a_program_settles_its_libraries() -> None:
     """The defect: a command left BLAS at one thread a core and OpenMP spinning. What the user set stays."""
     script = (

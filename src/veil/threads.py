@@ -104,6 +104,7 @@ class _Queue(Generic[Item, Result]):
 
     def help(self) -> None:
         """Work until no item is left."""
+        _blas.limit_this_thread()
         while self._one(wait=True):
             pass
 
@@ -175,6 +176,18 @@ class _Blas:
             self._users -= 1
             if not self._users:
                 self._limit.restore_original_limits()
+
+    def limit_this_thread(self) -> None:
+        """One thread for BLAS built on OpenMP (as in faiss), which asks OpenMP how many, and OpenMP counts for each caller.
+
+        The limit stays with the calling thread, which must be one of the pool.
+        """
+        with self._lock:
+            libraries = self._libraries.lib_controllers
+        if any(getattr(library, "threading_layer", None) == "openmp" for library in libraries):
+            for library in libraries:
+                if library.user_api == "openmp":
+                    library.set_num_threads(1)
 
     def _found(self) -> Any:
         """The loaded libraries, searched again (which takes a millisecond) if a module was loaded since."""
