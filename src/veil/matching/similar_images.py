@@ -1,0 +1,254 @@
+"""Which images look like which, from their subspaces alone: words propose pairs of features, distances decide.
+
+A subspace passes near the words of its true descriptor and of its decoys, and by accident near others. Two features that share
+a near word are compared by their distance, as matching would compare them (Dusmanu et al. 2021, Eq. 2), and count as a vote for
+their images if they are much nearer than the nearest of unrelated features are. No descriptor of a whole image leaves a device
+(docs/theory/scale.md#retrieval, Eq. 1-3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from veil import distances
+from veil.compiled import compiled
+from veil.errors import InputError
+from veil.forms import Subspaces
+from veil.matching.neighbors import decoy_distance
+from veil.space import require_same
+
+# Words that each feature is listed under: those that it is nearest to, beside what is usual for the word.
+LISTED = 10
+# Features that stand for unrelated ones, and how many of them, the nearest, tell how near unrelated features come.
+UNRELATED, NEAREST = 1000, 3
+# A pair of features votes if its distance is at most this share of the smaller of both features' distances to unrelated ones.
+VOTING_SHARE = 0.75
+# Features whose distances to all words are held at a time.
+_CHUNK = 128
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Background:
+    """What is usual among unrelated features of one kind of uploads, so that the unusual is told.
+
+    - `words`, float32 (K, dim): the public dictionary in the uploads' space.
+    - `mean`, `deviation`, float32 (K,): of the distance of an unrelated subspace to each word.
+    - `unrelated`: the features that stand for unrelated ones.
+    - `decoys`: distance up to which two subspaces may share a decoy.
+    """
+
+    words: Float32[np.ndarray, "words dim"]
+    mean: Float32[np.ndarray, "words"]
+    deviation: Float32[np.ndarray, "words"]
+    unrelated: Subspaces
+    decoys: float
+
+    @staticmethod
+    def of(forms: Mapping[str, Subspaces], words: Float32[np.ndarray, "words dim"]) -> Background:
+        """The background of these images, by features that are spread evenly over them.
+
+        Raises InputError for words of another dimension or for images without any feature, SpaceError for images of several
+        spaces.
+        """
+        usable = [form for _, form in sorted(forms.items()) if len(form)]
+        if not usable:
+            raise InputError("none of the images has a feature; extract them again")
+        first = usable[0]
+        for form in usable:
+            require_same(first.space, form.space)
+        if words.shape[1] != first.space.dim:
+            raise InputError(f"the dictionary's words have {words.shape[1]} dimensions, the subspaces {first.space.dim}")
+        each = max(1, UNRELATED // len(usable))
+        chosen = usable if len(usable) <= UNRELATED else [usable[i * len(usable) // UNRELATED] for i in range(UNRELATED)]
+        parts = [form.take(np.linspace(0, len(form) - 1, min(each, len(form))).astype(np.int64)) for form in chosen]
+        unrelated = _joined(parts)
+        found = np.concatenate([_to_words(unrelated.take(rows), words) for rows in _chunks(len(unrelated))])
+        deviation = np.maximum(found.std(axis=0), 1e-6)
+        decoys = decoy_distance(first, first)
+        return Background(words=words, mean=found.mean(axis=0), deviation=deviation, unrelated=unrelated, decoys=decoys)
+
+    def nearest_words(self, form: Subspaces) -> Int64[np.ndarray, "features listed"]:
+        """The `LISTED` words that each feature is nearest to in units of what is usual for the word, ascending."""
+        count = min(LISTED, len(self.words))
+        found = np.empty((len(form), count), dtype=np.int64)
+        for rows in _chunks(len(form)):
+            unusual = (_to_words(form.take(rows), self.words) - self.mean) / self.deviation
+            found[rows] = np.sort(np.argpartition(unusual, count - 1, axis=1)[:, :count], axis=1)
+        return found
+
+    def reach(self, form: Subspaces, *, threads: int = 1) -> Float32[np.ndarray, "features"]:
+        """Mean distance of each feature to the `NEAREST` of the unrelated ones that it shares no decoy with (Eq. 2)."""
+        if not len(form):
+            return np.empty(0, dtype=np.float32)
+        count = min(len(self.unrelated), 4 * NEAREST)
+        sets = (form.origin, form.basis), (self.unrelated.origin, self.unrelated.basis)
+        found = distances.nearest(*sets, count, threads=threads).distance
+        beyond = np.sort(np.where(found > self.decoys, found, np.inf), axis=1)[:, :NEAREST]
+        usable = np.isfinite(beyond)
+        total = np.where(usable, beyond, 0.0).sum(axis=1)
+        return np.where(usable.any(axis=1), total / np.maximum(usable.sum(axis=1), 1), 0.0).astype(np.float32)
+
+
+class _Features(NamedTuple):
+    """Features as the compiled comparison reads them: origin and basis of a feature side by side in each dimension."""
+
+    numbers: np.ndarray  # float32 (features, dim, m + 1)
+    image: np.ndarray  # int64 (features,)
+    reach: np.ndarray  # float32 (features,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SubspaceIndex:
+    """Images by the words of their features: `starts` and `rows` list the features under each word."""
+
+    names: tuple[str, ...]
+    background: Background
+    starts: Int64[np.ndarray, "bounds"]
+    rows: Int64[np.ndarray, "listed"]
+    features: _Features
+
+    @staticmethod
+    def of(forms: Mapping[str, Subspaces], background: Background, *, threads: int = 1) -> SubspaceIndex:
+        """Index images, which all must live in the background's space. Raises SpaceError for another one."""
+        for form in forms.values():
+            require_same(background.unrelated.space, form.space)
+        names = tuple(sorted(forms))
+        counts = [len(forms[name]) for name in names]
+        listed = [background.nearest_words(forms[name]) for name in names]
+        words = np.concatenate([item.ravel() for item in listed]) if listed else np.empty(0, dtype=np.int64)
+        order = np.argsort(words, kind="stable")
+        each = min(LISTED, len(background.words))
+        return SubspaceIndex(
+            names=names,
+            background=background,
+            starts=np.searchsorted(words[order], np.arange(len(background.words) + 1)).astype(np.int64),
+            rows=order // max(1, each),
+            features=_Features(
+                np.concatenate([_side_by_side(forms[name]) for name in names]),
+                np.repeat(np.arange(len(names)), counts),
+                np.concatenate([background.reach(forms[name], threads=threads) for name in names]),
+            ),
+        )
+
+    def votes(self, query: Subspaces, *, threads: int = 1) -> Int64[np.ndarray, "images"]:
+        """Number of votes for each image of `names`: pairs of features that are unusually near (Eq. 3).
+
+        Raises SpaceError for a query of another space.
+        """
+        require_same(self.background.unrelated.space, query.space)
+        found = np.zeros(len(self.names), dtype=np.int64)
+        if len(query) and len(self.features.image):
+            asked = _Features(
+                _side_by_side(query), np.zeros(len(query), dtype=np.int64), self.background.reach(query, threads=threads)
+            )
+            words = self.background.nearest_words(query)
+            _vote(asked, words, self.starts, self.rows, self.features, np.float32(self.background.decoys), found)
+        return found
+
+
+def votes_between(
+    forms: Mapping[str, Subspaces], words: Float32[np.ndarray, "words dim"], *, threads: int = 1
+) -> tuple[tuple[str, ...], Int64[np.ndarray, "images images"]]:
+    """Names of the images, sorted, and the votes of each for each other one; no image votes for itself."""
+    index = SubspaceIndex.of(forms, Background.of(forms, words), threads=threads)
+    found = np.stack([index.votes(forms[name], threads=threads) for name in index.names])
+    np.fill_diagonal(found, 0)
+    return index.names, found
+
+
+def _side_by_side(form: Subspaces) -> Float32[np.ndarray, "features dim sides"]:
+    return np.ascontiguousarray(np.concatenate([form.origin[:, None], form.basis], axis=1).transpose(0, 2, 1), dtype=np.float32)
+
+
+def _chunks(count: int) -> list[np.ndarray]:
+    return [np.arange(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]
+
+
+def _joined(parts: list[Subspaces]) -> Subspaces:
+    """The features of several images of one space as if they were one image's."""
+    first = parts[0]
+    return Subspaces(
+        origin=np.concatenate([part.origin for part in parts]),
+        basis=np.concatenate([part.basis for part in parts]),
+        space=first.space,
+        guarantee=first.guarantee,
+        profile=first.profile,
+        releasable=False,
+    )
+
+
+def _to_words(form: Subspaces, words: Float32[np.ndarray, "words dim"]) -> Float32[np.ndarray, "features words"]:
+    """Distances of subspaces to words in single precision (Dusmanu et al. 2021, Eq. 1): |w - o|^2 less what lies along the basis.
+
+    The origin of a subspace is its foot from zero, so that it is orthogonal to the basis and falls out of the second term.
+    """
+    squares = (form.origin**2).sum(axis=1)[:, None] + (words**2).sum(axis=1) - 2 * form.origin @ words.T
+    for side in range(form.m):
+        along = form.basis[:, side] @ words.T
+        along *= along
+        squares -= along
+    return np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
+
+
+@compiled
+def _vote(asked, words, starts, rows, listed, decoys, votes):
+    """Add to `votes` the pairs of a query's features with listed ones that share a word and are unusually near."""
+    sides = asked.numbers.shape[2]
+    gram = np.zeros((sides, sides), dtype=np.float32)
+    lower, residue = np.zeros((sides, sides), dtype=np.float32), np.zeros(sides, dtype=np.float32)
+    seen = np.full(len(listed.image), -1, dtype=np.int64)
+    for feature in range(len(asked.numbers)):
+        for word in words[feature]:
+            for place in range(starts[word], starts[word + 1]):
+                other = rows[place]
+                if seen[other] == feature:
+                    continue
+                seen[other] = feature
+                near = np.float32(VOTING_SHARE) * min(asked.reach[feature], listed.reach[other])
+                square = _squared(asked.numbers[feature], listed.numbers[other], gram, lower, residue)
+                if decoys * decoys < square <= near * near:
+                    votes[listed.image[other]] += 1
+
+
+@compiled
+def _squared(first, second, gram, lower, residue):
+    """Squared distance of two affine subspaces (docs/theory/distances.md, Eq. 4) from the products of their columns.
+
+    `gram` holds the products of all columns of the first with all of the second; column 0 is the origin, which is orthogonal to
+    its own basis. The basis of the second is made orthogonal to the first's by a Cholesky factor.
+    """
+    dim, sides = first.shape
+    one, two = np.float32(1.0), np.float32(2.0)
+    gram[:, :] = np.float32(0.0)
+    square = np.float32(0.0)
+    for k in range(dim):
+        square += first[k, 0] * first[k, 0] + second[k, 0] * second[k, 0]
+        for i in range(sides):
+            value = first[k, i]
+            for j in range(sides):
+                gram[i, j] += value * second[k, j]
+    # The difference v of the origins, second less first: v.v, then its products with both bases.
+    square -= two * gram[0, 0]
+    for i in range(1, sides):
+        square -= gram[i, 0] * gram[i, 0]
+    for i in range(1, sides):
+        value = -gram[0, i]
+        for k in range(1, sides):
+            value -= gram[k, i] * gram[k, 0]
+        for j in range(1, i + 1):
+            total = one if i == j else np.float32(0.0)
+            for k in range(1, sides):
+                total -= gram[k, i] * gram[k, j]
+            for k in range(1, j):
+                total -= lower[i, k] * lower[j, k]
+            lower[i, j] = np.sqrt(max(total, np.float32(1e-6))) if i == j else total / lower[j, j]
+        for k in range(1, i):
+            value -= lower[i, k] * residue[k]
+        residue[i] = value / lower[i, i]
+        square -= residue[i] * residue[i]
+    return max(square, np.float32(0.0))
