@@ -31,8 +31,8 @@ def check_engine(text: str) -> str:
 def open_engine(text: str = "local", *, workers: int | None = None) -> Engine:
     """Open the engine that `text` names; close it after use, or use it in a `with`.
 
-    - `text`: "local": processes of this machine (`veil.engine.local`). "dask": a Dask cluster on this machine, which is made and
-      ended here. "dask:ADDRESS": a Dask scheduler that runs already, as "dask:tcp://10.0.0.5:8786", with its workers.
+    - `text`: "local": processes of this machine (`veil.engine.local`). "dask": a Dask cluster on this machine, made here and
+      ended with the engine. "dask:ADDRESS": a Dask scheduler that runs already, as "dask:tcp://10.0.0.5:8786".
     - `workers`: number of worker processes; by default one for each core. A scheduler that runs already has its own: then it is
       not used.
 

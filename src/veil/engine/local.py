@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain, islice
 from threading import Event
@@ -69,7 +69,9 @@ class LocalEngine:
     ) -> Iterator[tuple[int, Any]]:
         """The generator behind `map`, which checks its arguments at once."""
         if self._busy or self._closed:
-            raise EngineError("the engine is closed" if self._closed else "one map runs at a time; close the iterator of the other")
+            raise EngineError(
+                "the engine is closed" if self._closed else "one map runs at a time; close the iterator of the other"
+            )
         self._busy = True
         self._cancelled.clear()
         try:
@@ -88,7 +90,7 @@ class LocalEngine:
         finally:
             self._busy = False
 
-    def _here(self, calls: Iterator[Call]) -> Iterator[tuple[Call, Outcome]]:
+    def _here(self, calls: Iterator[Call]) -> Generator[tuple[Call, Outcome], None, None]:
         """Outcomes of calls in this process, one after the other."""
         for call in calls:
             values = [self._values[key].value() for key in call.keys]

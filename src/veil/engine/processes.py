@@ -1,7 +1,7 @@
 """Worker processes of this machine, each with one call at a time, so that it is known which call ended a process.
 
-`concurrent.futures.ProcessPoolExecutor` breaks as a whole when one of its processes is killed, does not say whose call it was, and
-cannot end a call that runs.
+`concurrent.futures.ProcessPoolExecutor` breaks as a whole when one of its processes is killed, does not say whose call it was,
+and cannot end a call that runs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import signal
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -33,7 +33,9 @@ class Pool:
         self._workers: list[_Worker] = []
         self._failed_starts = 0
 
-    def run(self, calls: Iterator[Call], values: Mapping[str, Packed], cancelled: Event) -> Iterator[tuple[Call, Outcome]]:
+    def run(
+        self, calls: Iterator[Call], values: Mapping[str, Packed], cancelled: Event
+    ) -> Generator[tuple[Call, Outcome], None, None]:
         """Outcomes of calls as they come. Calls are drawn when a worker is free; what runs when this is closed is ended."""
         again: deque[Call] = deque()
         try:
@@ -194,5 +196,3 @@ def _reason(code: int | None) -> str:
         except ValueError:
             return f"signal {-code}"
     return f"exit code {code}"
-
-
