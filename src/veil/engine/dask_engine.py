@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import Event
-from time import monotonic
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
@@ -38,6 +38,7 @@ from veil.threads import cores
 
 CONNECT_S = 10.0  # for an answer of the scheduler, at first and later
 NO_WORKERS_S = 120.0  # without any worker, before a map gives up: a queue of batch jobs may give the next one soon
+_NEARLY_DONE_S = 0.1  # for calls to finish by themselves, as a new worker takes longer
 _LOOK_EVERY_S = 0.2  # how soon `cancel` and a lost scheduler are seen
 _COUNT_EVERY_S = 2.0  # how soon a lost or another worker is seen
 _VERSIONS = "__import__('veil.engine.dask_worker', fromlist=['Sender']).Sender.here()"
@@ -265,6 +266,13 @@ class DaskEngine:
     def _drop(self, futures: list[Any]) -> None:
         """Cancel these calls. Workers that were started here are started anew, so that what runs ends too."""
         if not futures or self._closed:
+            return
+        until = monotonic() + _NEARLY_DONE_S
+        while not all(future.done() for future in futures):
+            if monotonic() > until:
+                break
+            sleep(0.005)
+        else:
             return
         with suppress(Exception):
             self._client.cancel(futures, force=True)

@@ -21,6 +21,7 @@ from veil.engine.worker import TOO_MUCH_MEMORY, Drop, Keep, Run, work
 from veil.errors import Cancelled, EngineError
 
 _LOOK_EVERY_S = 0.2  # how soon `cancel` is seen
+_NEARLY_DONE_S = 0.05  # for calls to finish by themselves, as a new process takes longer
 _GRACE_S = 2.0  # for a task to remove what it began, before its process is killed
 _STARTS = 3  # processes in a row that may end before they are ready
 
@@ -52,7 +53,8 @@ class Pool:
                 if cancelled.is_set():
                     raise Cancelled("the tasks were cancelled")
         finally:
-            self._end([worker for worker in self._workers if worker.call is not None])
+            until = monotonic() + _NEARLY_DONE_S
+            self._end([worker for worker in self._workers if not worker.finished(until)])
 
     def drop(self, key: str) -> None:
         """Let workers forget a shared value."""
@@ -157,6 +159,18 @@ class _Worker:
             return False
         self.call = call
         return True
+
+    def finished(self, until: float) -> bool:
+        """Whether the worker is free, or becomes so until then; the result is dropped."""
+        try:
+            while self.call is not None and self.connection.poll(max(0.0, until - monotonic())):
+                self.connection.recv_bytes()
+                if self.ready:
+                    self.call = None
+                self.ready = True
+        except (EOFError, OSError):
+            return False
+        return self.call is None
 
     def drop(self, key: str) -> None:
         """Let the worker forget a shared value. One that ended is found when it is given a call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from veil.progress import Progress
 
@@ -30,6 +30,7 @@ class Shared:
         self.release()
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Where tasks run. Close it, or use it in a `with`: nothing that it started is left running then.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -89,6 +88,12 @@ def weighed(item: int, table: np.ndarray, offset: int) -> tuple[int, int, bool]:
     return int(table[item]) + offset, os.getpid(), table.flags.writeable
 
 
+def slow_weighed(item: int, table: np.ndarray, offset: int) -> int:
+    """An entry of a shared table, after a while."""
+    time.sleep(0.03)
+    return int(table[item]) + offset
+
+
 def hungry(item: int) -> int:
     """Number 1 holds 600 MB for a while."""
     if item == 1:
@@ -106,6 +111,35 @@ def settings(item: int) -> tuple[int, int, set[int]]:
     return os.getpid(), task_threads(), {each["num_threads"] for each in threadpool_info()}
 
 
-def version(item: int) -> str:
-    """The Python that runs the task."""
-    return sys.version
+class Loaded:
+    """A value that leaves a line in a file each time it is unpickled."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __setstate__(self, state: dict[str, str]) -> None:
+        self.__dict__.update(state)
+        with Path(self.folder, "loaded").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+def process_of(item: int, value: Loaded) -> int:
+    """The worker's process."""
+    time.sleep(0.02)
+    return os.getpid()
+
+
+def tidy(item: tuple[int, str]) -> int:
+    """Number 0 returns when another call has begun; others hold a file that they remove when they are ended."""
+    number, folder = item
+    held = Path(folder, "held")
+    if number == 0:
+        while not held.exists():
+            time.sleep(0.01)
+        return 0
+    held.touch()
+    try:
+        time.sleep(600)
+    finally:
+        held.unlink()
+    return number
