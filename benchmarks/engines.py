@@ -7,9 +7,9 @@ of a second, far shorter than the tasks that engines are made for. Workers are s
 runs; engines take turns in each round, and the least seconds of all rounds count.
 
 Columns: `one` and `two` are seconds with one and with two worker processes, `efficiency` is one / (2 two), and `overhead` is
-`one` over the seconds of the same work in this process without an engine: what packing, sending and waiting cost. The last line,
-`none`, is two plain processes that share the tasks half and half: the efficiency that the machine allowed at that time. Two
-cores that others use too, or that share their caches, do not do twice the work of one.
+`one` over the seconds of the same work in this process without an engine: what packing, sending and waiting cost. The last
+line, `none`, is two plain processes that share the tasks half and half: the efficiency that the machine allowed at that time.
+Two cores that others use too, or that share their caches, do not do twice the work of one.
 """
 
 from __future__ import annotations

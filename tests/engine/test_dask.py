@@ -19,7 +19,7 @@ from worlds import engine_tasks as tasks
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'veil[cluster]'")
 
-from veil.engine import dask_engine, dask_worker  # noqa: E402  (needs Dask)
+from veil.engine import dask_cluster, dask_engine, dask_worker  # noqa: E402  (needs Dask)
 from veil.engine.task import Call, Failed, Packed  # noqa: E402
 
 Process = subprocess.Popen[bytes]
@@ -70,7 +70,7 @@ def test_a_scheduler_and_two_workers_of_which_any_may_be_killed(
     with open_engine(f"dask:{address}") as engine:
         until = time.monotonic() + 20
         while engine.workers < 2 and time.monotonic() < until:
-            engine._counted_at = -1e9  # type: ignore[attr-defined]  # look again now
+            engine._cluster.look()  # type: ignore[attr-defined]  # again, and now
             time.sleep(0.05)
         with engine.scatter(np.arange(100) ** 2) as table, engine.scatter(7) as offset:
             found = dict(engine.map(tasks.weighed, range(20), shared=(table, offset)))
@@ -101,13 +101,13 @@ def test_a_scheduler_and_two_workers_of_which_any_may_be_killed(
 @pytest.mark.slow
 def test_a_scheduler_that_is_not_there_or_has_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a port that nobody listens on, then a scheduler without workers: errors within the stated times."""
-    monkeypatch.setattr(dask_engine, "CONNECT_S", 0.3)
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.3)
     begun = time.monotonic()
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1"):
         open_engine(f"dask:tcp://127.0.0.1:{free_port()}")
     assert time.monotonic() - begun < 5
-    monkeypatch.setattr(dask_engine, "NO_WORKERS_S", 0.3)
-    monkeypatch.setattr(dask_engine, "CONNECT_S", 5.0)
+    monkeypatch.setattr(dask_cluster, "NO_WORKERS_S", 0.3)
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 5.0)
     settings = {"n_workers": 0, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with distributed.LocalCluster(**settings) as empty, open_engine(f"dask:{empty.scheduler_address}") as engine:
         with pytest.raises(EngineError, match="has had no worker"):
@@ -118,7 +118,8 @@ def test_a_scheduler_that_is_not_there_or_has_no_worker(monkeypatch: pytest.Monk
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a Python in which `import distributed` fails. Other engines work there."""
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "veil.engine.dask_engine")
+    for module in ("dask_cluster", "dask_engine"):
+        monkeypatch.delitem(sys.modules, f"veil.engine.{module}")
     with pytest.raises(InputError, match=r"pip install 'veil\[cluster\]'"):
         open_engine("dask", workers=2)
     with open_engine("local", workers=1) as engine:
