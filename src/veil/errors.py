@@ -37,6 +37,18 @@ class ReleaseRefused(VeilError):
     """A release would break a promise made to the user, for example by a second draw for one image; nothing was released."""
 
 
+class EngineError(VeilError):
+    """Tasks could not be run: workers ended or needed too much memory, a scheduler does not answer, or versions differ."""
+
+
+class TaskError(EngineError):
+    """A task raised an error, which is the cause of this one; the message names the task's item."""
+
+
+class Cancelled(EngineError):
+    """The tasks of an engine were cancelled by its `cancel`."""
+
+
 class VeilWarning(VeilError, UserWarning):
     """A warning about how a correct answer was computed; the command line prints it as a note."""
 
