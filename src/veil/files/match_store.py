@@ -112,9 +112,7 @@ class MatchStore:
             raise FileFormatError(f"{path} is not a whole block of this run")
 
     def matches(self, pairs: Iterable[DigestPair]) -> dict[DigestPair, Matches]:
-        """Matches of the pairs that the store holds, read block by block; each pair stands as it is asked for.
-
-        """
+        """Matches of the pairs that the store holds, read block by block; each pair stands as it is asked for."""
         wanted: dict[Path, list[DigestPair]] = {}
         for pair in pairs:
             if (path := self._block_of.get(frozenset(pair))) is not None:
@@ -193,5 +191,7 @@ def _header(path: Path) -> dict[str, Any]:
 
 def require_folder(folder: Path) -> None:
     """Raise InputError if `folder` holds something that is no store of matches."""
-    if folder.exists() and (not folder.is_dir() or any(item.suffix not in (SUFFIX, ".json", ".part") for item in folder.iterdir())):
+    if folder.exists() and (
+        not folder.is_dir() or any(item.suffix not in (SUFFIX, ".json", ".part") for item in folder.iterdir())
+    ):
         raise InputError(f"{folder} holds other files; choose an empty folder for matches, or one that veil made")

@@ -29,7 +29,9 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 2:
-            raise FileFormatError(f"{path}, line {number}: a pair is two names of images with a blank between, got {line[:80]!r}")
+            raise FileFormatError(
+                f"{path}, line {number}: a pair is two names of images with a blank between, got {line[:80]!r}"
+            )
         pairs.append((words[0], words[1]))
     return pairs
 

@@ -64,7 +64,9 @@ def in_blocks(pairs: Sequence[tuple[str, str]]) -> list[PairBlock]:
         return []
     number = {name: row for row, name in enumerate(names)}
     rows, columns = np.array([(number[a], number[b]) for a, b in listed]).T
-    graph = coo_matrix((np.ones(2 * len(listed)), (np.r_[rows, columns], np.r_[columns, rows])), shape=(len(names),) * 2).tocsr()
+    graph = coo_matrix(
+        (np.ones(2 * len(listed)), (np.r_[rows, columns], np.r_[columns, rows])), shape=(len(names),) * 2
+    ).tocsr()
     place = np.empty(len(names), dtype=np.int64)
     place[reverse_cuthill_mckee(graph, symmetric_mode=True)] = np.arange(len(names))
     # Squares of the matrix of pairs, one after the other: within one, few images serve many pairs.

@@ -60,7 +60,11 @@ def expanded_pairs(matched: Collection[tuple[str, str]], tried: Collection[tuple
         near[b].add(a)
     known = {frozenset(pair) for pair in tried}
     found = {
-        (min(a, b), max(a, b)) for others in near.values() for a in others for b in others if a < b and frozenset((a, b)) not in known
+        (min(a, b), max(a, b))
+        for others in near.values()
+        for a in others
+        for b in others
+        if a < b and frozenset((a, b)) not in known
     }
     return sorted(found)
 

@@ -7,10 +7,12 @@ one.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float32, Float64, Int64
 
+from veil.errors import InputError
 from veil.forms import Subsets
 from veil.matching.inverted_index import InvertedIndex
 
@@ -46,3 +48,33 @@ def image_scores(form: Subsets, index: InvertedIndex) -> Float64[np.ndarray, "im
 def most_similar(form: Subsets, index: InvertedIndex, count: int) -> Int64[np.ndarray, "_"]:
     """Rows in `index.image_names` of the `count` map images that a query looks most like, the best first."""
     return np.argsort(-image_scores(form, index), kind="stable")[:count].astype(np.int64)
+
+
+def words_in_common(
+    images: Sequence[Subsets | Float64[np.ndarray, "words"]],
+) -> Float32[np.ndarray, "images images"]:
+    """Similarity of images by their words: the product of unit TF-IDF vectors of each two (docs/theory/words.md, Eq. 13).
+
+    An image is given by its words as they were sent, or by how many of its features have each word. Raises InputError for
+    images of several dictionaries.
+    """
+    from scipy.sparse import csr_matrix, vstack
+
+    counts = [word_counts(image) if isinstance(image, Subsets) else np.asarray(image) for image in images]
+    if (
+        len(
+            {
+                (image.dictionary if isinstance(image, Subsets) else "", len(count))
+                for image, count in zip(images, counts, strict=True)
+            }
+        )
+        > 1
+    ):
+        raise InputError("images in words of several dictionaries do not compare; release them with one")
+    bags = vstack([csr_matrix(count.astype(np.float32)) for count in counts]).tocsr()
+    images_with = np.asarray((bags > 0).sum(axis=0)).ravel()
+    idf = np.log((1 + len(images)) / (1 + images_with)) + math.log(2) / 2
+    weighted = bags.multiply(idf).tocsr()
+    length = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
+    unit = weighted.multiply(1 / np.maximum(length, 1e-300)[:, None]).tocsr()
+    return np.asarray((unit @ unit.T).todense(), dtype=np.float32)

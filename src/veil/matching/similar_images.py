@@ -20,7 +20,9 @@ from veil.compiled import compiled
 from veil.errors import InputError
 from veil.forms import Subspaces
 from veil.matching.neighbors import decoy_distance
+from veil.progress import Progress
 from veil.space import require_same
+from veil.threads import shared
 
 # Words that each feature is listed under: those that it is nearest to, beside what is usual for the word.
 LISTED = 10
@@ -28,6 +30,8 @@ LISTED = 10
 UNRELATED, NEAREST = 1000, 3
 # A pair of features votes if its distance is at most this share of the smaller of both features' distances to unrelated ones.
 VOTING_SHARE = 0.75
+# Votes that are added to what is usual between two images, so that one vote says little.
+ACCIDENTS = 2.0
 # Features whose distances to all words are held at a time.
 _CHUNK = 128
 
@@ -152,13 +156,35 @@ class SubspaceIndex:
 
 
 def votes_between(
-    forms: Mapping[str, Subspaces], words: Float32[np.ndarray, "words dim"], *, threads: int = 1
+    forms: Mapping[str, Subspaces],
+    words: Float32[np.ndarray, "words dim"],
+    *,
+    threads: int = 1,
+    progress: Progress | None = None,
 ) -> tuple[tuple[str, ...], Int64[np.ndarray, "images images"]]:
-    """Names of the images, sorted, and the votes of each for each other one; no image votes for itself."""
+    """Names of the images, sorted, and the votes of each for each other one; no image votes for itself.
+
+    `threads` images vote at a time; `progress` is called with the number of images that voted and of all.
+    """
     index = SubspaceIndex.of(forms, Background.of(forms, words), threads=threads)
-    found = np.stack([index.votes(forms[name], threads=threads) for name in index.names])
+    found = np.zeros((len(index.names), len(index.names)), dtype=np.int64)
+    for row, votes in enumerate(shared(lambda name: index.votes(forms[name]), index.names, threads)):
+        found[row] = votes
+        if progress is not None:
+            progress(row + 1, len(index.names))
     np.fill_diagonal(found, 0)
     return index.names, found
+
+
+def usual_votes(votes: Int64[np.ndarray, "images images"]) -> Float32[np.ndarray, "images images"]:
+    """Votes in standard deviations above those that are usual for both images (Eq. 4).
+
+    Some images get votes from everywhere, as some give many: from an image that gives the share g of all votes to one that gets
+    the share h, g h of all votes are usual. `ACCIDENTS` keeps images with few votes from seeming unusual.
+    """
+    total = max(1.0, float(votes.sum()))
+    usual = np.outer(votes.sum(axis=1), votes.sum(axis=0)) / total
+    return ((votes - usual) / np.sqrt(usual + ACCIDENTS)).astype(np.float32)
 
 
 def _side_by_side(form: Subspaces) -> Float32[np.ndarray, "features dim sides"]:

@@ -26,7 +26,7 @@ from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
-from veil.pipelines.mapping import Steps, silent
+from veil.pipelines.steps import Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
 from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, demo_variants, run_variants

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,31 +22,18 @@ from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.quad import SeedOptions
 from veil.mapping.lines.scenes import LineImage, images_of, reconstruction_of, scene_of
 from veil.mapping.lines.several_models import further_maps
-from veil.matching import Matches, match_pairs
-from veil.matching.pairs import all_pairs
+from veil.matching import Matches
 from veil.matching.ratio import calibrated
+from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.maps import Map
+from veil.pipelines.pair_choice import PairChoice
+from veil.pipelines.steps import Steps, silent
 from veil.pipelines.uploads import LoadedImage, loaded
-from veil.progress import Progress, ignore_progress
 from veil.scene import Scene, mean_down
 from veil.wire.message import Message
 
-# Number of pairs of images that are matched between two checkpoints.
-BATCH = 24
 # A ratio that every match passes, so that all may start a track.
 EVERY_MATCH = 1.01
-
-
-@runtime_checkable
-class Steps(Protocol):
-    """Type of what shows progress: `steps("matching")` is a context whose value is called with the number done and of all."""
-
-    def __call__(self, what: str) -> AbstractContextManager[Progress]: ...
-
-
-def silent(what: str) -> AbstractContextManager[Progress]:
-    """Progress that is shown nowhere."""
-    return nullcontext(ignore_progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +42,7 @@ class MappingOptions:
 
     - `seed`: of RANSAC and mapping.
     - `workers`: number of image pairs that are matched at a time.
+    - `pairs`: which pairs of images are matched; by default all up to some hundred images, else those that look alike.
     - `max_ratio`: largest ratio of nearest to second nearest distance, in (0, 1]. None: for maps of positions learned from the
       images, for maps of lines the calibrated one.
     - `max_seconds`: stops the mapper of positions after so long; None: only where it hangs.
@@ -65,6 +51,7 @@ class MappingOptions:
 
     seed: int = 0
     workers: int = 2
+    pairs: PairChoice | None = None
     max_ratio: float | None = None
     max_seconds: float | None = None
     gravity_sigma_deg: float = 0.5
@@ -93,15 +80,17 @@ def map_images(
     *,
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
+    work: MatchingWork | None = None,
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from images, or say why there is none (docs/theory/mapping.md).
 
     - `images`: by name, messages, or raw features that their owner makes public. All hide their positions in lines (then four
       images or more with gravity are needed), or none does.
-    - `options`: seed, workers, ratio test and time limit.
+    - `options`: seed, workers, pairs, ratio test and time limit.
     - `gravity`: by image name, float (3,) vectors that point down in the camera frames (x right, y down, z forward). They check
       a map of positions, and such a map needs them to serve queries of words with lines.
+    - `work`: where pairs are matched and what keeps their matches; by default this process, and nothing.
     - `steps`: shows progress, see `Steps`.
 
     Raises InputError for fewer than two images or for images of both kinds, VeilError if COLMAP fails.
@@ -109,8 +98,8 @@ def map_images(
     options = options or MappingOptions()
     prepared = {name: loaded(image) for name, image in images.items()}
     if prepared and all(isinstance(image.positions, Lines) for image in prepared.values()):
-        return map_lines(prepared, options=options, steps=steps)
-    return map_positions(prepared, options=options, gravity=gravity, steps=steps)
+        return map_lines(prepared, options=options, work=work, steps=steps)
+    return map_positions(prepared, options=options, gravity=gravity, work=work, steps=steps)
 
 
 def map_positions(
@@ -118,6 +107,7 @@ def map_positions(
     *,
     options: MappingOptions,
     gravity: Mapping[str, np.ndarray] | None = None,
+    work: MatchingWork | None = None,
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
@@ -130,8 +120,7 @@ def map_positions(
         raise InputError(f"a map needs at least two images, got {len(placed)}")
     settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
     forms = {name: image.form for name, image in placed.items()}
-    with steps("matching") as bar:
-        matches = match_pairs(forms, all_pairs(sorted(placed)), workers=options.workers, progress=bar)
+    matches = matched_as_chosen(forms, options.pairs, work, workers=options.workers, steps=steps)
     with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, steps("mapping") as bar:
         scene = build_map(placed, matches, workdir=Path(workdir), options=settings, gravity=gravity, progress=bar)
     if isinstance(scene, NoMap):
@@ -149,11 +138,12 @@ def map_lines(
     options: MappingOptions,
     add_to: Map | None = None,
     unfinished: Checkpoints | None = None,
+    work: MatchingWork | None = None,
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from lines alone, or extend the map `add_to` by more images (Geppert et al. 2020).
 
-    `unfinished` holds the checkpoints: work that they hold is not repeated. Raises InputError if the map already has one of the
+    `unfinished` holds checkpoints of the model, `work` keeps matches: what they hold is not computed again. Raises InputError if the map already has one of the
     images, or a message sends positions.
     """
     base = None if add_to is None else add_to.scene
@@ -166,7 +156,7 @@ def map_lines(
     }
     if base is not None and (known := sorted(set(base.images) & set(new))):
         raise InputError(f"the map already has {', '.join(known[:3])}; give new messages only")
-    job = _LineJob(new=new, base=base, options=options, unfinished=unfinished, steps=steps)
+    job = _LineJob(new=new, base=base, options=options, unfinished=unfinished, work=work, steps=steps)
     return job.built()
 
 
@@ -178,6 +168,7 @@ class _LineJob:
     base: Scene | None
     options: MappingOptions
     unfinished: Checkpoints | None
+    work: MatchingWork | None
     steps: Steps
 
     @property
@@ -189,11 +180,6 @@ class _LineJob:
     def settings(self) -> LineMapOptions:
         """Options of the mapper from lines."""
         return line_settings(self.options)
-
-    def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of images to match: all but those within the base, whose features are matched already."""
-        old = set(self.base.images) if self.base else set()
-        return [(a, b) for a, b in all_pairs(sorted(self.images)) if not (a in old and b in old)]
 
     def built(self) -> BuiltMap | NoMap:
         """Match the images, map them, and map apart those that share too little with the first map."""
@@ -234,23 +220,12 @@ class _LineJob:
             return EVERY_MATCH
 
     def _matched(self) -> dict[tuple[str, str], Matches]:
-        """Matches of all pairs by their names, those of an earlier run included."""
+        """Matches of the chosen pairs by their names, but of none within the base, whose features are matched already."""
         forms = {name: image.form for name, image in self.images.items()}
-        matches = {} if self.unfinished is None else self.unfinished.matches()
-        todo = [pair for pair in self.pairs() if pair not in matches]
-        total = len(todo) + len(matches)
-        with self.steps("matching") as bar:
-            for start in range(0, len(todo), BATCH):
-                done, batch = len(matches), todo[start : start + BATCH]
-
-                def tell(count: int, _: int, done: int = done) -> None:
-                    bar(done + count, total)
-
-                part = match_pairs(forms, batch, workers=self.options.workers, progress=tell)
-                if self.unfinished is not None:
-                    self.unfinished.save_matches(part)
-                matches |= part
-        return matches
+        old = frozenset(self.base.images) if self.base else frozenset()
+        return matched_as_chosen(
+            forms, self.options.pairs, self.work, workers=self.options.workers, steps=self.steps, matched_already=old
+        )
 
     def _mapped(self, graph: MatchGraph) -> LineMap | NoLineMap:
         """The first map: the extended base, or a new map, resumed from its checkpoint."""

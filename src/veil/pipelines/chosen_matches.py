@@ -1,0 +1,76 @@
+"""Matches of the pairs of images that were chosen, wherever they are computed and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from veil.codebooks.codebook import Codebook
+from veil.engine import Engine
+from veil.files.match_store import MatchStore
+from veil.forms import Form
+from veil.matching import Matches, match_pairs
+from veil.pipelines.pair_choice import PairChoice, described, first_pairs, more_pairs, pair_choice
+from veil.pipelines.pair_matching import matched_in_blocks
+from veil.pipelines.steps import Steps
+from veil.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchingWork:
+    """Where pairs of images are matched, and what keeps their matches.
+
+    - `store`: keeps matches, so that a run that was killed goes on; None keeps nothing.
+    - `engine`, `files`: where blocks of pairs are matched, and the file of each image with the image's name there, by name.
+      Without them this process matches.
+    - `codebook`: the public one whose words retrieval uses; None: the bundled one.
+    - `tell`: called with a sentence on what is going to be matched.
+    """
+
+    store: MatchStore | None = None
+    engine: Engine | None = None
+    files: Mapping[str, tuple[str, str]] | None = None
+    codebook: Codebook | None = None
+    tell: Callable[[str], None] = lambda sentence: None
+
+
+def matched_as_chosen(
+    forms: Mapping[str, Form],
+    choice: PairChoice | None,
+    work: MatchingWork | None,
+    *,
+    workers: int,
+    steps: Steps,
+    matched_already: frozenset[str] = frozenset(),
+) -> dict[tuple[str, str], Matches]:
+    """Matches of the pairs that `choice` names, and after retrieval those that its matches suggest, by names.
+
+    Pairs of two images of `matched_already` are left out. Raises as `first_pairs` and `matched_in_blocks` do.
+    """
+    work = work or MatchingWork()
+    choice = choice or pair_choice("auto", len(forms))
+
+    def new(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [(a, b) for a, b in pairs if not (a in matched_already and b in matched_already)]
+
+    if choice.method == "retrieval":
+        with steps("retrieval") as bar:
+            pairs = new(first_pairs(forms, choice, codebook=work.codebook, threads=workers, progress=bar))
+    else:
+        pairs = new(first_pairs(forms, choice, codebook=work.codebook))
+    work.tell(described(choice, len(forms), pairs))
+    with steps("matching") as bar:
+        matches = _matched(forms, pairs, work, workers, bar)
+    if choice.method == "retrieval" and (further := new(more_pairs(matches))):
+        work.tell(f"{len(further):,} more pairs of images that match a common one")
+        with steps("matching further") as bar:
+            matches |= _matched(forms, further, work, workers, bar)
+    return matches
+
+
+def _matched(
+    forms: Mapping[str, Form], pairs: list[tuple[str, str]], work: MatchingWork, workers: int, progress: Progress
+) -> dict[tuple[str, str], Matches]:
+    if work.store is None:
+        return match_pairs(forms, pairs, workers=workers, progress=progress)
+    return matched_in_blocks(forms, pairs, work.store, engine=work.engine, files=work.files, workers=workers, progress=progress)
