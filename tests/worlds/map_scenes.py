@@ -65,23 +65,23 @@ def planted_map(
             cam_from_world=pose,
             keypoints=place.keypoints[key][rows],
             point_rows=np.array([row_of[int(point)] for point in place.visible[key][rows]], dtype=np.int64),
-            form=_form(place, key, kind).take(rows),
+            form=_form(place, name, key, kind).take(rows),
             lines=lines,
         )
     check = None if kind == "lines" else CHECK
     return Scene(images=mapped, points=place.points[kept], mean_reprojection_error_px=0.3, check=check), place
 
 
-def _form(place: World, key: str, kind: str) -> Form:
+def _form(place: World, name: str, key: str, kind: str) -> Form:
     form = place.form(key)
     if kind == "public":
         return form
     if kind == "words":
-        random = generator(f"words {key}")
+        random = generator(f"words {name} {key}")
         ids = np.array([np.sort(random.choice(60_000, 8, replace=False)) for _ in range(len(form))], dtype=np.uint32)
         law = SubsetMechanism(dictionary_size=60_000, epsilon=9.0, m=8)
         return Subsets(ids=ids, mechanism=law, space=form.space, dictionary="ab" * 32, releasable=True)
-    return subspaces(generator(f"lift {key}"), form.vectors, 2, form.space)
+    return subspaces(generator(f"lift {name} {key}"), form.vectors, 2, form.space)
 
 
 def survivors(scene: Scene, gone: set[str], least: int) -> set[int]:

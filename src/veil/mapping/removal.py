@@ -188,10 +188,13 @@ def _moved(cam_from_a: Rigid, b_from_a: Similarity) -> Rigid:
 
 
 def _forgotten(check: MapCheck | None, names: Collection[str]) -> MapCheck | None:
-    """The record without what it says about the images `names`."""
+    """The record without the images `names`, also where the reason for another image names them."""
     if check is None:
         return None
-    return replace(check, left_out={name: reason for name, reason in check.left_out.items() if name not in names})
+    left_out = {name: reason for name, reason in check.left_out.items() if name not in names}
+    for gone in sorted(names, key=len, reverse=True):
+        left_out = {name: reason.replace(gone, "a removed image") for name, reason in left_out.items()}
+    return replace(check, left_out=left_out)
 
 
 def _renewed(check: MapCheck | None, scene: Scene, left_out: Mapping[str, str], gone: int) -> MapCheck | None:
