@@ -125,7 +125,13 @@ def test_files_of_others_and_indexes_are_told_apart(tmp_path: Path) -> None:
     old, new = maps()
     write_models(tmp_path / "map", [old, new])
     assert foreign_files(tmp_path / "map") == [] and index_folders(tmp_path / "map") == []
-    for name in ("vocabularies/0123/header.json", "models/2/vocabularies/4567/words.npy", "notes.txt", "models/mine", "sparse.txt"):
+    for name in (
+        "vocabularies/0123/header.json",
+        "models/2/vocabularies/4567/words.npy",
+        "notes.txt",
+        "models/mine",
+        "sparse.txt",
+    ):
         (tmp_path / "map" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "map" / name).write_text("x")
     assert foreign_files(tmp_path / "map") == ["models/mine", "notes.txt", "sparse.txt"]

@@ -52,9 +52,7 @@ def test_what_too_few_others_see_goes_and_nothing_else(kind: str, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["subspaces", "lines"])
-def test_what_is_left_is_adjusted_in_the_frame_of_before(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_left_is_adjusted_in_the_frame_of_before(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted truth: points pushed off it come back, without any alignment. Broken twin: a map that is only cut down."""
     scene, _ = planted_map(f"adjusted {kind}", kind, points=150)
     off = replace(scene, points=scene.points + generator("off").normal(size=scene.points.shape) * 0.05)
@@ -68,7 +66,9 @@ def test_what_is_left_is_adjusted_in_the_frame_of_before(
 
     assert error(found.scene) < 0.02 < 0.05 < error(off)
     names = sorted(found.scene.images)
-    alignment = align_poses([found.scene.images[n].cam_from_world for n in names], [off.images[n].cam_from_world for n in names])
+    alignment = align_poses(
+        [found.scene.images[n].cam_from_world for n in names], [off.images[n].cam_from_world for n in names]
+    )
     assert alignment.scale == pytest.approx(1, abs=1e-6)
     np.testing.assert_allclose(alignment.rotation, np.eye(3), atol=1e-6)
     for name in names:
@@ -93,7 +93,9 @@ def test_a_part_that_only_the_removed_image_held_goes_and_is_named(tmp_path: Pat
     assert set(found.scene.images) == {image_name(f"0{number}") for number in (3, 4, 5)}
     assert set(found.left_out) == {image_name("00"), image_name("01")}
     assert all("0 points hold it" in reason for reason in found.left_out.values())
-    assert isinstance(found.check, type(CHECK)) and set(found.left_out) <= set(found.check.left_out) and found.check.removed == 3
+    assert (
+        isinstance(found.check, type(CHECK)) and set(found.left_out) <= set(found.check.left_out) and found.check.removed == 3
+    )
 
 
 @pytest.mark.slow

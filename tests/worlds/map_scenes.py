@@ -85,7 +85,7 @@ def _form(place: World, name: str, key: str, kind: str) -> Form:
 
 
 def survivors(scene: Scene, gone: set[str], least: int) -> set[int]:
-    """Points, by row, that `least` images not in `gone` see, and one of these not by a line along gravity: counted one by one."""
+    """Points, by row, that `least` images not in `gone` see, one not by a line along gravity: counted one by one."""
     found = set()
     for point in range(len(scene.points)):
         lines = 0

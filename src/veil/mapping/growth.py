@@ -6,7 +6,7 @@ Only pairs with a new image are matched and verified. What a verified pair contr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,7 +154,7 @@ class _Growth:
             if check.doubts:
                 return NoMap(f"what was added cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
             found = completed(scene, self.model, self.images, self.verification, self.colmap, self.workdir, self.options.seed)
-            return replace(found, check=_together(self.base.check, check), measured_down=self.base.measured_down)
+            return replace(found, check=_together(self.base.check, check, found.images), measured_down=self.base.measured_down)
         return _none_added({**dict.fromkeys(sorted(self.new), TOO_WEAK), **self.left_out})
 
     def _run(self, names: set[str], attempt: int) -> Scene | Stopped:
@@ -282,8 +282,8 @@ def _shared_matches(base: Scene) -> dict[Pair, np.ndarray]:
     return found
 
 
-def _together(old: MapCheck | None, new: MapCheck) -> MapCheck:
-    """The record of a map that grew: pairs of both checks, of shares the mean by pairs, of angles the larger."""
+def _together(old: MapCheck | None, new: MapCheck, names: Collection[str]) -> MapCheck:
+    """The record of a map that grew to the images `names`: sums of pairs, the mean of shares by pairs, the larger angles."""
     if old is None:
         return new
     pairs = old.pairs + new.pairs
@@ -297,7 +297,7 @@ def _together(old: MapCheck | None, new: MapCheck) -> MapCheck:
         rotation_deg=_larger(old.rotation_deg, new.rotation_deg),
         gravity_deg=_larger(old.gravity_deg, new.gravity_deg),
         gravity_agreeing=_smaller(old.gravity_agreeing, new.gravity_agreeing),
-        left_out={**old.left_out, **new.left_out},
+        left_out={name: why for name, why in {**old.left_out, **new.left_out}.items() if name not in names},
         removed=old.removed,
     )
 

@@ -30,12 +30,13 @@ def run(*arguments: object) -> int:
 
 
 def prints_of(image: MappedImage) -> Iterator[tuple[str, bytes]]:
-    """Bytes that would betray a contribution, with what they are of: the first four or eight numbers of each row, and its name."""
+    """Bytes that would betray a contribution, with what they are of: the first numbers of each row, and its name."""
 
     def rows(what: str, values: np.ndarray, *types: str, count: int = 4) -> Iterator[tuple[str, bytes]]:
         for dtype in types:
+            numbers = 2 * count if dtype == "f2" else count
             for row in values.reshape(-1, values.shape[-1]):
-                yield f"{what} as {dtype}", np.ascontiguousarray(row[: 2 * count if dtype == "f2" else count].astype(dtype)).tobytes()
+                yield f"{what} as {dtype}", np.ascontiguousarray(row[:numbers].astype(dtype)).tobytes()
 
     yield "name", image.name.encode()
     yield "name", image.name.encode("utf-16-le")
@@ -142,7 +143,7 @@ def test_the_receipt_lists_what_went(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.slow
 def test_further_models_of_a_map_of_lines_are_searched_too(tmp_path: Path) -> None:
-    """Planted: two models. An image of the second leaves it; one more, and the second model is no map, so it goes and is named."""
+    """Planted: two models. An image of the second leaves it; one more, and the second is no map, so it goes and is named."""
     first, _ = planted_map("first model", "lines", points=50)
     second, _ = planted_map("second model", "lines", points=120, images=5, seen=1.0)
     second = replace(second, images={f"b {name}": replace(image, name=f"b {name}") for name, image in second.images.items()})
@@ -185,7 +186,7 @@ def test_what_cannot_be_removed_says_so_and_nothing_changes(tmp_path: Path, caps
     assert sorted(path.name for path in tmp_path.iterdir()) == ["map", "remove"]
 
 
-def test_a_folder_called_remove_is_mapped_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_a_folder_called_remove_is_mapped_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """`veil map ./remove` reads the folder, `veil map remove` is the other command."""
     (tmp_path / "remove").mkdir()
     monkeypatch.chdir(tmp_path)
