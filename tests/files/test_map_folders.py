@@ -34,10 +34,8 @@ import veil.files.map_folders as folders
 from veil.files.maps import read_map, write_map
 from worlds.map_scenes import planted_map
 
-place, exchange, step = Path(sys.argv[1]), sys.argv[2] == "exchange", int(sys.argv[3])
-if not exchange:
-    folders._exchanged = lambda *_: False
-old, new = planted_map("old", images=3, points=30)[0], planted_map("new", images=4, points=30)[0]
+place = Path(sys.argv[1])
+old, new = planted_map("old", images=2, points=12)[0], planted_map("new", images=3, points=12)[0]
 write_map(place / "first", old)
 import pycolmap, h5py, numpy
 events = 0
@@ -47,31 +45,39 @@ def watch(event, arguments):
         events += 1
         if events == limit:
             os._exit(9)
-seen, limit = set(), 0
+limit = 0
 sys.addaudithook(watch)
-for number in range(1, 200, step):
-    limit = 0
-    target = place / f"map{number}"
-    shutil.copytree(place / "first", target)
-    child = os.fork()
-    if child == 0:
-        events, limit = 0, number
-        folders.replace_models(target, [new])
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if exchange and not target.is_dir():
-        sys.exit(f"no map after event {number}")
-    folders.settle_folder(target)
-    images = len(read_map(target).images)
-    left = [path.name for path in place.iterdir() if path.name not in ("first", target.name)]
-    if images not in (3, 4) or left:
-        sys.exit(f"{images} images and {left} after event {number}")
-    seen.add(images)
-    shutil.rmtree(target)
-    if code == 0:
-        print(number, sorted(seen))
-        sys.exit(0 if images == 4 and seen == {3, 4} else "not both maps were seen")
-sys.exit("it never got through")
+
+
+def tried(exchange):
+    global events, limit
+    seen = set()
+    for number in range(1, 200):
+        target = place / f"map{number}"
+        shutil.copytree(place / "first", target)
+        child = os.fork()
+        if child == 0:
+            events, limit = 0, number
+            folders.replace_models(target, [new])
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if exchange and not target.is_dir():
+            sys.exit(f"no map after event {number}")
+        folders.settle_folder(target)
+        images = len(read_map(target).images)
+        left = [path.name for path in place.iterdir() if path.name not in ("first", target.name)]
+        if images not in (2, 3) or left:
+            sys.exit(f"{images} images and {left} after event {number}")
+        seen.add(images)
+        shutil.rmtree(target)
+        if code == 0:
+            return number if images == 3 and seen == {2, 3} else sys.exit("not both maps were seen")
+    sys.exit("it never got through")
+
+
+first = tried(True)
+folders._exchanged = lambda *_: False
+print(first, tried(False))
 """
 
 
@@ -80,19 +86,22 @@ def maps() -> tuple[Scene, Scene]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["exchange", "renames"])
-def test_a_kill_leaves_the_old_map_or_the_new_one(way: str, tmp_path: Path) -> None:
-    """Enumeration of every moment between two operations on folders, by os._exit in a child; both maps must be seen."""
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere folders may not be exchanged")
+def test_a_kill_leaves_the_old_map_or_the_new_one(tmp_path: Path) -> None:
+    """Enumeration of every moment between two operations on folders, by os._exit in a child; both maps must be seen.
+
+    Then once more as on a system that cannot exchange two folders.
+    """
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path), way, "1"],
+        [sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout.split()[0]) > 8, "so many moments were tried"
+    assert min(map(int, done.stdout.split())) > 8, "so many moments were tried"
 
 
 def test_a_failure_keeps_the_old_map_and_leaves_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

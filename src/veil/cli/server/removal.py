@@ -25,7 +25,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "map remove",
         "take images out of a map",
         "Remove images with all that came from them: their features, lines and names, and the points that fewer than two of\n"
-        "the other images see (four in a map from lines). What is left is adjusted and written anew, byte for byte; indexes\n"
+        "the other images see (four in a map from lines). What is left is adjusted, and all files are written anew; indexes\n"
         "of words are dropped, `veil index` makes them again. The new map takes the place of the old one, at once, as a copy\n"
         "beside it would leave the contribution where it was; with -o the old map stays, contribution and all. Nothing is\n"
         "written where no map that can be trusted would be left. The receipt lists what went.",
