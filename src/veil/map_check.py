@@ -30,7 +30,8 @@ class MapCheck:
     joined parts together; `uncertainty` the median standard deviation of camera centers as a share of their extent;
     `step_ratio` the longest way from a camera to its nearest one over the median. `gravity_deg` is the median angle between
     readings of gravity and their middle in the map, `gravity_agreeing` the share within 15 degrees. None stands for a number
-    that is not known. `left_out` says why images are not in the map, by name.
+    that is not known. `left_out` says why images are not in the map, by name. `removed` counts images that were taken out of
+    the map since: what is said of pairs, rotations and gravity is then of the map before.
     """
 
     pairs: int
@@ -44,6 +45,7 @@ class MapCheck:
     gravity_deg: float | None = None
     gravity_agreeing: float | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    removed: int = 0
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> MapCheck:
@@ -61,16 +63,17 @@ class MapCheck:
                 gravity_deg=record.get("gravity_deg"),
                 gravity_agreeing=record.get("gravity_agreeing"),
                 left_out=record.get("left_out", {}),
+                removed=record.get("removed", 0),
             )
         except KeyError as error:
             raise ValueError(f"it lacks {error}") from None
-        if unknown := record.keys() - found.as_json().keys():
+        if unknown := record.keys() - found.as_json().keys() - {"removed"}:
             raise ValueError(f"a check has no {', '.join(sorted(unknown))}")
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """JSON record of the check, as docs/reference/json.md describes it."""
-        return {
+        """JSON record of the check, as docs/reference/json.md describes it; it has `removed` only where images were."""
+        record = {
             "pairs": self.pairs,
             "explained_pairs": self.explained_pairs,
             "contradicting_pairs": self.contradicting_pairs,
@@ -83,6 +86,7 @@ class MapCheck:
             "gravity_agreeing": self.gravity_agreeing,
             "left_out": dict(self.left_out),
         }
+        return record | ({"removed": self.removed} if self.removed else {})
 
     def described(self) -> str:
         """Summary of the check in one line, for people."""
@@ -100,6 +104,8 @@ class MapCheck:
             parts.append(f"gravity agrees to {self.gravity_deg:.1f} deg in {self.gravity_agreeing:.0%} of its readings")
         if self.step_ratio is not None:
             parts.append(f"its longest step is {self.step_ratio:.1f} times the median")
+        if self.removed:
+            parts.append(f"{self.removed} images were removed since, and its pairs are those of the map before")
         return "; ".join(parts)
 
     @property

@@ -43,6 +43,7 @@ COMMANDS = {
     "codebook": "build, describe or measure a codebook",
     "match": "match two uploads",
     "map": "uploads or raw features -> a map",
+    "map remove": "take images out of a map",
     "index": "a public map + a dictionary -> an index for queries in words",
     "localize": "upload + map -> a pose, or a reason why there is none",
     "inspect": "what a file contains and does not protect",
@@ -63,6 +64,7 @@ MODULES = {
     "codebook": "codebook.build",
     "match": "server.map",
     "map": "server.map",
+    "map remove": "server.removal",
     "index": "server.index",
     "localize": "server.localize",
     "inspect": "privacy.inspect",
@@ -79,7 +81,7 @@ MODULES = {
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (by default that of the process) and return the exit code."""
     settle()
-    words = sys.argv[1:] if argv is None else argv
+    words = _joined(sys.argv[1:] if argv is None else argv)
     parser = _parser(words)
     arguments = parser.parse_args(words)
     if not hasattr(arguments, "run"):
@@ -99,6 +101,15 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         tell("veil: interrupted; nothing was left half-written")
         return 130
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """The words of a command line, in which the first two are one if both together name a command, as `map remove` does.
+
+    So `veil map remove` is never a map of the folder "remove", which is ./remove.
+    """
+    both = " ".join(words[:2])
+    return [both, *words[2:]] if both in COMMANDS else list(words)
 
 
 def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:

@@ -22,10 +22,11 @@ import numpy as np
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.atomic import writing
 from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifted_guarantee
-from veil.geometry.camera import as_colmap, from_colmap
-from veil.geometry.rigid import Rigid, rigid_from_colmap
+from veil.geometry.camera import from_colmap
+from veil.geometry.rigid import rigid_from_colmap
 from veil.ldp.mechanism import SubsetMechanism
 from veil.map_check import MapCheck
+from veil.mapping.scenes import model_of as _reconstruction
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 
@@ -74,36 +75,6 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _reconstruction(scene: Scene) -> Any:
-    """The scene as pycolmap's Reconstruction; the i-th 2D point of an image is the i-th row of its form."""
-    import pycolmap
-
-    model = pycolmap.Reconstruction()
-    tracks: list[list[tuple[int, int]]] = [[] for _ in scene.points]
-    for index, (name, image) in enumerate(scene.images.items(), start=1):
-        camera = as_colmap(image.camera)
-        camera.camera_id = index
-        model.add_camera_with_trivial_rig(camera)
-        item = pycolmap.Image(name=name, camera_id=index, image_id=index)
-        item.points2D = pycolmap.Point2DList([pycolmap.Point2D(xy) for xy in image.keypoints.astype(np.float64)])
-        model.add_image_with_trivial_frame(item, _as_colmap_rigid(image.cam_from_world))
-        for row, point in enumerate(image.point_rows):
-            tracks[point].append((index, row))
-    for xyz, seen in zip(scene.points, tracks, strict=True):
-        track = pycolmap.Track()
-        for image_id, row in seen:
-            track.add_element(image_id, row)
-        model.add_point3D(xyz, track, np.zeros(3, dtype=np.uint8))
-    model.update_point_3d_errors()
-    return model
-
-
-def _as_colmap_rigid(rigid: Rigid) -> Any:
-    import pycolmap
-
-    return pycolmap.Rigid3d(np.hstack([rigid.rotation, rigid.translation[:, None]]))
 
 
 def read_map(folder: Path) -> Scene:

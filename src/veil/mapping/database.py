@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int64
 
 from veil.geometry.camera import Camera, as_colmap
 from veil.mapping.images import MapImage
@@ -93,5 +94,33 @@ def keep_geometries(path: Path, image_ids: Mapping[str, int], kept: Mapping[tupl
             database.clear_two_view_geometries()
             for (a, b), geometry in kept.items():
                 database.write_two_view_geometry(image_ids[a], image_ids[b], geometry)
+    finally:
+        database.close()
+
+
+def camera_ids(path: Path) -> dict[str, int]:
+    """COLMAP's id of every image's camera, by the image's name."""
+    import pycolmap
+
+    database = pycolmap.Database.open(path)
+    try:
+        return {image.name: image.camera_id for image in database.read_all_images()}
+    finally:
+        database.close()
+
+
+def add_matches(path: Path, image_ids: Mapping[str, int], matches: Mapping[tuple[str, str], Int64[np.ndarray, "_ 2"]]) -> None:
+    """Add pairs to the database as if they were verified, without a geometry; pairs that it has stay as they are."""
+    import pycolmap
+
+    database = pycolmap.Database.open(path)
+    try:
+        with pycolmap.DatabaseTransaction(database):
+            for (a, b), found in matches.items():
+                if not database.exists_two_view_geometry(image_ids[a], image_ids[b]):
+                    geometry = pycolmap.TwoViewGeometry()
+                    geometry.config = pycolmap.TwoViewGeometryConfiguration.CALIBRATED
+                    geometry.inlier_matches = found.astype(np.uint32)
+                    database.write_two_view_geometry(image_ids[a], image_ids[b], geometry)
     finally:
         database.close()

@@ -145,24 +145,9 @@ class _Build:
 
     def _completed(self, scene: Scene) -> Scene:
         """Scene completed with points from matches that the ratio dropped, where they agree with its poses, which stay."""
-        if self.model is None or not self.verification.restore_dropped():
+        if self.model is None:
             return scene
-        output = self.workdir / "completed"
-        output.mkdir()
-        request = {
-            "do": "complete",
-            "database": str(self.verification.database),
-            "model": str(self.model),
-            "output": str(output),
-            "seed": self.options.seed,
-        }
-        answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
-        if isinstance(answer, Stopped):
-            return scene
-        import pycolmap
-
-        found = scene_of(pycolmap.Reconstruction(output), self.images)
-        return (restricted(found, frozenset(scene.images)) or scene) if set(found.images) != set(scene.images) else found
+        return completed(scene, self.model, self.images, self.verification, self.colmap, self.workdir, self.options.seed)
 
     def _run(self, names: set[str]) -> Scene | NoMap | Stopped:
         """Largest model of the mapper, which runs once more with looser matches of the images that it left out.
@@ -269,6 +254,36 @@ class _Build:
             gravity_agreeing=agreeing,
             left_out=left_out,
         )
+
+
+def completed(
+    scene: Scene,
+    model: Path,
+    images: Mapping[str, MapImage],
+    verification: Verification,
+    colmap: Colmap,
+    workdir: Path,
+    seed: int,
+) -> Scene:
+    """The scene of COLMAP's model `model` with points from matches that the ratio dropped, where they agree with its poses."""
+    if not verification.restore_dropped():
+        return scene
+    output = workdir / "completed"
+    output.mkdir()
+    request = {
+        "do": "complete",
+        "database": str(verification.database),
+        "model": str(model),
+        "output": str(output),
+        "seed": seed,
+    }
+    answer = colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
+    if isinstance(answer, Stopped):
+        return scene
+    import pycolmap
+
+    found = scene_of(pycolmap.Reconstruction(output), images)
+    return (restricted(found, frozenset(scene.images)) or scene) if set(found.images) != set(scene.images) else found
 
 
 def _too_weak(pairs: int) -> str:

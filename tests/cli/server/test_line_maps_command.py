@@ -92,7 +92,7 @@ def test_images_are_added_to_a_map(work: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_cannot_be_mapped_says_so(work: Path, tmp_path: Path, capsys) -> None:
-    """Three images; an unfinished run of other messages; a bad ratio; positions with --add-to. Nothing is left behind."""
+    """Three images; an unfinished run of other messages; a bad ratio; positions added to lines. Nothing is left behind."""
     three = tmp_path / "three"
     three.mkdir()
     for file in sorted((work / "up").glob("*.veil"))[:3]:
@@ -105,5 +105,5 @@ def test_what_cannot_be_mapped_says_so(work: Path, tmp_path: Path, capsys) -> No
     assert run("map", work / "up", "-o", tmp_path / "o", "--ratio", "7") == 1
     assert "--ratio takes" in capsys.readouterr().err
     assert run("map", work / "f.h5", "--add-to", work / "map", "-o", tmp_path / "p") == 1
-    assert "--add-to takes messages with lines" in capsys.readouterr().err
+    assert "the map was made from lines" in capsys.readouterr().err
     assert not any((tmp_path / name).exists() for name in ("m", "n", "o", "p"))

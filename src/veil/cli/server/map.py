@@ -30,7 +30,9 @@ from veil.mapping.gravity import ReadingsCheck
 from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
 from veil.matching.ratio import calibrated
+from veil.pipelines.growth import add_positions
 from veil.pipelines.mapping import MappingOptions, map_positions
+from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage, comparable, load_images, load_uploads
 from veil.scene import Scene
 
@@ -64,14 +66,15 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "their positions (four images or more with gravity). The map is a COLMAP model with released descriptors, and lines,\n"
         "beside. A map of positions is compared with its own pairs of images: what contradicts it is left out and named,\n"
         "and a map that cannot be trusted is refused. Mapping from lines goes on where it was interrupted when the same\n"
-        "command is given again.",
+        "command is given again. --add-to matches new images with a map's and with each other alone; a map of positions\n"
+        "keeps its poses, and `veil map remove` takes images out again.",
         MAP_EXAMPLES,
     )
     parser.add_argument("input", type=Path, help="folder of .veil messages, or raw features (.h5)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="map to write")
     add_strict(parser)
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC and mapping (default 0)")
-    parser.add_argument("--add-to", type=Path, metavar="MAP", help="a map of lines to add the messages to; it stays as it is")
+    parser.add_argument("--add-to", type=Path, metavar="MAP", help="a map to add the images to; it stays as it is")
     parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of lines' gravity (default 0.5)")
     parser.add_argument(
         "--gravity", type=Path, metavar="CSV", help="of a map of positions, to check it and to serve words with lines"
@@ -138,15 +141,18 @@ def _map(arguments: argparse.Namespace) -> int:
         from veil.cli.server.line_maps import map_messages  # a map of positions needs nothing of it
 
         return map_messages(arguments, loaded, uploads.skipped)
-    if arguments.add_to:
-        raise InputError("--add-to takes messages with lines; a map of positions is built again from all its images")
+    base = Map.read(arguments.add_to) if arguments.add_to else None
     gravity = _gravity_of(arguments, sorted(loaded))
     options = MappingOptions(
         seed=arguments.seed, workers=arguments.workers, max_ratio=_map_ratio(arguments), max_seconds=arguments.max_seconds
     )
-    built = map_positions(loaded, options=options, gravity=gravity, steps=Bar)
+    images = len(loaded) + (len(base.scene.images) if base else 0)
+    if base is None:
+        built = map_positions(loaded, options=options, gravity=gravity, steps=Bar)
+    else:
+        built = add_positions(base, loaded, options=options, gravity=gravity, steps=Bar)
     if isinstance(built, NoMap):
-        write_json(arguments.json, {**_no_map_facts(len(loaded), built), "skipped": uploads.skipped})
+        write_json(arguments.json, {**_no_map_facts(images, built), "skipped": uploads.skipped})
         _say_left_out(arguments, built.left_out)
         raise InputError(f"no map: {built.reason}")
     scene = built.map.scene
@@ -155,7 +161,7 @@ def _map(arguments: argparse.Namespace) -> int:
         if scene.measured_down is None:
             raise InputError(f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names")
     write_map(arguments.output, scene)
-    _tell_map(arguments, scene, len(loaded), uploads.skipped, built.readings)
+    _tell_map(arguments, scene, images, uploads.skipped, built.readings)
     return 0
 
 

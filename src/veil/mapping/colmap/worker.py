@@ -21,7 +21,7 @@ def main() -> None:
         request = json.loads(line)
         try:
             _limit_memory(request["memory_bytes"])
-            answer = {"verify": _verify, "map": _map, "complete": _complete}[request["do"]](request)
+            answer = {"verify": _verify, "map": _map, "complete": _complete, "adjust": _adjust}[request["do"]](request)
         except Exception as error:  # errors of any kind: the parent decides
             answer = {"failed": f"{type(error).__name__}: {error}"[:500]}
         _arm(0)
@@ -100,7 +100,13 @@ def _map(request: dict[str, Any]) -> dict[str, Any]:
     _set(options, request["options"])
     output = Path(request["output"])
     models = pycolmap.incremental_mapping(
-        request["database"], output, output, options=options, initial_image_pair_callback=on_image, next_image_callback=on_image
+        request["database"],
+        output,
+        output,
+        options=options,
+        input_path=request.get("input", ""),  # a model to go on from
+        initial_image_pair_callback=on_image,
+        next_image_callback=on_image,
     )
     return {"models": len(models)}
 
@@ -119,6 +125,23 @@ def _complete(request: dict[str, Any]) -> dict[str, Any]:
         pycolmap.Reconstruction(request["model"]), request["database"], output, output, clear_points=False, options=options
     )
     return {"completed": True}
+
+
+def _adjust(request: dict[str, Any]) -> dict[str, Any]:
+    """Adjust the poses and points of a model, and leave out observations and points that then do not fit."""
+    import pycolmap
+
+    pycolmap.set_random_seed(request["seed"])
+    model = pycolmap.Reconstruction(request["model"])
+    options = pycolmap.BundleAdjustmentOptions()
+    options.print_summary = False
+    options.refine_focal_length = options.refine_extra_params = options.refine_principal_point = False
+    for _ in range(request["rounds"]):
+        _arm(request["stall_s"])
+        pycolmap.bundle_adjustment(model, options)
+        pycolmap.ObservationManager(model).filter_all_points3D(request["max_error_px"], request["min_angle_deg"])
+    model.write(request["output"])
+    return {"adjusted": True}
 
 
 def _set(options: Any, values: dict[str, Any]) -> None:

@@ -87,8 +87,8 @@ def images_of(scene: Scene) -> dict[str, LineImage]:
     for name, image in scene.images.items():
         if image.lines is None:
             raise InputError(
-                f"the map's image {name} came with positions, not lines; images can be added to maps of lines only, "
-                "localizing works against both"
+                f"the map's image {name} came with positions, the new messages hide theirs in lines; add messages with "
+                "positions to it, localizing works with both"
             )
         found[name] = LineImage(camera=image.camera, lines=image.lines, form=image.form)
     return found

@@ -1,0 +1,78 @@
+"""`veil map remove`: take images out of a map, with a receipt."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from veil.cli.common import add_command, quiet_colmap, report, say, write_json
+from veil.errors import InputError
+from veil.files.map_folders import require_outside
+from veil.mapping import NoMap
+from veil.pipelines.removal import Receipt, remove_from_map
+
+EXAMPLES = """\
+  veil map remove map/ 3f2a... --receipt receipt.json   in place: the contribution is gone from map/
+  veil map remove map/ a.jpg b.jpg -o map2/             a new map; map/ stays as it is
+  veil map ./remove -o map/                             `veil map` of a folder called remove
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil map remove` to the parser's commands."""
+    parser = add_command(
+        commands,
+        "map remove",
+        "take images out of a map",
+        "Remove images with all that came from them: their features, lines and names, and the points that fewer than two of\n"
+        "the other images see (four in a map from lines). What is left is adjusted, and all files are written anew; indexes\n"
+        "of words are dropped, `veil index` makes them again. The new map takes the place of the old one, at once, as a copy\n"
+        "beside it would leave the contribution where it was; with -o the old map stays, contribution and all. Nothing is\n"
+        "written where no map that can be trusted would be left. The receipt lists what went.",
+        EXAMPLES,
+    )
+    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote")
+    parser.add_argument("name", nargs="+", help="image of the map: its message's file name without .veil, or its photograph's")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FOLDER", help="write the new map here (default: in place of the old one)"
+    )
+    parser.add_argument(
+        "--receipt", "--json", dest="json", type=Path, metavar="FILE", help="write the receipt ('-': standard output)"
+    )
+    parser.set_defaults(run=_remove)
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    for folder in filter(None, (arguments.map, arguments.output)):
+        require_outside(arguments.json, folder, "the receipt")
+    receipt = remove_from_map(arguments.map, arguments.name, output=arguments.output)
+    if isinstance(receipt, NoMap):
+        raise InputError(f"nothing was removed: {receipt.reason}")
+    write_json(arguments.json, receipt.as_json())
+    _tell(arguments, receipt)
+    return 0
+
+
+def _tell(arguments: argparse.Namespace, receipt: Receipt) -> None:
+    """Print the receipt for people."""
+    for name, count in sorted(receipt.features.items()):
+        say(arguments, f"removed {name}: {count} features")
+    say(arguments, f"{receipt.points} points went along, and {receipt.features_of_others} features of other images")
+    for name, reason in sorted(receipt.left_out.items()):
+        say(arguments, f"left out {name}: {reason}")
+    for name in receipt.dropped:
+        say(arguments, f"dropped {name}; run `veil index` again")
+    facts = receipt.as_json()
+    for text in facts["unadjusted"]:
+        say(arguments, f"what is left was not adjusted: {text}")
+    for row in facts["files"]:
+        change = f"{(row['before'] or '(none)')[:12]} -> {(row['after'] or '(none)')[:12]}"
+        say(arguments, f"{row['file']}: sha256 {change}")
+    left = facts["left"]
+    say(arguments, f"left: {left['images']} images, {left['points']} points, {left['observations']} observations")
+    if receipt.removals[0].check is not None:
+        say(arguments, f"checked: {receipt.removals[0].check.described()}")
+    if not receipt.in_place:
+        say(arguments, f"{receipt.map} is as it was, with what was removed")
+    report(arguments, receipt.output, "the map")
