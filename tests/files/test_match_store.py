@@ -95,7 +95,7 @@ def test_a_block_of_another_version_stops_the_run_and_stays(tmp_path: Path) -> N
     data = encode_block(KIND, block(range(3)))
     newer = tmp_path / f"newer{SUFFIX}"
     newer.write_bytes(MAGIC + (2).to_bytes(2, "little") + data[len(MAGIC) + 2 :])
-    with pytest.raises(FileFormatError, match="version 2.*give another folder"):
+    with pytest.raises(FileFormatError, match=r"version 2.*give another folder"):
         MatchStore(tmp_path, KIND)
     assert newer.exists()
 

@@ -1,4 +1,4 @@
-"""Checkpoints of long mapping on disk: matches pair by pair, and the growing model; a killed run continues from them."""
+"""Checkpoints of long mapping on disk: the growing model, from which a killed run continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 from veil.errors import InputError
 from veil.files.atomic import replacing, write_text
 from veil.mapping.lines.reconstruction import Reconstruction
-from veil.matching import Matches
 
 _FIELDS = ("registered", "rotations", "translations", "points", "observed")
 
@@ -44,33 +43,6 @@ class Checkpoints:
                 )
         else:
             write_text(folder / "run.txt", key + "\n")
-
-    def matches(self) -> dict[tuple[str, str], Matches]:
-        """Matches by pair of image names that earlier runs saved; a damaged file is left out, so that it is matched again."""
-        found = {}
-        for path in sorted(self._folder.glob("matches-*.npz")):
-            arrays = _load(path)
-            if arrays is None:
-                continue
-            for number, (a, b) in enumerate(arrays["pairs"]):
-                found[str(a), str(b)] = Matches(
-                    indices=arrays[f"indices{number}"],
-                    distances=arrays[f"distances{number}"],
-                    ratios=arrays[f"ratios{number}"],
-                )
-        return found
-
-    def save_matches(self, found: Mapping[tuple[str, str], Matches]) -> None:
-        """Save the matches of some more pairs of image names."""
-        arrays: dict[str, np.ndarray] = {"pairs": np.array(list(found), dtype=str).reshape(-1, 2)}
-        for number, item in enumerate(found.values()):
-            arrays |= {
-                f"indices{number}": item.indices,
-                f"distances{number}": item.distances,
-                f"ratios{number}": item.ratios,
-            }
-        number = len(list(self._folder.glob("matches-*.npz")))
-        _save(self._folder / f"matches-{number:06d}.npz", arrays)
 
     def model(self) -> Reconstruction | None:
         """The model that was saved last; None if there is none, or it is damaged."""

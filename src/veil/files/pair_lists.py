@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, InputError
 from veil.files.atomic import read_bytes, write_text
 
 # A list of ten thousand images with a hundred partners each has a million lines; more than this is no list of pairs.
@@ -37,5 +37,10 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
 
 
 def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> None:
-    """Write pairs of names as a list, at once or not at all. Raises InputError if it cannot be written."""
+    """Write pairs of names as a list, at once or not at all.
+
+    Raises InputError if it cannot be written, or for a name with blanks, which a list cannot hold.
+    """
+    if blank := [name for pair in pairs for name in pair if len(name.split()) != 1]:
+        raise InputError(f"a list of pairs cannot name {blank[0]!r}, which has blanks; rename the image")
     write_text(path, "".join(f"{a} {b}\n" for a, b in pairs))

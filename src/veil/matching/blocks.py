@@ -52,8 +52,8 @@ def form_digest(form: Form) -> str:
 def in_blocks(pairs: Sequence[tuple[str, str]]) -> list[PairBlock]:
     """Pairs divided into blocks whose pairs share images: no more than `MOST_PAIRS` pairs and `MOST_IMAGES` images each.
 
-    Images are ordered by reverse Cuthill-McKee (Cuthill and McKee 1969), so that those that are paired stand together, and pairs
-    by the order of their images. The list's own order changes nothing, and a pair that is listed twice is there once.
+    Images are ordered by reverse Cuthill-McKee (Cuthill and McKee 1969), so that those that are paired stand together, and
+    pairs by the order of their images. The list's own order changes nothing, and a pair that is listed twice is there once.
     """
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import reverse_cuthill_mckee

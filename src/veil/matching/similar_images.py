@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Int64
 
 from veil import distances
-from veil.compiled import compiled
 from veil.errors import InputError
 from veil.forms import Subspaces
 from veil.matching.neighbors import decoy_distance
+from veil.matching.voting import Listed, SidedFeatures, add_votes
 from veil.progress import Progress
 from veil.space import require_same
 from veil.threads import shared
@@ -98,14 +97,6 @@ class Background:
         return np.where(usable.any(axis=1), total / np.maximum(usable.sum(axis=1), 1), 0.0).astype(np.float32)
 
 
-class _Features(NamedTuple):
-    """Features as the compiled comparison reads them: origin and basis of a feature side by side in each dimension."""
-
-    numbers: np.ndarray  # float32 (features, dim, m + 1)
-    image: np.ndarray  # int64 (features,)
-    reach: np.ndarray  # float32 (features,)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SubspaceIndex:
     """Images by the words of their features: `starts` and `rows` list the features under each word."""
@@ -114,7 +105,7 @@ class SubspaceIndex:
     background: Background
     starts: Int64[np.ndarray, "bounds"]
     rows: Int64[np.ndarray, "listed"]
-    features: _Features
+    features: SidedFeatures
 
     @staticmethod
     def of(forms: Mapping[str, Subspaces], background: Background, *, threads: int = 1) -> SubspaceIndex:
@@ -132,8 +123,8 @@ class SubspaceIndex:
             background=background,
             starts=np.searchsorted(words[order], np.arange(len(background.words) + 1)).astype(np.int64),
             rows=order // max(1, each),
-            features=_Features(
-                np.concatenate([_side_by_side(forms[name]) for name in names]),
+            features=SidedFeatures(
+                np.concatenate([_rows_of(forms[name]) for name in names]),
                 np.repeat(np.arange(len(names)), counts),
                 np.concatenate([background.reach(forms[name], threads=threads) for name in names]),
             ),
@@ -147,11 +138,12 @@ class SubspaceIndex:
         require_same(self.background.unrelated.space, query.space)
         found = np.zeros(len(self.names), dtype=np.int64)
         if len(query) and len(self.features.image):
-            asked = _Features(
-                _side_by_side(query), np.zeros(len(query), dtype=np.int64), self.background.reach(query, threads=threads)
+            asked = SidedFeatures(
+                _rows_of(query), np.zeros(len(query), dtype=np.int64), self.background.reach(query, threads=threads)
             )
             words = self.background.nearest_words(query)
-            _vote(asked, words, self.starts, self.rows, self.features, np.float32(self.background.decoys), found)
+            listed = Listed(self.starts, self.rows, self.features)
+            add_votes(asked, words, listed, np.float32(self.background.decoys), np.float32(VOTING_SHARE), found)
         return found
 
 
@@ -187,8 +179,8 @@ def usual_votes(votes: Int64[np.ndarray, "images images"]) -> Float32[np.ndarray
     return ((votes - usual) / np.sqrt(usual + ACCIDENTS)).astype(np.float32)
 
 
-def _side_by_side(form: Subspaces) -> Float32[np.ndarray, "features dim sides"]:
-    return np.ascontiguousarray(np.concatenate([form.origin[:, None], form.basis], axis=1).transpose(0, 2, 1), dtype=np.float32)
+def _rows_of(form: Subspaces) -> Float32[np.ndarray, "features sides dim"]:
+    return np.ascontiguousarray(np.concatenate([form.origin[:, None], form.basis], axis=1), dtype=np.float32)
 
 
 def _chunks(count: int) -> list[np.ndarray]:
@@ -209,7 +201,7 @@ def _joined(parts: list[Subspaces]) -> Subspaces:
 
 
 def _to_words(form: Subspaces, words: Float32[np.ndarray, "words dim"]) -> Float32[np.ndarray, "features words"]:
-    """Distances of subspaces to words in single precision (Dusmanu et al. 2021, Eq. 1): |w - o|^2 less what lies along the basis.
+    """Distances of subspaces to words in single precision (Dusmanu et al. 2021, Eq. 1): |w - o|^2 less what the basis explains.
 
     The origin of a subspace is its foot from zero, so that it is orthogonal to the basis and falls out of the second term.
     """
@@ -219,62 +211,3 @@ def _to_words(form: Subspaces, words: Float32[np.ndarray, "words dim"]) -> Float
         along *= along
         squares -= along
     return np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
-
-
-@compiled
-def _vote(asked, words, starts, rows, listed, decoys, votes):
-    """Add to `votes` the pairs of a query's features with listed ones that share a word and are unusually near."""
-    sides = asked.numbers.shape[2]
-    gram = np.zeros((sides, sides), dtype=np.float32)
-    lower, residue = np.zeros((sides, sides), dtype=np.float32), np.zeros(sides, dtype=np.float32)
-    seen = np.full(len(listed.image), -1, dtype=np.int64)
-    for feature in range(len(asked.numbers)):
-        for word in words[feature]:
-            for place in range(starts[word], starts[word + 1]):
-                other = rows[place]
-                if seen[other] == feature:
-                    continue
-                seen[other] = feature
-                near = np.float32(VOTING_SHARE) * min(asked.reach[feature], listed.reach[other])
-                square = _squared(asked.numbers[feature], listed.numbers[other], gram, lower, residue)
-                if decoys * decoys < square <= near * near:
-                    votes[listed.image[other]] += 1
-
-
-@compiled
-def _squared(first, second, gram, lower, residue):
-    """Squared distance of two affine subspaces (docs/theory/distances.md, Eq. 4) from the products of their columns.
-
-    `gram` holds the products of all columns of the first with all of the second; column 0 is the origin, which is orthogonal to
-    its own basis. The basis of the second is made orthogonal to the first's by a Cholesky factor.
-    """
-    dim, sides = first.shape
-    one, two = np.float32(1.0), np.float32(2.0)
-    gram[:, :] = np.float32(0.0)
-    square = np.float32(0.0)
-    for k in range(dim):
-        square += first[k, 0] * first[k, 0] + second[k, 0] * second[k, 0]
-        for i in range(sides):
-            value = first[k, i]
-            for j in range(sides):
-                gram[i, j] += value * second[k, j]
-    # The difference v of the origins, second less first: v.v, then its products with both bases.
-    square -= two * gram[0, 0]
-    for i in range(1, sides):
-        square -= gram[i, 0] * gram[i, 0]
-    for i in range(1, sides):
-        value = -gram[0, i]
-        for k in range(1, sides):
-            value -= gram[k, i] * gram[k, 0]
-        for j in range(1, i + 1):
-            total = one if i == j else np.float32(0.0)
-            for k in range(1, sides):
-                total -= gram[k, i] * gram[k, j]
-            for k in range(1, j):
-                total -= lower[i, k] * lower[j, k]
-            lower[i, j] = np.sqrt(max(total, np.float32(1e-6))) if i == j else total / lower[j, j]
-        for k in range(1, i):
-            value -= lower[i, k] * residue[k]
-        residue[i] = value / lower[i, i]
-        square -= residue[i] * residue[i]
-    return max(square, np.float32(0.0))

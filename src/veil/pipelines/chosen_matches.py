@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine
@@ -22,15 +22,18 @@ class MatchingWork:
 
     - `store`: keeps matches, so that a run that was killed goes on; None keeps nothing.
     - `engine`, `files`: where blocks of pairs are matched, and the file of each image with the image's name there, by name.
-      Without them this process matches.
+      Without them this process matches, as it does for fewer than `engine_from` pairs: to start processes takes seconds.
     - `codebook`: the public one whose words retrieval uses; None: the bundled one.
+    - `matched`: the pairs that were matched are added to it.
     - `tell`: called with a sentence on what is going to be matched.
     """
 
     store: MatchStore | None = None
     engine: Engine | None = None
     files: Mapping[str, tuple[str, str]] | None = None
+    engine_from: int = 0
     codebook: Codebook | None = None
+    matched: list[tuple[str, str]] = field(default_factory=list)
     tell: Callable[[str], None] = lambda sentence: None
 
 
@@ -65,6 +68,7 @@ def matched_as_chosen(
         work.tell(f"{len(further):,} more pairs of images that match a common one")
         with steps("matching further") as bar:
             matches |= _matched(forms, further, work, workers, bar)
+    work.matched.extend(matches)
     return matches
 
 
@@ -73,4 +77,5 @@ def _matched(
 ) -> dict[tuple[str, str], Matches]:
     if work.store is None:
         return match_pairs(forms, pairs, workers=workers, progress=progress)
-    return matched_in_blocks(forms, pairs, work.store, engine=work.engine, files=work.files, workers=workers, progress=progress)
+    engine = work.engine if len(pairs) >= work.engine_from else None
+    return matched_in_blocks(forms, pairs, work.store, engine=engine, files=work.files, workers=workers, progress=progress)

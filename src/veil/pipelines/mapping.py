@@ -143,8 +143,8 @@ def map_lines(
 ) -> BuiltMap | NoMap:
     """Build a map from lines alone, or extend the map `add_to` by more images (Geppert et al. 2020).
 
-    `unfinished` holds checkpoints of the model, `work` keeps matches: what they hold is not computed again. Raises InputError if the map already has one of the
-    images, or a message sends positions.
+    `unfinished` holds checkpoints of the model, `work` keeps matches: what they hold is not computed again. Raises InputError
+    if the map already has one of the images, or a message sends positions.
     """
     base = None if add_to is None else add_to.scene
     if positions := sorted(name for name, image in images.items() if not isinstance(image.positions, Lines)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from veil.engine import Engine, task_threads
@@ -114,7 +115,7 @@ def matched_in_blocks(
             for block in blocks:
                 named = {name_of[digest]: forms[name_of[digest]] for pair in block for digest in pair}
                 listed = [(name_of[a], name_of[b]) for a, b in block]
-                found = match_pairs(named, listed, workers=workers, progress=lambda count, _, done=done: tell(done + count))
+                found = match_pairs(named, listed, workers=workers, progress=partial(_more, tell, done))
                 store.write(dict(zip(block, found.values(), strict=True)))
                 done += len(block)
         else:
@@ -122,6 +123,11 @@ def matched_in_blocks(
     store.finish()
     stored = store.matches({_ordered(digests[a], digests[b]) for a, b in pairs})
     return {(a, b): _between(stored, digests[a], digests[b]) for a, b in pairs}
+
+
+def _more(tell: Callable[[int], None], before: int, done: int, _: int) -> None:
+    """Tell the number of pairs that are done, `before` of them in earlier blocks."""
+    tell(before + done)
 
 
 def _ordered(a: str, b: str) -> DigestPair:

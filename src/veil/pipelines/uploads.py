@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -124,6 +124,13 @@ def load_uploads(path: Path, *, strict: bool = False) -> Uploads:
         return Uploads(images=images)
     messages, skipped = decoded(path, strict=strict)
     return Uploads(images={name: loaded(message) for name, message in messages.items()}, skipped=skipped)
+
+
+def files_of(path: Path, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """The file of each image of `load_uploads`, with the image's name there, by name."""
+    if path.is_dir():
+        return {name: (str((path / f"{name}.veil").resolve()), name) for name in names}
+    return {name: (str(path.resolve()), name) for name in names}
 
 
 def load_images(path: Path) -> dict[str, LoadedImage]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from veil.cli.common import Bar, report, say, write_json
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
+from veil.cli.server.matching_arguments import asked_pairs, matching_work
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
 from veil.files.checkpoints import Checkpoints, run_key
@@ -29,12 +30,14 @@ def map_messages(arguments: argparse.Namespace, loaded: Mapping[str, LoadedImage
     options = MappingOptions(
         seed=arguments.seed,
         workers=arguments.workers,
+        pairs=asked_pairs(arguments, len(loaded)),
         max_ratio=_max_ratio(arguments.ratio, loaded),
         gravity_sigma_deg=arguments.gravity_sigma,
     )
     key = run_key([*digests, _key(options).encode(), str(arguments.add_to).encode()])
     checkpoints = Checkpoints(arguments.output.with_name(arguments.output.name + ".unfinished"), key)
-    built = map_lines(loaded, options=options, add_to=add_to, unfinished=checkpoints, steps=Bar)
+    with matching_work(arguments, loaded) as work:
+        built = map_lines(loaded, options=options, add_to=add_to, unfinished=checkpoints, work=work, steps=Bar)
     if isinstance(built, NoMap):
         raise InputError(f"no map: {built.reason}; {LINES_HELP}")
     write_map(arguments.output, built.map.scene)

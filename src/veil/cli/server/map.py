@@ -21,6 +21,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
+from veil.cli.server.matching_arguments import add_pair_arguments, asked_pairs, matching_work
 from veil.errors import InputError
 from veil.files.gravity import read_gravity
 from veil.files.maps import require_vacant, write_map
@@ -46,6 +47,8 @@ MAP_EXAMPLES = """\
   veil map lines/ -o map/             from messages of `veil privatize --lines`, no position sent
   veil map features.h5 -o map/ --gravity gravity.csv   a public map that serves queries in words with lines
   veil map more/ --add-to map/ -o map2/   the same map with more images
+  veil map upload/ -o map/ --pairs retrieval --matches kept/   pairs of images that look alike; keep their matches
+  veil map upload/ -o map/ --pairs pairs.txt --engine dask:tcp://10.0.0.5:8786   listed pairs, on a cluster
 """
 
 
@@ -83,6 +86,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "--max-seconds", type=float, metavar="S", help="stop the mapper after so long (default: only where it hangs)"
     )
     add_matching(parser)
+    add_pair_arguments(parser)
     add_json(parser)
     parser.set_defaults(run=_map)
 
@@ -144,11 +148,16 @@ def _map(arguments: argparse.Namespace) -> int:
     base = Map.read(arguments.add_to) if arguments.add_to else None
     gravity = _gravity_of(arguments, sorted(loaded))
     options = MappingOptions(
-        seed=arguments.seed, workers=arguments.workers, max_ratio=_map_ratio(arguments), max_seconds=arguments.max_seconds
+        seed=arguments.seed,
+        workers=arguments.workers,
+        pairs=asked_pairs(arguments, len(loaded)),
+        max_ratio=_map_ratio(arguments),
+        max_seconds=arguments.max_seconds,
     )
     images = len(loaded) + (len(base.scene.images) if base else 0)
     if base is None:
-        built = map_positions(loaded, options=options, gravity=gravity, steps=Bar)
+        with matching_work(arguments, loaded) as work:
+            built = map_positions(loaded, options=options, gravity=gravity, work=work, steps=Bar)
     else:
         built = add_positions(base, loaded, options=options, gravity=gravity, steps=Bar)
     if isinstance(built, NoMap):

@@ -1,0 +1,84 @@
+"""Options of `veil map` on which pairs of images are matched, where, and what keeps their matches."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from veil.cli.common import at_least, say
+from veil.cli.engine_arguments import add_engine_arguments, opened_engine
+from veil.files.match_store import MatchStore, require_folder
+from veil.files.pair_lists import write_pairs
+from veil.matching.blocks import form_digest
+from veil.pipelines.chosen_matches import MatchingWork
+from veil.pipelines.pair_choice import PairChoice, pair_choice
+from veil.pipelines.pair_matching import KIND
+from veil.pipelines.uploads import LoadedImage, files_of
+
+# Pairs from which on processes of this machine are started for them.
+WORTH_PROCESSES = 500
+
+
+def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --pairs, --pair-count, --write-pairs, --matches and --engine."""
+    parser.add_argument(
+        "--pairs",
+        default="auto",
+        metavar="WHICH",
+        help="which pairs of images are matched: all; retrieval: each image with those that look most like it by what was "
+        "uploaded, and then those that match a common third; sequential: neighbors in the order of their names; FILE: a list "
+        "with two names a line, as hloc writes them. auto (default): all up to 300 images, retrieval beyond",
+    )
+    parser.add_argument(
+        "--pair-count",
+        type=at_least(1),
+        metavar="N",
+        help="images that each is paired with by retrieval (default 40), or neighbors on each side in a sequence (default 10)",
+    )
+    parser.add_argument("--write-pairs", type=Path, metavar="FILE", help="write the pairs that were matched as such a list")
+    parser.add_argument(
+        "--matches",
+        type=Path,
+        metavar="FOLDER",
+        help="keep matches here: the next map of these uploads costs only the pairs of images that were added, and what was "
+        "kept of images that are gone is removed (default: until the map is finished)",
+    )
+    add_engine_arguments(parser)
+
+
+def asked_pairs(arguments: argparse.Namespace, images: int) -> PairChoice:
+    """The pairs that --pairs asks for. Raises InputError or FileFormatError for what is no choice of pairs."""
+    return pair_choice(arguments.pairs, images, count=arguments.pair_count)
+
+
+@contextmanager
+def matching_work(arguments: argparse.Namespace, images: Mapping[str, LoadedImage]) -> Iterator[MatchingWork]:
+    """Where the pairs of these images are matched and kept, until the block ends well; when it raises, matches stay.
+
+    Raises InputError if --matches names a folder of something else.
+    """
+    own = arguments.output.with_name(arguments.output.name + ".unfinished") / "matches"
+    folder = arguments.matches or own
+    require_folder(folder)
+    store = MatchStore(folder, KIND)
+    matched: list[tuple[str, str]] = []
+    with opened_engine(arguments) as engine:
+        yield MatchingWork(
+            store=store,
+            engine=engine,
+            engine_from=WORTH_PROCESSES if arguments.engine == "local" else 0,
+            files=files_of(arguments.input, list(images)),
+            tell=lambda sentence: say(arguments, sentence),
+            matched=matched,
+        )
+    if arguments.write_pairs:
+        write_pairs(arguments.write_pairs, matched)
+    if arguments.matches is None:
+        shutil.rmtree(own, ignore_errors=True)
+        if own.parent.is_dir() and not any(own.parent.iterdir()):
+            own.parent.rmdir()
+    elif not arguments.add_to and (gone := store.images - {form_digest(image.form) for image in images.values()}):
+        say(arguments, f"removed the matches of {len(gone)} images that are gone ({store.forget(gone):,} pairs)")
