@@ -1,17 +1,18 @@
-"""Is a map to which images were added as good as one of all images at once, and what does adding cost?
+"""Is a map that grew, or from which images were removed, as good as one made at once, and what does it cost?
 
     python benchmarks/growth.py strecha/fountain-P11 [--new 0003.jpg 0007.jpg] [--forms raw hardened]
 
-Each scene is mapped from positions three times in one run: all images at once, all but the new ones, and the new ones added to
-that. Columns: images registered, points, mean and median distance of the cameras from the reference's (in its unit, after
-similarity alignment), the same for the new images alone, seconds of matching and mapping, and the last two lines as shares of
-the first. The codebook and the pool of decoys are the bundled ones, draws are seeded.
+Each scene is mapped from positions in one run: all images at once, all but the new ones, the new ones added to that, and the
+new ones removed from the first. Columns: images registered, points, mean and median distance of the cameras from the
+reference's (in its unit, after similarity alignment), the same for the new images alone, seconds of matching and mapping, and
+all lines as shares of the first. The codebook and the pool of decoys are the bundled ones, draws are seeded.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,12 +28,14 @@ from veil.files.scenes import ReferenceScene, read_scene
 from veil.forms import Form
 from veil.geometry.similarity import align_centers, pose_error
 from veil.mapping import NoMap
+from veil.mapping.removal import remove_images
 from veil.matching import match
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.pipelines.growth import add_positions
 from veil.pipelines.mapping import BuiltMap, MappingOptions, map_positions
+from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage
 from veil.randomness import seeded
 
@@ -84,7 +87,7 @@ def compare(scene: ReferenceScene, images: Mapping[str, LoadedImage], new: list[
     """Map all at once, and in two steps, and print both."""
     some = list(images.values())
     match(some[0].form, some[1].form)  # what is compiled once is no part of a map's time
-    rows = []
+    rows: list[tuple[str, BuiltMap | NoMap, float]] = []
     start = time.perf_counter()
     whole = map_positions(images, options=options)
     rows.append(("all at once", whole, time.perf_counter() - start))
@@ -95,6 +98,12 @@ def compare(scene: ReferenceScene, images: Mapping[str, LoadedImage], new: list[
         start = time.perf_counter()
         grown = add_positions(base.map, {name: images[name] for name in new}, options=options)
         rows.append((f"{len(new)} added", grown, time.perf_counter() - start))
+    if isinstance(whole, BuiltMap):
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            left = remove_images(whole.map.scene, new, workdir=Path(folder))
+        smaller = left if isinstance(left, NoMap) else BuiltMap(map=Map(scene=left.scene), check=None)
+        rows.append((f"{len(new)} removed", smaller, time.perf_counter() - start))
     print(f"{'':12} images points    mean  median     new  seconds  mean/all  median/all  seconds/all")
     first: list[float] = []
     for what, built, seconds in rows:

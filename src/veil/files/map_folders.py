@@ -70,7 +70,7 @@ def write_models(folder: Path, scenes: Sequence[Scene]) -> None:
 def replace_models(folder: Path, scenes: Sequence[Scene]) -> None:
     """Write a map of one or more models in place of that in `folder`, at once: a crash leaves the old map or the new one.
 
-    The old map's files are deleted. Raises InputError if it cannot be replaced.
+    The old map's files are deleted. Raises InputError if it cannot be replaced, or its files cannot be deleted.
     """
     with _staged(folder, scenes) as new, writing(folder):
         if not _exchanged(new, folder):
@@ -82,6 +82,7 @@ def replace_models(folder: Path, scenes: Sequence[Scene]) -> None:
             except BaseException:
                 old.rename(folder)
                 raise
+        shutil.rmtree(new.parent)  # the old map is in there: what keeps it from being deleted must be told
 
 
 def settle_folder(folder: Path) -> None:

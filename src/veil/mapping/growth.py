@@ -54,7 +54,7 @@ def grow_map(
     Raises InputError if the map has a name already, or came from lines, or is of another form; VeilError if COLMAP fails.
     """
     options = options or MapOptions()
-    _require_addable(base, images)
+    require_addable(base, images)
     left_out = impossible(images)
     images = {name: image for name, image in images.items() if name not in left_out}
     matches = {pair: found for pair, found in matches.items() if not {*pair} & set(left_out)}
@@ -73,7 +73,7 @@ def images_of(base: Scene) -> dict[str, MapImage]:
     return {n: MapImage(camera=i.camera, keypoints=i.keypoints, form=i.form) for n, i in base.images.items()}
 
 
-def _require_addable(base: Scene, images: Mapping[str, MapImage]) -> None:
+def require_addable(base: Scene, images: Mapping[str, MapImage]) -> None:
     """Raise InputError unless the images can be added to the map."""
     if not images:
         raise InputError("there is no image to add; give one message or more")

@@ -13,7 +13,7 @@ import numpy as np
 from veil.errors import InputError
 from veil.forms import Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap
-from veil.mapping.growth import grow_map, images_of
+from veil.mapping.growth import grow_map, images_of, require_addable
 from veil.matching import match_pairs
 from veil.pipelines.mapping import BuiltMap, MappingOptions, Steps, readings_of, silent
 from veil.pipelines.maps import Map
@@ -43,6 +43,7 @@ def add_positions(
         if isinstance(image.positions, Lines):
             raise InputError(f"{name} hides its positions, and the map was made from positions; map such messages apart")
         placed[name] = MapImage(camera=image.camera, keypoints=image.positions, form=image.form)
+    require_addable(base.scene, placed)
     settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
     forms = {name: image.form for name, image in {**images_of(base.scene), **placed}.items()}
     with steps("matching") as bar:

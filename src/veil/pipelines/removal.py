@@ -23,7 +23,7 @@ from veil.files.maps import read_map, require_vacant
 from veil.mapping import NoMap
 from veil.mapping.removal import Removal, named_in, remove_images, require_named
 
-# Forgets the matches of the images of these names in a store beside the map, and returns how many blocks it deleted.
+# Forgets the matches of the images of these names in a store beside the map, and returns the number of pairs that went.
 Forget = Callable[[Collection[str]], int]
 
 

@@ -41,6 +41,7 @@ def test_images_are_added_to_a_map_of_positions_and_removed_again(tmp_path: Path
     assert facts["registered"] == facts["images"] == 7 and facts["check"]["left_out"] == {}
     after = read_map(tmp_path / "map2")
     assert file_digests(tmp_path / "map") == digests and set(after.images) == {f"{key}.jpg" for key in place.poses}
+    assert before.measured_down is not None and after.measured_down is not None
     np.testing.assert_allclose(after.measured_down, before.measured_down, atol=1e-12)
     for name, image in before.images.items():
         np.testing.assert_allclose(after.images[name].cam_from_world.center, image.cam_from_world.center, atol=1e-9)
@@ -52,4 +53,5 @@ def test_images_are_added_to_a_map_of_positions_and_removed_again(tmp_path: Path
     assert set(again.images) == set(before.images) and again.check is not None and again.check.removed == 2
     for name, image in before.images.items():
         assert np.linalg.norm(again.images[name].cam_from_world.center - image.cam_from_world.center) < 0.01 * before.extent
+    assert again.measured_down is not None
     np.testing.assert_allclose(again.measured_down, before.measured_down, atol=1e-12)

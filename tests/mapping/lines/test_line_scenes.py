@@ -141,7 +141,7 @@ def test_a_map_of_positions_takes_no_lines() -> None:
         form=place.form("00"),
     )
     scene = Scene(images={"00": image}, points=place.points, mean_reprojection_error_px=0.1)
-    with pytest.raises(InputError, match="positions, not lines"):
+    with pytest.raises(InputError, match="came with positions, the new messages hide theirs in lines"):
         images_of_scene(scene)
 
 
