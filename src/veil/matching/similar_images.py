@@ -8,7 +8,7 @@ their images if they are much nearer than the nearest of unrelated features are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from veil import distances
 from veil.errors import InputError
 from veil.forms import Subspaces
 from veil.matching.neighbors import decoy_distance
-from veil.matching.voting import Listed, SidedFeatures, add_votes
+from veil.matching.voting import Listed, voters
 from veil.progress import Progress
 from veil.space import require_same
 from veil.threads import shared
@@ -28,9 +28,11 @@ LISTED = 10
 # Features that stand for unrelated ones, and how many of them, the nearest, tell how near unrelated features come.
 UNRELATED, NEAREST = 1000, 3
 # A pair of features votes if its distance is at most this share of the smaller of both features' distances to unrelated ones.
-VOTING_SHARE = 0.75
+VOTING_SHARE = 0.65
 # Votes that are added to what is usual between two images, so that one vote says little.
-ACCIDENTS = 2.0
+ACCIDENTS = 8.0
+# Features that are compared with as many at a time, and words that one thread takes at a time.
+_TOGETHER, _WORDS = 256, 64
 # Features whose distances to all words are held at a time.
 _CHUNK = 128
 
@@ -99,73 +101,93 @@ class Background:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SubspaceIndex:
-    """Images by the words of their features: `starts` and `rows` list the features under each word."""
+    """Images by the words of their features.
+
+    - `names`: of the images, sorted.
+    - `starts`, `rows`: word w lists the features `rows[starts[w] : starts[w + 1]]`.
+    - `numbers`, float32 (features, m + 1, dim): origin and basis of each feature.
+    - `image`, `reach`, `words`: of each feature, its image's row in `names`, `Background.reach` and `Background.nearest_words`.
+    """
 
     names: tuple[str, ...]
     background: Background
     starts: Int64[np.ndarray, "bounds"]
     rows: Int64[np.ndarray, "listed"]
-    features: SidedFeatures
+    numbers: Float32[np.ndarray, "features sides dim"]
+    image: Int64[np.ndarray, "features"]
+    reach: Float32[np.ndarray, "features"]
+    words: Int64[np.ndarray, "features each"]
 
     @staticmethod
-    def of(forms: Mapping[str, Subspaces], background: Background, *, threads: int = 1) -> SubspaceIndex:
-        """Index images, which all must live in the background's space. Raises SpaceError for another one."""
-        for form in forms.values():
-            require_same(background.unrelated.space, form.space)
+    def of(
+        forms: Mapping[str, Subspaces], background: Background, *, threads: int = 1, progress: Progress | None = None
+    ) -> SubspaceIndex:
+        """Index images, which all must live in the background's space, `threads` of them at a time.
+
+        `progress` is called with the number of images that are indexed and of all. Raises SpaceError for another space.
+        """
         names = tuple(sorted(forms))
-        counts = [len(forms[name]) for name in names]
-        listed = [background.nearest_words(forms[name]) for name in names]
-        words = np.concatenate([item.ravel() for item in listed]) if listed else np.empty(0, dtype=np.int64)
-        order = np.argsort(words, kind="stable")
-        each = min(LISTED, len(background.words))
+        for name in names:
+            require_same(background.unrelated.space, forms[name].space)
+        words, reach = [], []
+        found = shared(lambda name: (background.nearest_words(forms[name]), background.reach(forms[name])), names, threads)
+        for done, (own_words, own_reach) in enumerate(found, start=1):
+            words.append(own_words)
+            reach.append(own_reach)
+            if progress is not None:
+                progress(done, len(names))
+        listed = np.concatenate(words)
+        order = np.argsort(listed.ravel(), kind="stable")
         return SubspaceIndex(
             names=names,
             background=background,
-            starts=np.searchsorted(words[order], np.arange(len(background.words) + 1)).astype(np.int64),
-            rows=order // max(1, each),
-            features=SidedFeatures(
-                np.concatenate([_rows_of(forms[name]) for name in names]),
-                np.repeat(np.arange(len(names)), counts),
-                np.concatenate([background.reach(forms[name], threads=threads) for name in names]),
-            ),
+            starts=np.searchsorted(listed.ravel()[order], np.arange(len(background.words) + 1)).astype(np.int64),
+            rows=order // max(1, listed.shape[1]),
+            numbers=np.concatenate([_rows_of(forms[name]) for name in names]),
+            image=np.repeat(np.arange(len(names)), [len(forms[name]) for name in names]),
+            reach=np.concatenate(reach),
+            words=listed,
         )
 
-    def votes(self, query: Subspaces, *, threads: int = 1) -> Int64[np.ndarray, "images"]:
-        """Number of votes for each image of `names`: pairs of features that are unusually near (Eq. 3).
-
-        Raises SpaceError for a query of another space.
-        """
-        require_same(self.background.unrelated.space, query.space)
-        found = np.zeros(len(self.names), dtype=np.int64)
-        if len(query) and len(self.features.image):
-            asked = SidedFeatures(
-                _rows_of(query), np.zeros(len(query), dtype=np.int64), self.background.reach(query, threads=threads)
-            )
-            words = self.background.nearest_words(query)
-            listed = Listed(self.starts, self.rows, self.features)
-            add_votes(asked, words, listed, np.float32(self.background.decoys), np.float32(VOTING_SHARE), found)
-        return found
+    def under(self, word: int) -> Iterator[Listed]:
+        """The features that are listed under a word, some hundred at a time."""
+        rows = self.rows[self.starts[word] : self.starts[word + 1]]
+        for start in range(0, len(rows), _TOGETHER):
+            part = rows[start : start + _TOGETHER]
+            numbers = self.numbers[part].reshape(-1, self.numbers.shape[2])
+            yield Listed(numbers, self.image[part], self.reach[part], self.words[part])
 
 
-def votes_between(
-    forms: Mapping[str, Subspaces],
-    words: Float32[np.ndarray, "words dim"],
-    *,
-    threads: int = 1,
-    progress: Progress | None = None,
-) -> tuple[tuple[str, ...], Int64[np.ndarray, "images images"]]:
-    """Names of the images, sorted, and the votes of each for each other one; no image votes for itself.
+def votes_for(
+    asked: SubspaceIndex, listed: SubspaceIndex, *, threads: int = 1, progress: Progress | None = None
+) -> Int64[np.ndarray, "asked listed"]:
+    """Votes of each asked image for each listed one: pairs of features that share a word and are unusually near (Eq. 3).
 
-    `threads` images vote at a time; `progress` is called with the number of images that voted and of all.
+    Both must have one background. Where both are the same index, no image votes for itself. `threads` words are compared at a
+    time; `progress` is called with the number of words and of all.
     """
-    index = SubspaceIndex.of(forms, Background.of(forms, words), threads=threads)
-    found = np.zeros((len(index.names), len(index.names)), dtype=np.int64)
-    for row, votes in enumerate(shared(lambda name: index.votes(forms[name]), index.names, threads)):
-        found[row] = votes
+    before = 0 if asked is listed else len(asked.names)
+    votes = np.zeros((len(asked.names), len(listed.names)), dtype=np.int64)
+    background = listed.background
+
+    def of_words(words: range) -> Int64[np.ndarray, "votes"]:
+        found = [np.empty(0, dtype=np.int64)]
+        for word in words:
+            for one in asked.under(word):
+                # Asked images of another index come before all listed ones; within one index, each two are compared once.
+                first = one._replace(image=one.image - before)
+                for other in listed.under(word):
+                    a, b = voters(first, other, word, background.decoys, VOTING_SHARE)
+                    found.append((a + before) * len(listed.names) + b)
+        return np.concatenate(found)
+
+    count = len(background.words)
+    parts = [range(start, min(start + _WORDS, count)) for start in range(0, count, _WORDS)]
+    for part, keys in zip(parts, shared(of_words, parts, threads), strict=True):
+        np.add.at(votes.reshape(-1), keys, 1)
         if progress is not None:
-            progress(row + 1, len(index.names))
-    np.fill_diagonal(found, 0)
-    return index.names, found
+            progress(part.stop, count)
+    return votes + votes.T if asked is listed else votes
 
 
 def usual_votes(votes: Int64[np.ndarray, "images images"]) -> Float32[np.ndarray, "images images"]:

@@ -1,4 +1,4 @@
-"""Votes of features for images, compiled: distances of two subspaces in single precision, for pairs that share a word."""
+"""Votes of features for images, compiled: which pairs of features that are listed under one word are unusually near."""
 
 from __future__ import annotations
 
@@ -7,77 +7,81 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from veil.compiled import compiled, compiled_in_any_order
-
-
-class SidedFeatures(NamedTuple):
-    """Features as the compiled comparison reads them: the rows of `numbers` are a feature's origin and basis."""
-
-    numbers: Float32[np.ndarray, "features sides dim"]
-    image: Int64[np.ndarray, "features"]
-    reach: Float32[np.ndarray, "features"]
+from veil.compiled import compiled
 
 
 class Listed(NamedTuple):
-    """Features by their words: word w lists `rows[starts[w] : starts[w + 1]]` of `features`."""
+    """Features that are listed under one word, as the compiled comparison reads them.
 
-    starts: Int64[np.ndarray, "bounds"]
-    rows: Int64[np.ndarray, "listed"]
-    features: SidedFeatures
+    The rows of `numbers` are origin and basis of each feature, feature after feature; `words` are all words that a feature is
+    listed under, ascending.
+    """
+
+    numbers: Float32[np.ndarray, "rows dim"]
+    image: Int64[np.ndarray, "features"]
+    reach: Float32[np.ndarray, "features"]
+    words: Int64[np.ndarray, "features listed"]
+
+
+def voters(
+    asked: Listed, listed: Listed, word: int, decoys: float, share: float
+) -> tuple[Int64[np.ndarray, "votes"], Int64[np.ndarray, "votes"]]:
+    """Images (asked, listed) of the pairs of features that vote: one entry for each pair whose asked image comes first.
+
+    A pair votes under the first word that both are listed under, and so once. Its distance must lie above `decoys` and within
+    `share` of the smaller reach.
+    """
+    sides = len(asked.numbers) // max(1, len(asked.image))
+    products = asked.numbers @ listed.numbers.T
+    squares = [(side.numbers[::sides].astype(np.float32) ** 2).sum(axis=1) for side in (asked, listed)]
+    found = np.empty((2, len(asked.image) * len(listed.image)), dtype=np.int64)
+    count = _vote(asked, listed, products, squares[0], squares[1], word, np.float32(decoys), np.float32(share), found)
+    return found[0, :count], found[1, :count]
 
 
 @compiled
-def add_votes(asked, words, listed, decoys, share, votes):
-    """Add to `votes` (by image) the pairs of a query's features with listed ones that share a word and are unusually near.
-
-    `asked` are the query's features, `words` (features, words each) their words; `decoys` is the distance up to which two share
-    a decoy, `share` the share of the smaller reach that a pair must come within.
-    """
-    starts, rows, features = listed.starts, listed.rows, listed.features
-    sides = asked.numbers.shape[1]
-    gram = np.zeros((sides, sides), dtype=np.float32)
+def _vote(asked, listed, products, asked_squares, listed_squares, word, decoys, share, found):
+    """Fill `found` with the images of pairs that vote; returns their number."""
+    sides = len(products) // max(1, len(asked.image))
     lower, residue = np.zeros((sides, sides), dtype=np.float32), np.zeros(sides, dtype=np.float32)
-    seen = np.full(len(features.image), -1, dtype=np.int64)
-    for feature in range(len(asked.numbers)):
-        for word in words[feature]:
-            for place in range(starts[word], starts[word + 1]):
-                other = rows[place]
-                if seen[other] == feature:
-                    continue
-                seen[other] = feature
-                near = share * min(asked.reach[feature], features.reach[other])
-                square = _squared(asked.numbers[feature], features.numbers[other], gram, lower, residue)
-                if decoys * decoys < square <= near * near:
-                    votes[features.image[other]] += 1
-
-
-@compiled_in_any_order
-def _products(first, second, gram):
-    """Fill `gram` with the products of all rows of the first feature with all of the second; returns |o|^2 + |p|^2 of origins."""
-    sides, dim = first.shape
-    for i in range(sides):
-        for j in range(sides):
-            total = np.float32(0.0)
-            for k in range(dim):
-                total += first[i, k] * second[j, k]
-            gram[i, j] = total
-    squares = np.float32(0.0)
-    for k in range(dim):
-        squares += first[0, k] * first[0, k] + second[0, k] * second[0, k]
-    return squares
+    count = 0
+    for i in range(len(asked.image)):
+        for j in range(len(listed.image)):
+            if asked.image[i] >= listed.image[j]:
+                continue
+            near = share * min(asked.reach[i], listed.reach[j])
+            gram = products[i * sides : (i + 1) * sides, j * sides : (j + 1) * sides]
+            square = _squared(gram, asked_squares[i] + listed_squares[j], lower, residue)
+            if decoys * decoys < square <= near * near and _first_shared(asked.words[i], listed.words[j]) == word:
+                found[0, count], found[1, count] = asked.image[i], listed.image[j]
+                count += 1
+    return count
 
 
 @compiled
-def _squared(first, second, gram, lower, residue):
-    """Squared distance of two affine subspaces (docs/theory/distances.md, Eq. 4) from the products of their rows.
+def _first_shared(first, second):
+    """The first number that is in both of two ascending lists; -1 if none is."""
+    i = j = 0
+    while i < len(first) and j < len(second):
+        if first[i] == second[j]:
+            return first[i]
+        if first[i] < second[j]:
+            i += 1
+        else:
+            j += 1
+    return -1
 
-    Row 0 is the origin, which is orthogonal to its own basis, the other rows. The basis of the second is made orthogonal to the
-    first's by a Cholesky factor.
+
+@compiled
+def _squared(gram, squares, lower, residue):
+    """Squared distance of two affine subspaces from the products of their rows (docs/theory/distances.md, Eq. 4).
+
+    `squares` is |o|^2 + |p|^2 of the origins o and p, which stand in row and column 0 and are orthogonal to their own bases.
+    The basis of the second is made orthogonal to the first's by a Cholesky factor.
     """
-    sides = len(first)
+    sides = len(gram)
     one = np.float32(1.0)
-    # The difference v of the origins, second less first: v.v, then its products with both bases.
-    square = _products(first, second, gram) - np.float32(2.0) * gram[0, 0]
+    square = squares - np.float32(2.0) * gram[0, 0]
     for i in range(1, sides):
         square -= gram[i, 0] * gram[i, 0]
     for i in range(1, sides):

@@ -18,7 +18,7 @@ from veil.matching import Matches
 from veil.matching.pair_selection import RETRIEVED, expanded_pairs, require_listed, sequential_pairs, similar_pairs
 from veil.matching.pairs import all_pairs
 from veil.matching.retrieval import words_in_common
-from veil.matching.similar_images import usual_votes, votes_between
+from veil.matching.similar_images import Background, SubspaceIndex, usual_votes, votes_for
 from veil.progress import Progress
 
 # Up to so many images all pairs are matched where nothing else is asked for: some 45,000 pairs.
@@ -95,8 +95,8 @@ def similarities(
     subspaces = {name: form for name, form in forms.items() if isinstance(form, Subspaces)}
     if subspaces:
         words = _words_in(next(iter(subspaces.values())), book)
-        found = votes_between(subspaces, words, threads=threads, progress=progress)[1]
-        return names, usual_votes(found)
+        index = SubspaceIndex.of(subspaces, Background.of(subspaces, words), threads=threads)
+        return names, usual_votes(votes_for(index, index, threads=threads, progress=progress))
     return names, words_in_common([_bag(forms[name], book) for name in names])
 
 
