@@ -1,7 +1,7 @@
 """Words by spherical k-means over shards of descriptors, each a task of an engine, with the same bits on every engine.
 
-The sums over shards are added in a fixed tree, and a shard is the same whoever works on it: sums of floating point numbers depend
-on their order, and words would depend on the number of workers.
+The sums over shards are added in a fixed tree, and a shard is the same whoever works on it: sums of floating point numbers
+depend on their order, and words would depend on the number of workers.
 """
 
 from __future__ import annotations
