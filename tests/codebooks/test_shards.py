@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from veil.codebooks.shards import Assigned, assigned, sharded_kmeans, train_shar
 from veil.engine import open_engine
 from veil.errors import RangeError
 from worlds import generator, sift_like, unit
-from worlds.shards import Rows
 
 
 def crowd(name: str, count: int) -> np.ndarray:
@@ -89,27 +86,6 @@ def test_parts_are_added_in_one_order_whatever_order_they_come_in() -> None:
     assert twins > 5
     with pytest.raises(RangeError, match="all of its parts"):
         tree_sum([(0, part(1.0))], 2)
-
-
-@pytest.fixture(params=["local", "dask"])
-def two_workers(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """An engine with two processes."""
-    if request.param == "dask":
-        pytest.importorskip("distributed", reason="Dask is not installed: pip install 'veil[cluster]'")
-    with open_engine(request.param, workers=2) as engine:
-        yield engine
-
-
-@pytest.mark.slow
-def test_words_have_the_same_bits_on_every_engine(two_workers: Any) -> None:
-    """Second method: the same shards in this process, one after the other."""
-    parts = [Rows(seed=seed, count=300) for seed in range(7)]
-    with open_engine("local", workers=1) as engine:
-        here = train_sharded(parts, 50, iterations=3, engine=engine)
-    there = train_sharded(parts, 50, iterations=3, engine=two_workers)
-    assert here.tobytes() == there.tobytes()
-    other = train_sharded([*parts[1:], parts[0]], 50, iterations=3, engine=two_workers)
-    assert here.tobytes() != other.tobytes()
 
 
 def test_words_are_as_near_as_those_of_faiss_and_distinct() -> None:
