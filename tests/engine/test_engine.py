@@ -103,6 +103,7 @@ def test_a_task_that_always_kills_ends_with_its_name(apart: Engine, tmp_path: Pa
     assert found == [0]
 
 
+@pytest.mark.slow
 def test_shared_values_follow_the_item_and_are_read_only(engine: Engine) -> None:
     """Planted: a table and an offset, in tasks of every worker; released values are refused."""
     table = np.arange(1000) ** 2
@@ -125,6 +126,7 @@ def test_a_shared_value_is_sent_to_each_worker_once(apart: Engine, tmp_path: Pat
     assert used.total() == 12
 
 
+@pytest.mark.slow
 def test_items_are_drawn_as_workers_become_free(engine: Engine) -> None:
     """Bound: of endless items, no more are drawn than results were taken, plus two for each worker."""
     drawn: list[int] = []
@@ -211,6 +213,7 @@ def test_tasks_run_elsewhere_or_here_as_promised(engine: Engine) -> None:
         assert set().union(*(pools for _, _, pools in found)) == {1}
 
 
+@pytest.mark.slow
 def test_words_of_kmeans_have_the_same_bits_on_every_engine(apart: Engine) -> None:
     """Second method: the same shards in this process, one after the other. Broken twin: other shards give other bits."""
     parts = [Rows(seed=seed, count=300) for seed in range(7)]

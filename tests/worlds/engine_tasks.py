@@ -90,6 +90,7 @@ def begun(item: tuple[int, str]) -> int:
 
 def weighed(item: int, table: np.ndarray, offset: int) -> tuple[int, int, bool]:
     """An entry of a shared table, beside the worker's process and whether the table may be written to."""
+    time.sleep(0.01)
     return int(table[item]) + offset, os.getpid(), table.flags.writeable
 
 
