@@ -11,9 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veil.codebooks.shards import train_sharded
 from veil.engine import Engine, check_engine, open_engine
+from veil.engine.local import LocalEngine
 from veil.errors import Cancelled, EngineError, InputError, RangeError, TaskError
 from worlds import engine_tasks as tasks
+from worlds.shards import Rows
 
 
 @pytest.fixture(scope="module", params=["here", "local", "dask"])
@@ -100,6 +103,7 @@ def test_a_task_that_always_kills_ends_with_its_name(apart: Engine, tmp_path: Pa
     assert found == [0]
 
 
+@pytest.mark.slow
 def test_shared_values_follow_the_item_and_are_read_only(engine: Engine) -> None:
     """Planted: a table and an offset, in tasks of every worker; released values are refused."""
     table = np.arange(1000) ** 2
@@ -112,6 +116,17 @@ def test_shared_values_follow_the_item_and_are_read_only(engine: Engine) -> None
         engine.map(tasks.weighed, range(2), shared=(first, second))
 
 
+def test_a_shared_value_is_sent_to_each_worker_once(apart: Engine, tmp_path: Path) -> None:
+    """Counts: each worker unpickles the value once, in however many calls it is named. (On Dask, views are made for each.)"""
+    if not isinstance(apart, LocalEngine):
+        pytest.skip("Dask's workers keep the bytes")
+    with apart.scatter(tasks.Loaded(str(tmp_path))) as value:
+        used = Counter(process for _, process in apart.map(tasks.process_of, range(12), shared=(value,)))
+    assert Counter(map(int, (tmp_path / "loaded").read_text().split())) == Counter(list(used))
+    assert used.total() == 12
+
+
+@pytest.mark.slow
 def test_items_are_drawn_as_workers_become_free(engine: Engine) -> None:
     """Bound: of endless items, no more are drawn than results were taken, plus two for each worker."""
     drawn: list[int] = []
@@ -135,17 +150,19 @@ def test_a_closed_iterator_leaves_nothing_running(apart: Engine, tmp_path: Path)
     results = apart.map(tasks.begun, [(number, str(tmp_path)) for number in range(50)])
     assert next(results) == (0, 0)
     until = time.monotonic() + 20
-    while not list(tmp_path.iterdir()) and time.monotonic() < until:
+    while not list(tmp_path.glob("pid-*")) and time.monotonic() < until:
         time.sleep(0.02)
     assert running(tmp_path)
     results.close()  # type: ignore[attr-defined]
     while running(tmp_path) and time.monotonic() < until:
         time.sleep(0.02)
-    begun = len(list(tmp_path.iterdir()))
+    begun = len(list(tmp_path.glob("pid-*")))
     assert running(tmp_path) == []
     assert 1 <= begun <= 2
+    if isinstance(apart, LocalEngine):  # its tasks are told to end before they are killed, and remove what they began
+        assert not list(tmp_path.glob("held-*"))
     assert sorted(apart.map(tasks.square, range(3))) == [(0, 0), (1, 1), (2, 4)]
-    assert len(list(tmp_path.iterdir())) == begun
+    assert len(list(tmp_path.glob("pid-*"))) == begun
 
 
 def test_cancel_ends_the_map(engine: Engine) -> None:
@@ -194,3 +211,15 @@ def test_tasks_run_elsewhere_or_here_as_promised(engine: Engine) -> None:
         assert os.getpid() not in {process for process, _, _ in found}
         assert {threads for _, threads, _ in found} == {1}
         assert set().union(*(pools for _, _, pools in found)) == {1}
+
+
+@pytest.mark.slow
+def test_words_of_kmeans_have_the_same_bits_on_every_engine(apart: Engine) -> None:
+    """Second method: the same shards in this process, one after the other. Broken twin: other shards give other bits."""
+    parts = [Rows(seed=seed, count=300) for seed in range(7)]
+    with open_engine("local", workers=1) as engine:
+        here = train_sharded(parts, 50, iterations=3, engine=engine)
+    there = train_sharded(parts, 50, iterations=3, engine=apart)
+    assert here.tobytes() == there.tobytes()
+    other = train_sharded([*parts[1:], parts[0]], 50, iterations=3, engine=apart)
+    assert here.tobytes() != other.tobytes()

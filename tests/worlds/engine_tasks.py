@@ -75,16 +75,22 @@ def always_killed(item: tuple[int, str]) -> int:
 
 
 def begun(item: tuple[int, str]) -> int:
-    """Number 0 returns; others note their process in a file and sleep far longer than any test."""
+    """Number 0 returns; others note their process in a file, hold another that they remove, and sleep far too long."""
     number, folder = item
     if number:
+        held = Path(folder, f"held-{number}")
+        held.touch()
         Path(folder, f"pid-{os.getpid()}").touch()
-        time.sleep(600)
+        try:
+            time.sleep(600)
+        finally:
+            held.unlink()
     return number
 
 
 def weighed(item: int, table: np.ndarray, offset: int) -> tuple[int, int, bool]:
     """An entry of a shared table, beside the worker's process and whether the table may be written to."""
+    time.sleep(0.01)
     return int(table[item]) + offset, os.getpid(), table.flags.writeable
 
 
@@ -95,9 +101,9 @@ def slow_weighed(item: int, table: np.ndarray, offset: int) -> int:
 
 
 def hungry(item: int) -> int:
-    """Number 1 holds 600 MB for a while."""
+    """Number 1 holds 240 MB for a while."""
     if item == 1:
-        held = np.ones(75_000_000)
+        held = np.ones(30_000_000)
         time.sleep(2)
         return int(held[0])
     return item
@@ -127,19 +133,3 @@ def process_of(item: int, value: Loaded) -> int:
     """The worker's process."""
     time.sleep(0.02)
     return os.getpid()
-
-
-def tidy(item: tuple[int, str]) -> int:
-    """Number 0 returns when another call has begun; others hold a file that they remove when they are ended."""
-    number, folder = item
-    held = Path(folder, "held")
-    if number == 0:
-        while not held.exists():
-            time.sleep(0.01)
-        return 0
-    held.touch()
-    try:
-        time.sleep(600)
-    finally:
-        held.unlink()
-    return number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from itertools import chain
 from typing import Literal
 
@@ -256,7 +256,7 @@ def _as_stored(unit: Float32[np.ndarray, "rows dim"], dtype: np.dtype, scale: fl
     return stored
 
 
-def _distinct(sample: Descriptors, words: int, parts: Iterator[Words]) -> Words:
+def _distinct(sample: Sized, words: int, parts: Iterator[Words]) -> Words:
     """Distinct words: the first of `parts` holds them, and descriptors of the other parts replace those equal in 8 bits.
 
     Raises RangeError if there are too few distinct descriptors.

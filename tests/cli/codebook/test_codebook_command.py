@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from veil.cli import main
+from veil.cli.codebook import clustering
 from veil.codebooks.kmeans import spherical_kmeans, unit_rows
 from veil.files.codebooks import read_codebook, write_codebook
 from veil.files.features import read_features, write_features
+from veil.files.shards import saved_shards
 from worlds import codebook, generator
 from worlds import features as made_up
 from worlds.documents import documented, keys
@@ -157,3 +160,25 @@ def test_quality_wants_the_books_own_kind(reference: Path, tmp_path: Path, capsy
     assert "given where superpoint was asked for" in capsys.readouterr().err
     assert run("quality", tmp_path / "other.npz", tmp_path) == 1
     assert "veil cannot extract superpoint" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_shards_on_two_processes_make_the_book_of_one(
+    reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Second method: the same command in one process. Nothing but the books is left behind; other methods take no engine."""
+    monkeypatch.setattr(clustering, "saved_shards", partial(saved_shards, rows=100))  # several, of this small sample
+    words = ("--words", 64, "--slices", 2, "--iterations", 2, "--method", "sharded", "--holdout", 0)
+    for workers in (1, 2):
+        told = ("--json", tmp_path / "b.json", "--workers", workers)
+        assert run("build", reference, "-o", tmp_path / f"{workers}.npz", *words, *told) == 0
+    one, two = (read_codebook(tmp_path / f"{workers}.npz") for workers in (1, 2))
+    assert one.digest == two.digest
+    assert len(np.unique(one.stored, axis=0)) == 64
+    record = json.loads((tmp_path / "b.json").read_text())
+    validate("codebook-build", record)
+    assert record["method"] == "sharded"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.npz", "2.npz", "b.json"]
+    capsys.readouterr()
+    assert run("build", reference, "-o", tmp_path / "c.npz", "--words", 64, "--engine", "dask") == 1
+    assert "belongs to --method sharded" in capsys.readouterr().err

@@ -8,13 +8,22 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli.codebook import quality
+from veil.cli.codebook.clustering import (
+    SAMPLE,
+    SAMPLE_A_WORD,
+    ClusteringMethod,
+    add_clustering,
+    clustered,
+    clustering_method,
+    holdout,
+)
 from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.compression import PCA_DIM, Pca, fit_pca
 from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
-from veil.codebooks.kmeans import FLAT_WORDS, METHODS, Method, chosen_method, train_words
+from veil.codebooks.kmeans import FLAT_WORDS
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS
@@ -23,13 +32,12 @@ from veil.mechanisms.profile import HARDENED_DITHER_STEPS
 from veil.studies.matching.quantization import MEASURED, Quantization, measure
 
 CENTROIDS, DECOYS = FLAT_WORDS, 262144
-SAMPLE, SAMPLE_A_WORD = 400_000, 10
-HOLDOUT = 10
 PCA_SAMPLE = 100_000  # descriptors of a sample that is too large to be float64 as a whole
 
 BUILD_EXAMPLES = """\
   veil codebook build photos/ -o book.npz --words 16384 --source "my photographs" --license CC0-1.0
   veil codebook build reference.h5 -o book.npz --words 256000    a dictionary of a public map's reference images
+  veil codebook build photos/ -o book.npz --method sharded --engine dask:tcp://10.0.0.5:8786
   veil codebook build --decoys photos/ -o pool.npz       a decoy pool of real descriptors, kept by the client
 """
 
@@ -90,43 +98,18 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
     )
     build.add_argument("--descriptor", choices=EXTRACTORS, help="default sift, or that of the features")
     build.add_argument("--normalization", choices=("L2", "L1_ROOT"), help="of the SIFT (default L2, or that of the features)")
-    _add_clustering(build)
+    add_clustering(build)
     build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
     build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")
     add_json(build)
     build.set_defaults(run=_build)
 
 
-def _add_clustering(build: argparse.ArgumentParser) -> None:
-    """Add the options of k-means: its method, sample, held-out photographs, iterations and seed."""
-    build.add_argument(
-        "--method",
-        choices=("auto", *METHODS),
-        default="auto",
-        help=f"of k-means: auto is flat up to {FLAT_WORDS} words and hierarchical, in two levels, above",
-    )
-    build.add_argument(
-        "--sample",
-        type=at_least(2),
-        help=f"descriptors to cluster (default {SAMPLE}, or {SAMPLE_A_WORD} times --words if that is more). The memory is "
-        "bounded by it: 128 bytes each of SIFT (--method flat: 3 kB), beside 1 kB for each word",
-    )
-    build.add_argument(
-        "--holdout",
-        type=at_least(0),
-        metavar="N",
-        help=f"keep each N-th photograph out and measure the words with it; 0: measure with the photographs they are made from "
-        f"(default 0 for --method flat, {HOLDOUT} for hierarchical)",
-    )
-    build.add_argument("--iterations", type=at_least(1), default=15, help="of k-means (default %(default)s)")
-    build.add_argument("--seed", type=at_least(0), default=0, help="of the sample and of k-means (default %(default)s)")
-
-
 def _build(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     words = arguments.words or (DECOYS if arguments.decoys else CENTROIDS)
-    method = None if arguments.decoys else chosen_method(arguments.method, words)
-    every = _holdout(arguments, method)
+    method = None if arguments.decoys else clustering_method(arguments.method, words)
+    every = holdout(arguments, method)
     # A pool loses its duplicates, so a little more than `words` is kept.
     capacity = words + words // 16 if arguments.decoys else _capacity(arguments, words)
     collection = Collection(
@@ -144,24 +127,13 @@ def _build(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _holdout(arguments: argparse.Namespace, method: Method | None) -> int:
-    """Interval of held-out photographs: one of so many (0: none). Raises InputError for options that do not fit together."""
-    if method is None and (arguments.holdout is not None or arguments.method != "auto"):
-        raise InputError("--method and --holdout belong to words made by k-means; a decoy pool holds descriptors as they are")
-    if arguments.holdout == 1:
-        raise InputError("--holdout 1 would keep every photograph out; give 0 or at least 2")
-    if arguments.holdout is not None:
-        return int(arguments.holdout)
-    return HOLDOUT if method == "hierarchical" else 0  # books made flat stay what they were
-
-
 def _capacity(arguments: argparse.Namespace, words: int) -> int:
     """Number of descriptors to sample for so many words."""
     return max(arguments.sample or max(SAMPLE, SAMPLE_A_WORD * words), words)
 
 
 def _assemble(
-    arguments: argparse.Namespace, collection: Collection, sample: np.ndarray, words: int, method: Method | None
+    arguments: argparse.Namespace, collection: Collection, sample: np.ndarray, words: int, method: ClusteringMethod | None
 ) -> Codebook:
     """The codebook of a sample: clustered by `method`, or a pool of decoys if that is None."""
     if method is None:  # a word that is there twice would be drawn twice as often, and twice for one descriptor
@@ -174,7 +146,7 @@ def _assemble(
     if method is not None:
         if sample.dtype == np.uint8:
             pca = fit_pca(_dithered(sample if method == "flat" else sample[:PCA_SAMPLE], arguments.seed), PCA_DIM)
-        stored = _clustered(arguments, sample, words, method)
+        stored = clustered(arguments, sample, words, method)
         # k-means leaves similar words side by side; sub-databases must be uniform draws
         # (lifting.md#sub-databases-and-collisions).
         stored = stored[np.random.default_rng(arguments.seed).permutation(len(stored))]
@@ -204,19 +176,6 @@ def _dithered(sample: np.ndarray, seed: int) -> np.ndarray:
     return values
 
 
-def _clustered(arguments: argparse.Namespace, sample: np.ndarray, words: int, method: Method) -> np.ndarray:
-    with Bar("cells") as cells, Bar("clustering") as clustering:
-        return train_words(
-            sample,
-            words,
-            method=method,
-            iterations=arguments.iterations,
-            seed=arguments.seed,
-            on_cells=cells,
-            on_words=clustering,
-        )
-
-
 def _measured(arguments: argparse.Namespace, book: Codebook, collection: Collection, sample: np.ndarray) -> Quantization:
     """Quantization of the held-out photographs by the book, or of its own photographs if none were held out."""
     held = collection.held
@@ -235,7 +194,11 @@ def _measured(arguments: argparse.Namespace, book: Codebook, collection: Collect
 
 
 def _tell(
-    arguments: argparse.Namespace, book: Codebook, collection: Collection, method: Method | None, found: Quantization | None
+    arguments: argparse.Namespace,
+    book: Codebook,
+    collection: Collection,
+    method: ClusteringMethod | None,
+    found: Quantization | None,
 ) -> None:
     measured = None if found is None else found.as_json()
     record = {
