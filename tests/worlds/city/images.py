@@ -23,8 +23,8 @@ from worlds.city.plan import TILE_HEIGHT_M, TILE_WIDTH_M, Facade, block_facades,
 from worlds.city.views import ViewStatistics, described, detected, shifted
 from worlds.city.walks import gravity_reading, pose, walk_of
 
-REACH_M, STEEPEST_DEG, RELIEF_M = 40.0, 72.0, 0.03
-_KEPT_BLOCKS, _KEPT_TILES = 64, 2048
+REACH_M, STEEPEST_DEG, RELIEF_M = 60.0, 72.0, 0.03
+_KEPT_BLOCKS, _KEPT_TILES = 24, 1024
 PHONE = Camera(model="SIMPLE_RADIAL", width_px=1600, height_px=1200, params=(1300.0, 800.0, 600.0, 0.0))
 
 
