@@ -5,8 +5,8 @@
     python benchmarks/city.py OUT --images 200 --foreign            of another city, from photographs that are kept apart
     python benchmarks/city.py OUT --images 200 --mirrored           of the same city, as a mirror shows it
     python benchmarks/city.py --compare --figure docs/figures/city.png
-    veil privatize OUT/features.h5 -o up --decoys pool.npz && veil map up -o map
-    python benchmarks/city.py OUT --check map                       positions of a map against the truth
+    veil privatize OUT/features.h5 -o up --decoys pool.npz --json up.json && veil map up -o map
+    python benchmarks/city.py OUT --check map --messages up.json    positions of a map against the truth
 
 OUT gets features.h5 (as `veil extract` writes; 0.65 MB an image), gravity.csv (as `veil gravity` writes) and truth.npz:
 names, cam_from_world (N, 3, 4), `starts` (N + 1) and `landmarks` (features of image i are starts[i] to starts[i + 1]; -1 is
@@ -96,15 +96,24 @@ def write_city(folder: Path, images: Iterator[CityImage], count: int) -> dict:
     }
 
 
-def checked(folder: Path, model: Path) -> dict:
-    """Position and rotation errors of a map's images against the truth of a city, after the similarity that fits centers."""
+def checked(folder: Path, model: Path, messages: Path | None = None) -> dict:
+    """Position and rotation errors of a map's images against the truth of a city, after the similarity that fits centers.
+
+    Messages have names of their own; `messages` is what `veil privatize --json` wrote, which tells whose they are.
+    """
     with np.load(folder / "truth.npz") as truth:
         true = {
             str(name): Rigid(rotation=pose[:, :3].copy(), translation=pose[:, 3].copy())
             for name, pose in zip(truth["names"], truth["cam_from_world"], strict=True)
         }
-    images = read_map(model).images
+    released = json.loads(messages.read_text())["releases"] if messages else []
+    photograph = {Path(release["file"]).stem: release["name"] for release in released}
+    images = {photograph.get(Path(name).stem, name): image for name, image in read_map(model).images.items()}
     names = sorted(set(images) & set(true))
+    if len(names) < 3:
+        raise SystemExit(
+            f"{model} and {folder} share {len(names)} images; name what `veil privatize --json` wrote by --messages"
+        )
     similarity = align_centers([images[name].cam_from_world for name in names], [true[name] for name in names])
     errors = np.array([pose_error(images[name].cam_from_world, true[name], similarity) for name in names])
     return {
@@ -131,6 +140,7 @@ def main() -> None:
     parser.add_argument("--compare", action="store_true", help="print a simulated city beside real tracks, and end")
     parser.add_argument("--figure", type=Path, help="with --compare: write this picture")
     parser.add_argument("--check", type=Path, metavar="MAP", help="compare a map with the truth in OUT, and end")
+    parser.add_argument("--messages", type=Path, metavar="JSON", help="with --check, of a map of messages: `privatize --json`")
     arguments = parser.parse_args()
     quiet_colmap()
     if arguments.compare:
@@ -141,7 +151,7 @@ def main() -> None:
     if arguments.out is None:
         parser.error("name a folder to write")
     if arguments.check:
-        print(json.dumps(checked(arguments.out, arguments.check)))
+        print(json.dumps(checked(arguments.out, arguments.check, arguments.messages)))
         return
     if not 1 <= arguments.images <= MOST_AT_ONCE:
         parser.error(f"--images must be 1 to {MOST_AT_ONCE}; make the others with --first, into another folder")

@@ -98,13 +98,13 @@ def draw(city: City, walks: list[list[CityImage]], real: TrackPairs, simulated: 
         distances.hist(pairs.other, bins, density=True, histtype="step", color=color, ls="--", label=f"{name}, nearest other")
     angles.set(xlabel="angle between two views (degrees)", ylabel="points found again (%)", ylim=(0, 100), xlim=(0, 52))
     far.set(ylabel="distance of descriptors (512ths)", ylim=(0, 600))
-    angles.set_title("Repeatability (dots) and distance within tracks (lines), by angle")
+    angles.set_title("Repeatability (dots) and distance within tracks (lines)", fontsize=10)
     angles.legend(loc="upper left", fontsize=7)
     far.legend(loc="lower right", fontsize=7)
     distances.set(xlabel="distance of descriptors (512ths)", yticks=[])
-    distances.set_title("All pairs: to the same point, and to the nearest other")
+    distances.set_title("All pairs: to the same point, and to the nearest other", fontsize=10)
     distances.legend(fontsize=8)
-    figure.savefig(path, dpi=75)
+    figure.savefig(path, dpi=80)
 
 
 def _draw_plan(axes, city: City, walks: list[list[CityImage]]) -> None:
@@ -135,4 +135,4 @@ def _draw_image(axes, image: CityImage) -> None:
         axes.scatter(*features.keypoints[own].T, s=features.scales[own] ** 1.2, facecolors="none", edgecolors=color, lw=0.7)
     camera = features.camera
     axes.set(xlim=(0, camera.width_px), ylim=(camera.height_px, 0), aspect="equal")
-    axes.set_title(f"{len(features)} features of one image: a color for each facade, gray of none")
+    axes.set_title(f"{len(features)} features of one image (gray: clutter)", fontsize=10)

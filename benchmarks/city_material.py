@@ -25,7 +25,7 @@ from worlds.city.looks import Looks, looks_of
 from worlds.city.tracks import PosedImage, TrackPairs, joined, track_pairs
 from worlds.city.views import ViewStatistics, statistics_of
 
-FORMAT = 1
+FORMAT = 2
 SCENES = ("strecha/fountain-P11", "strecha/Herz-Jesus-P8", "strecha/entry-P10", "strecha/castle-P19", "fox")
 PHOTOGRAPHS = "photos/bsds500"
 DEFAULT = user_cache_path("veil") / "city-material.npz"

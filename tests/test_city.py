@@ -152,7 +152,7 @@ def test_copied_facades_repeat_exactly_and_others_never() -> None:
     assert len(pairs) > 20
     for one, two in pairs[:3]:
         a, b = own.on_facade(one), own.on_facade(two)
-        assert np.array_equal(a.cores, b.cores) and np.array_equal(a.keys, b.keys)
+        assert np.array_equal(a.cores, b.cores) and np.array_equal(a.keys, b.keys) and np.array_equal(a.looks, b.looks)
         assert not set(a.ids) & set(b.ids)
         frames = [np.stack([facade.along, facade.normal, [0, 0, 1]]) for facade in (one, two)]
         places = [(c.points - f.corner) @ frame.T for c, f, frame in zip((a, b), (one, two), frames, strict=True)]

@@ -24,7 +24,7 @@ from worlds.city.views import ViewStatistics, described, detected, shifted
 from worlds.city.walks import gravity_reading, pose, walk_of
 
 REACH_M, STEEPEST_DEG, RELIEF_M = 60.0, 72.0, 0.03
-_KEPT_BLOCKS, _KEPT_TILES = 24, 1024
+_KEPT_BLOCKS, _KEPT_FACADES, _KEPT_TILES = 256, 192, 1024
 PHONE = Camera(model="SIMPLE_RADIAL", width_px=1600, height_px=1200, params=(1300.0, 800.0, 600.0, 0.0))
 
 
@@ -50,7 +50,8 @@ class CityImage:
     """One image: its features, the phone's gravity, and what is true.
 
     `landmarks`, int64: the landmark of each feature, -1 for clutter; ids are `facade identity << 16 | number`. `points`,
-    float64 (features, 3): their places in the world (NaN for clutter). `seen`: landmarks in view, detected or not.
+    float64 (features, 3): their places in the world (NaN for clutter). `seen`: landmarks in view, detected or not, of at least
+    half the least scale.
     """
 
     name: str
@@ -65,28 +66,29 @@ class CityImage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Landmarks:
-    """Landmarks of a block: ids, places, normals' direction along the street, scale, look, and the keys of appearance."""
+    """Landmarks of a facade: ids, places, scale, look, and the keys of detection and of appearance (by group)."""
 
     ids: Int64[np.ndarray, "_"]
     points: Float64[np.ndarray, "_ 3"]
-    normals: Float64[np.ndarray, "_ 3"]
     sigmas_m: Float64[np.ndarray, "_"]
     orientations: Float64[np.ndarray, "_"]
     cores: UInt8[np.ndarray, "_ 128"]
     keys: UInt64[np.ndarray, "_"]
+    looks: UInt64[np.ndarray, "_"]
 
 
 @dataclass(eq=False)
 class City:
     """A city that is made where it is looked at: image i is a function of options, looks, statistics and i alone.
 
-    A few blocks are kept between images, so that images in order come fast; memory does not grow with their number.
+    Some facades are kept between images, so that images in order come fast; memory does not grow with their number.
     """
 
     looks: Looks
     statistics: ViewStatistics
     options: CityOptions = field(default_factory=CityOptions)
-    _blocks: OrderedDict[tuple[int, int], Landmarks] = field(default_factory=OrderedDict)
+    _plan: OrderedDict[tuple[int, int], list[Facade]] = field(default_factory=OrderedDict)
+    _facades: OrderedDict[int, Landmarks] = field(default_factory=OrderedDict)
     _tiles: OrderedDict[int, TileKeypoints] = field(default_factory=OrderedDict)
 
     def images(self, count: int, *, first: int = 0) -> Iterator[CityImage]:
@@ -95,7 +97,8 @@ class City:
 
     def facades(self, cell: tuple[int, int]) -> list[Facade]:
         """The facades of the block in a grid cell."""
-        return block_facades(self.options.seed, *cell, copied_share=self.options.copied_share)
+        o = self.options
+        return _kept(self._plan, cell, _KEPT_BLOCKS, lambda: block_facades(o.seed, *cell, copied_share=o.copied_share))
 
     def image(self, number: int) -> CityImage:
         """Image `number` of the city."""
@@ -115,7 +118,7 @@ class City:
         room = o.features - round(o.features * self.statistics.clutter)
         largest = np.argsort(-scales, kind="stable")[:room]
         found, places, scales = found[largest], places[largest], scales[largest]
-        descriptors = described(self.statistics, seen.cores[found], seen.keys[found], angle[found], octave[found], random)
+        descriptors = described(self.statistics, seen.cores[found], seen.looks[found], angle[found], octave[found], number)
         share = self.statistics.clutter / (1 - self.statistics.clutter)
         clutter = self._clutter(round(len(found) * share) if len(found) >= 20 else 20, random)
         angles = np.concatenate([seen.orientations[found] + 0.1 * random.normal(size=len(found)), clutter[3]])
@@ -147,44 +150,43 @@ class City:
     def points(self, ids: Int64[np.ndarray, "_"]) -> Float64[np.ndarray, "_ 3"]:
         """Places of landmarks in the world, by id; each must be a landmark of the city."""
         places = np.empty((len(ids), 3))
-        cells = np.array([cell_of(int(number) >> 16) for number in ids]).reshape(-1, 2)
-        for cell in np.unique(cells, axis=0):
-            rows = np.flatnonzero((cells == cell).all(axis=1))
-            block = self._block((int(cell[0]), int(cell[1])))
-            order = np.argsort(block.ids)
-            places[rows] = block.points[order[np.searchsorted(block.ids, ids[rows], sorter=order)]]
+        for identity in np.unique(ids >> 16):
+            (facade,) = (facade for facade in self.facades(cell_of(int(identity))) if facade.identity == identity)
+            own, rows = self.on_facade(facade), np.flatnonzero(ids >> 16 == identity)
+            places[rows] = own.points[np.searchsorted(own.ids, ids[rows])]
         return places
 
     def _in_view(
         self, cam_from_world: Rigid, cells: list[tuple[int, int]]
     ) -> tuple[Landmarks, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Landmarks in view: pixels, direction (degrees about the vertical), scale in pixels, and distance."""
-        camera, center = self.options.camera, cam_from_world.center
-        parts: list[tuple[Landmarks, np.ndarray]] = []
-        for cell in cells:
-            block = self._block(cell)
-            rays = center - block.points
+        camera, center, parts = self.options.camera, cam_from_world.center, []
+        for home, facade in [(own_cell, one) for own_cell in cells for one in self.facades(own_cell)]:
+            if not _may_be_seen(facade, cam_from_world, camera):
+                continue
+            own = self.on_facade(facade)
+            rays = center - own.points
             distance = np.sqrt(np.einsum("ij,ij->i", rays, rays))
-            facing = np.einsum("ij,ij->i", rays, block.normals)
-            rows = np.flatnonzero((distance < REACH_M) & (facing > math.cos(math.radians(STEEPEST_DEG)) * distance))
-            local = cam_from_world.apply(block.points[rows])
-            ahead = local[:, 2] > 0.5
-            rows, local = rows[ahead], local[ahead]
+            across, out = rays @ facade.along, rays @ facade.normal
+            turn = np.arctan2(across, out)
+            # Scale is the square root of area: a slanted view shrinks one side.
+            sigma = own.sigmas_m * (camera.focal_px * np.sqrt(np.maximum(np.cos(turn), 0))) / distance
+            near = (distance < REACH_M) & (out > math.cos(math.radians(STEEPEST_DEG)) * distance)
+            rows = np.flatnonzero(near & (sigma > 0.5 * self.options.least_sigma_px))
+            local = cam_from_world.apply(own.points[rows])
+            rows, local = rows[local[:, 2] > 0.5], local[local[:, 2] > 0.5]
             pixels = local[:, :2] / local[:, 2:] * camera.focal_px + np.array(camera.params[1:3])
             inside = ((pixels > 0) & (pixels < [camera.width_px, camera.height_px])).all(axis=1)
             rows, pixels = rows[inside], pixels[inside]
             # A landmark set back lies inside of its own block, which its facing side does not hide.
-            visible = ~hidden_by(center, block.points[rows], [other for other in cells if other != cell])
+            visible = ~hidden_by(center, own.points[rows], [other for other in cells if other != home])
             rows, pixels = rows[visible], pixels[visible]
-            gap = (center - block.points[rows])[:, :2]
-            normal = block.normals[rows]
-            turn = np.arctan2(normal[:, 0] * gap[:, 1] - normal[:, 1] * gap[:, 0], (normal[:, :2] * gap).sum(axis=1))
-            slant = np.cos(turn)
-            # Scale is the square root of area: a slanted view shrinks one side.
-            sigma = block.sigmas_m[rows] * camera.focal_px / distance[rows] * np.sqrt(slant)
-            parts.append((_rows(block, rows), np.column_stack([pixels, np.degrees(turn), sigma, distance[rows]])))
-        values = np.concatenate([values for _, values in parts])
-        return _joined([block for block, _ in parts]), values[:, :2], values[:, 2], values[:, 3], values[:, 4]
+            parts.append((own, rows, np.column_stack([pixels, np.degrees(turn[rows]), sigma[rows], distance[rows]])))
+        if not parts:  # nothing but sky: no rows of any facade
+            parts.append((self.on_facade(self.facades(cells[0])[0]), np.empty(0, dtype=np.int64), np.empty((0, 5))))
+        values = np.concatenate([values for _, _, values in parts])
+        seen = _joined([_rows(own, rows) for own, rows, _ in parts])
+        return seen, values[:, :2], values[:, 2], values[:, 3], values[:, 4]
 
     def _clutter(self, count: int, random: np.random.Generator) -> tuple[np.ndarray, ...]:
         """Keypoints of no landmark in groups of up to fifty, each of one tile: places, descriptors, scales, directions."""
@@ -202,11 +204,11 @@ class City:
     def _tile(self, number: int) -> TileKeypoints:
         return _kept(self._tiles, number, _KEPT_TILES, lambda: tile_keypoints(self.looks, self.options.seed, number))
 
-    def _block(self, cell: tuple[int, int]) -> Landmarks:
-        return _kept(self._blocks, cell, _KEPT_BLOCKS, lambda: _joined([self.on_facade(f) for f in self.facades(cell)]))
-
     def on_facade(self, facade: Facade) -> Landmarks:
         """The landmarks of one facade. Copies have equal cores and appearance keys, tile by tile."""
+        return _kept(self._facades, facade.identity, _KEPT_FACADES, lambda: self._made(facade))
+
+    def _made(self, facade: Facade) -> Landmarks:
         floors, columns = facade.tiles.shape
         parts = []
         for place in range(floors * columns):
@@ -221,19 +223,30 @@ class City:
             z = floor * TILE_HEIGHT_M + tile.places_m[:, 1]
             points = facade.corner + x[:, None] * facade.along + z[:, None] * [0.0, 0.0, 1.0] + relief[:, None] * facade.normal
             ids = (facade.identity << 16) + (place << 9) + number
-            normals = np.broadcast_to(facade.normal, points.shape)
             parts.append(
                 Landmarks(
                     ids=ids,
                     points=points,
-                    normals=normals,
                     sigmas_m=tile.sigmas_m,
                     orientations=tile.orientations,
                     cores=tile.descriptors,
                     keys=key,
+                    looks=mixed(self.options.seed, 64, facade.content, place, tile.groups),
                 )
             )
         return _joined(parts)
+
+
+def _may_be_seen(facade: Facade, cam_from_world: Rigid, camera: Camera) -> bool:
+    """Whether a camera is in front of a facade, and the facade not wholly beyond one side of the picture."""
+    if (cam_from_world.center - facade.corner) @ facade.normal <= 0:
+        return False
+    base, height = np.stack([facade.corner, facade.corner + facade.along * facade.width_m]), [0.0, 0.0, facade.height_m]
+    # One meter more on all sides, for what stands out of the plane.
+    x, y, z = cam_from_world.apply(np.concatenate([base, base + height])).T
+    beyond_x, beyond_y = (z * side / 2 / camera.focal_px + 1.5 for side in (camera.width_px, camera.height_px))
+    sides = (z + 1.0, beyond_x - x, beyond_x + x, beyond_y - y, beyond_y + y)
+    return all((side > 0).any() for side in sides)
 
 
 def _rows(landmarks: Landmarks, rows: np.ndarray) -> Landmarks:

@@ -21,7 +21,7 @@ from worlds.city.draws import mixed, uniform
 from worlds.city.plan import TILE_HEIGHT_M, TILE_WIDTH_M
 
 PARTS, TILE_KEYPOINTS, VERSIONS = 2, 500, 4
-_FIELDS, _MOST_KEYPOINTS = np.array([12, 8]), 511
+_FIELDS, _MOST_KEYPOINTS, _LEADERS = np.array([12, 8]), 511, 64
 _CELLS = np.arange(128).reshape(4, 4, 8)
 # In the frame of a keypoint, x along its orientation: a mirror turns y and all directions around, a negative turns the cells.
 MIRRORED = np.ascontiguousarray(_CELLS[::-1, :, (-np.arange(8)) % 8]).reshape(-1)
@@ -36,6 +36,7 @@ class Looks:
 
     - `descriptors`, uint8 (N, 128), as `veil.features` holds them; `places`, (N, 2): from the tile's lower left corner, in
       tile widths and heights; `sigmas_m`: SIFT's scale on the facade, meters; `orientations`: radians.
+    - `groups`: number of the most similar of 64 keypoints of the tile. Similar patches of one place change alike.
     """
 
     normalization: Normalization
@@ -44,6 +45,7 @@ class Looks:
     places: Float32[np.ndarray, "_ 2"]
     sigmas_m: Float32[np.ndarray, "_"]
     orientations: Float32[np.ndarray, "_"]
+    groups: Int64[np.ndarray, "_"]
 
     @property
     def kinds(self) -> int:
@@ -53,12 +55,13 @@ class Looks:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TileKeypoints:
-    """Keypoints of one tile: place in meters from its lower left corner, scale (m), orientation (radians), descriptor."""
+    """Keypoints of one tile: place from its lower left corner and scale (meters), orientation (radians), descriptor, group."""
 
     places_m: Float64[np.ndarray, "_ 2"]
     sigmas_m: Float64[np.ndarray, "_"]
     orientations: Float64[np.ndarray, "_"]
     descriptors: UInt8[np.ndarray, "_ 128"]
+    groups: Int64[np.ndarray, "_"]
 
 
 def looks_of(photographs: Sequence[np.ndarray], *, normalization: Normalization = "L2") -> Looks:
@@ -88,10 +91,12 @@ def looks_of(photographs: Sequence[np.ndarray], *, normalization: Normalization 
         for part in range(PARTS):
             own = rows[field == part][:_MOST_KEYPOINTS]
             sigmas = found.scales[own] * TILE_WIDTH_M / extent
-            parts.append((found.descriptors[own], places[own], sigmas, found.orientations[own]))
+            parts.append(
+                (found.descriptors[own], places[own], sigmas, found.orientations[own], _groups(found.descriptors[own]))
+            )
     if not parts:
         raise InputError("no photograph has features enough for a tile; give others")
-    descriptors, places, sigmas, orientations = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    descriptors, places, sigmas, orientations, groups = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return Looks(
         normalization=normalization,
         starts=np.cumsum([0, *(len(part[0]) for part in parts)]),
@@ -99,7 +104,15 @@ def looks_of(photographs: Sequence[np.ndarray], *, normalization: Normalization 
         places=places.astype(np.float32),
         sigmas_m=sigmas.astype(np.float32),
         orientations=orientations.astype(np.float32),
+        groups=groups,
     )
+
+
+def _groups(descriptors: UInt8[np.ndarray, "_ 128"]) -> Int64[np.ndarray, "_"]:
+    """The most similar of 64 of these descriptors, which are evenly spread over them."""
+    vectors = descriptors.astype(np.float32)
+    leaders = vectors[np.linspace(0, len(vectors) - 1, _LEADERS).astype(int)]
+    return ((leaders**2).sum(axis=1) - 2 * vectors @ leaders.T).argmin(axis=1)
 
 
 def tile_keypoints(looks: Looks, seed: int, tile: int) -> TileKeypoints:
@@ -114,7 +127,11 @@ def tile_keypoints(looks: Looks, seed: int, tile: int) -> TileKeypoints:
     partners = np.sort(partners)  # neighbors in scale stay neighbors in scale
     halves = np.where(_RIGHT, second.descriptors[partners], first.descriptors)
     return TileKeypoints(
-        places_m=first.places_m, sigmas_m=first.sigmas_m, orientations=first.orientations, descriptors=quantized(halves)
+        places_m=first.places_m,
+        sigmas_m=first.sigmas_m,
+        orientations=first.orientations,
+        descriptors=quantized(halves),
+        groups=first.groups,
     )
 
 
@@ -134,6 +151,7 @@ def _version(looks: Looks, kind: int) -> TileKeypoints:
         sigmas_m=looks.sigmas_m[rows].astype(np.float64),
         orientations=orientations,
         descriptors=looks.descriptors[rows][:, _PERMUTATIONS[version]],
+        groups=looks.groups[rows],
     )
 
 

@@ -49,6 +49,11 @@ class Facade:
         """Width along the street."""
         return self.tiles.shape[1] * TILE_WIDTH_M
 
+    @property
+    def height_m(self) -> float:
+        """Height of the facade."""
+        return self.tiles.shape[0] * TILE_HEIGHT_M
+
 
 def spiral(number: int) -> tuple[int, int]:
     """The grid cell (x, y) of a number on the square spiral: 0 is the origin, 1 to 8 the ring around it."""

@@ -124,14 +124,17 @@ def described(
     key: UInt64[np.ndarray, "_"],
     angle_deg: Float64[np.ndarray, "_"],
     octave: Float64[np.ndarray, "_"],
-    random: np.random.Generator,
+    image: int,
 ) -> UInt8[np.ndarray, "_ 128"]:
-    """Descriptors of landmarks with these cores and appearance keys, seen from these directions and distances."""
+    """Descriptors of landmarks with these cores, seen from these directions and distances by image number `image`.
+
+    Landmarks of one appearance key change alike: similar patches of one place do, and so stay as similar as they are.
+    """
     s = statistics
     # A landmark is steady or not in all its views: all its differences come from about the same quantile of length.
     quantile = uniform(key, 51)
     total = cores.astype(np.float32)
-    own = quantile + _JITTER * random.uniform(-1, 1, size=len(key))
+    own = quantile + _JITTER * (2 * uniform(key, 54, image) - 1)
     total += _gain(s.near_gain, quantile)[:, None] * _at(s.near, own)
     parts = ((s.angle_gain, angle_deg / ANGLE_STEP_DEG, 52), (s.octave_gain, octave / OCTAVE_STEP, 53))
     for gain, position, purpose in parts:
@@ -235,6 +238,6 @@ def simulated_distances(
     own = cores[random.integers(len(cores), size=len(rows))]
     key = mixed(random.integers(1 << 40, size=len(rows)))
     from_deg, from_octave = random.uniform(0, ANGLE_STEP_DEG, len(rows)), random.uniform(0, OCTAVE_STEP, len(rows))
-    first = described(statistics, own, key, from_deg, from_octave, random)
-    second = described(statistics, own, key, from_deg + angle[rows], from_octave + octaves[rows], random)
+    first = described(statistics, own, key, from_deg, from_octave, 0)
+    second = described(statistics, own, key, from_deg + angle[rows], from_octave + octaves[rows], 1)
     return np.linalg.norm(first.astype(float) - second.astype(float), axis=1), uniform(key, 51)

@@ -37,12 +37,12 @@ def pose(seed: int, number: int) -> Rigid:
     offset = random.uniform(1.5, 7.0) if looks_across else random.uniform(STREET_M - 7.0, STREET_M - 1.5)
     clockwise = bool(random.integers(2))
     around, phase, height = random.uniform(), random.uniform(0, 2 * math.pi), random.normal(1.6, 0.08)
-    stride, turn = random.uniform(1.3, 2.3), math.radians(random.uniform(40.0, 100.0))
+    stride, turn = random.uniform(1.7, 2.7), math.radians(random.uniform(40.0, 100.0))
     own = np.random.default_rng([seed, 22, number])
-    at = (walk % BLOCK_WALKS + around) / BLOCK_WALKS * 4 * SIDE_M + stride * (step + own.uniform(-0.2, 0.2))
-    xy, heading = _along(at, SIDE_M / 2 + offset)
-    if clockwise:  # the same rectangle, mirrored
-        xy, heading = xy * [-1, 1], math.pi - heading
+    begin = (walk % BLOCK_WALKS + 0.5 * around) / BLOCK_WALKS * perimeter(SIDE_M / 2 + offset)
+    paces = WALK_IMAGES - 1 - step if clockwise else step  # clockwise is the same way, walked back
+    xy, heading = _along(begin + stride * (paces + own.uniform(-0.2, 0.2)), SIDE_M / 2 + offset)
+    heading += math.pi if clockwise else 0.0
     # The own block is to the left of a walk that goes around it counterclockwise.
     left = clockwise == looks_across
     yaw = heading + (turn if left else -turn) + math.radians(12.0) * math.sin(phase + step / 5) + math.radians(own.normal(0, 3))
@@ -50,6 +50,11 @@ def pose(seed: int, number: int) -> Rigid:
     center = np.array([*(xy + np.array(walk_block(walk)) * PITCH_M), height + own.normal(0, 0.03)])
     rotation = _rotation(yaw, pitch, roll)
     return Rigid(rotation=rotation, translation=-rotation @ center)
+
+
+def perimeter(half: float) -> float:
+    """Length of a rounded square of half side `half`, meters."""
+    return 8 * (half - _CORNER_M) + 2 * math.pi * _CORNER_M
 
 
 def _along(at: float, half: float) -> tuple[Float64[np.ndarray, "2"], float]:
