@@ -35,7 +35,7 @@ from veil.files.features import write_features
 from veil.files.gravity import write_gravity
 from veil.files.maps import read_map
 from veil.geometry.rigid import Rigid
-from veil.geometry.similarity import align_centers, pose_error
+from veil.geometry.similarity import align_poses, pose_error
 from worlds.city.images import City, CityImage, CityOptions, mirrored, shared_landmarks
 
 MOST_AT_ONCE = 10_000
@@ -97,7 +97,7 @@ def write_city(folder: Path, images: Iterator[CityImage], count: int) -> dict:
 
 
 def checked(folder: Path, model: Path, messages: Path | None = None) -> dict:
-    """Position and rotation errors of a map's images against the truth of a city, after the similarity that fits centers.
+    """Position and rotation errors of a map's images against the truth of a city, after the similarity that fits the poses.
 
     Messages have names of their own; `messages` is what `veil privatize --json` wrote, which tells whose they are.
     """
@@ -114,7 +114,7 @@ def checked(folder: Path, model: Path, messages: Path | None = None) -> dict:
         raise SystemExit(
             f"{model} and {folder} share {len(names)} images; name what `veil privatize --json` wrote by --messages"
         )
-    similarity = align_centers([images[name].cam_from_world for name in names], [true[name] for name in names])
+    similarity = align_poses([images[name].cam_from_world for name in names], [true[name] for name in names])
     errors = np.array([pose_error(images[name].cam_from_world, true[name], similarity) for name in names])
     return {
         "images": len(true),

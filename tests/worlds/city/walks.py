@@ -1,21 +1,23 @@
 """Walks of phones around the blocks of a simulated city: a pose for every image, by seed and number alone.
 
-Three walks of forty images begin at each block. A walk goes around its block on a rectangle with rounded corners, on its own
-side of the street or the other, and looks at the block's facades or at those across the street.
+Four walks of forty images begin at each block, and each overlaps the next by some thirty meters. A walk goes along a rectangle
+with rounded corners, on this side of the street or the other, and looks at the block's facades or at those across the street:
+four of five do as most of their block do.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64
 
 from veil.geometry.rigid import Rigid
+from worlds.city.draws import below
 from worlds.city.plan import PITCH_M, SIDE_M, STREET_M, spiral
 
-WALK_IMAGES, BLOCK_WALKS = 40, 3
-_CORNER_M = 4.0
+WALK_IMAGES, BLOCK_WALKS = 40, 4
 
 
 def walk_of(number: int) -> tuple[int, int]:
@@ -32,16 +34,17 @@ def pose(seed: int, number: int) -> Rigid:
     """cam_from_world of image `number`: 1.6 m above the street, with what a hand does to yaw, pitch and roll."""
     walk, step = walk_of(number)
     random = np.random.default_rng([seed, 21, walk])
-    looks_across = bool(random.integers(2))
+    looks_across = bool(random.uniform() < 0.2) != bool(below(2, seed, 24, walk // BLOCK_WALKS))
     # Distance from the own block's facade: far from the one that is looked at.
     offset = random.uniform(1.5, 7.0) if looks_across else random.uniform(STREET_M - 7.0, STREET_M - 1.5)
     clockwise = bool(random.integers(2))
     around, phase, height = random.uniform(), random.uniform(0, 2 * math.pi), random.normal(1.6, 0.08)
-    stride, turn = random.uniform(1.7, 2.7), math.radians(random.uniform(40.0, 100.0))
+    stride, turn = random.uniform(2.0, 2.7), math.radians(random.uniform(40.0, 100.0))
     own = np.random.default_rng([seed, 22, number])
-    begin = (walk % BLOCK_WALKS + 0.5 * around) / BLOCK_WALKS * perimeter(SIDE_M / 2 + offset)
+    square = RoundedSquare(half_m=SIDE_M / 2 + offset, radius_m=min(7.0, 2.5 * offset))
+    begin = (walk % BLOCK_WALKS + 0.3 * around) / BLOCK_WALKS * square.length_m
     paces = WALK_IMAGES - 1 - step if clockwise else step  # clockwise is the same way, walked back
-    xy, heading = _along(begin + stride * (paces + own.uniform(-0.2, 0.2)), SIDE_M / 2 + offset)
+    xy, heading = square.at(begin + stride * (paces + own.uniform(-0.2, 0.2)))
     heading += math.pi if clockwise else 0.0
     # The own block is to the left of a walk that goes around it counterclockwise.
     left = clockwise == looks_across
@@ -52,22 +55,29 @@ def pose(seed: int, number: int) -> Rigid:
     return Rigid(rotation=rotation, translation=-rotation @ center)
 
 
-def perimeter(half: float) -> float:
-    """Length of a rounded square of half side `half`, meters."""
-    return 8 * (half - _CORNER_M) + 2 * math.pi * _CORNER_M
+@dataclass(frozen=True, kw_only=True)
+class RoundedSquare:
+    """A square around the origin with rounded corners; the corners of a square that is 0.29 radii smaller stay inside."""
 
+    half_m: float
+    radius_m: float
 
-def _along(at: float, half: float) -> tuple[Float64[np.ndarray, "2"], float]:
-    """Place and direction of travel (radians from x) at arc length `at` of a rounded square, counterclockwise."""
-    straight, arc = 2 * (half - _CORNER_M), _CORNER_M * math.pi / 2
-    side, rest = divmod(at, straight + arc)
-    heading = math.pi / 2 * (1 + side % 4)  # the first side is that of positive x, walked towards positive y
-    forward, outward = (np.array([math.cos(a), math.sin(a)]) for a in (heading, heading - math.pi / 2))
-    if rest < straight:
-        return outward * half + forward * (rest - straight / 2), heading
-    angle = (rest - straight) / _CORNER_M
-    middle = outward * (half - _CORNER_M) + forward * straight / 2
-    return middle + _CORNER_M * (outward * math.cos(angle) + forward * math.sin(angle)), heading + angle
+    @property
+    def length_m(self) -> float:
+        """The way around."""
+        return 8 * (self.half_m - self.radius_m) + 2 * math.pi * self.radius_m
+
+    def at(self, way_m: float) -> tuple[Float64[np.ndarray, "2"], float]:
+        """Place and direction of travel (radians from x) after `way_m` counterclockwise, from the start of the x side on."""
+        straight, arc = 2 * (self.half_m - self.radius_m), self.radius_m * math.pi / 2
+        side, rest = divmod(way_m, straight + arc)
+        heading = math.pi / 2 * (1 + side % 4)  # the first side is that of positive x, walked towards positive y
+        forward, outward = (np.array([math.cos(a), math.sin(a)]) for a in (heading, heading - math.pi / 2))
+        if rest < straight:
+            return outward * self.half_m + forward * (rest - straight / 2), heading
+        angle = (rest - straight) / self.radius_m
+        middle = outward * (self.half_m - self.radius_m) + forward * straight / 2
+        return middle + self.radius_m * (outward * math.cos(angle) + forward * math.sin(angle)), heading + angle
 
 
 def _rotation(yaw: float, pitch: float, roll: float) -> Float64[np.ndarray, "3 3"]:
