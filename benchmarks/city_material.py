@@ -25,14 +25,14 @@ from worlds.city.looks import Looks, looks_of
 from worlds.city.tracks import PosedImage, TrackPairs, joined, track_pairs
 from worlds.city.views import ViewStatistics, statistics_of
 
-FORMAT = 2
+FORMAT = 3
 SCENES = ("strecha/fountain-P11", "strecha/Herz-Jesus-P8", "strecha/entry-P10", "strecha/castle-P19", "fox")
 PHOTOGRAPHS = "photos/bsds500"
 DEFAULT = user_cache_path("veil") / "city-material.npz"
 FEATURES, KEPT_APART = 3000, 4
 # Share of features that are of no landmark. With it, as large a share of the 1,000 largest features of a simulated image as of
 # a real one belongs to no track (`city.py --compare` prints both).
-CLUTTER = 0.5
+CLUTTER = 0.4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

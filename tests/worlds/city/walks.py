@@ -18,6 +18,7 @@ from worlds.city.draws import below
 from worlds.city.plan import PITCH_M, SIDE_M, STREET_M, spiral
 
 WALK_IMAGES, BLOCK_WALKS = 40, 4
+_SLOWER = 2.5  # around corners, where the view turns
 
 
 def walk_of(number: int) -> tuple[int, int]:
@@ -57,7 +58,10 @@ def pose(seed: int, number: int) -> Rigid:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundedSquare:
-    """A square around the origin with rounded corners; the corners of a square that is 0.29 radii smaller stay inside."""
+    """A way along a square around the origin with rounded corners, which count 2.5 times their length: there one walks slowly.
+
+    A square smaller by 0.3 radii on each side lies inside.
+    """
 
     half_m: float
     radius_m: float
@@ -65,17 +69,17 @@ class RoundedSquare:
     @property
     def length_m(self) -> float:
         """The way around."""
-        return 8 * (self.half_m - self.radius_m) + 2 * math.pi * self.radius_m
+        return 8 * (self.half_m - self.radius_m) + 2 * math.pi * self.radius_m * _SLOWER
 
     def at(self, way_m: float) -> tuple[Float64[np.ndarray, "2"], float]:
         """Place and direction of travel (radians from x) after `way_m` counterclockwise, from the start of the x side on."""
-        straight, arc = 2 * (self.half_m - self.radius_m), self.radius_m * math.pi / 2
+        straight, arc = 2 * (self.half_m - self.radius_m), self.radius_m * math.pi / 2 * _SLOWER
         side, rest = divmod(way_m, straight + arc)
         heading = math.pi / 2 * (1 + side % 4)  # the first side is that of positive x, walked towards positive y
         forward, outward = (np.array([math.cos(a), math.sin(a)]) for a in (heading, heading - math.pi / 2))
         if rest < straight:
             return outward * self.half_m + forward * (rest - straight / 2), heading
-        angle = (rest - straight) / self.radius_m
+        angle = (rest - straight) / self.radius_m / _SLOWER
         middle = outward * (self.half_m - self.radius_m) + forward * straight / 2
         return middle + self.radius_m * (outward * math.cos(angle) + forward * math.sin(angle)), heading + angle
 
