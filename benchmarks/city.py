@@ -39,7 +39,7 @@ from veil.geometry.similarity import align_poses, pose_error
 from worlds.city.images import City, CityImage, CityOptions, mirrored, shared_landmarks
 
 MOST_AT_ONCE = 10_000
-FOREIGN_SEED = 1 << 20  # added to the seed of a foreign city
+FOREIGN_SEED = 1 << 19  # added to the seed of a foreign city, which shares no landmark's id with the others
 
 
 def simulated(seed: int = 1, *, foreign: bool = False, path: Path = DEFAULT, **options: float) -> City:

@@ -7,6 +7,7 @@ of the simulation: real photographs with their reference cameras, and simulated 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,8 @@ def compare(path: Path, seed: int, figure: Path | None) -> None:
     scenes = {name: track_pairs(posed_images(folder / name, FEATURES)) for name in SCENES}
     real = joined(list(scenes.values()))
     print(f"{WALKS} walks of {WALK_IMAGES} images beside {', '.join(SCENES)}; {FEATURES} features an image at most")
-    print(table(real, simulated))
+    strecha = joined([pairs for name, pairs in scenes.items() if name.startswith("strecha")])
+    print(table({"Strecha": strecha, "fox": scenes["fox"], "simulated": simulated}))
     for name, pairs in [*scenes.items(), ("all real", real), ("simulated", simulated)]:
         print(f"{name:22} {facts(pairs)}")
     counts = np.array([len(image.features) for walk in walks for image in walk])
@@ -45,20 +47,21 @@ def compare(path: Path, seed: int, figure: Path | None) -> None:
         draw(city, walks, real, simulated, figure)
 
 
-def table(real: TrackPairs, simulated: TrackPairs) -> str:
-    """Repeatability and quantiles of distance within tracks by angle, of pairs whose scale changes by less than 0.4 octaves."""
+def table(sides: Mapping[str, TrackPairs]) -> str:
+    """Repeatability and quartiles of distance within tracks by angle, of pairs whose scale changes by less than 0.4 octaves."""
+    names = list(sides)
     lines = [
-        "| degrees | repeatability real | simulated | distance within tracks real, 10 25 50 75 90 % | simulated |",
-        "| --- | --- | --- | --- | --- |",
+        "| degrees | found again: " + " | ".join(names) + " | distance, 10 25 50 75 90 %: " + " | ".join(names) + " |",
+        "| --- " * (1 + 2 * len(names)) + "|",
     ]
     for low, high in ANGLES:
-        cells = [f"{low} to {high}"]
-        rows = [_chosen(pairs, low, high) for pairs in (real, simulated)]
-        cells += [f"{pairs.found[own].mean():.3f} ({own.sum()})" for pairs, own in zip((real, simulated), rows, strict=True)]
-        for pairs, own in zip((real, simulated), rows, strict=True):
-            distances = pairs.distance[own[pairs.found]]
-            cells.append(" ".join(f"{value:.0f}" for value in np.percentile(distances, QUANTILES)) if len(distances) else "")
-        lines.append("| " + " | ".join(cells) + " |")
+        found, distances = [], []
+        for pairs in sides.values():
+            own = _chosen(pairs, low, high)
+            within = pairs.distance[own[pairs.found]]
+            found.append(f"{pairs.found[own].mean():.3f} ({own.sum()})" if own.any() else "")
+            distances.append(" ".join(f"{value:.0f}" for value in np.percentile(within, QUANTILES)) if len(within) else "")
+        lines.append("| " + " | ".join([f"{low} to {high}", *found, *distances]) + " |")
     return "\n".join(lines)
 
 

@@ -141,6 +141,7 @@ def test_an_image_does_not_depend_on_the_others() -> None:
     other = city(seed=2).image(0)
     assert not np.array_equal(other.cam_from_world.rotation, shown()[0].cam_from_world.rotation)
     assert other.features.image_digest != shown()[0].features.image_digest
+    assert not set(other.seen) & set(shown()[0].seen)
 
 
 @pytest.mark.slow

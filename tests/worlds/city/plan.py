@@ -21,14 +21,14 @@ MAX_FLOORS, TEMPLATES = 4, 16
 _SPLITS = ((3, 4), (4, 3), (2, 3, 2), (7,), (2, 5), (5, 2))
 _DEPTHS_M = (0.0, -0.25, 0.4)
 _REACH = 512  # blocks to each side of the origin that an identity can name
-_TEMPLATE_BLOCK = 1 << 20
+_TEMPLATE_BLOCK, _SEED_BIT = 1 << 20, 24
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facade:
     """One facade: where it stands and which picture tile is where.
 
-    - `identity`: unique in the city; landmarks of the facade have ids from `identity << 16`.
+    - `identity`: unique among cities whose seeds differ in their last 20 bits; its landmarks have ids from `identity << 16` on.
     - `content`: equal for facades that are copies of each other, otherwise unique.
     - `corner` (3,), `along` (3,), `normal` (3,): lower left corner as seen from the street, and unit directions.
     - `tiles`, (floors, columns): number of the picture tile; equal numbers are repeated windows.
@@ -81,7 +81,7 @@ def spiral_number(x: int, y: int) -> int:
 
 def cell_of(identity: int) -> tuple[int, int]:
     """The grid cell of a facade's block, from the facade's identity."""
-    x, y = divmod(identity >> 4, 2 * _REACH)
+    x, y = divmod((identity & (1 << _SEED_BIT) - 1) >> 4, 2 * _REACH)
     return x - _REACH, y - _REACH
 
 
@@ -104,7 +104,7 @@ def block_facades(seed: int, x: int, y: int, *, copied_share: float) -> list[Fac
             tiles, depths = _content(seed, content, width)
             facades.append(
                 Facade(
-                    identity=identity,
+                    identity=((seed & 0xFFFFF) << _SEED_BIT) + identity,
                     content=content,
                     corner=start + along * sum(widths[:slot]) * TILE_WIDTH_M,
                     along=along,
