@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +33,11 @@ def holds_features(path: Path) -> bool:
     return path.suffix.lower() in HDF5_SUFFIXES
 
 
-def write_features(path: Path, features: Sequence[tuple[str, Features]]) -> None:
+def write_features(path: Path, features: Iterable[tuple[str, Features]]) -> None:
     """Write raw features to an HDF5 file in hloc's layout, at once or not at all, readable by its owner only.
 
     - `path`: the file (.h5).
-    - `features`: pairs of an image's name and its features.
+    - `features`: pairs of an image's name and its features, taken one by one.
 
     Each image is a group with keypoints (N, 2), descriptors (dim, N) and image_size as hloc writes them, and veil's own facts
     beside. Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`.
