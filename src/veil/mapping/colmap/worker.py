@@ -21,7 +21,7 @@ def main() -> None:
         request = json.loads(line)
         try:
             _limit_memory(request["memory_bytes"])
-            answer = {"verify": _verify, "map": _map, "complete": _complete}[request["do"]](request)
+            answer = {"verify": _verify, "map": _map, "complete": _complete, "adjust": _adjust}[request["do"]](request)
         except Exception as error:  # errors of any kind: the parent decides
             answer = {"failed": f"{type(error).__name__}: {error}"[:500]}
         _arm(0)
@@ -119,6 +119,30 @@ def _complete(request: dict[str, Any]) -> dict[str, Any]:
         pycolmap.Reconstruction(request["model"]), request["database"], output, output, clear_points=False, options=options
     )
     return {"completed": True}
+
+
+def _adjust(request: dict[str, Any]) -> dict[str, Any]:
+    """Adjust a model's poses and points, and the cameras that are not held; what does not fit then is left out."""
+    import pycolmap
+
+    _arm(request["stall_s"])
+    model = pycolmap.Reconstruction(request["model"])
+    config, held = pycolmap.BundleAdjustmentConfig(), set(request["constant_cameras"])
+    for image_id in model.reg_image_ids():
+        config.add_image(image_id)
+    for camera_id in model.cameras:
+        if camera_id in held:
+            config.set_constant_cam_intrinsics(camera_id)
+    config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+    options = pycolmap.BundleAdjustmentOptions()
+    _set(options, request["options"])
+    for limit_px in request["limits_px"]:
+        pycolmap.create_default_bundle_adjuster(options, config, model).solve()
+        _arm(request["stall_s"])
+        _say({"registered": model.num_reg_images()})
+        pycolmap.ObservationManager(model).filter_all_points3D(limit_px, request["min_angle_deg"])
+    model.write(request["output"])
+    return {"adjusted": True}
 
 
 def _set(options: Any, values: dict[str, Any]) -> None:
