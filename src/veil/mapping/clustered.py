@@ -25,6 +25,7 @@ from veil.mapping.options import MapOptions
 from veil.mapping.pair_check import agreement_weights, checked
 from veil.mapping.pieces import Piece, piece_of
 from veil.mapping.points import IMAGES_AT_ONCE, NoMap, build_map
+from veil.mapping.repeated import doubted_pairs
 from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.verification import Verification
 from veil.mapping.view_graph import Cluster, ClusterOptions, overlapping_clusters, view_graph
@@ -111,6 +112,7 @@ def map_in_clusters(
         stopped = verification.run(matches)
         if stopped is not None:
             return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
+        verification.forget(doubted_pairs(images, verification.pairs))
         counts = {pair: len(found.inliers) for pair, found in verification.pairs.items()}
         verified = {name for pair in counts for name in pair}
         parts = [c for c in overlapping_clusters(view_graph(verified, counts), clusters) if len(c.names) >= 2]

@@ -8,7 +8,7 @@ rejected, the weakest first. What the edges agree on is averaged, and what they 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -27,6 +27,8 @@ from veil.mapping.pieces import Piece
 # A loop of n edges may be off by sqrt(n) times: degrees, a factor of scale, and a share of the extent of the larger piece.
 LOOP_DEG, LOOP_FACTOR, LOOP_SHIFT = 4.0, 1.15, 0.1
 ROUNDS = 10
+# Spanning forests by chance that the search for the best placement also begins with.
+STARTS = 100
 Edge = tuple[int, int]
 
 
@@ -41,8 +43,8 @@ class Joint:
 class Joined:
     """Outcome of joining: groups of pieces, the largest first, and why the others do not join.
 
-    `edges` are the overlaps that were used, by pairs of pieces (b_from_a of (a, b)), `rejected` those that loops contradict, and
-    `reasons` a sentence for every pair of pieces that share images and are not joined directly.
+    `edges` are the overlaps that were used, by pairs of pieces (b_from_a of (a, b)), `rejected` those that loops contradict,
+    and `reasons` a sentence for every pair of pieces that share images and are not joined directly.
     """
 
     joints: list[Joint]
@@ -83,26 +85,32 @@ def _extent(piece: Piece) -> float:
 def consistent_edges(found: Mapping[Edge, Overlap], extents: Sequence[float]) -> tuple[frozenset[Edge], frozenset[Edge]]:
     """Edges that agree with one placement of all pieces, and those that contradict it.
 
-    The placement is a spanning forest. It begins with the edges that most shared images agree with, and an edge is exchanged
-    for others as long as that makes the sum of the agreeing images larger.
+    The placement is that spanning forest, of the one with the strongest edges and of `STARTS` by chance, for which most shared
+    images stand behind the edges that agree with it.
     """
     order = sorted(found, key=lambda edge: (-found[edge].agreeing, edge))
-    tree = _forest(order, len(extents))
-    kept, value = _explained(tree, found, extents)
-    for _ in range(ROUNDS):
-        better = False
-        for edge in sorted(tree, key=lambda edge: (found[edge].agreeing, edge)):
-            other = _forest([e for e in order if e != edge], len(extents))
-            if len(other) < len(tree):
-                continue  # nothing else holds these pieces together
-            other_kept, other_value = _explained(other, found, extents)
+    random = np.random.default_rng(0)
+    starts = [order, *([order[k] for k in random.permutation(len(order))] for _ in range(STARTS))]
+    kept, value = frozenset[Edge](), -1
+    for start in starts if len(order) >= len(extents) else starts[:1]:  # without a loop there is one placement
+        for other_kept, other_value in _improved(_forest(start, len(extents)), order, found, extents):
             if other_value > value:
-                tree, kept, value, better = other, other_kept, other_value, True
-                order = [*sorted(tree, key=lambda e: (-found[e].agreeing, e)), *(e for e in order if e not in tree)]
-                break
-        if not better:
-            break
+                kept, value = other_kept, other_value
     return kept, frozenset(found) - kept
+
+
+def _improved(
+    tree: frozenset[Edge], order: Sequence[Edge], found: Mapping[Edge, Overlap], extents: Sequence[float]
+) -> Iterator[tuple[frozenset[Edge], int]]:
+    """What forests explain, from `tree` on, each made of the agreeing edges of the one before, the strongest first."""
+    last = -1
+    for _ in range(ROUNDS):
+        kept, value = _explained(tree, found, extents)
+        yield kept, value
+        if value <= last:
+            return
+        last = value
+        tree = _forest([*(e for e in order if e in kept), *(e for e in order if e not in kept)], len(extents))
 
 
 def _forest(order: Sequence[Edge], count: int) -> frozenset[Edge]:

@@ -31,7 +31,7 @@ def homes(pieces: Mapping[int, Piece], cores: Mapping[str, int]) -> dict[str, in
 
 
 def merged(pieces: Mapping[int, Piece], home: Mapping[str, int]) -> Piece:
-    """Piece of all images with their points, from pieces in one world.
+    """Piece of the images that `home` names with their points, from pieces in one world.
 
     Points of two pieces that one feature observes are one point, if the feature sees both in the same direction. A feature
     observes one point, an image observes a point by one feature, and two images observe each point.
@@ -42,7 +42,7 @@ def merged(pieces: Mapping[int, Piece], home: Mapping[str, int]) -> Piece:
     starts = dict(zip(pieces, np.cumsum([0, *(len(piece.points) for piece in pieces.values())]), strict=False))
     image, feature, node = [], [], []
     for number, piece in pieces.items():
-        for name in sorted(piece.cam_from_world):
+        for name in sorted(piece.cam_from_world.keys() & home.keys()):
             kept = np.ones(len(piece.features[name]), dtype=bool)
             if home[name] != number:
                 kept = _same_direction(piece, name, poses[name])
