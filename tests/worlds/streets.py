@@ -22,7 +22,7 @@ from worlds import sift_like
 SPACE = Space(descriptor="sift", normalization="L2", dim=128)
 CAMERA = Camera(model="PINHOLE", width_px=640, height_px=480, params=(400.0, 400.0, 320.0, 240.0))
 # Meters: from the middle of the street to the facades, between two images, length of a facade, height of cameras and facades.
-AWAY, STEP, FACADE, EYE, HEIGHT = 8.0, 1.0, 12.0, 1.6, 9.0
+AWAY, STEP, FACADE, EYE, HEIGHT = 8.0, 1.0, 8.0, 1.6, 9.0
 LEAST_MATCHES = 15
 
 
@@ -43,7 +43,7 @@ def street(
     repeated: bool = False,
     noise_px: float = 0.7,
     outliers: float = 0.1,
-    points_each: int = 220,
+    points_each: int = 150,
     closed: bool = True,
 ) -> Street:
     """Street of `count` images a meter apart, once around a block (or three quarters of the way where it is not `closed`).

@@ -28,7 +28,7 @@ from veil.mapping.pieces import Piece
 LOOP_DEG, LOOP_FACTOR, LOOP_SHIFT = 4.0, 1.15, 0.1
 ROUNDS = 10
 # Spanning forests by chance that the search for the best placement also begins with.
-STARTS = 100
+STARTS = 50
 Edge = tuple[int, int]
 
 

@@ -9,14 +9,13 @@ that the pair's geometry places within the other image, and none of which has a 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
-from veil.mapping.agreement import Pair, consistent_groups
+from veil.mapping.agreement import Pair
 from veil.mapping.images import MapImage
 from veil.mapping.verified import VerifiedPair
 
@@ -29,8 +28,10 @@ KNOWN = 2
 # A pair is doubted if chance leaves so many features without a match less often than this (log10), and if those are more than
 # this share of all that are expected, in both directions.
 DOUBT_LOG10, DOUBT_SHARE = -6.0, 0.2
-# A match of a doubted pair counts so many times against its images' being one group, as one of another pair counts for it.
-DOUBT_WEIGHT = 4.0
+# A feature is ambiguous too if this share of its matches, and two at least, lead to ambiguous features; so many times over.
+LEADS, HOPS = 0.2, 3
+# A pair needs so many matches, and this share of them, that are not between ambiguous features.
+LEAST_OWN, OWN_SHARE = 8, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +54,9 @@ class Missing:
 def doubted_pairs(images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedPair]) -> frozenset[Pair]:
     """Verified pairs whose images show different things that look the same.
 
-    They are the pairs that show it themselves (`missing_around`, in both directions), and those between two groups of images
-    that such pairs hold apart. An image keeps all of its pairs if all of them would be doubted.
+    They are the pairs that show it themselves (`missing_around`, in both directions), and those whose images have no neighbor
+    in common, if neighbors are joined by matches of features that are not ambiguous (`ambiguous_features`). An image keeps all
+    of its pairs if all of them would be doubted.
     """
     used = {name: np.zeros(len(image.keypoints), dtype=np.int64) for name, image in images.items()}
     for (a, b), pair in pairs.items():
@@ -68,34 +70,37 @@ def doubted_pairs(images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedP
             for x, y, rows in ((a, b, pair.inliers), (b, a, pair.inliers[:, ::-1]))
         )
     )
-    doubted = seen | between_groups({pair: len(found.inliers) for pair, found in pairs.items()}, seen)
+    marked = ambiguous_features({name: len(image.keypoints) for name, image in images.items()}, pairs, seen)
+    near: dict[str, set[str]] = {name: {name} for name in images}
+    for (a, b), pair in pairs.items():
+        own = int((~(marked[a][pair.inliers[:, 0]] | marked[b][pair.inliers[:, 1]])).sum())
+        if (a, b) not in seen and own >= max(LEAST_OWN, OWN_SHARE * len(pair.inliers)):
+            near[a].add(b)
+            near[b].add(a)
+    doubted = seen | {(a, b) for a, b in pairs if near[a].isdisjoint(near[b]) and min(len(near[a]), len(near[b])) > 1}
     alone = set(images) - {name for pair in pairs if pair not in doubted for name in pair}
     return frozenset(pair for pair in doubted if not alone & {*pair})
 
 
-def between_groups(counts: Mapping[Pair, int], doubted: frozenset[Pair]) -> frozenset[Pair]:
-    """Pairs between groups of images that doubted pairs hold apart, by the numbers of their matches.
+def ambiguous_features(
+    features: Mapping[str, int], pairs: Mapping[Pair, VerifiedPair], doubted: frozenset[Pair]
+) -> dict[str, Bool[np.ndarray, "_"]]:
+    """Mask, by image, of the features that doubted pairs match, and of those that many matches lead from to such features.
 
-    The images of doubted pairs are gathered by correlation clustering, in which a doubted pair speaks against its images' being
-    together. Their neighbors belong to the group that they have most matches with.
+    `features` are the numbers of features of the images.
     """
-    disputed = {name for pair in doubted for name in pair}
-    weights = {
-        pair: -DOUBT_WEIGHT * count if pair in doubted else float(count)
-        for pair, count in counts.items()
-        if {*pair} <= disputed
-    }
-    group_of = {name: k for k, group in enumerate(consistent_groups(disputed, weights)) for name in group}
-    apart = {frozenset((group_of[a], group_of[b])) for a, b in doubted if group_of[a] != group_of[b]}
-    held: dict[str, Counter[int]] = {}
-    for pair, count in counts.items():
-        for name, other in (pair, pair[::-1]):
-            if name not in group_of and other in group_of and pair not in doubted:
-                held.setdefault(name, Counter())[group_of[other]] += count
-    group_of |= {name: max(sorted(sums), key=lambda k: sums[k]) for name, sums in sorted(held.items())}
-    return frozenset(
-        (a, b) for a, b in counts if a in group_of and b in group_of and frozenset((group_of[a], group_of[b])) in apart
-    )
+    marked = {name: np.zeros(count, dtype=bool) for name, count in features.items()}
+    for a, b in doubted:
+        marked[a][pairs[a, b].inliers[:, 0]] = True
+        marked[b][pairs[a, b].inliers[:, 1]] = True
+    for _ in range(HOPS if doubted else 0):
+        leads = {name: np.zeros((2, count)) for name, count in features.items()}
+        for (a, b), pair in pairs.items():
+            for x, y, rows in ((a, b, pair.inliers), (b, a, pair.inliers[:, ::-1])):
+                np.add.at(leads[x][0], rows[:, 0], 1.0)
+                np.add.at(leads[x][1], rows[:, 0], marked[y][rows[:, 1]].astype(np.float64))
+        marked = {name: marked[name] | ((counts[1] >= 2) & (counts[1] >= LEADS * counts[0])) for name, counts in leads.items()}
+    return marked
 
 
 def missing_around(
