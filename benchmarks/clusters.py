@@ -2,11 +2,12 @@
 
     python benchmarks/clusters.py [--images 200 ...] [--size 60] [--seeds 20] [--trap-images 160]
 
-The world is planted (`tests/worlds/streets.py`): cameras a meter apart once around a block of facades, matches with a tenth of
-accidents, no descriptor work. The first rows give, for the uncut map, the map by clusters, and COLMAP's global mapper on the same
-database of verified pairs, the registered images, the median and the largest position error in meters after alignment of the
-centers, and the time as a ratio to the uncut map. `--seeds` counts false joins: streets in which two facades are the same, mapped
-by clusters; a join is false if a model has a camera more than `--false-m` meters off. Clusters run one after another.
+The world is planted (`tests/worlds/streets.py`): cameras a meter apart once around a block of facades, matches with a tenth
+of accidents, no descriptor work. The first rows give, for the uncut map, the map by clusters, and COLMAP's global mapper on the
+database of verified pairs of the uncut map, the registered images, the median and the largest position error in meters after
+alignment of the centers, and the time as a ratio to the uncut map. `--seeds` counts false joins: streets in which two facades
+are the same, mapped by clusters; a join is false if a model has a camera more than `--false-m` meters off. Clusters run one
+after another.
 """
 
 from __future__ import annotations
