@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError, RangeError
-from veil.forms import Points
+from veil.forms import Form, Points
 from veil.matching.blocks import LEAST_PAIRS, MOST_IMAGES, form_digest, in_blocks
 from veil.matching.pair_selection import expanded_pairs, require_listed, sequential_pairs, similar_pairs
 from veil.matching.retrieval import words_in_common
@@ -37,7 +37,7 @@ def test_a_digest_changes_with_everything_that_matching_reads() -> None:
     public = Points(vectors=form.origin, space=form.space)
     moved = form.origin.copy()
     moved[2, 3] = np.nextafter(moved[2, 3], np.float32(9))
-    changed = [
+    changed: list[Form] = [
         form,
         form.take(np.arange(5)),
         form.take(np.arange(6)[::-1]),

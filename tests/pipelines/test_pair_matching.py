@@ -90,7 +90,7 @@ def test_a_killed_run_ends_with_the_same_bytes(forms: dict[str, Form], tmp_path:
         class Killed(Exception):
             pass
 
-        def counted(self, found, kill=kill):  # type: ignore[no-untyped-def]
+        def counted(self, found, kill=kill):
             nonlocal written
             if written == kill:
                 raise Killed
@@ -117,7 +117,7 @@ def test_an_added_image_costs_its_own_pairs_alone(
     matched_in_blocks(forms, all_pairs(names[:5]), MatchStore(tmp_path, KIND))
     asked: list[tuple[str, str]] = []
 
-    def spied(given, pairs, **options):  # type: ignore[no-untyped-def]
+    def spied(given, pairs, **options):
         asked.extend(pairs)
         return match_pairs(given, pairs, **options)
 

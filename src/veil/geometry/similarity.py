@@ -24,6 +24,27 @@ class Similarity:
         """Points of frame a in coordinates of frame b."""
         return self.scale * points @ self.rotation.T + self.translation
 
+    def inverse(self) -> Similarity:
+        """Similarity a_from_b."""
+        return Similarity(
+            scale=1 / self.scale,
+            rotation=self.rotation.T.copy(),
+            translation=-self.rotation.T @ self.translation / self.scale,
+        )
+
+    def __matmul__(self, other: Similarity) -> Similarity:
+        """Composed similarity: c_from_a = c_from_b @ b_from_a."""
+        return Similarity(
+            scale=self.scale * other.scale,
+            rotation=self.rotation @ other.rotation,
+            translation=self.apply(other.translation),
+        )
+
+    def moved(self, cam_from_a: Rigid) -> Rigid:
+        """Pose cam_from_b of a camera, in three dimensions: its center and its axes move, lengths in its frame grow."""
+        rotation = cam_from_a.rotation @ self.rotation.T
+        return Rigid(rotation=rotation, translation=-rotation @ self.apply(cam_from_a.center))
+
 
 def align_points(a: Float64[np.ndarray, "n dim"], b: Float64[np.ndarray, "n dim"]) -> Similarity:
     """Similarity b_from_a of least squared distance between corresponding points (Umeyama 1991, Eq. 40-42).

@@ -14,14 +14,14 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError
-from veil.map_check import EXPLAINED, MIN_NECK, MapCheck
-from veil.mapping.agreement import Pair, confirmed, consistent_groups, explained_shares
-from veil.mapping.check import gravity_agreement, rotation_disagreement, step_ratio, thinnest_cut
+from veil.map_check import MIN_NECK, MapCheck
+from veil.mapping.agreement import Pair, consistent_groups, explained_shares
+from veil.mapping.check import thinnest_cut
 from veil.mapping.colmap import Colmap, Stopped
 from veil.mapping.images import MapImage, impossible
 from veil.mapping.options import MapOptions, pipeline_settings
+from veil.mapping.pair_check import agreement_weights, checked
 from veil.mapping.scenes import restricted, scene_of
-from veil.mapping.uncertainty import position_uncertainty
 from veil.mapping.verification import Verification
 from veil.mapping.verified import VerifiedPair
 from veil.matching.neighbors import Matches
@@ -127,17 +127,21 @@ class _Build:
             if isinstance(scene, NoMap):
                 return refused or replace(scene, left_out=self.left_out)
             shares = explained_shares(scene, self.images, self.pairs)
-            groups = consistent_groups(scene.images, self._weights(shares))
+            groups = consistent_groups(scene.images, agreement_weights(shares, self.pairs))
             if len(groups) > 1 and len(groups[0]) >= min(self.options.min_model_images, len(self.images)):
                 for name in sorted(set(scene.images) - groups[0]):
                     self.left_out[name] = "the map contradicts its pairs with the other images"
                 names = set(groups[0]) | (names - set(scene.images))
-                refused = NoMap("the images contradict each other", self.left_out, self._check(scene, shares))
+                refused = NoMap(
+                    "the images contradict each other",
+                    self.left_out,
+                    checked(scene, shares, set(self.images), self.pairs, self.gravity, self.left_out),
+                )
                 continue
             kept = self._without_hangers_on(scene)
             if kept is not scene:
                 scene, shares = kept, explained_shares(kept, self.images, self.pairs)
-            check = self._check(scene, shares)
+            check = checked(scene, shares, set(self.images), self.pairs, self.gravity, self.left_out)
             if check.doubts:
                 return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
             return replace(self._completed(scene), check=check)
@@ -222,38 +226,6 @@ class _Build:
                 return name
         support = {name: sum(len(p.inliers) for pair, p in self.pairs.items() if name in pair) for name in sorted(names)}
         return min(support, key=lambda name: support[name])
-
-    def _weights(self, shares: Mapping[Pair, float]) -> dict[Pair, float]:
-        against = self._contradicting(shares)
-        return {
-            pair: len(self.pairs[pair].inliers) * (2 * share - 1)
-            for pair, share in shares.items()
-            if share >= EXPLAINED or pair in against
-        }
-
-    def _contradicting(self, shares: Mapping[Pair, float]) -> frozenset[Pair]:
-        """Pairs that the map does not explain although a cycle of rotations confirms them."""
-        return confirmed([pair for pair, share in shares.items() if share < EXPLAINED], self.pairs)
-
-    def _check(self, scene: Scene, shares: Mapping[Pair, float]) -> MapCheck:
-        counts = {pair: len(self.pairs[pair].inliers) for pair in shares}
-        gravity_deg, agreeing = gravity_agreement(scene, self.gravity)
-        left_out = dict(self.left_out)
-        for name in sorted(set(self.images) - set(scene.images) - set(left_out)):
-            left_out[name] = "too few matches that chance does not explain"
-        return MapCheck(
-            pairs=len(shares),
-            explained_pairs=sum(share >= EXPLAINED for share in shares.values()),
-            contradicting_pairs=len(self._contradicting(shares)),
-            explained_matches=sum(counts[p] * s for p, s in shares.items()) / max(1, sum(counts.values())),
-            neck=None if (cut := thinnest_cut(scene)) is None else cut.points,
-            uncertainty=position_uncertainty(scene),
-            step_ratio=step_ratio(scene),
-            rotation_deg=rotation_disagreement(scene, self.pairs),
-            gravity_deg=gravity_deg,
-            gravity_agreeing=agreeing,
-            left_out=left_out,
-        )
 
 
 def completed(

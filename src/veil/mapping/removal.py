@@ -154,9 +154,9 @@ def _adjusted(
         "do": "adjust",
         "model": str(model),
         "output": str(output),
-        "seed": 0,
-        "rounds": ROUNDS,
-        "max_error_px": MAX_ERROR_PX,
+        "constant_cameras": list(range(1, len(scene.images) + 1)),  # `model_of` gives each image a camera of its own
+        "options": {"refine_focal_length": False, "refine_extra_params": False, "print_summary": False},
+        "limits_px": [MAX_ERROR_PX] * ROUNDS,
         "min_angle_deg": MIN_ANGLE_DEG,
     }
     with Colmap(limits) as colmap:

@@ -88,6 +88,13 @@ class Verification:
         joined = any({*pair} <= names and {*pair} & missing and ({*pair} & rest or not rest) for pair in self.pairs)
         return joined and (restored or len(self.pairs) > before)
 
+    def forget(self, pairs: Set[Pair]) -> None:
+        """Take verified pairs back, also from the database, because something else speaks against them."""
+        if pairs:
+            self.pairs = {pair: found for pair, found in self.pairs.items() if pair not in pairs}
+            self._geometries = {pair: found for pair, found in self._geometries.items() if pair not in pairs}
+            self._keep()
+
     def restore_dropped(self) -> bool:
         """Add matches that the ratio dropped and the pairs' geometries explain to the database; returns whether any exist."""
         if not self._restored:

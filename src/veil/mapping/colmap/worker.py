@@ -128,18 +128,25 @@ def _complete(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _adjust(request: dict[str, Any]) -> dict[str, Any]:
-    """Adjust the poses and points of a model, and leave out observations and points that then do not fit."""
+    """Adjust a model's poses and points, and the cameras that are not held; what does not fit then is left out."""
     import pycolmap
 
-    pycolmap.set_random_seed(request["seed"])
+    _arm(request["stall_s"])
     model = pycolmap.Reconstruction(request["model"])
+    config, held = pycolmap.BundleAdjustmentConfig(), set(request["constant_cameras"])
+    for image_id in model.reg_image_ids():
+        config.add_image(image_id)
+    for camera_id in model.cameras:
+        if camera_id in held:
+            config.set_constant_cam_intrinsics(camera_id)
+    config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     options = pycolmap.BundleAdjustmentOptions()
-    options.print_summary = False
-    options.refine_focal_length = options.refine_extra_params = options.refine_principal_point = False
-    for _ in range(request["rounds"]):
+    _set(options, request["options"])
+    for limit_px in request["limits_px"]:
+        pycolmap.create_default_bundle_adjuster(options, config, model).solve()
         _arm(request["stall_s"])
-        pycolmap.bundle_adjustment(model, options)
-        pycolmap.ObservationManager(model).filter_all_points3D(request["max_error_px"], request["min_angle_deg"])
+        _say({"registered": model.num_reg_images()})
+        pycolmap.ObservationManager(model).filter_all_points3D(limit_px, request["min_angle_deg"])
     model.write(request["output"])
     return {"adjusted": True}
 
