@@ -9,6 +9,7 @@ from veil.codebooks.codebook import Codebook
 from veil.engine import Engine
 from veil.files.match_store import MatchStore
 from veil.forms import Form
+from veil.mapping.options import LEAST_INLIERS
 from veil.matching import Matches, match_pairs
 from veil.pipelines.pair_choice import PairChoice, described, first_pairs, more_pairs, pair_choice
 from veil.pipelines.pair_matching import matched_in_blocks
@@ -24,7 +25,7 @@ class MatchingWork:
     - `engine`, `files`: where blocks of pairs are matched, and the file of each image with the image's name there, by name.
       Without them this process matches, as it does for fewer than `engine_from` pairs: to start processes takes seconds.
     - `codebook`: the public one whose words retrieval uses; None: the bundled one.
-    - `matched`: the pairs that were matched are added to it.
+    - `matched`, `counts`: the pairs that were matched are added to it, and their numbers of matches.
     - `tell`: called with a sentence on what is going to be matched.
     """
 
@@ -34,7 +35,13 @@ class MatchingWork:
     engine_from: int = 0
     codebook: Codebook | None = None
     matched: list[tuple[str, str]] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
     tell: Callable[[str], None] = lambda sentence: None
+
+    @property
+    def with_matches(self) -> int:
+        """Number of matched pairs with enough matches to be verified."""
+        return sum(count >= LEAST_INLIERS for count in self.counts)
 
 
 def matched_as_chosen(
@@ -69,6 +76,7 @@ def matched_as_chosen(
         with steps("matching further") as bar:
             matches |= _matched(forms, further, work, workers, bar)
     work.matched.extend(matches)
+    work.counts.extend(len(found) for found in matches.values())
     return matches
 
 

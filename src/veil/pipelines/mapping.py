@@ -14,7 +14,8 @@ from veil.features import Features
 from veil.files.checkpoints import Checkpoints
 from veil.forms import Lines
 from veil.map_check import MapCheck
-from veil.mapping import Limits, MapImage, MapOptions, NoMap, build_map
+from veil.mapping import Limits, MapImage, MapOptions, NoMap
+from veil.mapping.clustered import map_in_clusters, one_after_another
 from veil.mapping.gravity import ReadingsCheck, checked_readings
 from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.check import LineMapCheck
@@ -22,6 +23,7 @@ from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.quad import SeedOptions
 from veil.mapping.lines.scenes import LineImage, images_of, reconstruction_of, scene_of
 from veil.mapping.lines.several_models import further_maps
+from veil.mapping.view_graph import ClusterOptions
 from veil.matching import Matches
 from veil.matching.ratio import calibrated
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
@@ -43,6 +45,7 @@ class MappingOptions:
     - `seed`: of RANSAC and mapping.
     - `workers`: number of image pairs that are matched at a time.
     - `pairs`: which pairs of images are matched; by default all up to some hundred images, else those that look alike.
+    - `cluster_size`: more images than this are mapped in clusters of so many, which are joined; positions only.
     - `max_ratio`: largest ratio of nearest to second nearest distance, in (0, 1]. None: for maps of positions learned from the
       images, for maps of lines the calibrated one.
     - `max_seconds`: stops the mapper of positions after so long; None: only where it hangs.
@@ -52,6 +55,7 @@ class MappingOptions:
     seed: int = 0
     workers: int = 2
     pairs: PairChoice | None = None
+    cluster_size: int = 200
     max_ratio: float | None = None
     max_seconds: float | None = None
     gravity_sigma_deg: float = 0.5
@@ -65,7 +69,8 @@ class BuiltMap:
     - `check`: numbers for and against it (docs/theory/mapping.md#the-check; for lines #how-sure-a-map-is).
     - `left_out`: why images are not in the map, by name.
     - `readings`: readings of gravity compared with the map; None if a map of positions was given none.
-    - `further`: of a map from lines, maps of images that share too little with the first.
+    - `further`: maps of images that share too little with the first.
+    - `reasons`: sentences on why parts of a map of positions do not join, and why clusters of images have no map.
     """
 
     map: Map
@@ -73,6 +78,7 @@ class BuiltMap:
     left_out: Mapping[str, str] = field(default_factory=dict)
     readings: ReadingsCheck | None = None
     further: tuple[Map, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 def map_images(
@@ -121,15 +127,35 @@ def map_positions(
     settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
     forms = {name: image.form for name, image in placed.items()}
     matches = matched_as_chosen(forms, options.pairs, work, workers=options.workers, steps=steps)
-    with tempfile.TemporaryDirectory(prefix="veil-map-") as workdir, steps("mapping") as bar:
-        scene = build_map(placed, matches, workdir=Path(workdir), options=settings, gravity=gravity, progress=bar)
-    if isinstance(scene, NoMap):
-        return scene
-    readings = None
+    # Workers of a cluster see the folder that keeps the matches, but not this machine's temporary files.
+    near = None if work is None or work.store is None else work.store.folder.resolve().parent
+    if near is not None:
+        near.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="veil-map-", dir=near) as workdir, steps("mapping") as bar:
+        mapped = map_in_clusters(
+            placed,
+            matches,
+            workdir=Path(workdir),
+            options=settings,
+            clusters=ClusterOptions(size=options.cluster_size),
+            gravity=gravity,
+            run_all=one_after_another if work is None or work.engine is None else work.engine.map,
+            progress=bar,
+        )
+    if isinstance(mapped, NoMap):
+        return mapped
+    scene, readings = mapped.scene, None
     if gravity is not None:
         scene, readings = replace(scene, measured_down=mean_down(gravity, scene.images)), readings_of(scene, gravity)
     left_out = {} if scene.check is None else dict(scene.check.left_out)
-    return BuiltMap(map=Map(scene=scene), check=scene.check, left_out=left_out, readings=readings)
+    return BuiltMap(
+        map=Map(scene=scene),
+        check=scene.check,
+        left_out=left_out,
+        readings=readings,
+        further=tuple(Map(scene=item) for item in mapped.further),
+        reasons=mapped.reasons,
+    )
 
 
 def map_lines(

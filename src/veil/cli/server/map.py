@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli.common import (
-    Bar,
     add_command,
     add_json,
     add_strict,
@@ -21,21 +20,27 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
-from veil.cli.server.matching_arguments import add_pair_arguments, asked_pairs, matching_work
+from veil.cli.server.matching_arguments import (
+    TimedSteps,
+    add_pair_arguments,
+    asked_pairs,
+    matching_facts,
+    matching_work,
+)
 from veil.errors import InputError
 from veil.files.gravity import read_gravity
 from veil.files.maps import require_vacant, write_map
 from veil.forms import Lines
+from veil.map_check import MapCheck
 from veil.mapping import NoMap
-from veil.mapping.gravity import ReadingsCheck
 from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
 from veil.matching.ratio import calibrated
+from veil.pipelines.chosen_matches import MatchingWork
 from veil.pipelines.growth import add_positions
-from veil.pipelines.mapping import MappingOptions, map_positions
+from veil.pipelines.mapping import BuiltMap, MappingOptions, map_positions
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage, comparable, load_images, load_uploads
-from veil.scene import Scene
 
 MATCH_EXAMPLES = """\
   veil match upload/1a....veil upload/9c....veil
@@ -151,15 +156,18 @@ def _map(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         workers=arguments.workers,
         pairs=asked_pairs(arguments, len(loaded)),
+        cluster_size=arguments.cluster_size,
         max_ratio=_map_ratio(arguments),
         max_seconds=arguments.max_seconds,
     )
     images = len(loaded) + (len(base.scene.images) if base else 0)
+    steps = TimedSteps()
     if base is None:
         with matching_work(arguments, loaded) as work:
-            built = map_positions(loaded, options=options, gravity=gravity, work=work, steps=Bar)
+            built = map_positions(loaded, options=options, gravity=gravity, work=work, steps=steps)
     else:
-        built = add_positions(base, loaded, options=options, gravity=gravity, steps=Bar)
+        work = MatchingWork()
+        built = add_positions(base, loaded, options=options, gravity=gravity, steps=steps)
     if isinstance(built, NoMap):
         write_json(arguments.json, {**_no_map_facts(images, built), "skipped": uploads.skipped})
         _say_left_out(arguments, built.left_out)
@@ -170,13 +178,17 @@ def _map(arguments: argparse.Namespace) -> int:
         if scene.measured_down is None:
             raise InputError(f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names")
     write_map(arguments.output, scene)
-    _tell_map(arguments, scene, images, uploads.skipped, built.readings)
+    for number, further in enumerate(built.further, start=2):
+        write_map(arguments.output / "models" / str(number), further.scene)
+    models = (built.map, *built.further)
+    verified = None if built.check is None or not isinstance(built.check, MapCheck) else built.check.pairs
+    more = {} if base else matching_facts(arguments, work, steps, models, verified, images)
+    _tell_map(arguments, built, images, uploads.skipped, more)
     return 0
 
 
-def _tell_map(
-    arguments: argparse.Namespace, scene: Scene, images: int, skipped: Mapping[str, str], readings: ReadingsCheck | None
-) -> None:
+def _tell_map(arguments: argparse.Namespace, built: BuiltMap, images: int, skipped: Mapping[str, str], more: Mapping) -> None:
+    scene, readings = built.map.scene, built.readings
     facts = {
         "images": images,
         "skipped": dict(skipped),
@@ -187,6 +199,8 @@ def _tell_map(
         "public": scene.is_public,
         "check": scene.check and scene.check.as_json(),
         "gravity": readings and gravity_facts(readings),
+        "reasons": list(built.reasons),
+        **more,
     }
     write_json(arguments.json, facts)
     say(
@@ -197,6 +211,10 @@ def _tell_map(
     if scene.check is not None:
         say(arguments, f"checked: {scene.check.described()}")
         _say_left_out(arguments, scene.check.left_out)
+    for number, item in enumerate(built.further, start=2):
+        say(arguments, f"model {number}: {len(item.scene.images)} more images that do not join the first")
+    for reason in built.reasons:
+        say(arguments, reason)
     report(arguments, arguments.output, "the public map" if scene.is_public else "the private map")
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import shutil
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from veil.cli.common import at_least, say
+from veil.cli.common import Bar, at_least, say
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
 from veil.files.match_store import MatchStore, require_folder
 from veil.files.pair_lists import write_pairs
 from veil.matching.blocks import form_digest
 from veil.pipelines.chosen_matches import MatchingWork
+from veil.pipelines.maps import Map
 from veil.pipelines.pair_choice import PairChoice, pair_choice
 from veil.pipelines.pair_matching import KIND
 from veil.pipelines.uploads import LoadedImage, files_of
+from veil.progress import Progress
 
 # Pairs from which on processes of this machine are started for them.
 WORTH_PROCESSES = 500
@@ -45,6 +50,13 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="keep matches here: the next map of these uploads costs only the pairs of images that were added, and what was "
         "kept of images that are gone is removed (default: until the map is finished)",
+    )
+    parser.add_argument(
+        "--cluster-size",
+        type=at_least(3),
+        default=200,
+        metavar="N",
+        help="more images than this are mapped in overlapping clusters, which are joined; positions only (default 200)",
     )
     add_engine_arguments(parser)
 
@@ -82,3 +94,44 @@ def matching_work(arguments: argparse.Namespace, images: Mapping[str, LoadedImag
             own.parent.rmdir()
     elif not arguments.add_to and (gone := store.images - {form_digest(image.form) for image in images.values()}):
         say(arguments, f"removed the matches of {len(gone)} images that are gone ({store.forget(gone):,} pairs)")
+
+
+class TimedSteps:
+    """Progress bars of steps that also measure them: `seconds` by name of the step."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, what: str) -> Iterator[Progress]:
+        begun = time.monotonic()
+        try:
+            with Bar(what) as bar:
+                yield bar
+        finally:
+            self.seconds[what] = round(self.seconds.get(what, 0.0) + time.monotonic() - begun, 3)
+
+
+def matching_facts(
+    arguments: argparse.Namespace,
+    work: MatchingWork,
+    steps: TimedSteps,
+    models: Sequence[Map],
+    verified: int | None,
+    images: int,
+) -> dict[str, Any]:
+    """What `veil map --json` tells of pairs, models, where the work was done, its seconds and memory."""
+    own, workers = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return {
+        "pairs": {
+            "chosen": len(work.matched),
+            "possible": images * (images - 1) // 2,
+            "matched": work.with_matches,
+            "verified": verified,
+        },
+        "models": [{"images": len(item.scene.images), "points": len(item.scene.points)} for item in models],
+        "engine": arguments.engine,
+        "seconds": steps.seconds,
+        # Linux counts in KiB; the largest of the worker processes counts once.
+        "peak_memory_bytes": 1024 * (own + workers),
+    }
