@@ -9,7 +9,7 @@ runs; engines take turns in each round, and the least seconds of all rounds coun
 Columns: `one` and `two` are seconds with one and with two worker processes, `efficiency` is one / (2 two), and `in tasks` is
 the part of the two workers' time that was spent inside of tasks, in the best round: the rest went into packing, sending and
 waiting. The last line, `none`, is two plain processes that share the tasks half and half: the efficiency that the machine
-allowed at that time. Two cores that others use too do not do twice the work of one; `in tasks` says what the engine costs.
+allowed at that time. Two cores that others use too do not do twice the work of one; `in tasks` shows the engine's part.
 """
 
 from __future__ import annotations
