@@ -135,6 +135,7 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
             config.set_constant_cam_intrinsics(camera_id)
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     options = pycolmap.BundleAdjustmentOptions()
+    options.ceres.loss_function_type = pycolmap.LossFunctionType.SOFT_L1
     _set(options, request["options"])
     for limit_px in request["limits_px"]:
         pycolmap.create_default_bundle_adjuster(options, config, model).solve()
