@@ -44,6 +44,7 @@ def global_poses(database: Path, folder: Path) -> dict[str, Rigid]:
     """Poses of the largest model of COLMAP's global mapper from a database of verified pairs."""
     import pycolmap
 
+    pycolmap.logging.minloglevel = 2  # it looks for photographs, to color the points, and there are none
     options = pycolmap.GlobalPipelineOptions()
     options.random_seed = 0
     options.mapper.bundle_adjustment.refine_focal_length = False

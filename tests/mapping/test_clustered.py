@@ -10,7 +10,7 @@ import pytest
 
 from veil.errors import InputError
 from veil.geometry.similarity import align_centers, pose_error
-from veil.mapping import MapOptions, NoMap
+from veil.mapping import MapOptions, NoMap, build_map
 from veil.mapping.clustered import ClusteredMap, ClusterTask, map_in_clusters
 from veil.mapping.view_graph import ClusterOptions
 from veil.scene import Scene
@@ -72,3 +72,14 @@ def test_unverified_pairs_give_no_map(tmp_path: Path) -> None:
     )
     assert isinstance(found, NoMap)
     assert "verified" in found.reason
+
+
+@pytest.mark.slow
+def test_the_global_mapper_finds_the_planted_cameras(tmp_path: Path) -> None:
+    """Oracle: planted poses; cameras of known focal length keep it."""
+    place = street(0, 16, points_each=90, closed=False)
+    found = build_map(place.images, place.matches, workdir=tmp_path, options=MapOptions(max_ratio=0.9, global_mapper=True))
+    assert isinstance(found, Scene)
+    assert len(found.images) == 16
+    assert largest_error_m(found, place) < 0.15
+    assert {image.camera.params for image in found.images.values()} == {place.images["00000.jpg"].camera.params}

@@ -21,7 +21,9 @@ def main() -> None:
         request = json.loads(line)
         try:
             _limit_memory(request["memory_bytes"])
-            answer = {"verify": _verify, "map": _map, "complete": _complete, "adjust": _adjust}[request["do"]](request)
+            answer = {"verify": _verify, "map": _map, "map_globally": _map_globally, "complete": _complete, "adjust": _adjust}[
+                request["do"]
+            ](request)
         except Exception as error:  # errors of any kind: the parent decides
             answer = {"failed": f"{type(error).__name__}: {error}"[:500]}
         _arm(0)
@@ -102,6 +104,20 @@ def _map(request: dict[str, Any]) -> dict[str, Any]:
     models = pycolmap.incremental_mapping(
         request["database"], output, output, options=options, initial_image_pair_callback=on_image, next_image_callback=on_image
     )
+    return {"models": len(models)}
+
+
+def _map_globally(request: dict[str, Any]) -> dict[str, Any]:
+    """Map by COLMAP's global mapper, which says nothing between its start and its end."""
+    import pycolmap
+
+    _arm(request["stall_s"])
+    pycolmap.set_random_seed(request["seed"])
+    options = pycolmap.GlobalPipelineOptions()
+    options.random_seed = request["seed"]
+    _set(options, request["options"])
+    output = Path(request["output"])
+    models = pycolmap.global_mapping(request["database"], output, output, options=options)
     return {"models": len(models)}
 
 
