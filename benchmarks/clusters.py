@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=20, help="streets with two equal facades (default 20; 0 for none)")
     parser.add_argument("--trap-images", type=int, default=160)
-    parser.add_argument("--trap-points", type=int, default=70, help="points of each facade of those streets (default 70)")
+    parser.add_argument("--trap-points", type=int, default=100, help="points of each facade of those streets (default 100)")
     parser.add_argument("--false-m", type=float, default=2.0)
     asked = parser.parse_args()
     for count in asked.images:
