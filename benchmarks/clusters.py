@@ -44,6 +44,7 @@ def global_poses(database: Path, folder: Path) -> dict[str, Rigid]:
     """Poses of the largest model of COLMAP's global mapper from a database of verified pairs."""
     import pycolmap
 
+    pycolmap.logging.minloglevel = 2  # it looks for photographs, to color the points, and there are none
     options = pycolmap.GlobalPipelineOptions()
     options.random_seed = 0
     options.mapper.bundle_adjustment.refine_focal_length = False
@@ -123,7 +124,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=20, help="streets with two equal facades (default 20; 0 for none)")
     parser.add_argument("--trap-images", type=int, default=160)
-    parser.add_argument("--trap-points", type=int, default=70, help="points of each facade of those streets (default 70)")
+    parser.add_argument("--trap-points", type=int, default=100, help="points of each facade of those streets (default 100)")
     parser.add_argument("--false-m", type=float, default=2.0)
     asked = parser.parse_args()
     for count in asked.images:

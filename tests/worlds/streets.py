@@ -17,7 +17,7 @@ from veil.geometry.rigid import Rigid
 from veil.mapping.images import MapImage
 from veil.matching.neighbors import Matches
 from veil.space import Space
-from worlds import sift_like
+from worlds import sift_like, unit
 
 SPACE = Space(descriptor="sift", normalization="L2", dim=128)
 CAMERA = Camera(model="PINHOLE", width_px=640, height_px=480, params=(400.0, 400.0, 320.0, 240.0))
@@ -46,18 +46,18 @@ def street(
     points_each: int = 150,
     closed: bool = True,
 ) -> Street:
-    """Street of `count` images a meter apart, once around a block (or three quarters of the way where it is not `closed`).
+    """Street of `count` images a meter apart, once around a block (or a quarter of the way where it is not `closed`).
 
     A facade has `points_each` points of random depth; a share `outliers` of each pair's matches is wrong. With `repeated`, the
     facade at a third of the way stands again at two thirds.
     """
     rng = np.random.default_rng([seed, count])
-    length = count * STEP / (1.0 if closed else 0.75)
+    length = count * STEP / (1.0 if closed else 0.25)
     radius = length / (2 * math.pi)
     facades = max(4, round(length / FACADE))
     inside = rng.random((facades, points_each, 3)) * [1.0, HEIGHT, 1.5]
     looks = np.arange(facades * points_each).reshape(facades, points_each)
-    usable = facades if closed else int(0.7 * facades)
+    usable = facades if closed else facades // 4
     first, second = usable // 3, 2 * usable // 3
     if repeated:
         inside[second], looks[second] = inside[first], looks[first]
@@ -65,7 +65,7 @@ def street(
     out = radius + AWAY + inside[:, :, 2]
     world = np.stack([out * np.cos(angle), out * np.sin(angle), inside[:, :, 1]], axis=2).reshape(-1, 3)
     appearance = looks.ravel()
-    descriptors = sift_like(rng, len(world))
+    descriptors = unit(sift_like(rng, len(world))).astype(np.float32)
 
     poses, images, seen = {}, {}, {}
     for k in range(count):

@@ -115,9 +115,9 @@ def map_in_clusters(
         verification.forget(doubted_pairs(images, verification.pairs))
         counts = {pair: len(found.inliers) for pair, found in verification.pairs.items()}
         verified = {name for pair in counts for name in pair}
-        parts = [c for c in overlapping_clusters(view_graph(verified, counts), clusters) if len(c.names) >= 2]
-        if not parts:
+        if not verified:
             return NoMap(f"none of {len(matches)} pairs of images is verified", left_out)
+        parts = overlapping_clusters(view_graph(verified, counts), clusters)
         tasks = [_task(number, part, images, matches, counts, options, workdir) for number, part in enumerate(parts)]
         answers: dict[int, Scene | NoMap] = {}
         for position, answer in run_all(map_cluster, tasks):
@@ -237,7 +237,13 @@ class _Work:
             image_ids=self.verification.image_ids,
         )
         known = all(image.camera.focal_is_known for image in self.images.values())
-        settings = {"refine_focal_length": not known, "refine_extra_params": not known, "print_summary": False}
+        settings = {
+            "refine_focal_length": not known,
+            "refine_extra_params": not known,
+            "print_summary": False,
+            "ceres.solver_options.function_tolerance": 1e-6,
+            "ceres.solver_options.max_num_iterations": 50,
+        }
         adjust = {
             "do": "adjust",
             "constant_cameras": sorted(self.verification.constant_cameras),

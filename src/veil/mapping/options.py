@@ -27,13 +27,15 @@ class MapOptions:
     Models of fewer than `min_model_images` images are dropped; one `seed` serves verification and mapping. `max_ratio` is the
     ratio of the first and of the second matching: None takes the ratio that one in a thousand wrong matches passes
     (`veil.matching.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1 keeps all matches.
-    `limits` are those of each stage of COLMAP.
+    `limits` are those of each stage of COLMAP. `global_mapper` takes COLMAP's global mapper in place of the incremental one; it
+    refines focal lengths only if none is known.
     """
 
     min_model_images: int = 3
     seed: int = 0
     max_ratio: float | None = None
     limits: Limits = field(default_factory=Limits)
+    global_mapper: bool = False
 
 
 def first_ratios(forms: Mapping[str, Form], pairs: Sequence[tuple[str, str]], options: MapOptions) -> tuple[float, ...]:
@@ -74,6 +76,21 @@ def pipeline_settings(names: set[str], images: Mapping[str, MapImage], options: 
         "ba_refine_extra_params": guessed,
         "mapper.abs_pose_refine_focal_length": guessed,
         "mapper.abs_pose_refine_extra_params": guessed,
+    }
+    if len(names) < len(images):
+        settings["image_names"] = sorted(names)
+    return settings
+
+
+def global_settings(names: set[str], images: Mapping[str, MapImage], options: MapOptions) -> dict[str, Any]:
+    """Settings of COLMAP's global mapper for the images `names`, which cannot hold single cameras."""
+    guessed = not any(images[name].camera.focal_is_known for name in names)
+    settings: dict[str, Any] = {
+        "min_model_size": min(options.min_model_images, len(names)),
+        "multiple_models": len(names) > options.min_model_images,
+        "min_num_matches": LEAST_INLIERS,
+        "mapper.bundle_adjustment.refine_focal_length": guessed,
+        "mapper.bundle_adjustment.refine_extra_params": guessed,
     }
     if len(names) < len(images):
         settings["image_names"] = sorted(names)

@@ -19,7 +19,7 @@ from veil.mapping.agreement import Pair, consistent_groups, explained_shares
 from veil.mapping.check import thinnest_cut
 from veil.mapping.colmap import Colmap, Stopped
 from veil.mapping.images import MapImage, impossible
-from veil.mapping.options import MapOptions, pipeline_settings
+from veil.mapping.options import MapOptions, global_settings, pipeline_settings
 from veil.mapping.pair_check import agreement_weights, checked
 from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.verification import Verification
@@ -177,13 +177,14 @@ class _Build:
         self.runs += 1
         output = self.workdir / ("sparse" if self.runs == 1 else f"sparse-{self.runs}")
         output.mkdir()
+        settings = global_settings if self.options.global_mapper else pipeline_settings
         request = {
-            "do": "map",
+            "do": "map_globally" if self.options.global_mapper else "map",
             "database": str(self.verification.database),
             "output": str(output),
             "seed": self.options.seed + self.attempts,
             "constant_cameras": sorted(self.verification.constant_cameras),
-            "options": pipeline_settings(names, self.images, self.options),
+            "options": settings(names, self.images, self.options),
         }
         total = len(names)
         answer = self.colmap.run(

@@ -21,7 +21,9 @@ def main() -> None:
         request = json.loads(line)
         try:
             _limit_memory(request["memory_bytes"])
-            answer = {"verify": _verify, "map": _map, "complete": _complete, "adjust": _adjust}[request["do"]](request)
+            answer = {"verify": _verify, "map": _map, "map_globally": _map_globally, "complete": _complete, "adjust": _adjust}[
+                request["do"]
+            ](request)
         except Exception as error:  # errors of any kind: the parent decides
             answer = {"failed": f"{type(error).__name__}: {error}"[:500]}
         _arm(0)
@@ -111,6 +113,20 @@ def _map(request: dict[str, Any]) -> dict[str, Any]:
     return {"models": len(models)}
 
 
+def _map_globally(request: dict[str, Any]) -> dict[str, Any]:
+    """Map by COLMAP's global mapper, which says nothing between its start and its end."""
+    import pycolmap
+
+    _arm(request["stall_s"])
+    pycolmap.set_random_seed(request["seed"])
+    options = pycolmap.GlobalPipelineOptions()
+    options.random_seed = request["seed"]
+    _set(options, request["options"])
+    output = Path(request["output"])
+    models = pycolmap.global_mapping(request["database"], output, output, options=options)
+    return {"models": len(models)}
+
+
 def _complete(request: dict[str, Any]) -> dict[str, Any]:
     """Triangulate the database's matches in a model whose poses stay as they are."""
     import pycolmap
@@ -141,6 +157,7 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
             config.set_constant_cam_intrinsics(camera_id)
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     options = pycolmap.BundleAdjustmentOptions()
+    options.ceres.loss_function_type = pycolmap.LossFunctionType.SOFT_L1
     _set(options, request["options"])
     for limit_px in request["limits_px"]:
         pycolmap.create_default_bundle_adjuster(options, config, model).solve()

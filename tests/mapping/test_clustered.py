@@ -1,0 +1,85 @@
+"""Maps by clusters recover planted cameras, and give several models with a reason where a place falls apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veil.errors import InputError
+from veil.geometry.similarity import align_centers, pose_error
+from veil.mapping import MapOptions, NoMap, build_map
+from veil.mapping.clustered import ClusteredMap, ClusterTask, map_in_clusters
+from veil.mapping.view_graph import ClusterOptions
+from veil.scene import Scene
+from worlds.streets import Street, street
+
+OPTIONS = MapOptions(max_ratio=0.9)
+Task = Callable[[ClusterTask], "Scene | NoMap"]
+
+
+def backwards(task: Task, items: Sequence[ClusterTask]) -> Iterator[tuple[int, Scene | NoMap]]:
+    """Results in another order than that of the items, as engines may give them."""
+    for position in reversed(range(len(items))):
+        yield position, task(items[position])
+
+
+def largest_error_m(scene: Scene, place: Street) -> float:
+    """Largest error of the positions after alignment."""
+    names = sorted(scene.images)
+    aligned = align_centers([scene.images[n].cam_from_world for n in names], [place.poses[n] for n in names])
+    return max(pose_error(scene.images[n].cam_from_world, place.poses[n], aligned)[0] for n in names)
+
+
+@pytest.mark.slow
+def test_a_street_is_mapped_by_clusters(tmp_path: Path) -> None:
+    """Oracle: planted poses, and planted points through their observations: none stands twice for one feature."""
+    place = street(0, 26, points_each=90, closed=False)
+    calls: list[tuple[int, int]] = []
+    found = map_in_clusters(
+        place.images,
+        place.matches,
+        workdir=tmp_path,
+        options=OPTIONS,
+        clusters=ClusterOptions(size=14, overlap=0.5),
+        run_all=backwards,
+        progress=lambda done, total: calls.append((done, total)),
+    )
+    assert isinstance(found, ClusteredMap)
+    assert len(found.clusters) >= 2
+    assert calls == [(k + 1, len(found.clusters)) for k in range(len(found.clusters))]
+    assert not found.further and len(found.scene.images) == 26
+    assert largest_error_m(found.scene, place) < 0.15
+    assert found.scene.check is not None and found.scene.check.explained_pairs >= 0.98 * found.scene.check.pairs
+    for image in found.scene.images.values():
+        assert len(np.unique(image.keypoints, axis=0)) == len(image.keypoints)
+
+
+def test_fewer_than_two_images_are_refused(tmp_path: Path) -> None:
+    """Oracle: the statement."""
+    with pytest.raises(InputError, match="two images"):
+        map_in_clusters({}, {}, workdir=tmp_path)
+
+
+@pytest.mark.slow
+def test_unverified_pairs_give_no_map(tmp_path: Path) -> None:
+    """Oracle: matches that are all accidents."""
+    place = street(0, 8, outliers=1.0)
+    found = map_in_clusters(
+        place.images, place.matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=4, least_shared=2)
+    )
+    assert isinstance(found, NoMap)
+    assert "verified" in found.reason
+
+
+@pytest.mark.slow
+def test_the_global_mapper_finds_the_planted_cameras(tmp_path: Path) -> None:
+    """Oracle: planted poses; cameras of known focal length keep it."""
+    place = street(0, 16, points_each=90, closed=False)
+    found = build_map(place.images, place.matches, workdir=tmp_path, options=MapOptions(max_ratio=0.9, global_mapper=True))
+    assert isinstance(found, Scene)
+    assert len(found.images) == 16
+    assert largest_error_m(found, place) < 0.15
+    assert {image.camera.params for image in found.images.values()} == {place.images["00000.jpg"].camera.params}
