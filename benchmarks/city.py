@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,12 +53,11 @@ def simulated(seed: int = 1, *, foreign: bool = False, path: Path = DEFAULT, **o
     )
 
 
-def write_city(folder: Path, images: Iterator[CityImage], count: int) -> dict:
-    """Write features.h5, gravity.csv and truth.npz of images, one in memory at a time; returns counts and seconds."""
+def write_city(folder: Path, city: City, images: Iterator[CityImage], count: int) -> dict:
+    """Write features.h5, gravity.csv and truth.npz of images of a city, one in memory at a time; returns counts and seconds."""
     folder.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
     poses, landmarks, readings = [], [], {}
-    where: dict[int, np.ndarray] = {}
 
     def noted() -> Iterator[tuple[str, Features]]:
         for image in tqdm(images, total=count, unit="image"):
@@ -65,16 +65,15 @@ def write_city(folder: Path, images: Iterator[CityImage], count: int) -> dict:
             poses.append(np.hstack([image.cam_from_world.rotation, image.cam_from_world.translation[:, None]]))
             landmarks.append(image.landmarks)
             readings[image.name] = image.gravity
-            real = image.landmarks >= 0
-            where.update(zip(image.landmarks[real].tolist(), image.points[real], strict=True))
             yield image.name, image.features
 
-    start = time.perf_counter()
+    start, processor = time.perf_counter(), time.process_time()
     write_features(folder / "features.h5", noted())
     write_gravity(folder / "gravity.csv", readings)
     pairs = shared_landmarks(landmarks).tocoo()
     upper = pairs.row < pairs.col
-    ids = np.array(sorted(where), dtype=np.int64)
+    ids = np.unique(np.concatenate(landmarks))
+    ids = ids[ids >= 0]
     np.savez(
         folder / "truth.npz",
         names=np.array(names),
@@ -82,7 +81,7 @@ def write_city(folder: Path, images: Iterator[CityImage], count: int) -> dict:
         starts=np.cumsum([0, *(len(own) for own in landmarks)]),
         landmarks=np.concatenate(landmarks),
         ids=ids,
-        points=np.array([where[number] for number in ids.tolist()]).reshape(-1, 3),
+        points=city.points(ids),
         left=pairs.row[upper].astype(np.int32),
         right=pairs.col[upper].astype(np.int32),
         shared=pairs.data[upper],
@@ -93,6 +92,8 @@ def write_city(folder: Path, images: Iterator[CityImage], count: int) -> dict:
         "landmarks": len(ids),
         "pairs_sharing_30": int((pairs.data[upper] >= 30).sum()),
         "seconds": round(time.perf_counter() - start, 1),
+        "processor_s": round(time.process_time() - processor, 1),
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
 
 
@@ -166,7 +167,7 @@ def main() -> None:
     images = city.images(arguments.images, first=arguments.first)
     if arguments.mirrored:
         images = map(mirrored, images)
-    print(json.dumps(write_city(arguments.out, images, arguments.images)))
+    print(json.dumps(write_city(arguments.out, city, images, arguments.images)))
 
 
 if __name__ == "__main__":
