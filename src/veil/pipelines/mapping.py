@@ -55,7 +55,7 @@ class MappingOptions:
     seed: int = 0
     workers: int = 2
     pairs: PairChoice | None = None
-    cluster_size: int = 200
+    cluster_size: int = 500
     max_ratio: float | None = None
     max_seconds: float | None = None
     gravity_sigma_deg: float = 0.5

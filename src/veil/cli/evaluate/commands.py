@@ -18,6 +18,7 @@ from veil.cli.evaluate import (
     neighborhoods,
     queries,
     reconstruction,
+    retrieval,
     upright,
 )
 from veil.extraction.sift import SiftOptions, extract_sift
@@ -61,6 +62,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     reconstruction.register(protocols)
     queries.register(protocols)
     localization.register(protocols)
+    retrieval.register(protocols)
     upright.register(protocols)
     attacks.register(protocols)
     forms.register(protocols)

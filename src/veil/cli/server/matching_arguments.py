@@ -54,9 +54,9 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster-size",
         type=at_least(3),
-        default=200,
+        default=500,
         metavar="N",
-        help="more images than this are mapped in overlapping clusters, which are joined; positions only (default 200)",
+        help="more images than this are mapped in overlapping clusters, which are joined; positions only (default 500)",
     )
     add_engine_arguments(parser)
 

@@ -1,0 +1,102 @@
+"""`veil evaluate retrieval`: recall of similar images from subspaces, beside raw descriptors of the same features."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, say, write_json
+from veil.errors import InputError
+from veil.extraction.sift import SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
+from veil.files.pictures import find_pictures, read_picture
+from veil.pipelines.pair_choice import similarities
+from veil.randomness import seeded
+from veil.studies.matching.retrieval_recall import RETRIEVED, RecallRow, overlapping, recall_rows, released_alike
+
+EXAMPLES = """\
+  veil evaluate retrieval strecha/fountain-P11 fox --strangers photos/bsds500 --decoys pool.npz
+  veil evaluate retrieval lund_door --json recall.json
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add `veil evaluate retrieval` to the subparsers `protocols`."""
+    parser = add_command(
+        protocols,
+        "retrieval",
+        "similar images from subspaces, beside raw descriptors",
+        "Put the photographs of all scenes and of strangers together, and ask each photograph of a scene for the images that\n"
+        "look most like it: by the words of raw descriptors, and by the hardened subspaces of the same features. Right are\n"
+        "photographs of its scene whose raw features match.",
+        EXAMPLES,
+    )
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of photographs, or with images/ of them")
+    parser.add_argument("--strangers", type=Path, nargs="+", default=[], metavar="FOLDER", help="photographs of other places")
+    parser.add_argument("--most-strangers", type=at_least(1), metavar="N", help="of each folder at most, evenly (default all)")
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="a secret pool of decoys; default: the public one")
+    parser.add_argument("--codebook", type=Path, metavar="FILE", help="words and PCA; default: the bundled one")
+    parser.add_argument("--max-features", type=at_least(100), default=2000, help="of an extraction (default %(default)s)")
+    parser.add_argument("--study", default="retrieval", help="name that seeds the study (default %(default)s)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="threads (default 2)")
+    add_json(parser)
+    parser.set_defaults(run=_retrieval)
+
+
+def _retrieval(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    names = [path.resolve().name for path in arguments.scenes]
+    if len(set(names)) < len(names):
+        raise InputError("two scenes have one name; rename one of the folders")
+    pictures = {name: _pictures(path) for name, path in zip(names, arguments.scenes, strict=True)}
+    strangers = [path for folder in arguments.strangers for path in _some(find_pictures(folder), arguments.most_strangers)]
+    options = SiftOptions(max_features=arguments.max_features)
+    features: dict[str, Features] = {}
+    scenes: dict[str, list[str]] = {}
+    pairs: set[frozenset[str]] = set()
+    for scene, paths in pictures.items():
+        own = {
+            f"{scene}/{path.name}": extract_sift(read_picture(path), options)
+            for path in progress(paths, f"{scene}: extracting")
+        }
+        with Bar(f"{scene}: matching raw features") as bar:
+            pairs |= overlapping(own, bar)
+        scenes[scene] = sorted(own)
+        features |= own
+    for path in progress(strangers, "strangers"):
+        features[f"/{path.parent.name}/{path.name}"] = extract_sift(read_picture(path), options)
+    features = {name: item for name, item in features.items() if len(item)}
+    book = read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook()
+    decoys = read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys()
+    with Bar("lifting") as bar:
+        forms = released_alike(features, codebook=book, decoys=decoys, randomness=seeded(arguments.study), progress=bar)
+    with Bar("retrieval") as bar:
+        rows = recall_rows(forms, scenes, pairs, partial(similarities, codebook=book, threads=arguments.workers, progress=bar))
+    write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    for line in _table(rows):
+        say(arguments, line)
+    return 0
+
+
+def _pictures(scene: Path) -> list[Path]:
+    """The photographs of a scene. Raises InputError if there are fewer than two."""
+    found = find_pictures(scene / "images" if (scene / "images").is_dir() else scene)
+    if len(found) < 2:
+        raise InputError(f"{scene} holds {len(found)} photographs; retrieval needs two or more")
+    return found
+
+
+def _some(paths: list[Path], most: int | None) -> list[Path]:
+    return paths[:: -(-len(paths) // most)] if most else paths
+
+
+def _table(rows: list[RecallRow]) -> list[str]:
+    """The rows as a table for people."""
+    lines = [f"{'scene':<22} {'form':<10} {'images':>7} {'queries':>8}" + "".join(f"{f'at {n}':>8}" for n in RETRIEVED)]
+    for row in rows:
+        cells = "".join(f"{100 * value:>7.1f}%" for value in row.recall.values())
+        lines.append(f"{row.scene or 'all':<22} {row.form:<10} {row.images:>7,} {row.queries:>8,}{cells}")
+    return lines
