@@ -1,6 +1,6 @@
 """Maps by clusters against one uncut map of the same matches: position errors, times, and false joins at repeated facades.
 
-    python benchmarks/clusters.py [--images 200 ...] [--size 60] [--seeds 20] [--trap-images 160]
+    python benchmarks/clusters.py [--images 200 ...] [--size 60] [--seeds 20] [--street-images 160]
 
 The world is planted (`tests/worlds/streets.py`): cameras a meter apart once around a block of facades, matches with a tenth
 of accidents, no descriptor work. The first rows give, for the uncut map, the map by clusters, and COLMAP's global mapper on the
@@ -97,7 +97,7 @@ def compare(count: int, size: int, seed: int) -> None:
         row(f"{len(found.clusters)} clusters", poses, place, seconds, whole)
 
 
-def traps(count: int, size: int, seeds: int, false_m: float, points: int) -> None:
+def repeated_facades(count: int, size: int, seeds: int, false_m: float, points: int) -> None:
     """Print, for each seed, what becomes of a street with two equal facades."""
     folded = 0
     for seed in range(seeds):
@@ -123,14 +123,14 @@ def main() -> None:
     parser.add_argument("--images", type=int, nargs="*", default=[200])
     parser.add_argument("--size", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=20, help="streets with two equal facades (default 20; 0 for none)")
-    parser.add_argument("--trap-images", type=int, default=160)
-    parser.add_argument("--trap-points", type=int, default=100, help="points of each facade of those streets (default 100)")
+    parser.add_argument("--street-images", type=int, default=160)
+    parser.add_argument("--street-points", type=int, default=100, help="points of each facade of those streets (default 100)")
     parser.add_argument("--false-m", type=float, default=2.0)
     asked = parser.parse_args()
     for count in asked.images:
         compare(count, asked.size, 0)
     if asked.seeds:
-        traps(asked.trap_images, asked.size, asked.seeds, asked.false_m, asked.trap_points)
+        repeated_facades(asked.street_images, asked.size, asked.seeds, asked.false_m, asked.street_points)
 
 
 if __name__ == "__main__":
