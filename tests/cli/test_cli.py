@@ -192,7 +192,7 @@ def test_a_map_of_one_view_is_refused_and_its_seed_is_used(
         asked.append(options.seed)
         return NoMap("a reason")
 
-    monkeypatch.setattr("veil.pipelines.mapping.build_map", built)
+    monkeypatch.setattr("veil.mapping.clustered.build_map", built)
     told = tmp_path / "told.json"
     assert run("map", at_home / "mapped-up", "-o", tmp_path / "map", "--seed", 7, "--json", told) == 1
     validate("map", json.loads(told.read_text()))
@@ -210,7 +210,7 @@ def test_what_lies_in_the_way_is_seen_before_the_work(
     def late(*_: object, **__: object) -> None:
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("veil.pipelines.mapping.match_pairs", late)
+    monkeypatch.setattr("veil.pipelines.pair_matching.match_pairs", late)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine").write_text("precious")
     assert run("map", at_home / "mapped-up", "-o", tmp_path / "taken") == 1

@@ -15,7 +15,6 @@ from veil.files.checkpoints import Checkpoints
 from veil.forms import Lines
 from veil.map_check import MapCheck
 from veil.mapping import Limits, MapImage, MapOptions, NoMap
-from veil.mapping.clustered import map_in_clusters, one_after_another
 from veil.mapping.gravity import ReadingsCheck, checked_readings
 from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.check import LineMapCheck
@@ -23,7 +22,6 @@ from veil.mapping.lines.incremental import extend_map
 from veil.mapping.lines.quad import SeedOptions
 from veil.mapping.lines.scenes import LineImage, images_of, reconstruction_of, scene_of
 from veil.mapping.lines.several_models import further_maps
-from veil.mapping.view_graph import ClusterOptions
 from veil.matching import Matches
 from veil.matching.ratio import calibrated
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
@@ -117,6 +115,9 @@ def map_positions(
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
+    from veil.mapping.clustered import map_in_clusters, one_after_another  # load SciPy
+    from veil.mapping.view_graph import ClusterOptions
+
     placed = {}
     for name, image in images.items():
         if isinstance(image.positions, Lines):
