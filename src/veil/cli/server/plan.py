@@ -1,0 +1,82 @@
+"""`veil plan map`: what a map of many images takes, before the work begins."""
+
+from __future__ import annotations
+
+import argparse
+
+from veil.cli.common import add_command, add_json, at_least, say, write_json
+from veil.errors import InputError
+from veil.mapping.plans import MapPlan, plan_map
+from veil.matching.pair_selection import RETRIEVED
+from veil.threads import cores
+
+EXAMPLES = """\
+  veil plan map --images 1000
+  veil plan map --images 10000 --machines 4 --cores 16 --json plan.json
+  veil plan map --images 200 --pairs all
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil plan map` to the parser's commands."""
+    parser = add_command(
+        commands,
+        "plan map",
+        "what a map of many images takes",
+        "Print pairs, core-hours, memory, disk, network and days of a map of hardened uploads, from unit costs that are\n"
+        "measured on this machine for some seconds. Mapping itself is counted at half a second of a core for each image of\n"
+        "1,000 features. The formulas are in docs/theory/scale.md#plans.",
+        EXAMPLES,
+    )
+    parser.add_argument("--images", type=at_least(2), required=True, metavar="N", help="number of images")
+    parser.add_argument("--features", type=at_least(1), default=1000, metavar="F", help="of each image (default 1000)")
+    parser.add_argument("--pairs", choices=("auto", "retrieval", "all"), default="auto", help="as for veil map (default auto)")
+    parser.add_argument(
+        "--pair-count", type=at_least(1), default=RETRIEVED, metavar="N", help="of retrieval (default %(default)s)"
+    )
+    parser.add_argument("--machines", type=at_least(1), default=1, metavar="M", help="that match pairs (default 1)")
+    parser.add_argument("--cores", type=at_least(1), metavar="C", help="of each machine (default: those of this one)")
+    parser.add_argument("--seconds", type=float, default=6.0, metavar="S", help="for the measurement (default %(default)s)")
+    add_json(parser)
+    parser.set_defaults(run=_plan)
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from veil.pipelines.pair_choice import pair_choice
+    from veil.pipelines.unit_costs import measured_costs, usual_size
+
+    if not 0 < arguments.seconds < 3600:
+        raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")
+    method = pair_choice(arguments.pairs, arguments.images).method
+    size = usual_size(arguments.images, arguments.features, arguments.pair_count if method == "retrieval" else None)
+    costs = measured_costs(arguments.seconds)
+    plan = plan_map(size, costs, machines=arguments.machines, cores=arguments.cores or cores())
+    write_json(arguments.json, {"pairs_by": method, **plan.as_json()})
+    for line in described(plan, method, arguments.images):
+        say(arguments, line)
+    return 0
+
+
+def described(plan: MapPlan, method: str, images: int) -> list[str]:
+    """The plan as lines for people."""
+    every = images * (images - 1) // 2
+    hours = {"retrieval": plan.retrieval_s, "matching": plan.matching_s, "mapping": plan.mapping_s}
+    steps = ", ".join(f"{step} {seconds / 3600:,.1f}" for step, seconds in hours.items())
+    return [
+        f"pairs       {plan.pairs:>16,} of {every:,} ({method}; before those that matches suggest)",
+        f"core-hours  {plan.core_hours:>16,.1f} ({steps})",
+        f"memory      {_size(plan.memory_bytes):>16} in the process that maps, {_size(plan.worker_bytes)} in each worker",
+        f"disk        {_size(plan.disk_bytes):>16} of uploads and matches",
+        f"network     {_size(plan.network_bytes):>16} to workers elsewhere",
+        f"days        {plan.days:>16,.2f}",
+    ]
+
+
+def _size(count: int) -> str:
+    """Bytes as people read them."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:,.0f} {unit}" if unit in ("B", "kB") else f"{value:,.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"

@@ -1,0 +1,35 @@
+"""`veil plan map`: a record for machines and lines for people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from veil.cli import main
+from veil.mapping.plans import UnitCosts
+from worlds.schemas import validate
+
+COSTS = UnitCosts(features=500, match_s=0.01, list_s=0.1, vote_s=1e-7, map_s=0.5)
+
+
+def test_a_plan_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted costs: 300 images match all pairs, 10,000 those that look alike, and more machines take fewer days."""
+    monkeypatch.setattr("veil.pipelines.unit_costs.measured_costs", lambda seconds: COSTS)
+    found = []
+    for words in (["300"], ["10000"], ["10000", "--machines", "8"]):
+        out = tmp_path / "plan.json"
+        assert main(["plan", "map", "--images", *words, "--cores", "2", "--json", str(out)]) == 0
+        validate("plan-map", record := json.loads(out.read_text()))
+        found.append(record)
+    assert [record["pairs"] for record in found] == [44_850, 400_000, 400_000]
+    assert [record["pairs_by"] for record in found] == ["all", "retrieval", "retrieval"]
+    assert found[2]["days"] < found[1]["days"]
+    said = capsys.readouterr().out
+    assert "400,000 of 49,995,000" in said and "core-hours" in said
+
+
+def test_a_plan_that_measures_for_no_time_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "map", "--images", "10", "--seconds", "0"]) == 1
+    assert "--seconds" in capsys.readouterr().err
