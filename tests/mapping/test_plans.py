@@ -15,7 +15,9 @@ COSTS = UnitCosts(features=500, match_s=0.01, list_s=0.1, vote_s=1e-7, map_s=0.5
 
 def test_a_plan_is_counted_by_hand() -> None:
     """Defining equations: Eq. 5-8 of docs/theory/scale.md for numbers that are easy to follow."""
-    size = MapSize(images=1000, features=1000, paired=20, words=10_000, listed=10, crowding=2.0, dim=50, m=3, message_bytes=500.0)
+    size = MapSize(
+        images=1000, features=1000, paired=20, words=10_000, listed=10, crowding=2.0, dim=50, m=3, message_bytes=500.0
+    )
     plan = plan_map(size, COSTS, machines=2, cores=4)
     assert plan.pairs == 20_000
     assert plan.matching_s == pytest.approx(20_000 * 0.01 * 4)

@@ -26,6 +26,7 @@ from veil.cli.server.matching_arguments import (
     asked_pairs,
     matching_facts,
     matching_work,
+    refuse_pairs_with_base,
 )
 from veil.errors import InputError
 from veil.files.gravity import read_gravity
@@ -150,6 +151,8 @@ def _map(arguments: argparse.Namespace) -> int:
         from veil.cli.server.line_maps import map_messages  # a map of positions needs nothing of it
 
         return map_messages(arguments, loaded, uploads.skipped)
+    if arguments.add_to:
+        refuse_pairs_with_base(arguments)
     base = Map.read(arguments.add_to) if arguments.add_to else None
     gravity = _gravity_of(arguments, sorted(loaded))
     options = MappingOptions(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import resource
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +13,7 @@ from typing import Any
 
 from veil.cli.common import Bar, at_least, say
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
+from veil.errors import InputError
 from veil.files.match_store import MatchStore, require_folder
 from veil.files.pair_lists import write_pairs
 from veil.matching.blocks import form_digest
@@ -121,7 +122,6 @@ def matching_facts(
     images: int,
 ) -> dict[str, Any]:
     """What `veil map --json` tells of pairs, models, where the work was done, its seconds and memory."""
-    own, workers = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return {
         "pairs": {
             "chosen": len(work.matched),
@@ -132,6 +132,22 @@ def matching_facts(
         "models": [{"images": len(item.scene.images), "points": len(item.scene.points)} for item in models],
         "engine": arguments.engine,
         "seconds": steps.seconds,
-        # Linux counts in KiB; the largest of the worker processes counts once.
-        "peak_memory_bytes": 1024 * (own + workers),
+        "peak_memory_bytes": _peak_memory(),
     }
+
+
+def _peak_memory() -> int | None:
+    """The most memory that this process and the largest of its workers held, in bytes; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def refuse_pairs_with_base(arguments: argparse.Namespace) -> None:
+    """Raise InputError for options on pairs beside --add-to, which matches every new image with all others."""
+    asked = [("--pairs", arguments.pairs != "auto"), ("--write-pairs", arguments.write_pairs), ("--matches", arguments.matches)]
+    if given := [name for name, is_given in asked if is_given]:
+        raise InputError(f"{given[0]} is for maps that are built anew; with --add-to new images are matched with all others")
