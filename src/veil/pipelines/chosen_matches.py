@@ -71,7 +71,7 @@ def matched_as_chosen(
     work.tell(described(choice, len(forms), pairs))
     with steps("matching") as bar:
         matches = _matched(forms, pairs, work, workers, bar)
-    if choice.method == "retrieval" and (further := new(more_pairs(matches))):
+    if choice.method == "retrieval" and (further := new(more_pairs(matches, {n: len(f) for n, f in forms.items()}))):
         work.tell(f"{len(further):,} more pairs of images that match a common one")
         with steps("matching further") as bar:
             matches |= _matched(forms, further, work, workers, bar)

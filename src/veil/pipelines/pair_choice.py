@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,17 +117,20 @@ def _bag(form: Form, book: Codebook) -> Subsets | np.ndarray:
     return np.bincount(book.nearest(form.vectors), minlength=len(book)).astype(np.float64)
 
 
-def more_pairs(matches: Mapping[tuple[str, str], Matches]) -> list[tuple[str, str]]:
+def more_pairs(matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int]) -> list[tuple[str, str]]:
     """Pairs of images that both clearly match a third one, and were not tried.
 
-    A pair matches clearly if it has `CLEARLY` standard deviations more distinctive matches than half of all tried pairs.
+    `features` are the numbers of features by name. By accident images have distinctive matches in proportion to the geometric
+    mean of their features, at a rate that half of all tried pairs do not exceed; a pair matches clearly if it has `CLEARLY`
+    standard deviations more.
     """
-    counts = {pair: int((found.ratios <= DISTINCTIVE).sum()) for pair, found in matches.items()}
-    if not counts:
+    if not matches:
         return []
-    usual = float(np.median(list(counts.values())))
-    clear = [pair for pair, count in counts.items() if count > usual + CLEARLY * np.sqrt(usual + 1)]
-    return expanded_pairs(clear, counts)
+    counts = np.array([(found.ratios <= DISTINCTIVE).sum() for found in matches.values()], dtype=np.float64)
+    sizes = np.array([math.sqrt(features[a] * features[b]) for a, b in matches])
+    usual = sizes * np.median(counts / np.maximum(sizes, 1.0))
+    clear = [pair for pair, more in zip(matches, counts > usual + CLEARLY * np.sqrt(usual + 1), strict=True) if more]
+    return expanded_pairs(clear, matches)
 
 
 def described(choice: PairChoice, images: int, pairs: Sequence[tuple[str, str]]) -> str:
