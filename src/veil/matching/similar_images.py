@@ -19,6 +19,7 @@ from veil.errors import InputError
 from veil.forms import Subspaces
 from veil.matching.neighbors import decoy_distance
 from veil.matching.voting import Listed, voters
+from veil.matching.word_distances import Usual, chunks, rows_of
 from veil.progress import Progress
 from veil.space import require_same
 from veil.threads import shared
@@ -33,8 +34,6 @@ VOTING_SHARE = 0.65
 ACCIDENTS = 8.0
 # Features that are compared with as many at a time, and words that one thread takes at a time.
 _TOGETHER, _WORDS = 256, 64
-# Features whose distances to all words are held at a time.
-_CHUNK = 128
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,17 +71,17 @@ class Background:
         chosen = usable if len(usable) <= UNRELATED else [usable[i * len(usable) // UNRELATED] for i in range(UNRELATED)]
         parts = [form.take(np.linspace(0, len(form) - 1, min(each, len(form))).astype(np.int64)) for form in chosen]
         unrelated = _joined(parts)
-        found = np.concatenate([_to_words(unrelated.take(rows), words) for rows in _chunks(len(unrelated))])
-        deviation = np.maximum(found.std(axis=0), 1e-6)
+        usual = Usual.of(rows_of(unrelated), words)
         decoys = decoy_distance(first, first)
-        return Background(words=words, mean=found.mean(axis=0), deviation=deviation, unrelated=unrelated, decoys=decoys)
+        return Background(words=words, mean=usual.mean, deviation=usual.deviation, unrelated=unrelated, decoys=decoys)
 
     def nearest_words(self, form: Subspaces) -> Int64[np.ndarray, "features listed"]:
         """The `LISTED` words that each feature is nearest to in units of what is usual for the word, ascending."""
         count = min(LISTED, len(self.words))
         found = np.empty((len(form), count), dtype=np.int64)
-        for rows in _chunks(len(form)):
-            unusual = (_to_words(form.take(rows), self.words) - self.mean) / self.deviation
+        numbers, usual = rows_of(form), Usual(mean=self.mean, deviation=self.deviation)
+        for rows in chunks(len(form)):
+            unusual = usual.unusual(numbers[rows], self.words)
             found[rows] = np.sort(np.argpartition(unusual, count - 1, axis=1)[:, :count], axis=1)
         return found
 
@@ -143,7 +142,7 @@ class SubspaceIndex:
             background=background,
             starts=np.searchsorted(listed.ravel()[order], np.arange(len(background.words) + 1)).astype(np.int64),
             rows=order // max(1, listed.shape[1]),
-            numbers=np.concatenate([_rows_of(forms[name]) for name in names]),
+            numbers=np.concatenate([rows_of(forms[name]) for name in names]),
             image=np.repeat(np.arange(len(names)), [len(forms[name]) for name in names]),
             reach=np.concatenate(reach),
             words=listed,
@@ -201,14 +200,6 @@ def usual_votes(votes: Int64[np.ndarray, "images images"]) -> Float32[np.ndarray
     return ((votes - usual) / np.sqrt(usual + ACCIDENTS)).astype(np.float32)
 
 
-def _rows_of(form: Subspaces) -> Float32[np.ndarray, "features sides dim"]:
-    return np.ascontiguousarray(np.concatenate([form.origin[:, None], form.basis], axis=1), dtype=np.float32)
-
-
-def _chunks(count: int) -> list[np.ndarray]:
-    return [np.arange(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]
-
-
 def _joined(parts: list[Subspaces]) -> Subspaces:
     """The features of several images of one space as if they were one image's."""
     first = parts[0]
@@ -220,16 +211,3 @@ def _joined(parts: list[Subspaces]) -> Subspaces:
         profile=first.profile,
         releasable=False,
     )
-
-
-def _to_words(form: Subspaces, words: Float32[np.ndarray, "words dim"]) -> Float32[np.ndarray, "features words"]:
-    """Distances of subspaces to words in single precision (Dusmanu et al. 2021, Eq. 1): |w - o|^2 less what the basis explains.
-
-    The origin of a subspace is its foot from zero, so that it is orthogonal to the basis and falls out of the second term.
-    """
-    squares = (form.origin**2).sum(axis=1)[:, None] + (words**2).sum(axis=1) - 2 * form.origin @ words.T
-    for side in range(form.m):
-        along = form.basis[:, side] @ words.T
-        along *= along
-        squares -= along
-    return np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)

@@ -77,20 +77,21 @@ def _squared(gram, squares, lower, residue):
     """Squared distance of two affine subspaces from the products of their rows (docs/theory/distances.md, Eq. 4).
 
     `squares` is |o|^2 + |p|^2 of the origins o and p, which stand in row and column 0 and are orthogonal to their own bases.
-    The basis of the second is made orthogonal to the first's by a Cholesky factor.
+    Either side may be a point, which has an origin alone. The basis of the second is made orthogonal to the first's by a
+    Cholesky factor.
     """
-    sides = len(gram)
+    rows, columns = gram.shape
     one = np.float32(1.0)
     square = squares - np.float32(2.0) * gram[0, 0]
-    for i in range(1, sides):
+    for i in range(1, rows):
         square -= gram[i, 0] * gram[i, 0]
-    for i in range(1, sides):
+    for i in range(1, columns):
         value = -gram[0, i]
-        for k in range(1, sides):
+        for k in range(1, rows):
             value -= gram[k, i] * gram[k, 0]
         for j in range(1, i + 1):
             total = one if i == j else np.float32(0.0)
-            for k in range(1, sides):
+            for k in range(1, rows):
                 total -= gram[k, i] * gram[k, j]
             for k in range(1, j):
                 total -= lower[i, k] * lower[j, k]
@@ -100,3 +101,23 @@ def _squared(gram, squares, lower, residue):
         residue[i] = value / lower[i, i]
         square -= residue[i] * residue[i]
     return max(square, np.float32(0.0))
+
+
+def distances_to(
+    asked: Float32[np.ndarray, "sides dim"], listed: Float32[np.ndarray, "features listed_sides dim"]
+) -> Float32[np.ndarray, "features"]:
+    """Distances of one feature to others, each given by its origin (the foot from zero) and its orthonormal basis."""
+    count, sides, dim = listed.shape
+    products = asked @ listed.reshape(count * sides, dim).T
+    found = np.empty(count, dtype=np.float32)
+    _measure(products, np.float32((asked[0] ** 2).sum()), (listed[:, 0] ** 2).sum(axis=1), sides, found)
+    return found
+
+
+@compiled
+def _measure(products, asked_square, listed_squares, sides, found):
+    """Fill `found` with the distances of one feature to those whose rows `products` are with."""
+    lower, residue = np.zeros((sides, sides), dtype=np.float32), np.zeros(sides, dtype=np.float32)
+    for j in range(len(found)):
+        gram = products[:, j * sides : (j + 1) * sides]
+        found[j] = np.sqrt(_squared(gram, asked_square + listed_squares[j], lower, residue))

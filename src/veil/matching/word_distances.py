@@ -1,0 +1,63 @@
+"""Distances of features to the words of a public dictionary, and how far words usually are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32
+
+from veil.forms import Flat, Points
+
+# Features whose distances to all words are held at a time.
+TOGETHER = 32
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Usual:
+    """Mean and standard deviation, float32 (K,), of the distance of an unrelated feature to each word."""
+
+    mean: Float32[np.ndarray, "words"]
+    deviation: Float32[np.ndarray, "words"]
+
+    @staticmethod
+    def of(rows: Float32[np.ndarray, "features sides dim"], words: Float32[np.ndarray, "words dim"]) -> Usual:
+        """What is usual among some features."""
+        found = np.concatenate([to_words(rows[part], words) for part in chunks(len(rows))])
+        return Usual(mean=found.mean(axis=0), deviation=np.maximum(found.std(axis=0), 1e-6))
+
+    def unusual(
+        self, rows: Float32[np.ndarray, "features sides dim"], words: Float32[np.ndarray, "words dim"]
+    ) -> Float32[np.ndarray, "features words"]:
+        """Distances to the words in standard deviations from what is usual, the nearest words being the most negative."""
+        found = to_words(rows, words)
+        found -= self.mean
+        found /= self.deviation
+        return found
+
+
+def rows_of(form: Flat) -> Float32[np.ndarray, "features sides dim"]:
+    """Origin and basis of each feature in one array; of points the vector alone."""
+    if isinstance(form, Points):
+        return np.ascontiguousarray(form.vectors[:, None], dtype=np.float32)
+    return np.ascontiguousarray(np.concatenate([form.origin[:, None], form.basis], axis=1), dtype=np.float32)
+
+
+def to_words(
+    rows: Float32[np.ndarray, "features sides dim"], words: Float32[np.ndarray, "words dim"]
+) -> Float32[np.ndarray, "features words"]:
+    """Distances of features to words in single precision (Dusmanu et al. 2021, Eq. 1): |w - o|^2 less what the basis explains.
+
+    The origin of a subspace is its foot from zero, so that it is orthogonal to the basis and falls out of the second term.
+    """
+    squares = (rows[:, 0] ** 2).sum(axis=1)[:, None] + (words**2).sum(axis=1) - 2 * rows[:, 0] @ words.T
+    for side in range(1, rows.shape[1]):
+        along = rows[:, side] @ words.T
+        along *= along
+        squares -= along
+    return np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
+
+
+def chunks(count: int) -> list[np.ndarray]:
+    """Rows 0 to `count` - 1, `TOGETHER` at a time."""
+    return [np.arange(start, min(start + TOGETHER, count)) for start in range(0, count, TOGETHER)]
