@@ -20,7 +20,7 @@ from veil.scene import Scene
 # What a map's folder may hold beside `sparse/` and `descriptors.h5`: further models of a map from lines, and indexes, which are
 # made from the map and can be made again.
 MODELS = "models"
-INDEXES = ("vocabularies",)
+INDEXES = ("vocabularies", "indexes")
 # A folder beside a map is named so while the map is replaced; FINISHED is what stands for it there once it is complete.
 STAGING = ".{}.replacing-"
 NEW, FINISHED = "new", "finished"

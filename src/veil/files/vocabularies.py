@@ -6,20 +6,15 @@ made from. DIGEST are the first 16 hex digits of the dictionary's hash.
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from veil.errors import FileFormatError
-from veil.files.atomic import read_bytes, writing
-from veil.files.maps import map_fingerprint
+from veil.files.array_folders import mapped_array, read_header, write_arrays
 from veil.matching.inverted_index import InvertedIndex
 
-FORMAT = 1
 # The arrays of an index by the names of their files, which are protocol.
 _ARRAYS = {"offsets": "offsets", "point_rows": "point_rows", "chance": "probability", "frequency": "frequency"}
 _IMAGE_ARRAYS = ("data", "indices", "indptr")
@@ -45,27 +40,11 @@ def write_vocabulary(map_folder: Path, vocabulary: InvertedIndex) -> Path:
     An older index for the same dictionary is replaced. Raises InputError if it cannot be written.
     """
     target = vocabulary_folder(map_folder, vocabulary.dictionary)
-    header = {
-        "format": FORMAT,
-        "dictionary": vocabulary.dictionary,
-        "map": map_fingerprint(map_folder),
-        "image_names": list(vocabulary.image_names),
-    }
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        try:
-            for name, attribute in _ARRAYS.items():
-                np.save(temporary / f"{name}.npy", getattr(vocabulary, attribute).astype(_DTYPES[name]))
-            for name in _IMAGE_ARRAYS:
-                np.save(temporary / f"image_{name}.npy", getattr(vocabulary.image_words, name).astype(_DTYPES[name]))
-            (temporary / "header.json").write_text(json.dumps(header, indent=1))
-            temporary.chmod(0o755)
-            if target.exists():
-                shutil.rmtree(target)
-            temporary.rename(target)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    header = {"dictionary": vocabulary.dictionary, "image_names": list(vocabulary.image_names)}
+    arrays = {name: getattr(vocabulary, attribute).astype(_DTYPES[name]) for name, attribute in _ARRAYS.items()}
+    for name in _IMAGE_ARRAYS:
+        arrays[f"image_{name}"] = getattr(vocabulary.image_words, name).astype(_DTYPES[name])
+    write_arrays(target, header, arrays, map_folder=map_folder)
     return target
 
 
@@ -78,11 +57,9 @@ def read_vocabulary(map_folder: Path, dictionary: str) -> InvertedIndex | None:
     if not folder.is_dir():
         return None
     try:
-        header = json.loads(read_bytes(folder / "header.json"))
-        if header["format"] != FORMAT or header["dictionary"] != dictionary:
-            raise FileFormatError(f"{folder} is an index of another format or dictionary; run `veil index` again")
-        if header["map"] != map_fingerprint(map_folder):
-            raise FileFormatError(f"{folder} was made from another state of the map; run `veil index` again")
+        header = read_header(folder, map_folder=map_folder)
+        if header["dictionary"] != dictionary:
+            raise FileFormatError(f"{folder} is an index of another dictionary; run `veil index` again")
         return _assemble(folder, header)
     except (OSError, ValueError, LookupError, TypeError, EOFError, AttributeError) as error:
         if isinstance(error, FileFormatError):
@@ -94,8 +71,8 @@ def _assemble(folder: Path, header: dict[str, Any]) -> InvertedIndex:
     """The index of the arrays in `folder`. Raises ValueError if they do not fit together."""
     from scipy.sparse import csr_array
 
-    arrays = {name: _mapped(folder, name, name) for name in _ARRAYS}
-    data, indices, indptr = (_mapped(folder, f"image_{name}", name) for name in _IMAGE_ARRAYS)
+    arrays = {name: mapped_array(folder, name, _DTYPES[name]) for name in _ARRAYS}
+    data, indices, indptr = (mapped_array(folder, f"image_{name}", _DTYPES[name]) for name in _IMAGE_ARRAYS)
     names = tuple(str(name) for name in header["image_names"])
     words = len(arrays["offsets"]) - 1
     offsets, entries = arrays["offsets"], len(arrays["point_rows"])
@@ -113,11 +90,3 @@ def _assemble(folder: Path, header: dict[str, Any]) -> InvertedIndex:
         image_words=image_words,
         **{_ARRAYS[name]: array for name, array in arrays.items()},
     )
-
-
-def _mapped(folder: Path, file: str, name: str) -> np.ndarray:
-    """An array mapped into memory. Raises ValueError if it is not one-dimensional, or of another type than `name` has."""
-    array = np.load(folder / f"{file}.npy", mmap_mode="r", allow_pickle=False)
-    if array.ndim != 1 or array.dtype != np.dtype(_DTYPES[name]):
-        raise ValueError(f"{file}.npy holds {array.dtype} of {array.ndim} dimensions")
-    return array

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from veil.codebooks.codebook import Codebook
-from veil.forms import Form, Lines, Points
+from veil.errors import RangeError
+from veil.forms import Form, Lines
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.acceptance import Acceptance
@@ -21,12 +24,16 @@ from veil.geometry.robust.significance import point_agreement as point_agreement
 from veil.geometry.robust.significance import pose_log10_nfa as pose_log10_nfa
 from veil.geometry.views import MapViews
 from veil.localization.matched_features import Matched, matched_features
+from veil.localization.matched_images import MatchedImages
 from veil.localization.matched_lines import MatchedLines
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import NESTED, Evidence, pictured, rival, too_few, turn_deviation_deg, weigh
-from veil.matching import MatchOptions, match_pairs
+from veil.matching import MatchOptions
 from veil.progress import Progress
 from veil.scene import Scene
+
+# Numbers of images that are matched one after the other, where the map's index ranks them.
+RETRIEVED = (10, 40, 160)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +46,22 @@ class LocalizeOptions(Acceptance):
     - `max_log10_nfa`: largest accepted log10 of the number of chance poses that are as good (docs/theory/localization.md).
     - `max_turn_deg`: largest accepted standard deviation of the rotation, in degrees.
     - `matching`: ratio test and backend of the distances; the default keeps mutual nearest neighbors.
+    - `retrieved`: numbers of images that are matched one after the other until there is a pose, where the images are ranked.
     - `workers`: number of map images that are matched at a time.
     - `seed`: of RANSAC.
 
-    Raises RangeError for thresholds that would accept chance, or nothing.
+    Raises RangeError for thresholds that would accept chance, or nothing, and for numbers of images that do not grow.
     """
 
     matching: MatchOptions = field(default_factory=MatchOptions)
+    retrieved: tuple[int, ...] = RETRIEVED
     workers: int = 2
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.retrieved or any(b <= a for a, b in pairwise((0, *self.retrieved))):
+            raise RangeError(f"retrieved takes numbers of images that grow, such as 10 40 160, got {self.retrieved!r}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,15 +117,16 @@ def localize(
     scene: Scene,
     *,
     codebook: Codebook | None = None,
+    ranked: Sequence[str] | None = None,
     options: LocalizeOptions | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
     """Estimate the pose of a query from matches by distance, or say why no pose is better than chance.
 
-    The query is matched with every image of the map, the pose is estimated by LO-RANSAC and refined over its inliers, and the
-    number of chance poses as good as it is bounded (docs/theory/localization.md, Eq. 1-4). A public map is compared with a
-    private query by the point-to-subspace distance, a private map by the subspace-to-subspace distance (Dusmanu et al. 2021,
-    Eq. 1-2; docs/theory/distances.md, Eq. 1-2).
+    The query is matched with every image of the map, or with those that it looks like until there is a pose. The pose is
+    estimated by LO-RANSAC and refined over its inliers, and the number of chance poses as good as it is bounded
+    (docs/theory/localization.md, Eq. 1-4). A public map is compared with a private query by the point-to-subspace distance, a
+    private map by the subspace-to-subspace distance (Dusmanu et al. 2021, Eq. 1-2; docs/theory/distances.md, Eq. 1-2).
 
     - `camera`: intrinsics and size of the query's image, in pixels.
     - `observations`: what was sent of the query's N keypoints. Either their positions, float32 (N, 2), in pixels from the
@@ -121,6 +136,8 @@ def localize(
     - `scene`: the map, public or private.
     - `codebook`: the one that the query was privatized with, or None. A hardened query against a public map needs it, to
       bring the map's descriptors into the query's space.
+    - `ranked`: names of the map's images that the query looks like, the most similar first
+      (`veil.matching.point_index.PointIndex.similar`); None: all images are matched.
     - `options`: thresholds, matching, workers and seed; by default those of `LocalizeOptions`.
     - `progress`: called with the number of map images that are matched and of all.
 
@@ -128,8 +145,20 @@ def localize(
     meet.
     """
     options = options or LocalizeOptions()
-    keypoint_rows, point_rows = correspondences(form, scene, codebook, options, progress)
-    return localize_matches(camera, observations, keypoint_rows, point_rows, scene.points, views=scene.views, options=options)
+    matched = _unmatched(form, scene, codebook, options)
+    names = list(scene.images) if ranked is None else list(ranked[: options.retrieved[-1]])
+    rounds = [len(names)] if ranked is None else [*(count for count in options.retrieved if count < len(names)), len(names)]
+    # Each round may find a pose by chance.
+    strict = replace(options, max_log10_nfa=options.max_log10_nfa - math.log10(len(rounds)))
+    for count in rounds:
+        matched.match(names[:count], progress)
+        answer = localize_matches(camera, observations, *matched.pairs(), scene.points, views=scene.views, options=strict)
+        if isinstance(answer, Localization):
+            break
+    if isinstance(answer, Localization) or ranked is None:
+        return answer
+    looked_at = f"it was matched with the {len(names)} of {len(scene.images)} images that it looks most like"
+    return replace(answer, reason=f"{answer.reason}; {looked_at}")
 
 
 def localize_matches(
@@ -245,30 +274,14 @@ def correspondences(
     options: LocalizeOptions,
     progress: Progress | None = None,
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-    """Rows (query features, map points) of the distinct pairs that match in at least one map image, most distinctive first.
+    """The pairs of a query's features and a map's points that match in at least one image of the map, most distinctive first.
 
-    A pair is as distinctive as its distance is small beside that to the second neighbor (Lowe 2004), in the map image where
-    this ratio is smallest. Right matches gather at the front; which matches there are does not depend on the order.
-    `codebook` and `progress` are those of `localize`.
+    The arguments are those of `localize`; of the pairs see `MatchedImages.pairs`.
     """
-    forms: dict[str, Form] = {"": form}
-    for name, image in scene.images.items():
-        forms[name] = _comparable(image.form, form, codebook)
-    pairs = [("", name) for name in scene.images]
-    matched = match_pairs(forms, pairs, options=options.matching, workers=options.workers, progress=progress)
-    rows = [matches.indices[:, 0] for matches in matched.values()]
-    points = [scene.images[name].point_rows[matches.indices[:, 1]] for (_, name), matches in matched.items()]
-    # One integer for each pair sorts faster than two columns.
-    keys = np.concatenate(rows) * len(scene.points) + np.concatenate(points)
-    ratios = np.concatenate([matches.ratios for matches in matched.values()])
-    keys = keys[np.argsort(ratios, kind="stable")]
-    _, first = np.unique(keys, return_index=True)
-    keypoint_rows, point_rows = np.divmod(keys[np.sort(first)], len(scene.points))
-    return keypoint_rows.astype(np.int64), point_rows.astype(np.int64)
+    matched = _unmatched(form, scene, codebook, options)
+    matched.match(list(scene.images), progress)
+    return matched.pairs()
 
 
-def _comparable(map_form: Form, query: Form, codebook: Codebook | None) -> Form:
-    """A map image's form, taken by the codebook into the query's space where it holds public descriptors of another one."""
-    if isinstance(map_form, Points) and map_form.space != query.space and codebook is not None:
-        return codebook.compression.into_space(map_form, query.space)
-    return map_form
+def _unmatched(form: Form, scene: Scene, codebook: Codebook | None, options: LocalizeOptions) -> MatchedImages:
+    return MatchedImages(form=form, scene=scene, codebook=codebook, options=options.matching, workers=options.workers)

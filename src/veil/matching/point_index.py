@@ -47,8 +47,8 @@ class PointIndex:
     - `words`, float32 (K, dim): the public dictionary in that space; `mean`, `deviation`, float32 (K,): what is usual among the
       map's features (`Usual`).
     - `offsets`, int64 (K + 1,), `entries`, int32: word w lists the points `entries[offsets[w] : offsets[w + 1]]`.
-    - `starts`, int64 (points + 1,), `views`, float16 (views, m + 1, dim): point p was seen as `views[starts[p] : starts[p + 1]]`,
-      origin and basis; of public maps m = 0.
+    - `starts`, int64 (points + 1,), `views`, float16 (views, m + 1, dim): point p was seen as
+      `views[starts[p] : starts[p + 1]]`, origin and basis; of public maps m = 0.
     - `seen_from`, int64 (points + 1,), `images`, int32: point p is in the images `images[seen_from[p] : seen_from[p + 1]]`.
     """
 
@@ -86,8 +86,7 @@ class PointIndex:
 
         `threads` features are looked up at a time. Raises SpaceError for a query of another space.
         """
-        rows, points = self.votes(query, threads=threads)
-        voted = np.unique(points)
+        voted = np.unique(self.votes(query, threads=threads)[1])
         votes = np.bincount(self.images[_ranges(self.seen_from, voted)[0]], minlength=len(self.image_names))
         seen = np.bincount(self.images, minlength=len(self.image_names))
         return (votes / np.sqrt(seen + 1.0)).astype(np.float32)
@@ -264,8 +263,8 @@ def _words_of_points(
 
     def nearest(part: np.ndarray) -> np.ndarray:
         places, begins = _ranges(starts, part)
-        rows = views[places].astype(np.float32)
-        total = np.add.reduceat(usual.unusual(rows, words), begins, axis=0)
+        group = np.repeat(np.arange(len(part)), np.diff([*begins, len(places)]))
+        total = usual.total_unusual(views[places].astype(np.float32), words, group)
         return np.argpartition(total, count - 1, axis=1)[:, :count]
 
     found = []

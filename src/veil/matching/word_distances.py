@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 
+from veil.compiled import compiled
 from veil.forms import Flat, Points
 
 # Features whose distances to all words are held at a time.
-TOGETHER = 32
+TOGETHER = 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,10 +31,39 @@ class Usual:
         self, rows: Float32[np.ndarray, "features sides dim"], words: Float32[np.ndarray, "words dim"]
     ) -> Float32[np.ndarray, "features words"]:
         """Distances to the words in standard deviations from what is usual, the nearest words being the most negative."""
-        found = to_words(rows, words)
-        found -= self.mean
-        found /= self.deviation
-        return found
+        return self.total_unusual(rows, words, np.arange(len(rows)))
+
+    def total_unusual(
+        self,
+        rows: Float32[np.ndarray, "features sides dim"],
+        words: Float32[np.ndarray, "words dim"],
+        group: Int64[np.ndarray, "features"],
+    ) -> Float32[np.ndarray, "groups words"]:
+        """What `unusual` gives, summed over the features of each group; `group` ascends from 0 on, without gaps."""
+        total = np.zeros((int(group[-1]) + 1 if len(group) else 0, len(words)), dtype=np.float32)
+        sides = rows.shape[1]
+        products = rows.reshape(-1, rows.shape[2]) @ words.T
+        squares, word_squares = (rows[:, 0] ** 2).sum(axis=1), (words**2).sum(axis=1)
+        row = np.empty(len(words), dtype=np.float32)
+        _add_unusual(products, squares, word_squares, self.mean, 1 / self.deviation, group, sides, row, total)
+        return total
+
+
+@compiled
+def _add_unusual(products, squares, word_squares, mean, scale, group, sides, row, total):
+    """Add the distances of each feature to all words, less the mean and scaled, to its group's row of `total`."""
+    zero, two = np.float32(0.0), np.float32(2.0)
+    for i in range(len(squares)):
+        along = products[i * sides]
+        for w in range(len(row)):
+            row[w] = squares[i] + word_squares[w] - two * along[w]
+        for side in range(1, sides):
+            along = products[i * sides + side]
+            for w in range(len(row)):
+                row[w] -= along[w] * along[w]
+        added = total[group[i]]
+        for w in range(len(row)):
+            added[w] += (np.sqrt(max(row[w], zero)) - mean[w]) * scale[w]
 
 
 def rows_of(form: Flat) -> Float32[np.ndarray, "features sides dim"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
@@ -38,6 +39,7 @@ def localize(
     codebook: Codebook | None = None,
     dictionary: Codebook | None = None,
     near: Sequence[str] | None = None,
+    search: Literal["index", "all"] = "index",
     progress: Progress | None = None,
 ) -> Localization | NoPose:
     """Estimate the pose of a query on a map, or say why no pose is better than chance (docs/theory/localization.md).
@@ -55,6 +57,8 @@ def localize(
     - `dictionary`: the one of a query's words, where the map has no index for it; by default the bundled one.
     - `near`: names of the map's images that a query in words is known to be near (`veil.scene.Scene.nearest`), in place of
       those that look like it.
+    - `search`: a query by distance is matched with the images that it looks like where the map has an index ("index";
+      docs/theory/scale.md#queries), or with "all".
     - `progress`: called with the number of steps done and of all.
 
     Raises SpaceError or InputError if query and map cannot be compared, words with lines lack gravity, or positions alone lack
@@ -63,8 +67,17 @@ def localize(
     image = loaded(query)
     if not isinstance(image.form, Subsets):
         book = codebook or where.codebook_for(image.form)
+        options = options or LocalizeOptions()
+        ranked = where.ranked_images(image.form, codebook, threads=options.workers) if search == "index" else None
         return by_distance(
-            image.camera, image.positions, image.form, where.scene, codebook=book, options=options, progress=progress
+            image.camera,
+            image.positions,
+            image.form,
+            where.scene,
+            codebook=book,
+            ranked=ranked,
+            options=options,
+            progress=progress,
         )
     if image.form.mechanism.epsilon == 0:
         if isinstance(image.positions, Lines):

@@ -1,17 +1,21 @@
-"""A map as a server holds it: the scene, the folder that it came from, and its indexes for queries in words."""
+"""A map as a server holds it: the scene, the folder that it came from, and its indexes for queries."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook
 from veil.files.maps import read_map, write_map
+from veil.files.point_indexes import read_point_index
 from veil.files.vocabularies import read_vocabulary
-from veil.forms import Form, Points, Subsets
+from veil.forms import Flat, Form, Points, Subsets
 from veil.matching.inverted_index import InvertedIndex, index_map
+from veil.matching.point_index import PointIndex, index_points
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -23,12 +27,14 @@ class Map:
     - `scene`: images with poses and released descriptors, and points in units of the map.
     - `folder`: where it was read from or written to; None: in memory only.
 
-    Indexes for queries in words are found in the folder (`veil index`), or made once from the dictionary.
+    Indexes for queries in words are found in the folder (`veil index`), or made once from the dictionary. The index for queries
+    by distance is found there too, and otherwise made by `with_point_index` alone: small maps need none.
     """
 
     scene: Scene
     folder: Path | None = None
     _indexes: dict[str, InvertedIndex] = field(default_factory=dict, init=False, repr=False)
+    _point_indexes: list[PointIndex | None] = field(default_factory=list, init=False, repr=False)
 
     @staticmethod
     def read(folder: Path | str) -> Map:
@@ -82,6 +88,59 @@ class Map:
         if key not in self._indexes:
             self._indexes[key] = self._index(query, dictionary, progress)
         return self._indexes[key]
+
+    @property
+    def point_index(self) -> PointIndex | None:
+        """The index for queries by distance, in the folder or made by `with_point_index`; None if there is none.
+
+        Raises FileFormatError if the folder's is damaged or was made from another state of the map.
+        """
+        if not self._point_indexes:
+            kept = None if self.folder is None else read_point_index(self.folder)
+            if kept is not None and (kept.points != len(self.scene.points) or set(kept.image_names) != set(self.scene.images)):
+                raise InputError(f"the index of {self.folder} is of another map; run `veil index` again")
+            self._point_indexes.append(kept)
+        return self._point_indexes[0]
+
+    def with_point_index(
+        self, codebook: Codebook | None = None, *, threads: int = 2, progress: Progress | None = None
+    ) -> PointIndex:
+        """Make the index for queries by distance from the words of a public codebook, and use it from now on.
+
+        - `codebook`: by default the bundled one. A public map is indexed in the space that hardened queries are sent in.
+        - `threads`: groups of points that are indexed at a time.
+        - `progress`: called with the number of points that are indexed and of all.
+
+        Raises InputError for a map of words, SpaceError for a codebook that the map's descriptors do not fit.
+        """
+        if isinstance(self.form, Subsets):
+            raise InputError("a map of words needs no index for queries by distance; localize against it directly")
+        book = codebook or bundled_codebook()
+        space = book.compression.hardened_space if self.is_public else self.scene.space
+        words = book.compression.into_space(Points(vectors=book.vectors, space=book.raw_space), space).vectors
+        forms: dict[str, tuple[Flat, np.ndarray]] = {}
+        for name, image in self.scene.images.items():
+            form = image.form
+            assert not isinstance(form, Subsets)
+            forms[name] = (book.compression.into_space(form, space) if isinstance(form, Points) else form, image.point_rows)
+        made = index_points(forms, words, len(self.scene.points), threads=threads, progress=progress)
+        self._point_indexes[:] = [made]
+        return made
+
+    def ranked_images(self, query: Form, codebook: Codebook | None = None, *, threads: int = 2) -> list[str] | None:
+        """Names of the images that a query by distance looks like, the most similar first; None without an index for it.
+
+        `codebook` is the one that brings public descriptors into the index's space; by default the bundled one.
+        """
+        index = None if isinstance(query, Subsets) else self.point_index
+        if index is None or isinstance(query, Subsets):
+            return None
+        if isinstance(query, Points) and query.space != index.space:
+            book = codebook or bundled_codebook()
+            if book.compression.hardened_space != index.space or query.space != book.raw_space:
+                return None
+            query = book.compression.into_space(query, index.space)
+        return index.similar(query, threads=threads) if index.serves(query) else None
 
     def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
         """The index of `index_for`, read from the folder or made."""

@@ -1,4 +1,4 @@
-"""`veil index`: list a map's points under the words of a dictionary, once, for queries in words."""
+"""`veil index`: list a map's points under the words of a dictionary, once, so that queries need not look at every image."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from pathlib import Path
 
 from veil.cli.common import Bar, add_command, add_json, at_least, report, say, write_json
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError
+from veil.errors import InputError, SpaceError
 from veil.files.codebooks import bundled_codebook, read_codebook
-from veil.files.maps import read_map
+from veil.files.point_indexes import write_point_index
 from veil.files.vocabularies import write_vocabulary
 from veil.forms import Subsets
 from veil.matching.inverted_index import NEAREST, index_map
+from veil.pipelines.maps import Map
+from veil.scene import Scene
 
 BUNDLED = "bundled"
+# `veil map` indexes maps of at least so many images: below, to match a query with all of them takes no longer.
+INDEXED_FROM = 200
 EXAMPLES = """\
   veil index map/                               with the bundled dictionary
   veil index map/ --dictionary dictionary.npz   with the one that queries are released with
+  veil index map/ --for distances               a private map, or queries in subspaces alone
 """
 
 
@@ -27,40 +32,83 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser = add_command(
         commands,
         "index",
-        "a public map + a dictionary -> an index for queries in words",
-        "Find the words of every descriptor of a map and keep lists of the points of each word in the map's folder, so that\n"
-        "`veil localize` matches queries in words through them. Each descriptor is entered under several\n"
-        "of its nearest words, as the map's own tracks show how far another view of a point falls.",
+        "a map + a dictionary -> indexes for queries",
+        "Keep lists of a map's points by the words of a dictionary in the map's folder, so that `veil localize` need not look\n"
+        "at every image. For queries in words, each descriptor of a public map is entered under several of its nearest words,\n"
+        "as the map's own tracks show how far another view of a point falls. For queries by distance, each point is entered\n"
+        "under the word nearest to all its views; `veil map` makes this index of maps of 200 images and more.",
         EXAMPLES,
     )
-    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote from raw features")
+    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote, not from words")
+    parser.add_argument(
+        "--for",
+        dest="queries",
+        choices=("words", "distances", "both"),
+        help=f"queries to index the map for (default: words where it is public, distances from {INDEXED_FROM} images on)",
+    )
     parser.add_argument("--dictionary", default=BUNDLED, metavar="FILE", help="a codebook (default: the bundled one)")
     parser.add_argument(
         "--nearest", type=at_least(1), default=NEAREST, help="words that a descriptor is entered under (default %(default)s)"
     )
+    parser.add_argument("--workers", type=at_least(1), default=2, help="threads (default 2)")
     add_json(parser)
     parser.set_defaults(run=_index)
 
 
 def _index(arguments: argparse.Namespace) -> int:
-    scene = read_map(arguments.map)
-    if isinstance(next(iter(scene.images.values())).form, Subsets):
+    where = Map.read(arguments.map)
+    scene = where.scene
+    if isinstance(where.form, Subsets):
         raise InputError(f"{arguments.map} is a map of words, which needs no index; localize against it directly")
+    asked = arguments.queries or _usual_queries(where)
+    if asked != "distances" and not where.is_public:
+        raise InputError(f"{arguments.map} is a private map, which serves no queries in words; index it with --for distances")
     book = read_dictionary(arguments.dictionary)
-    with Bar("indexing") as bar:
-        vocabulary = index_map(scene, book, nearest=arguments.nearest, progress=bar)
-    folder = write_vocabulary(arguments.map, vocabulary)
-    facts = {
-        "dictionary": vocabulary.dictionary,
-        "words": vocabulary.dictionary_size,
-        "entries": len(vocabulary.point_rows),
-        "points": len(scene.points),
-        "images": len(scene.images),
-    }
+    facts: dict[str, object] = {"points": len(scene.points), "images": len(scene.images)}
+    if asked != "distances":
+        with Bar("indexing words") as bar:
+            vocabulary = index_map(scene, book, nearest=arguments.nearest, progress=bar)
+        folder = write_vocabulary(arguments.map, vocabulary)
+        facts |= {
+            "dictionary": vocabulary.dictionary,
+            "words": vocabulary.dictionary_size,
+            "entries": len(vocabulary.point_rows),
+        }
+        say(arguments, f"{facts['entries']} entries of {facts['points']} points under {facts['words']} words")
+        report(arguments, folder, "the index for queries in words")
+    if asked != "words":
+        facts["listed_points"] = _index_points(arguments, where, book)
     write_json(arguments.json, facts)
-    say(arguments, f"{facts['entries']} entries of {facts['points']} points under {facts['words']} words")
-    report(arguments, folder, "the index")
     return 0
+
+
+def _usual_queries(where: Map) -> str:
+    """The queries that a map is indexed for where nothing else is asked for: "words", "distances" or "both"."""
+    if not where.is_public:
+        return "distances"
+    return "words" if len(where.scene.images) < INDEXED_FROM else "both"
+
+
+def _index_points(arguments: argparse.Namespace, where: Map, book: Codebook) -> int:
+    """Index a map for queries by distance, write the index into the map's folder, and return how many points it lists."""
+    with Bar("indexing points") as bar:
+        index = where.with_point_index(book, threads=arguments.workers, progress=bar)
+    assert where.folder is not None
+    folder = write_point_index(where.folder, index)
+    say(arguments, f"{len(index.entries)} of {index.points} points under {len(index.words)} words")
+    report(arguments, folder, "the index for queries by distance")
+    return len(index.entries)
+
+
+def index_large(arguments: argparse.Namespace, folder: Path, scene: Scene) -> None:
+    """Index a new map for queries by distance if it has so many images that it pays."""
+    where = Map(scene=scene, folder=folder)
+    if len(scene.images) < INDEXED_FROM or isinstance(where.form, Subsets):
+        return
+    try:
+        _index_points(arguments, where, bundled_codebook())
+    except SpaceError as error:
+        say(arguments, f"no index for queries by distance, which match with all images: {error}; see `veil index --dictionary`")
 
 
 @cache

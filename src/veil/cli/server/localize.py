@@ -28,7 +28,7 @@ from veil.errors import InputError
 from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
+from veil.localization.by_distance import RETRIEVED, Localization, LocalizeOptions, NoPose
 from veil.localization.by_positions import PositionOptions
 from veil.localization.by_words import WordOptions
 from veil.localization.upright_options import UprightOptions
@@ -83,6 +83,20 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--near-images", nargs="+", metavar="NAME", help="words, positions: images of the map that are near")
     parser.add_argument("--nearest", type=at_least(1), default=3, metavar="N", help="images that --near takes (default 3)")
     parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of words with lines (default 0.5)")
+    parser.add_argument(
+        "--search",
+        choices=("index", "all"),
+        default="index",
+        help="by distance: match the images that the map's index names, or all (default index, where the map has one)",
+    )
+    parser.add_argument(
+        "--retrieved",
+        type=at_least(1),
+        nargs="+",
+        default=RETRIEVED,
+        metavar="N",
+        help=f"images of the index to match, more while there is no pose (default {' '.join(map(str, RETRIEVED))})",
+    )
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
     add_strict(parser)
     add_matching(parser)
@@ -150,12 +164,13 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Lo
     options = LocalizeOptions(
         max_error_px=arguments.max_error,
         matching=matching_options(arguments, query.form, where.form),
+        retrieved=tuple(arguments.retrieved),
         workers=arguments.workers,
         seed=arguments.seed,
     )
     codebook = arguments.codebook and read_codebook(arguments.codebook)
     with Bar("matching") as bar:
-        return localize(query, where, options=options, codebook=codebook, progress=bar)
+        return localize(query, where, options=options, codebook=codebook, search=arguments.search, progress=bar)
 
 
 def _seconds(arguments: argparse.Namespace, usual: float) -> float | None:

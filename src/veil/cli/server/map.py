@@ -19,6 +19,7 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.server.index import index_large
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
 from veil.cli.server.matching_arguments import (
     TimedSteps,
@@ -183,6 +184,7 @@ def _map(arguments: argparse.Namespace) -> int:
     write_map(arguments.output, scene)
     for number, further in enumerate(built.further, start=2):
         write_map(arguments.output / "models" / str(number), further.scene)
+    index_large(arguments, arguments.output, scene)
     models = (built.map, *built.further)
     verified = None if built.check is None or not isinstance(built.check, MapCheck) else built.check.pairs
     more = {} if base else matching_facts(arguments, work, steps, models, verified, images)

@@ -1,0 +1,348 @@
+"""What do queries cost on maps of 100 to 10,000 images of the simulated city, and are they answered as exhaustive search does?
+
+    python benchmarks/queries.py --decoys pool.npz --images 100 300 1000 --exhaustive 100
+    python benchmarks/queries.py --decoys pool.npz --images 100 300 1000 3000 10000 --queries 1000 --foreign 1000 \
+        --figure docs/figures/queries.png
+
+Every tenth image of a city is a query, the first N of the others are the map, at their true poses, with the points that two of
+them or more see; foreign queries are of another city. All features are released by the hardened default. Kinds: "private" (map
+and queries in subspaces), "public" (a map of raw features) and "words" (a public map; queries in words of the bundled
+dictionary, epsilon 9, m 2). One line a size tells
+
+- recall at 20 of images that share thirty points with the query, by the map's index and by TF-IDF of raw words;
+- poses within 0.5 m and 2 degrees, other poses, and no pose, by the index;
+- the same for `--exhaustive` of the queries matched with all images, how many of these poses the index finds too, and the time
+  that both take for the same queries, in one run;
+- poses of foreign queries, all of which are wrong.
+
+Numbers are of one thread each. --keep keeps the released images of cities in a folder, for the next run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from city import simulated
+from city_material import DEFAULT
+from tqdm import tqdm
+
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, read_codebook
+from veil.forms import Flat, Form, Points, Subspaces, lifted_guarantee
+from veil.geometry.rigid import Rigid
+from veil.ldp.mechanism import SubsetMechanism
+from veil.localization.by_distance import Localization, LocalizeOptions
+from veil.mechanisms.profile import hardened
+from veil.mechanisms.release import privatize
+from veil.mechanisms.selection import usual_selection
+from veil.mechanisms.words import to_words
+from veil.pipelines.localization import localize
+from veil.pipelines.maps import Map
+from veil.pipelines.uploads import LoadedImage
+from veil.randomness import seeded
+from veil.scene import MappedImage, Scene
+from veil.threads import settle
+from worlds.city.images import PHONE
+
+PART, LEAST_SHARED = 1000, 30
+NEAR_M, NEAR_DEG = 0.5, 2.0
+EPSILON, WORDS_SENT = 9.0, 2
+BOOK = bundled_codebook()
+SPACE = BOOK.compression.hardened_space
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Released:
+    """Released images of a city: rows `starts[i]` to `starts[i + 1]` of the other arrays belong to image i.
+
+    `numbers` are origin and basis of each feature, mapped into memory in parts that begin at the rows `parts`.
+    """
+
+    starts: np.ndarray
+    numbers: list[np.ndarray]
+    parts: np.ndarray
+    raw: np.ndarray
+    keypoints: np.ndarray
+    landmarks: np.ndarray
+    poses: np.ndarray
+
+    def rows(self, image: int) -> np.ndarray:
+        """Rows of the features of an image."""
+        return np.arange(self.starts[image], self.starts[image + 1])
+
+    def form(self, rows: np.ndarray, kind: str) -> Flat:
+        """Subspaces, or raw descriptors, of some features of one image."""
+        if kind != "private":
+            vectors = self.raw[rows].astype(np.float32)
+            return Points(vectors=vectors / np.linalg.norm(vectors, axis=1, keepdims=True), space=BOOK.raw_space)
+        part = int(np.searchsorted(self.parts, rows[0], side="right")) - 1 if len(rows) else 0
+        numbers = self.numbers[part][rows - self.parts[part]]
+        return Subspaces(
+            origin=numbers[:, 0].copy(),
+            basis=numbers[:, 1:].copy(),
+            space=SPACE,
+            guarantee=lifted_guarantee("hardened"),
+            profile="hardened",
+            releasable=False,
+        )
+
+    def pose(self, image: int) -> Rigid:
+        """The true pose of an image."""
+        return Rigid(rotation=self.poses[image, :, :3].copy(), translation=self.poses[image, :, 3].copy())
+
+
+def made(job: tuple[int, int, bool, Path, Path, Path]) -> Path:
+    """Release images of a city into a file, if they are not there yet, and return its path without the suffix."""
+    settle()
+    first, count, foreign, folder, pool_file, material = job
+    path = folder / f"{'foreign' if foreign else 'city'}-{first}"
+    if path.with_suffix(".npz").is_file():
+        return path
+    pool, profile = read_codebook(pool_file), hardened(quantized=True)
+    parts: dict[str, list] = {name: [] for name in ("numbers", "raw", "keypoints", "landmarks", "counts", "poses")}
+    for image in simulated(1, foreign=foreign, features=1000, path=material).images(count, first=first):
+        release = privatize(
+            image.features,
+            profile=profile,
+            compression=BOOK.compression,
+            decoys=pool,
+            randomness=seeded(f"1{foreign}{image.number}"),
+            selection=usual_selection(profile),
+        )
+        form = release.upload.form
+        assert isinstance(form, Subspaces)
+        parts["numbers"].append(np.concatenate([form.origin[:, None], form.basis], axis=1))
+        parts["raw"].append(image.features.descriptors[release.order])
+        parts["keypoints"].append(image.features.keypoints[release.order])
+        parts["landmarks"].append(image.landmarks[release.order])
+        parts["counts"].append(len(release.order))
+        parts["poses"].append(np.hstack([image.cam_from_world.rotation, image.cam_from_world.translation[:, None]]))
+    numbers = np.concatenate(parts.pop("numbers"))
+    np.save(path.with_suffix(".npy"), numbers)
+    joined = {name: np.array(part) if name in ("counts", "poses") else np.concatenate(part) for name, part in parts.items()}
+    np.savez(path.with_suffix(".npz"), **joined)
+    return path
+
+
+def read(paths: list[Path]) -> Released:
+    """The images of some files as one."""
+    parts = [dict(np.load(path.with_suffix(".npz"))) for path in paths]
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    numbers = [np.load(path.with_suffix(".npy"), mmap_mode="r") for path in paths]
+    return Released(
+        starts=np.concatenate([[0], np.cumsum(joined.pop("counts"))]),
+        numbers=numbers,
+        parts=np.cumsum([0, *(len(part) for part in numbers[:-1])]),
+        **joined,
+    )
+
+
+def mapped(city: Released, images: np.ndarray, kind: str, material: Path) -> tuple[Scene, np.ndarray]:
+    """The map of some images at their true poses, and the landmark of each of its points."""
+    rows = np.concatenate([city.rows(image) for image in images])
+    seen, counts = np.unique(city.landmarks[rows], return_counts=True)
+    known = seen[(counts >= 2) & (seen >= 0)]
+    points = simulated(1, features=1000, path=material).points(known)
+    found = {}
+    for image in images:
+        own = city.rows(image)
+        place = np.searchsorted(known, city.landmarks[own])
+        held = own[(place < len(known)) & (known[np.minimum(place, len(known) - 1)] == city.landmarks[own])]
+        # An image has one feature of a point.
+        held = held[np.unique(city.landmarks[held], return_index=True)[1]]
+        found[str(image)] = MappedImage(
+            name=str(image),
+            camera=PHONE,
+            cam_from_world=city.pose(image),
+            keypoints=city.keypoints[held].astype(np.float32),
+            point_rows=np.searchsorted(known, city.landmarks[held]).astype(np.int64),
+            form=city.form(held, kind),
+        )
+    return Scene(images=found, points=points, mean_reprojection_error_px=1.0), known
+
+
+def query(city: Released, image: int, kind: str) -> LoadedImage:
+    """An image as it is sent."""
+    rows = city.rows(image)
+    form: Form = city.form(rows, "private")
+    if kind == "words":
+        features = Features(
+            keypoints=city.keypoints[rows].astype(np.float32),
+            descriptors=city.raw[rows],
+            space=BOOK.raw_space,
+            camera=PHONE,
+            image_digest=image.to_bytes(32, "big"),
+        )
+        mechanism = SubsetMechanism(dictionary_size=len(BOOK), epsilon=EPSILON, m=WORDS_SENT)
+        form = to_words(features, mechanism=mechanism, dictionary=BOOK, randomness=seeded("words")).form
+    return LoadedImage(camera=PHONE, positions=city.keypoints[rows].astype(np.float32), form=form)
+
+
+def verdict(answer: object, truth: Rigid) -> str:
+    """What an answer to a query is worth: "right", "wrong" or "none"."""
+    if not isinstance(answer, Localization):
+        return "none"
+    pose = answer.cam_from_world
+    turn = np.degrees(np.arccos(np.clip((np.trace(pose.rotation @ truth.rotation.T) - 1) / 2, -1, 1)))
+    return "right" if np.linalg.norm(pose.center - truth.center) <= NEAR_M and turn <= NEAR_DEG else "wrong"
+
+
+def asked(where: Map, queries: Iterator[LoadedImage], search: str, count: int, label: str) -> tuple[list, list[float]]:
+    """Answers and seconds of queries."""
+    options = LocalizeOptions(workers=1)
+    answers, seconds = [], []
+    for image in tqdm(queries, label, total=count, leave=False):
+        start = time.perf_counter()
+        answers.append(localize(image, where, options=options, search=search))  # type: ignore[arg-type]
+        seconds.append(time.perf_counter() - start)
+    return answers, seconds
+
+
+def recalls(city: Released, where: Map, known: np.ndarray, images: np.ndarray, queries: np.ndarray) -> dict:
+    """Recall at 20 of images that share thirty points with a query, in percent, by the index and by raw words."""
+    from scipy.sparse import csr_array
+
+    names = [str(image) for image in images]
+    seen = [where.scene.images[name].point_rows for name in names]
+    sees = csr_array(
+        (np.ones(sum(map(len, seen))), np.concatenate(seen), np.cumsum([0, *map(len, seen)])), shape=(len(names), len(known))
+    )
+    counts = np.array([_words(city, image) for image in images], dtype=np.float32)
+    inverse = np.log((1 + len(names)) / (1 + (counts > 0).sum(axis=0))).astype(np.float32)
+    counts *= inverse
+    counts /= np.linalg.norm(counts, axis=1, keepdims=True)
+    found: dict[str, list[float]] = {"index": [], "raw": []}
+    for image in tqdm(queries, "recall", leave=False):
+        landmarks = np.intersect1d(city.landmarks[city.rows(image)], known)
+        asks = np.zeros(len(known))
+        asks[np.searchsorted(known, landmarks)] = 1
+        right = {names[row] for row in np.flatnonzero(sees @ asks >= LEAST_SHARED)}
+        if not right:
+            continue
+        ranked = where.ranked_images(city.form(city.rows(image), "private"), threads=1) or []
+        scores = counts @ (_words(city, image) * inverse)
+        raw = [names[row] for row in np.argsort(-scores, kind="stable")[:20]]
+        for label, best in (("index", ranked[:20]), ("raw", raw)):
+            found[label].append(len(right & set(best)) / min(20, len(right)))
+    return {"asked": len(found["raw"]), **{label: round(100 * float(np.mean(v)), 1) for label, v in found.items() if v}}
+
+
+def _words(city: Released, image: int) -> np.ndarray:
+    form = city.form(city.rows(image), "words")
+    assert isinstance(form, Points)
+    return np.bincount(BOOK.nearest(form.vectors), minlength=len(BOOK)).astype(np.float32)
+
+
+def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.ndarray, arguments, kind: str) -> dict:  # type: ignore[no-untyped-def]
+    """The line of one size and kind."""
+    scene, known = mapped(city, images, kind, arguments.material)
+    where = Map(scene=scene)
+    start = time.perf_counter()
+    if kind == "words":
+        where.index_for(query(city, int(queries[0]), kind).form)  # type: ignore[arg-type]
+    else:
+        where.with_point_index(threads=1)
+    facts = {
+        "kind": kind,
+        "images": len(images),
+        "points": len(known),
+        "descriptors": scene.observation_count,
+        "index_s": round(time.perf_counter() - start, 1),
+    }
+    if kind != "words":
+        facts["recall_at_20"] = recalls(city, where, known, images, queries[: arguments.recall])
+    truth = [city.pose(int(image)) for image in queries]
+    answers, seconds = asked(where, (query(city, int(q), kind) for q in queries), "index", len(queries), "queries")
+    verdicts = [verdict(answer, pose) for answer, pose in zip(answers, truth, strict=True)]
+    facts |= {label: verdicts.count(label) for label in ("right", "wrong", "none")}
+    facts |= {"median_s": round(float(np.median(seconds)), 3), "mean_s": round(float(np.mean(seconds)), 3)}
+    some = np.unique(np.linspace(0, len(queries) - 1, min(arguments.exhaustive, len(queries))).astype(int))
+    if kind != "words" and len(some):
+        all_answers, all_seconds = asked(where, (query(city, int(queries[i]), kind) for i in some), "all", len(some), "all")
+        right = [verdict(answer, truth[i]) == "right" for i, answer in zip(some, all_answers, strict=True)]
+        facts["exhaustive"] = {
+            "queries": len(some),
+            "right": sum(right),
+            "wrong": sum(verdict(answer, truth[i]) == "wrong" for i, answer in zip(some, all_answers, strict=True)),
+            "right_by_index_too": sum(a and verdicts[i] == "right" for i, a in zip(some, right, strict=True)),
+            "right_by_index": sum(verdicts[i] == "right" for i in some),
+            "mean_s": round(float(np.mean(all_seconds)), 3),
+            "times_as_long": round(float(np.sum(all_seconds) / np.sum([seconds[i] for i in some])), 1),
+        }
+    strangers = range(min(arguments.foreign, len(foreign.poses)))
+    answers, seconds = asked(where, (query(foreign, q, kind) for q in strangers), "index", len(strangers), "foreign")
+    facts["foreign"] = {
+        "queries": len(strangers),
+        "poses": sum(isinstance(answer, Localization) for answer in answers),
+        "mean_s": round(float(np.mean(seconds)), 3) if seconds else None,
+    }
+    return facts | {"peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 1)}
+
+
+def draw(rows: list[dict], path: Path) -> None:
+    """Seconds of a query against images of the map, by the index and by all images."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    for color, kind in zip(("tab:blue", "tab:green", "tab:orange"), dict.fromkeys(row["kind"] for row in rows), strict=False):
+        own = [row for row in rows if row["kind"] == kind]
+        sizes = [row["images"] for row in own]
+        axes.plot(sizes, [row["mean_s"] for row in own], "o-", color=color, label=f"{kind}, by the index")
+        slow = [(row["images"], row["exhaustive"]["mean_s"]) for row in own if "exhaustive" in row]
+        if slow:
+            axes.plot(*zip(*slow, strict=True), "s--", color=color, label=f"{kind}, all images")
+    axes.set(xscale="log", yscale="log", xlabel="images of the map", ylabel="seconds a query, one thread, mean")
+    axes.grid(alpha=0.3, which="both")
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Print one line a size and kind as JSON, and draw the figure if a path is given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--images", type=int, nargs="+", default=[100, 300, 1000], help="sizes of the map (default %(default)s)"
+    )
+    parser.add_argument("--kinds", nargs="+", choices=("private", "public", "words"), default=["private", "public", "words"])
+    parser.add_argument("--queries", type=int, default=100, help="of the map's walks, at most (default %(default)s)")
+    parser.add_argument("--foreign", type=int, default=100, help="of another city, at most 1,000 (default %(default)s)")
+    parser.add_argument("--exhaustive", type=int, default=20, help="queries that all images answer too (default %(default)s)")
+    parser.add_argument("--recall", type=int, default=100, help="queries that recall is measured with (default %(default)s)")
+    parser.add_argument("--decoys", type=Path, required=True, metavar="NPZ", help="pool of the devices' decoys")
+    parser.add_argument("--keep", type=Path, default=Path("city-parts"), metavar="FOLDER", help="default %(default)s")
+    parser.add_argument("--material", type=Path, default=DEFAULT, metavar="NPZ", help="default %(default)s")
+    parser.add_argument("--workers", type=int, default=2, help="processes that make the city (default %(default)s)")
+    parser.add_argument("--figure", type=Path, help="write this picture")
+    arguments = parser.parse_args()
+    settle()
+    arguments.keep.mkdir(parents=True, exist_ok=True)
+    whole = max(arguments.images) * 10 // 9 + 1
+    jobs = [(first, min(PART, whole - first), False) for first in range(0, whole, PART)] + [(0, PART, True)]
+    with ProcessPoolExecutor(arguments.workers) as pool:
+        work = [(*job, arguments.keep, arguments.decoys, arguments.material) for job in jobs]
+        paths = list(tqdm(pool.map(made, work), "cities", total=len(jobs)))
+    city, foreign = read(paths[:-1]), read(paths[-1:])
+    images = np.flatnonzero(np.arange(len(city.poses)) % 10 != 5)
+    rows = []
+    for count in arguments.images:
+        near = np.arange(int(images[count - 1]) + 1)
+        queries = near[near % 10 == 5]
+        queries = queries[np.unique(np.linspace(0, len(queries) - 1, min(arguments.queries, len(queries))).astype(int))]
+        for kind in arguments.kinds:
+            rows.append(measured(city, foreign, images[:count], queries, arguments, kind))
+            print(json.dumps(rows[-1]), flush=True)
+    if arguments.figure:
+        draw(rows, arguments.figure)
+
+
+if __name__ == "__main__":
+    main()

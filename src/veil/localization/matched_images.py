@@ -1,0 +1,70 @@
+"""Matches of a query with images of a map, and the pairs of a feature and a point that come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Int64
+
+from veil.codebooks.codebook import Codebook
+from veil.forms import Form, Points
+from veil.matching import Matches, MatchOptions, match_pairs
+from veil.progress import Progress
+from veil.scene import Scene
+
+
+@dataclass(kw_only=True, eq=False)
+class MatchedImages:
+    """Matches of a query with more and more images of a map.
+
+    `form` is the query's, `codebook` brings the descriptors of a public map into its space (None: they are in it), `workers`
+    images are matched at a time. `found` holds the matches by name of the image.
+    """
+
+    form: Form
+    scene: Scene
+    codebook: Codebook | None
+    options: MatchOptions
+    workers: int
+    found: dict[str, Matches] = field(default_factory=dict)
+
+    def match(self, names: Sequence[str], progress: Progress | None = None) -> None:
+        """Match the images that are not matched yet; `progress` is called with the number of them and of all.
+
+        Raises what `veil.matching.match` raises.
+        """
+        new = [name for name in names if name not in self.found]
+        forms: dict[str, Form] = {"": self.form}
+        for name in new:
+            forms[name] = _comparable(self.scene.images[name].form, self.form, self.codebook)
+        pairs = [("", name) for name in new]
+        matched = match_pairs(forms, pairs, options=self.options, workers=self.workers, progress=progress)
+        self.found |= {name: matches for (_, name), matches in matched.items()}
+
+    def pairs(self) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+        """Rows (query features, map points) of the distinct pairs that match in at least one image, most distinctive first.
+
+        A pair is as distinctive as its distance is small beside that to the second neighbor (Lowe 2004), in the map image where
+        this ratio is smallest. Right matches gather at the front; which matches there are does not depend on the order.
+        """
+        if not self.found:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        images, points = self.scene.images, len(self.scene.points)
+        rows = np.concatenate([matches.indices[:, 0] for matches in self.found.values()])
+        seen = np.concatenate([images[name].point_rows[matches.indices[:, 1]] for name, matches in self.found.items()])
+        # One integer for each pair sorts faster than two columns.
+        keys = rows * points + seen
+        ratios = np.concatenate([matches.ratios for matches in self.found.values()])
+        keys = keys[np.argsort(ratios, kind="stable")]
+        _, first = np.unique(keys, return_index=True)
+        keypoint_rows, point_rows = np.divmod(keys[np.sort(first)], points)
+        return keypoint_rows.astype(np.int64), point_rows.astype(np.int64)
+
+
+def _comparable(map_form: Form, query: Form, codebook: Codebook | None) -> Form:
+    """A map image's form, taken by the codebook into the query's space where it holds public descriptors of another one."""
+    if isinstance(map_form, Points) and map_form.space != query.space and codebook is not None:
+        return codebook.compression.into_space(map_form, query.space)
+    return map_form
