@@ -57,6 +57,7 @@ NEAR_M, NEAR_DEG = 0.5, 2.0
 EPSILON, WORDS_SENT = 9.0, 2
 BOOK = bundled_codebook()
 SPACE = BOOK.compression.hardened_space
+_NEAREST: dict[int, np.ndarray] = {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -236,9 +237,12 @@ def recalls(city: Released, where: Map, known: np.ndarray, images: np.ndarray, q
 
 
 def _words(city: Released, image: int) -> np.ndarray:
-    form = city.form(city.rows(image), "words")
-    assert isinstance(form, Points)
-    return np.bincount(BOOK.nearest(form.vectors), minlength=len(BOOK)).astype(np.float32)
+    """How many raw features of an image have each word."""
+    if int(image) not in _NEAREST:
+        form = city.form(city.rows(image), "words")
+        assert isinstance(form, Points)
+        _NEAREST[int(image)] = BOOK.nearest(form.vectors).astype(np.uint16)
+    return np.bincount(_NEAREST[int(image)], minlength=len(BOOK)).astype(np.float32)
 
 
 def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.ndarray, arguments, kind: str) -> dict:  # type: ignore[no-untyped-def]
@@ -321,7 +325,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, default=Path("city-parts"), metavar="FOLDER", help="default %(default)s")
     parser.add_argument("--material", type=Path, default=DEFAULT, metavar="NPZ", help="default %(default)s")
     parser.add_argument("--workers", type=int, default=2, help="processes that make the city (default %(default)s)")
-    parser.add_argument("--figure", type=Path, help="write this picture")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="append the lines to this file, too")
+    parser.add_argument("--figure", type=Path, help="write this picture, of all lines in --lines")
     arguments = parser.parse_args()
     settle()
     arguments.keep.mkdir(parents=True, exist_ok=True)
@@ -340,8 +345,12 @@ def main() -> None:
         for kind in arguments.kinds:
             rows.append(measured(city, foreign, images[:count], queries, arguments, kind))
             print(json.dumps(rows[-1]), flush=True)
+            if arguments.lines:
+                with arguments.lines.open("a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
     if arguments.figure:
-        draw(rows, arguments.figure)
+        kept = arguments.lines.read_text().splitlines() if arguments.lines else []
+        draw([json.loads(line) for line in kept] or rows, arguments.figure)
 
 
 if __name__ == "__main__":
