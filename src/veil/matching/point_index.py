@@ -265,7 +265,8 @@ def _words_of_points(
         places, begins = _ranges(starts, part)
         group = np.repeat(np.arange(len(part)), np.diff([*begins, len(places)]))
         total = usual.total_unusual(views[places].astype(np.float32), words, group)
-        return np.argpartition(total, count - 1, axis=1)[:, :count]
+        # A copy, as a part would keep the ranks of all words in memory.
+        return np.argpartition(total, count - 1, axis=1)[:, :count].copy()
 
     found = []
     for done, rows in enumerate(shared(nearest, parts, threads), start=1):
