@@ -90,7 +90,7 @@ def made(job: tuple[int, int, bool, Path, Path, Path]) -> Path:
     numbers = np.concatenate(parts.pop("numbers"))
     np.save(path.with_suffix(".npy"), numbers)
     joined = {name: np.array(part) if name in ("counts", "poses") else np.concatenate(part) for name, part in parts.items()}
-    np.savez(path.with_suffix(".npz"), **joined)
+    np.savez(path.with_suffix(".npz"), **joined)  # type: ignore[arg-type]
     return path
 
 

@@ -175,7 +175,7 @@ def _words(city: Released, image: int) -> np.ndarray:
     return np.bincount(_NEAREST[int(image)], minlength=len(BOOK)).astype(np.float32)
 
 
-def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.ndarray, arguments, kind: str) -> dict:  # type: ignore[no-untyped-def]
+def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.ndarray, arguments, kind: str) -> dict:
     """The line of one size and kind."""
     scene, known = mapped(city, images, kind, arguments.material)
     where = Map(scene=scene)

@@ -61,7 +61,8 @@ def test_damaged_and_outdated_indexes_are_refused(place: tuple[Path, PointIndex]
         path.write_bytes(whole)
     header = folder / "indexes" / "points" / "header.json"
     known = json.loads(header.read_text())
-    for change in ({"map": "another"}, {"format": 99}, {"image_names": []}, {"space": {}}):
+    changes: list[dict] = [{"map": "another"}, {"format": 99}, {"image_names": []}, {"space": {}}]
+    for change in changes:
         header.write_text(json.dumps(known | change))
         with pytest.raises(FileFormatError, match="veil index"):
             read_point_index(folder)

@@ -32,8 +32,9 @@ FEW = 50
 ENTERED, LOOKED_UP = 1, 6
 # Points that stand for those that a feature does not see, and how many of them, the nearest, tell how near such points come.
 UNRELATED, NEAREST = 100, 3
-# A feature votes for a point if its mean distance to the point's views is at most this share of that to unrelated points.
-VOTING_SHARE = 0.4
+# A feature votes for a point if its mean distance to the point's views is at most this share of that to unrelated points; up
+# to the second share it gives a thousandth of a vote, which orders images that have no other.
+VOTING_SHARE, HINTING_SHARE, HINT = 0.4, 0.8, 1e-3
 # Features that stand for unrelated ones, which tell how far words usually are.
 SAMPLED = 1000
 
@@ -82,46 +83,57 @@ class PointIndex:
         return [self.image_names[row] for row in order[: int((scores > 0).sum())]]
 
     def scores(self, query: Flat, *, threads: int = 1) -> Float32[np.ndarray, "images"]:
-        """How much each image looks like a query: points of it that got a vote, over the root of all its points (Eq. 12).
+        """How much each image looks like a query: votes for its points, at most one each, over their number's root (Eq. 12).
 
         `threads` features are looked up at a time. Raises SpaceError for a query of another space.
         """
-        voted = np.unique(self.votes(query, threads=threads)[1])
-        votes = np.bincount(self.images[_ranges(self.seen_from, voted)[0]], minlength=len(self.image_names))
+        _, points, ratios = self.votes(query, threads=threads)
+        weight = np.zeros(self.points)
+        weight[points] = HINT
+        weight[points[ratios <= VOTING_SHARE]] = 1.0
+        voted = np.flatnonzero(weight)
+        places, _ = _ranges(self.seen_from, voted)
+        counts = np.diff(self.seen_from)[voted]
+        votes = np.bincount(self.images[places], np.repeat(weight[voted], counts), minlength=len(self.image_names))
         seen = np.bincount(self.images, minlength=len(self.image_names))
         return (votes / np.sqrt(seen + 1.0)).astype(np.float32)
 
-    def votes(self, query: Flat, *, threads: int = 1) -> tuple[Int64[np.ndarray, "votes"], Int64[np.ndarray, "votes"]]:
-        """Rows of features of the query and of the points that they vote for (Eq. 11)."""
+    def votes(
+        self, query: Flat, *, threads: int = 1
+    ) -> tuple[Int64[np.ndarray, "votes"], Int64[np.ndarray, "votes"], Float32[np.ndarray, "votes"]]:
+        """Rows of features of the query, points near them, and shares of what is usual at which these are (Eq. 11)."""
         require_same(query.space, self.space)
         numbers = rows_of(query)
         if not len(numbers) or not self.points:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         decoys = self._decoys(query)
         reach = self._reach(query, decoys)
         usual = self._usual_of(query)
 
-        def looked_up(part: np.ndarray) -> list[np.ndarray]:
+        def looked_up(part: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
             unusual = usual.unusual(numbers[part], self.words)
             words = np.argpartition(unusual, min(LOOKED_UP, len(self.words)) - 1, axis=1)[:, :LOOKED_UP]
             return [self._points(numbers[row], words[i], float(reach[row]), decoys) for i, row in enumerate(part)]
 
-        found = [points for part in shared(looked_up, chunks(len(numbers)), threads) for points in part]
-        return np.repeat(np.arange(len(found)), [len(points) for points in found]), np.concatenate(found)
+        found = [item for part in shared(looked_up, chunks(len(numbers)), threads) for item in part]
+        rows = np.repeat(np.arange(len(found)), [len(points) for points, _ in found])
+        return rows, np.concatenate([points for points, _ in found]), np.concatenate([ratios for _, ratios in found])
 
     def _points(
         self, feature: Float32[np.ndarray, "sides dim"], words: Int64[np.ndarray, "_"], reach: float, decoys: float
-    ) -> Int64[np.ndarray, "voted"]:
-        """Points that one feature votes for among those of some words."""
+    ) -> tuple[Int64[np.ndarray, "near"], Float32[np.ndarray, "near"]]:
+        """Points near one feature among those of some words, and their mean distances as shares of the feature's reach."""
         lists = [self.entries[self.offsets[word] : self.offsets[word + 1]] for word in words]
         points = np.unique(np.concatenate(lists)).astype(np.int64)
         first = self.views[self.starts[points]].astype(np.float32)
         points = points[distances_to(feature, first) <= reach]
         if not len(points):
-            return points
+            return points, np.empty(0, dtype=np.float32)
         places, begins = _ranges(self.starts, points)
         found = distances_to(feature, self.views[places].astype(np.float32))
-        return points[mean_beyond(found[None], begins, decoys)[0] <= VOTING_SHARE * reach]
+        ratios = mean_beyond(found[None], begins, decoys)[0] / np.float32(max(reach, 1e-9))
+        near = ratios <= HINTING_SHARE
+        return points[near], ratios[near]
 
     def _reach(self, query: Flat, decoys: float) -> Float32[np.ndarray, "features"]:
         """Mean distance of each feature to the nearest of some points that it does not see (Eq. 10)."""
