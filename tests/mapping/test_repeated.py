@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veil.mapping.repeated import ambiguous_features, doubted_pairs, missing_around
+from veil.mapping.repeated import ambiguous_features, chosen_side, doubted_pairs, missing_around
 from veil.mapping.verified import VerifiedPair
 from worlds.streets import Street, street
 
@@ -68,3 +68,39 @@ def test_ambiguity_spreads_along_matches() -> None:
         "c": [True, True, False],
         "d": [False, False, False],
     }
+
+
+def test_an_image_without_neighbors_chooses_one_of_two_places() -> None:
+    """Oracle: two groups made by hand, a-b-c, of which a and c have b in common alone, and x-y; e has no neighbor."""
+    near = {"a": {"a", "b"}, "b": {"a", "b", "c"}, "c": {"b", "c"}, "x": {"x", "y"}, "y": {"x", "y"}, "e": {"e"}}
+    assert chosen_side({"a": 4, "c": 5, "x": 1, "y": 2, "e": 0}, near) == {"a", "c"}
+    assert chosen_side({"a": 4, "c": 5, "x": 3, "y": 2}, near) is None  # more than half as much
+    assert chosen_side({"a": 4, "x": 0}, near) is None  # too little
+    assert chosen_side({"a": 0, "c": 0}, near) == {"a", "c"}  # nothing to choose from
+    assert chosen_side({"e": 9}, near) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("filled", [False, True])
+def test_an_image_that_an_equal_facade_fills_joins_no_two_places(filled: bool) -> None:
+    """Oracle: the planted wrong pairs: an image loses all of its matches that are not on the facade, and no wrong pair of it is
+    left. With a few of them it keeps its true pairs, and without any it keeps none."""
+    place = street(0, 200, repeated=True, outliers=0.02)
+    pairs, wrong = pairs_of(place), place.wrong_pairs
+    counts = {name: sum(name in pair for pair in wrong) for name in place.images}
+    name = max(sorted(counts), key=counts.__getitem__)
+    shared = np.zeros(len(place.images[name].keypoints), dtype=bool)
+    for pair in wrong:
+        if name in pair:
+            shared[pairs[pair].inliers[:, pair.index(name)]] = True
+    kept = set(np.flatnonzero(~shared)[: 0 if filled else 6].tolist()) | set(np.flatnonzero(shared).tolist())
+    for pair, found in list(pairs.items()):
+        if name in pair:
+            rows = np.array([row for row in found.inliers if row[pair.index(name)] in kept], dtype=np.int64).reshape(-1, 2)
+            pairs[pair] = VerifiedPair(inliers=rows, log10_chance=-20.0)
+    pairs = {pair: found for pair, found in pairs.items() if len(found.inliers) >= 15}
+    doubted = doubted_pairs(place.images, pairs)
+    own = {pair for pair in pairs if name in pair}
+    assert len(own & wrong) > 5
+    assert own & wrong <= doubted
+    assert (own - wrong <= doubted) if filled else (len(own - wrong - doubted) > 5)

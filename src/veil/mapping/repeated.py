@@ -32,6 +32,8 @@ DOUBT_LOG10, DOUBT_SHARE = -6.0, 0.2
 LEADS, HOPS = 0.2, 3
 # A pair needs so many matches, and this share of them, that are not between ambiguous features.
 LEAST_OWN, OWN_SHARE = 8, 0.1
+# Of groups that an image could belong to, the second has at most this share of such matches with it that the first has.
+RIVAL_SHARE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +57,9 @@ def doubted_pairs(images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedP
     """Verified pairs whose images show different things that look the same.
 
     They are the pairs that show it themselves (`missing_around`, in both directions), and those whose images have no neighbor
-    in common, if neighbors are joined by matches of features that are not ambiguous (`ambiguous_features`). An image keeps all
-    of its pairs if all of them would be doubted.
+    in common, if neighbors are joined by matches of features that are not ambiguous (`ambiguous_features`). An image without
+    any neighbor keeps the pairs with one group of neighbors (`chosen_side`), and none if nothing tells several groups apart.
+    Any other image keeps all of its pairs if all of them would be doubted.
     """
     used = {name: np.zeros(len(image.keypoints), dtype=np.int64) for name, image in images.items()}
     for (a, b), pair in pairs.items():
@@ -72,14 +75,44 @@ def doubted_pairs(images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedP
     )
     marked = ambiguous_features({name: len(image.keypoints) for name, image in images.items()}, pairs, seen)
     near: dict[str, set[str]] = {name: {name} for name in images}
+    own_with: dict[str, dict[str, int]] = {name: {} for name in images}
     for (a, b), pair in pairs.items():
         own = int((~(marked[a][pair.inliers[:, 0]] | marked[b][pair.inliers[:, 1]])).sum())
+        own_with[a][b] = own_with[b][a] = own
         if (a, b) not in seen and own >= max(LEAST_OWN, OWN_SHARE * len(pair.inliers)):
             near[a].add(b)
             near[b].add(a)
+    sides = {name: chosen_side(own_with[name], near) for name, others in near.items() if len(others) == 1}
+    undecided = {name for name, side in sides.items() if side is None}
+    near |= {name: {name} | (side or set()) for name, side in sides.items()}
     doubted = seen | {(a, b) for a, b in pairs if near[a].isdisjoint(near[b]) and min(len(near[a]), len(near[b])) > 1}
-    alone = set(images) - {name for pair in pairs if pair not in doubted for name in pair}
-    return frozenset(pair for pair in doubted if not alone & {*pair})
+    doubted |= {pair for pair in pairs if undecided & {*pair}}
+    alone = set(images) - {name for pair in pairs if pair not in doubted for name in pair} - undecided
+    return frozenset(pair for pair in doubted if undecided & {*pair} or not alone & {*pair})
+
+
+def chosen_side(own: Mapping[str, int], near: Mapping[str, set[str]]) -> set[str] | None:
+    """Partners of an image that belong to the place it shows, or None if they fall into groups that nothing tells apart.
+
+    `own` are the matches with each partner that are not between ambiguous features, `near` the neighbors of every image. Groups
+    are partners that are neighbors or have one in common. Partners without neighbors say nothing of the place.
+    """
+    waiting = {name for name in own if len(near[name]) > 1}
+    groups: list[set[str]] = []
+    while waiting:
+        group, edge = set(), {min(waiting)}
+        while edge:
+            group |= edge
+            reach = set().union(*(near[name] for name in edge))
+            edge = {name for name in waiting - group if not reach.isdisjoint(near[name])}
+        waiting -= group
+        groups.append(group)
+    if len(groups) < 2:
+        return groups[0] if groups else set()
+    *_, second, most = sorted(sum(own[name] for name in group) for group in groups)
+    if most < LEAST_OWN or second > RIVAL_SHARE * most:
+        return None
+    return next(group for group in groups if sum(own[name] for name in group) == most)
 
 
 def ambiguous_features(
