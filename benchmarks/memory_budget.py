@@ -56,9 +56,10 @@ def main() -> None:
                 row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
                 first = first or row["blocks"]
                 named = budget if budget == "all" else f"{float(budget) * GIB / MIB:.0f}"
+                sizes = " | ".join(f"{row[key] / MIB:.0f}" for key in ("cache", "above", "peak"))
+                same = "yes" if row["blocks"] == first else "NO"
                 print(
-                    f"| {count} | {row['pairs']} | {named} | {row['seconds']:.0f} | {row['reads']} | "
-                    f"{row['cache'] / MIB:.0f} | {row['above'] / MIB:.0f} | {row['peak'] / MIB:.0f} | {'yes' if row['blocks'] == first else 'NO'} |",
+                    f"| {count} | {row['pairs']} | {named} | {row['seconds']:.0f} | {row['reads']} | {sizes} | {same} |",
                     flush=True,
                 )
 
