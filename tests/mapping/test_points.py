@@ -142,7 +142,7 @@ def test_a_small_sample_gives_one_ratio_and_a_large_one_two() -> None:
         images = images_of(world("ratios", images=5, points=features), 0)
         forms = {name: image.form for name, image in images.items()}
         pairs = all_pairs(sorted(forms))
-        found = first_ratios(forms, pairs, MapOptions())
+        found = first_ratios(images, pairs, MapOptions())
         assert len(found) == count
         assert found[-1] == chance_ratio(forms, pairs) < 1
         assert found == tuple(sorted(found))

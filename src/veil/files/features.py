@@ -105,6 +105,22 @@ def read_features(
                 raise FileFormatError(f"{path}, image {name!r}: damaged or not hloc's layout ({error})") from None
 
 
+def read_one(path: Path, name: str) -> Features:
+    """The raw features of one image of a file that `read_features` reads.
+
+    Raises FileFormatError if the file or the image is missing or damaged, InputError for features that do not fit together.
+    """
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            return _read_group(name, file[name], None, {})
+    except VeilError as error:
+        raise type(error)(f"{path}, image {name!r}: {error}") from None
+    except _DAMAGE as error:
+        raise FileFormatError(f"{path}, image {name!r}: missing, damaged or not hloc's layout ({error})") from None
+
+
 def _image_names(file: Any) -> list[str]:
     """Names of the groups that hold `keypoints` and `descriptors`, sorted, from the names of all links.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64
 
 from veil.errors import InputError
-from veil.forms import Form
+from veil.forms import Form, Subsets
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.intrinsics import implausible, require_inside
 
@@ -21,6 +22,59 @@ class MapImage:
     camera: Camera
     keypoints: Float32[np.ndarray, "features 2"]
     form: Form
+
+    @property
+    def is_in_words(self) -> bool:
+        """Whether the descriptors are words of a dictionary."""
+        return isinstance(self.form, Subsets)
+
+
+class MapImageOnDemand(MapImage):
+    """Image to map whose descriptors `read` gives each time that they are needed; `in_words` tells whether they are words.
+
+    It is pickled as a `MapImage` with its descriptors.
+    """
+
+    def __init__(
+        self, camera: Camera, keypoints: Float32[np.ndarray, "features 2"], read: Callable[[], Form], in_words: bool
+    ) -> None:
+        for key, value in (("camera", camera), ("keypoints", keypoints), ("_read", read), ("_in_words", in_words)):
+            object.__setattr__(self, key, value)
+
+    _read: Callable[[], Form]
+    _in_words: bool
+
+    @property
+    def is_in_words(self) -> bool:
+        """Whether the descriptors are words of a dictionary, which is known without reading them."""
+        return self._in_words
+
+    @property
+    def form(self) -> Form:
+        """The descriptors, read now."""
+        return self._read()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MapImage.__new__, (MapImage,), {"camera": self.camera, "keypoints": self.keypoints, "form": self.form}
+
+
+class FormsOfMapImages(Mapping[str, Form]):
+    """The descriptors of images to map by name, each taken from its image when it is asked for."""
+
+    def __init__(self, images: Mapping[str, MapImage]) -> None:
+        self._images = images
+
+    def __getitem__(self, name: str) -> Form:
+        return self._images[name].form
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._images
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._images)
+
+    def __len__(self) -> int:
+        return len(self._images)
 
 
 def impossible(images: Mapping[str, MapImage]) -> dict[str, str]:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from veil.forms import Form, Subsets
 from veil.mapping.colmap import Limits
-from veil.mapping.images import MapImage
+from veil.mapping.images import FormsOfMapImages, MapImage
 from veil.matching.ratio import WRONG_SHARE, passed_by, wrong_ratios
 
 # Least number of inliers of a two-view geometry from COLMAP's RANSAC, whose default is 15; evidence decides about the pair.
@@ -38,13 +37,13 @@ class MapOptions:
     global_mapper: bool = False
 
 
-def first_ratios(forms: Mapping[str, Form], pairs: Sequence[tuple[str, str]], options: MapOptions) -> tuple[float, ...]:
+def first_ratios(images: Mapping[str, MapImage], pairs: Sequence[tuple[str, str]], options: MapOptions) -> tuple[float, ...]:
     """Ratios that verification uses one after the other; empty for words, which have no distances, unless one is given."""
-    if any(isinstance(form, Subsets) for form in forms.values()):
+    if any(image.is_in_words for image in images.values()):
         return () if options.max_ratio in (None, 1) else (float(options.max_ratio or 1),)
     if options.max_ratio is not None:
         return (options.max_ratio,)
-    wrong = wrong_ratios(forms, pairs)
+    wrong = wrong_ratios(FormsOfMapImages(images), pairs)
     loose = passed_by(wrong, WRONG_SHARE)
     strict = min(passed_by(wrong, STRICT_SHARE), loose)  # small samples give no strict ratio
     return (strict, loose) if strict < loose else (loose,)
@@ -55,7 +54,7 @@ def verification_settings(images: Mapping[str, MapImage], *, again: bool) -> dic
     settings: dict[str, Any] = {"min_num_inliers": LEAST_INLIERS, "compute_relative_pose": True}
     if again:
         settings["ransac.max_num_trials"] = MORE_TRIALS
-    if any(isinstance(image.form, Subsets) for image in images.values()):
+    if any(image.is_in_words for image in images.values()):
         # Shared words are mostly coincidences: fewer of them are right than COLMAP expects of matches.
         settings |= {"ransac.min_inlier_ratio": 0.05, "ransac.max_num_trials": WORD_TRIALS}
     return settings

@@ -51,8 +51,7 @@ class Verification:
         Wrong pairs take COLMAP longest, the longer the more matches they have: the looser of two ratios is for pairs of images
         that the stricter one leaves with few inliers.
         """
-        forms = {name: image.form for name, image in self._images.items()}
-        self._matches, self._ratios = matches, first_ratios(forms, list(matches), self._options)
+        self._matches, self._ratios = matches, first_ratios(self._images, list(matches), self._options)
         for ratio in self._ratios or (math.inf,):
             candidates = self._within(ratio)
             tried = {pair: candidates[pair] for pair in unsupported(self.pairs, candidates)}

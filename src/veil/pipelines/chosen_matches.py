@@ -11,6 +11,7 @@ from veil.files.match_store import MatchStore
 from veil.forms import Form
 from veil.mapping.options import LEAST_INLIERS
 from veil.matching import Matches, match_pairs
+from veil.pipelines.images_on_demand import sizes_in
 from veil.pipelines.pair_choice import PairChoice, described, first_pairs, more_pairs, pair_choice
 from veil.pipelines.pair_matching import matched_in_blocks
 from veil.pipelines.steps import Steps
@@ -71,7 +72,7 @@ def matched_as_chosen(
     work.tell(described(choice, len(forms), pairs))
     with steps("matching") as bar:
         matches = _matched(forms, pairs, work, workers, bar)
-    if choice.method == "retrieval" and (further := new(more_pairs(matches, {n: len(f) for n, f in forms.items()}))):
+    if choice.method == "retrieval" and (further := new(more_pairs(matches, sizes_in(forms)))):
         work.tell(f"{len(further):,} more pairs of images that match a common one")
         with steps("matching further") as bar:
             matches |= _matched(forms, further, work, workers, bar)

@@ -14,7 +14,7 @@ from veil.features import Features
 from veil.files.checkpoints import Checkpoints
 from veil.forms import Lines
 from veil.map_check import MapCheck
-from veil.mapping import Limits, MapImage, MapOptions, NoMap
+from veil.mapping import Limits, MapOptions, NoMap
 from veil.mapping.gravity import ReadingsCheck, checked_readings
 from veil.mapping.lines import LineMap, LineMapOptions, MatchGraph, NoLineMap, map_from_lines, match_graph
 from veil.mapping.lines.check import LineMapCheck
@@ -25,6 +25,7 @@ from veil.mapping.lines.several_models import further_maps
 from veil.matching import Matches
 from veil.matching.ratio import calibrated
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
+from veil.pipelines.images_on_demand import FormsOf, map_image
 from veil.pipelines.maps import Map
 from veil.pipelines.pair_choice import PairChoice
 from veil.pipelines.steps import Steps, silent
@@ -122,12 +123,11 @@ def map_positions(
     for name, image in images.items():
         if isinstance(image.positions, Lines):
             raise InputError(f"{name} hides its positions and others do not; map them apart, or release all with --lines")
-        placed[name] = MapImage(camera=image.camera, keypoints=image.positions, form=image.form)
+        placed[name] = map_image(image)
     if len(placed) < 2:
         raise InputError(f"a map needs at least two images, got {len(placed)}")
     settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
-    forms = {name: image.form for name, image in placed.items()}
-    matches = matched_as_chosen(forms, options.pairs, work, workers=options.workers, steps=steps)
+    matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)
     # Workers of a cluster see the folder that keeps the matches, but not this machine's temporary files.
     near = None if work is None or work.store is None else work.store.folder.resolve().parent
     if near is not None:

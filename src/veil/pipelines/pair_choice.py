@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from jaxtyping import Float32
@@ -20,6 +21,7 @@ from veil.matching.pair_selection import RETRIEVED, expanded_pairs, require_list
 from veil.matching.pairs import all_pairs
 from veil.matching.retrieval import words_in_common
 from veil.matching.similar_images import Background, SubspaceIndex, usual_votes, votes_for
+from veil.pipelines.images_on_demand import types_in
 from veil.progress import Progress
 
 # Up to so many images all pairs are matched where nothing else is asked for: some 45,000 pairs.
@@ -90,12 +92,13 @@ def similarities(
     InputError for images of several forms, or features that the codebook does not fit.
     """
     names = sorted(forms)
-    if len({type(form) for form in forms.values()}) > 1:
+    types = types_in(forms)
+    if len(types) > 1:
         raise InputError("retrieval compares images of one form; map messages and raw features apart, or give --pairs all")
     book = codebook or bundled_codebook()
-    subspaces = {name: form for name, form in forms.items() if isinstance(form, Subspaces)}
-    if subspaces:
-        words = _words_in(next(iter(subspaces.values())), book)
+    if types == {Subspaces}:
+        subspaces = cast("Mapping[str, Subspaces]", forms)
+        words = _words_in(subspaces[names[0]], book)
         index = SubspaceIndex.of(subspaces, Background.of(subspaces, words), threads=threads)
         return names, usual_votes(votes_for(index, index, threads=threads, progress=progress))
     return names, words_in_common([_bag(forms[name], book) for name in names])

@@ -18,6 +18,7 @@ from veil.files.match_store import DigestPair, MatchStore, turned
 from veil.forms import Form
 from veil.matching import Matches, match_pairs
 from veil.matching.blocks import form_digest, in_blocks
+from veil.pipelines.images_on_demand import digest_in
 from veil.pipelines.uploads import load_images, loaded
 from veil.progress import Progress
 
@@ -96,7 +97,7 @@ def matched_in_blocks(
     """
     if unknown := sorted({name for pair in pairs for name in pair} - set(forms)):
         raise InputError(f"no features for {', '.join(unknown[:3])}")
-    digests = {name: form_digest(forms[name]) for name in sorted({name for pair in pairs for name in pair})}
+    digests = {name: digest_in(forms, name) for name in sorted({name for pair in pairs for name in pair})}
     wanted = {_ordered(digests[a], digests[b]) for a, b in pairs}
     blocks = _planned(store, wanted)
     name_of = {digest: name for name, digest in digests.items()}
@@ -113,7 +114,7 @@ def matched_in_blocks(
         if engine is None or files is None:
             done = 0
             for block in blocks:
-                named = {name_of[digest]: forms[name_of[digest]] for pair in block for digest in pair}
+                named = {name: forms[name] for name in sorted({name_of[digest] for pair in block for digest in pair})}
                 listed = [(name_of[a], name_of[b]) for a, b in block]
                 found = match_pairs(named, listed, workers=workers, progress=partial(_more, tell, done))
                 store.write(dict(zip(block, found.values(), strict=True)))

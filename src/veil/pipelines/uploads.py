@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from veil.files.atomic import read_bytes
 from veil.files.features import holds_features, read_features
 from veil.forms import Form, Lines, Subsets
 from veil.geometry.camera import Camera
+from veil.matching.blocks import form_digest
 from veil.mechanisms.public import publish
 from veil.wire import LineUpload, Message, decode
 
@@ -36,12 +37,38 @@ class LoadedImage:
     form: Form
     gravity: np.ndarray | None = None
 
+    @property
+    def features(self) -> int:
+        """Number of features."""
+        return len(self.form)
+
+    @property
+    def digest(self) -> str:
+        """Name of the descriptors in a store of matches (`form_digest`)."""
+        return form_digest(self.form)
+
+    @property
+    def kind(self) -> str:
+        """Phrase that names what all messages of one map have in common: form, dictionary, lines or positions, and space."""
+        form = self.form
+        of = (
+            f"words of dictionary {form.dictionary[:12]}, {form.m} each"
+            if isinstance(form, Subsets)
+            else type(form).__name__.lower()
+        )
+        return f"{of} with {'lines' if isinstance(self.positions, Lines) else 'positions'} in the space {form.space}"
+
+    @property
+    def form_type(self) -> type[Form]:
+        """Class of the descriptors' form."""
+        return type(self.form)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Uploads:
     """The usable images by name (`images`), and by file name the reasons why others were skipped (`skipped`)."""
 
-    images: dict[str, LoadedImage]
+    images: Mapping[str, LoadedImage]
     skipped: dict[str, str] = field(default_factory=dict)
 
 
@@ -58,13 +85,21 @@ def message_files(path: Path) -> list[Path]:
 def decoded(path: Path, *, strict: bool) -> tuple[dict[str, Message], dict[str, str]]:
     """The messages of a folder (or one file) by name, and by file name the reasons why others were skipped.
 
+    Skips and raises as `each_decoded` does.
+    """
+    skipped: dict[str, str] = {}
+    return {name: message for name, _, message in each_decoded(path, strict=strict, skipped=skipped)}, skipped
+
+
+def each_decoded(path: Path, *, strict: bool, skipped: dict[str, str]) -> Iterator[tuple[str, Path, Message]]:
+    """Names, files and messages of a folder (or one file), one after the other; adds why others are skipped to `skipped`.
+
     Whoever may upload can put anything into such a folder: a file that cannot be read, has a name that cannot name an image or
-    is there a second time is skipped. Raises VeilError instead for a single file or if `strict`, and if nothing is left.
+    is there a second time is skipped. Raises VeilError instead for a single file or if `strict`, and if nothing was usable.
     """
     files = message_files(path)
-    messages: dict[str, Message] = {}
-    skipped: dict[str, str] = {}
     seen: dict[bytes, str] = {}
+    usable = 0
     for file in files:
         try:
             data = read_bytes(file)
@@ -72,15 +107,17 @@ def decoded(path: Path, *, strict: bool) -> tuple[dict[str, Message], dict[str, 
             first = seen.setdefault(hashlib.sha256(data).digest(), file.name)
             if first != file.name:
                 raise InputError(f"it is the same message as {first}; one image is mapped once")
-            messages[name] = decode(data)
+            message = decode(data)
         except VeilError as error:
             if strict or not path.is_dir():
                 raise type(error)(str(error) if str(file) in str(error) else f"{file}: {error}") from None
             skipped[file.name] = str(error)
-    if not messages:
+            continue
+        usable += 1
+        yield name, file, message
+    if not usable:
         name, reason = next(iter(skipped.items()))
         raise WireError(f"none of the {len(files)} messages in {path} can be used; {name}: {reason}")
-    return messages, skipped
 
 
 def read_messages(path: Path | str) -> dict[str, Message]:
@@ -133,7 +170,7 @@ def files_of(path: Path, names: Iterable[str]) -> dict[str, tuple[str, str]]:
     return {name: (str(path.resolve()), name) for name in names}
 
 
-def load_images(path: Path) -> dict[str, LoadedImage]:
+def load_images(path: Path) -> Mapping[str, LoadedImage]:
     """All images of `load_uploads` by name; raises VeilError if one of them cannot be used."""
     return load_uploads(path, strict=True).images
 
@@ -154,24 +191,13 @@ def comparable(uploads: Uploads, *, strict: bool = False) -> Uploads:
 
     All stay if `strict`, or if no kind has a clear majority: then whatever needs one kind says what is wrong.
     """
-    kinds = {name: _kind(image) for name, image in uploads.images.items()}
+    kinds = {name: image.kind for name, image in uploads.images.items()}
     ((common, count),) = Counter(kinds.values()).most_common(1)
     if strict or count == len(kinds) or count < CLEAR_MAJORITY * len(kinds):
         return uploads
     others = {f"{name}.veil": f"it is {kind}, the others are {common}" for name, kind in kinds.items() if kind != common}
     images = {name: image for name, image in uploads.images.items() if kinds[name] == common}
     return replace(uploads, images=images, skipped={**uploads.skipped, **others})
-
-
-def _kind(image: LoadedImage) -> str:
-    """Phrase that names what all messages of one map have in common: form, dictionary, lines or positions, and space."""
-    form = image.form
-    of = (
-        f"words of dictionary {form.dictionary[:12]}, {form.m} each"
-        if isinstance(form, Subsets)
-        else type(form).__name__.lower()
-    )
-    return f"{of} with {'lines' if isinstance(image.positions, Lines) else 'positions'} in the space {form.space}"
 
 
 def queries(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> Iterator[tuple[str, LoadedImage]]:

@@ -40,9 +40,10 @@ from veil.matching.neighbors import distance_name
 from veil.matching.ratio import calibrated
 from veil.pipelines.chosen_matches import MatchingWork
 from veil.pipelines.growth import add_positions
+from veil.pipelines.images_on_demand import GIB, uploads_on_demand
 from veil.pipelines.mapping import BuiltMap, MappingOptions, map_positions
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage, comparable, load_images, load_uploads
+from veil.pipelines.uploads import LoadedImage, comparable, load_images
 
 MATCH_EXAMPLES = """\
   veil match upload/1a....veil upload/9c....veil
@@ -145,7 +146,9 @@ def found_by(left: LoadedImage, right: LoadedImage) -> str:
 def _map(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     require_vacant(arguments.output)
-    uploads = comparable(load_uploads(arguments.input, strict=arguments.strict), strict=arguments.strict)
+    budget = round(arguments.memory * GIB)
+    found = uploads_on_demand(arguments.input, budget_bytes=budget, strict=arguments.strict)
+    uploads = comparable(found, strict=arguments.strict)
     loaded = uploads.images
     tell_skipped(uploads.skipped)
     if all(isinstance(image.positions, Lines) for image in loaded.values()):

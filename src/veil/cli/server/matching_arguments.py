@@ -16,7 +16,6 @@ from veil.cli.engine_arguments import add_engine_arguments, opened_engine
 from veil.errors import InputError
 from veil.files.match_store import MatchStore, require_folder
 from veil.files.pair_lists import write_pairs
-from veil.matching.blocks import form_digest
 from veil.pipelines.chosen_matches import MatchingWork
 from veil.pipelines.maps import Map
 from veil.pipelines.pair_choice import PairChoice, pair_choice
@@ -59,7 +58,26 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="more images than this are mapped in overlapping clusters, which are joined; positions only (default 500)",
     )
+    parser.add_argument(
+        "--memory",
+        type=_gibibytes,
+        default=1.0,
+        metavar="GIB",
+        help="descriptors of uploads that are kept in memory between uses; others are read again when they are needed. "
+        "Positions, matches, retrieval and the map itself come on top (default 1)",
+    )
     add_engine_arguments(parser)
+
+
+def _gibibytes(text: str) -> float:
+    """A number that is not negative, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of GiB that is not negative, got {text!r}")
+    return value
 
 
 def asked_pairs(arguments: argparse.Namespace, images: int) -> PairChoice:
@@ -93,7 +111,7 @@ def matching_work(arguments: argparse.Namespace, images: Mapping[str, LoadedImag
         shutil.rmtree(own, ignore_errors=True)
         if own.parent.is_dir() and not any(own.parent.iterdir()):
             own.parent.rmdir()
-    elif not arguments.add_to and (gone := store.images - {form_digest(image.form) for image in images.values()}):
+    elif not arguments.add_to and (gone := store.images - {image.digest for image in images.values()}):
         say(arguments, f"removed the matches of {len(gone)} images that are gone ({store.forget(gone):,} pairs)")
 
 
