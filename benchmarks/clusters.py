@@ -97,10 +97,10 @@ def compare(count: int, size: int, seed: int) -> None:
         row(f"{len(found.clusters)} clusters", poses, place, seconds, whole)
 
 
-def repeated_facades(count: int, size: int, seeds: int, false_m: float, points: int) -> None:
+def repeated_facades(count: int, size: int, seeds: range, false_m: float, points: int) -> None:
     """Print, for each seed, what becomes of a street with two equal facades."""
     folded = 0
-    for seed in range(seeds):
+    for seed in seeds:
         place = street(seed, count, repeated=True, points_each=points)
         with tempfile.TemporaryDirectory() as folder:
             found = map_in_clusters(
@@ -114,7 +114,7 @@ def repeated_facades(count: int, size: int, seeds: int, false_m: float, points: 
         folded += worst > false_m
         sizes = "+".join(str(len(poses)) for poses in models)
         print(f"  seed {seed}: {len(place.wrong_pairs)} wrong pairs, models {sizes}, largest error {worst:.2f} m", flush=True)
-    print(f"false joins: {folded} of {seeds} seeds, {count} images in clusters of {size}", flush=True)
+    print(f"false joins: {folded} of {len(seeds)} seeds, {count} images in clusters of {size}", flush=True)
 
 
 def main() -> None:
@@ -123,6 +123,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, nargs="*", default=[200])
     parser.add_argument("--size", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=20, help="streets with two equal facades (default 20; 0 for none)")
+    parser.add_argument("--first-seed", type=int, default=0, help="of these streets (default 0)")
     parser.add_argument("--street-images", type=int, default=160)
     parser.add_argument("--street-points", type=int, default=100, help="points of each facade of those streets (default 100)")
     parser.add_argument("--false-m", type=float, default=2.0)
@@ -130,7 +131,8 @@ def main() -> None:
     for count in asked.images:
         compare(count, asked.size, 0)
     if asked.seeds:
-        repeated_facades(asked.street_images, asked.size, asked.seeds, asked.false_m, asked.street_points)
+        seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+        repeated_facades(asked.street_images, asked.size, seeds, asked.false_m, asked.street_points)
 
 
 if __name__ == "__main__":
