@@ -4,8 +4,8 @@
 
 For each kind of map the command runs once undisturbed and then, for each kill, anew in an empty folder: it is killed with
 -9 (with all its processes) at a moment drawn uniformly from the time that it takes, and the same command is given again. Kinds:
-positions (strecha/fountain-P11 or --scene, public features), clusters (the same with `--cluster-size`), lines (simulated, or
-messages in a folder named by --lines). Columns: at which stage it was killed, by what the run had left beside the output; how
+positions (a small simulated place, or --scene, with public features), clusters (the same with `--cluster-size`), lines (six
+photographs of the bundled example). Columns: at which stage it was killed, by what the run had left beside the output; how
 many kills; whether the next call ended well; whether all files of the map have the bytes of the undisturbed run; where they do
 not, how far the poses are apart, in shares of the extent of the cameras; what is left beside the map (files, folders); how long
 the next call took, as a share of the undisturbed run without the time until Python has loaded veil.
@@ -27,7 +27,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from veil.cli import main as main_of_veil
 from veil.extraction.sift import SiftOptions, extract_sift
+from veil.files.examples import lund_door
 from veil.files.features import write_features
 from veil.files.map_folders import file_digests
 from veil.files.maps import read_map
@@ -35,6 +37,8 @@ from veil.files.pictures import read_picture
 from veil.files.scenes import read_scene
 from veil.geometry.similarity import align_centers, pose_error
 from veil.scene import Scene
+from worlds import world
+from worlds.line_worlds import features_of as features_of_world
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,30 +59,50 @@ def main() -> None:
     parser.add_argument("kinds", nargs="+", choices=("positions", "clusters", "lines"))
     parser.add_argument("--kills", type=int, default=17, help="of each kind (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments (default %(default)s)")
-    parser.add_argument("--scene", default="strecha/fountain-P11", help="below VEIL_DATA (default %(default)s)")
-    parser.add_argument("--lines", type=Path, help="folder of messages with lines; needed for lines")
+    parser.add_argument("--scene", help="below VEIL_DATA, such as strecha/fountain-P11 (default: simulated)")
     parser.add_argument("--max-features", type=int, default=1500, help="of an image (default %(default)s)")
     parser.add_argument("--cluster-size", type=int, default=5, help="images (default %(default)s)")
     arguments = parser.parse_args()
     with TemporaryDirectory() as folder:
         work = Path(folder)
         for kind in arguments.kinds:
-            given = arguments.lines if kind == "lines" else features_of(work, arguments)
-            if given is None:
-                parser.error("name a folder of messages by --lines")
+            given = lines_of(work) if kind == "lines" else features_of(work, arguments)
             more = ["--cluster-size", str(arguments.cluster_size)] if kind == "clusters" else []
             tell(kind, killed_runs(work / kind, ["map", str(given.resolve()), *more], arguments.kills, arguments.seed))
 
 
 def features_of(work: Path, arguments: argparse.Namespace) -> Path:
-    """Raw features of the scene in a file, extracted once."""
+    """Raw features of the place in a file."""
     path = work / "features.h5"
-    if not path.is_file():
+    if not arguments.scene:
+        place = features_of_world(world("kills", images=8, points=300), "kills")
+        write_features(path, [(f"{name}.jpg", item) for name, item in place.items()])
+    elif not path.is_file():
         scene = read_scene(Path(os.environ["VEIL_DATA"]) / arguments.scene)
         options = SiftOptions(max_features=arguments.max_features)
         pictures = sorted(scene.pictures.items())
         write_features(path, ((n, extract_sift(read_picture(p, camera=scene.cameras[n]), options)) for n, p in pictures))
     return path
+
+
+def lines_of(work: Path) -> Path:
+    """Messages with lines of six photographs of the bundled example, whose draws are always the same."""
+    os.environ["VEIL_HOME"] = str(work / "home")
+    (work / "home").mkdir()
+    (work / "home" / "secret").write_bytes(b"line maps".ljust(32, b"."))
+    (work / "home" / "secret").chmod(0o600)
+    (work / "photos").mkdir()
+    with lund_door() as example:
+        for number in range(1, 7):
+            shutil.copy(example.folder / f"DSC_000{number}.jpg", work / "photos")
+        camera = ",".join([example.camera.model, *map(str, example.camera.params)])
+    for command in (
+        ["gravity", work / "photos", "-o", work / "g.csv", "--from", "vanishing-point", "--camera", camera],
+        ["extract", work / "photos", "-o", work / "lines.h5", "--camera", camera, "--max-features", "1200"],
+        ["privatize", work / "lines.h5", "-o", work / "messages", "--lines", "--gravity", work / "g.csv"],
+    ):
+        assert main_of_veil([str(part) for part in command]) == 0
+    return work / "messages"
 
 
 def killed_runs(folder: Path, command: list[str], kills: int, seed: int) -> list[Outcome]:
@@ -89,8 +113,10 @@ def killed_runs(folder: Path, command: list[str], kills: int, seed: int) -> list
     loaded = run(folder / "none", ["map", "--help"])[0]
     assert whole == 0, f"the undisturbed run of {command} failed"
     expected, scene = file_digests(folder / "whole" / "map"), read_map(folder / "whole" / "map")
-    print(f"{folder.name}: undisturbed {seconds:.1f} s, of which {loaded:.1f} s to load; {len(scene.images)} images")
-    again, _ = run(folder / "again", command)
+    print(
+        f"{folder.name}: undisturbed {seconds:.1f} s, of which {loaded:.1f} s to load; {len(scene.images)} images", flush=True
+    )
+    run(folder / "again", command)
     print(f"the same command twice gives the same bytes: {file_digests(folder / 'again' / 'map') == expected}")
     moments = np.random.default_rng(seed).uniform(loaded, seconds, kills)
     found = []
@@ -116,7 +142,7 @@ def run(place: Path, command: list[str], *, after: float | None = None) -> tuple
     start = time.monotonic()
     with (place / "out.txt").open("a") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "veil", *command, *output], cwd=place, stdout=log, stderr=log, start_new_session=True
+            [sys.executable, "-m", "veil.cli", *command, *output], cwd=place, stdout=log, stderr=log, start_new_session=True
         )
         try:
             code = process.wait(after)

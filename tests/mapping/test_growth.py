@@ -40,9 +40,8 @@ def base_of(scene: Scene) -> Scene:
 
 def grown(base: Scene, new: dict[str, MapImage], workdir: Path) -> Scene | NoMap:
     forms = {name: image.form for name, image in {**growth.images_of(base), **new}.items()}
-    return grow_map(
-        base, new, match_pairs(forms, [pair for pair in all_pairs(sorted(forms)) if {*pair} & set(new)]), workdir=workdir
-    )
+    pairs = [pair for pair in all_pairs(sorted(forms)) if {*pair} & set(new)]
+    return grow_map(base, new, match_pairs(forms, pairs), workdir=workdir)
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ PLAN = "plan.json"
 # Digests of images by the names that they were given under.
 NAMES = "images.json"
 # Seconds after which a part of a block that a killed run left is removed.
-_STALE_S = 600
+_STALE_S = 600.0
 # Bytes of one match: two rows, a distance and a ratio.
 _ROW = np.dtype([("left", "<u4"), ("right", "<u4"), ("distance", "<f8"), ("ratio", "<f8")])
 
@@ -145,7 +145,7 @@ class MatchStore:
             del self._block_of[pair]
         names = {name: [digest for digest in listed if digest not in digests] for name, listed in self.names().items()}
         self._save_names({name: listed for name, listed in names.items() if listed})
-        self._clear_parts(0)
+        self._clear_parts(0.0)
         self.finish()  # a plan would name them
         return len(gone)
 
