@@ -9,6 +9,7 @@ them or more see; foreign queries are of another city. All features are released
 and queries in subspaces), "public" (a map of raw features) and "words" (a public map; queries in words of the bundled
 dictionary, epsilon 9, m 2). One line a size tells
 
+- the share of points listed under the word of one of their raw features, by the number of images that see them;
 - recall at 20 of images that share thirty points with the query, by the map's index and by TF-IDF of raw words;
 - poses within 0.5 m and 2 degrees, other poses, and no pose, by the index;
 - the same for `--exhaustive` of the queries matched with all images, how many of these poses the index finds too, and the time
@@ -26,23 +27,19 @@ import resource
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from city import simulated
 from city_material import DEFAULT
+from city_releases import BOOK, Released, made, read
 from tqdm import tqdm
 
 from veil.features import Features
-from veil.files.codebooks import bundled_codebook, read_codebook
-from veil.forms import Flat, Form, Points, Subspaces, lifted_guarantee
+from veil.forms import Form, Points
 from veil.geometry.rigid import Rigid
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, LocalizeOptions
-from veil.mechanisms.profile import hardened
-from veil.mechanisms.release import privatize
-from veil.mechanisms.selection import usual_selection
 from veil.mechanisms.words import to_words
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
@@ -55,94 +52,7 @@ from worlds.city.images import PHONE
 PART, LEAST_SHARED = 1000, 30
 NEAR_M, NEAR_DEG = 0.5, 2.0
 EPSILON, WORDS_SENT = 9.0, 2
-BOOK = bundled_codebook()
-SPACE = BOOK.compression.hardened_space
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Released:
-    """Released images of a city: rows `starts[i]` to `starts[i + 1]` of the other arrays belong to image i.
-
-    `numbers` are origin and basis of each feature, mapped into memory in parts that begin at the rows `parts`.
-    """
-
-    starts: np.ndarray
-    numbers: list[np.ndarray]
-    parts: np.ndarray
-    raw: np.ndarray
-    keypoints: np.ndarray
-    landmarks: np.ndarray
-    poses: np.ndarray
-
-    def rows(self, image: int) -> np.ndarray:
-        """Rows of the features of an image."""
-        return np.arange(self.starts[image], self.starts[image + 1])
-
-    def form(self, rows: np.ndarray, kind: str) -> Flat:
-        """Subspaces, or raw descriptors, of some features of one image."""
-        if kind != "private":
-            vectors = self.raw[rows].astype(np.float32)
-            return Points(vectors=vectors / np.linalg.norm(vectors, axis=1, keepdims=True), space=BOOK.raw_space)
-        part = int(np.searchsorted(self.parts, rows[0], side="right")) - 1 if len(rows) else 0
-        numbers = self.numbers[part][rows - self.parts[part]]
-        return Subspaces(
-            origin=numbers[:, 0].copy(),
-            basis=numbers[:, 1:].copy(),
-            space=SPACE,
-            guarantee=lifted_guarantee("hardened"),
-            profile="hardened",
-            releasable=False,
-        )
-
-    def pose(self, image: int) -> Rigid:
-        """The true pose of an image."""
-        return Rigid(rotation=self.poses[image, :, :3].copy(), translation=self.poses[image, :, 3].copy())
-
-
-def made(job: tuple[int, int, bool, Path, Path, Path]) -> Path:
-    """Release images of a city into a file, if they are not there yet, and return its path without the suffix."""
-    settle()
-    first, count, foreign, folder, pool_file, material = job
-    path = folder / f"{'foreign' if foreign else 'city'}-{first}"
-    if path.with_suffix(".npz").is_file():
-        return path
-    pool, profile = read_codebook(pool_file), hardened(quantized=True)
-    parts: dict[str, list] = {name: [] for name in ("numbers", "raw", "keypoints", "landmarks", "counts", "poses")}
-    for image in simulated(1, foreign=foreign, features=1000, path=material).images(count, first=first):
-        release = privatize(
-            image.features,
-            profile=profile,
-            compression=BOOK.compression,
-            decoys=pool,
-            randomness=seeded(f"1{foreign}{image.number}"),
-            selection=usual_selection(profile),
-        )
-        form = release.upload.form
-        assert isinstance(form, Subspaces)
-        parts["numbers"].append(np.concatenate([form.origin[:, None], form.basis], axis=1))
-        parts["raw"].append(image.features.descriptors[release.order])
-        parts["keypoints"].append(image.features.keypoints[release.order])
-        parts["landmarks"].append(image.landmarks[release.order])
-        parts["counts"].append(len(release.order))
-        parts["poses"].append(np.hstack([image.cam_from_world.rotation, image.cam_from_world.translation[:, None]]))
-    numbers = np.concatenate(parts.pop("numbers"))
-    np.save(path.with_suffix(".npy"), numbers)
-    joined = {name: np.array(part) if name in ("counts", "poses") else np.concatenate(part) for name, part in parts.items()}
-    np.savez(path.with_suffix(".npz"), **joined)
-    return path
-
-
-def read(paths: list[Path]) -> Released:
-    """The images of some files as one."""
-    parts = [dict(np.load(path.with_suffix(".npz"))) for path in paths]
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    numbers = [np.load(path.with_suffix(".npy"), mmap_mode="r") for path in paths]
-    return Released(
-        starts=np.concatenate([[0], np.cumsum(joined.pop("counts"))]),
-        numbers=numbers,
-        parts=np.cumsum([0, *(len(part) for part in numbers[:-1])]),
-        **joined,
-    )
+_NEAREST: dict[int, np.ndarray] = {}
 
 
 def mapped(city: Released, images: np.ndarray, kind: str, material: Path) -> tuple[Scene, np.ndarray]:
@@ -235,10 +145,34 @@ def recalls(city: Released, where: Map, known: np.ndarray, images: np.ndarray, q
     return {"asked": len(found["raw"]), **{label: round(100 * float(np.mean(v)), 1) for label, v in found.items() if v}}
 
 
+def true_words(city: Released, where: Map, known: np.ndarray) -> dict:
+    """Share of points, in percent, that stand under a word that is nearest to a raw feature of theirs, by number of views."""
+    index = where.point_index
+    assert index is not None
+    views = np.diff(index.seen_from)[index.entries]
+    word = np.repeat(np.arange(len(index.words)), np.diff(index.offsets))
+    found = {}
+    for least, most in ((3, 3), (5, 5), (8, 1 << 30)):
+        chosen = np.flatnonzero((views >= least) & (views <= most))[::7][:2000]
+        ids = known[index.entries[chosen]]
+        rows = np.flatnonzero(np.isin(city.landmarks, ids))
+        raw = city.form(rows, "words")
+        vectors = BOOK.compression.into_space(raw, index.space).vectors  # type: ignore[arg-type]
+        squares = (index.words**2).sum(axis=1)
+        nearest = np.concatenate([(squares - 2 * part @ index.words.T).argmin(axis=1) for part in np.array_split(vectors, 50)])
+        true = set(zip(city.landmarks[rows].tolist(), nearest.tolist(), strict=True))
+        hits = [pair in true for pair in zip(ids.tolist(), word[chosen].tolist(), strict=True)]
+        found[str(least)] = round(100 * float(np.mean(hits)), 1) if hits else None
+    return found
+
+
 def _words(city: Released, image: int) -> np.ndarray:
-    form = city.form(city.rows(image), "words")
-    assert isinstance(form, Points)
-    return np.bincount(BOOK.nearest(form.vectors), minlength=len(BOOK)).astype(np.float32)
+    """How many raw features of an image have each word."""
+    if int(image) not in _NEAREST:
+        form = city.form(city.rows(image), "words")
+        assert isinstance(form, Points)
+        _NEAREST[int(image)] = BOOK.nearest(form.vectors).astype(np.uint16)
+    return np.bincount(_NEAREST[int(image)], minlength=len(BOOK)).astype(np.float32)
 
 
 def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.ndarray, arguments, kind: str) -> dict:  # type: ignore[no-untyped-def]
@@ -258,6 +192,7 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
         "index_s": round(time.perf_counter() - start, 1),
     }
     if kind != "words":
+        facts["true_words_by_views"] = true_words(city, where, known)
         facts["recall_at_20"] = recalls(city, where, known, images, queries[: arguments.recall])
     truth = [city.pose(int(image)) for image in queries]
     answers, seconds = asked(where, (query(city, int(q), kind) for q in queries), "index", len(queries), "queries")
@@ -321,7 +256,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, default=Path("city-parts"), metavar="FOLDER", help="default %(default)s")
     parser.add_argument("--material", type=Path, default=DEFAULT, metavar="NPZ", help="default %(default)s")
     parser.add_argument("--workers", type=int, default=2, help="processes that make the city (default %(default)s)")
-    parser.add_argument("--figure", type=Path, help="write this picture")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="append the lines to this file, too")
+    parser.add_argument("--figure", type=Path, help="write this picture, of all lines in --lines")
     arguments = parser.parse_args()
     settle()
     arguments.keep.mkdir(parents=True, exist_ok=True)
@@ -340,8 +276,12 @@ def main() -> None:
         for kind in arguments.kinds:
             rows.append(measured(city, foreign, images[:count], queries, arguments, kind))
             print(json.dumps(rows[-1]), flush=True)
+            if arguments.lines:
+                with arguments.lines.open("a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
     if arguments.figure:
-        draw(rows, arguments.figure)
+        kept = arguments.lines.read_text().splitlines() if arguments.lines else []
+        draw([json.loads(line) for line in kept] or rows, arguments.figure)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,37 @@ def test_a_planted_pose_is_recovered(query_m: int, map_m: int) -> None:
 
 
 @pytest.mark.slow
+def test_ranked_images_are_matched_until_there_is_a_pose() -> None:
+    """Planted truth, from the images that are named alone; progress tells how many were matched."""
+    matched: list[int] = []
+    names = sorted(set(WORLD.poses) - {"02"})
+    form, scene = WORLD.form("02"), scene_of(WORLD, without="02")
+    options = LocalizeOptions(retrieved=(1, 2))
+    found = localize(
+        WORLD.camera,
+        WORLD.keypoints["02"],
+        form,
+        scene,
+        ranked=names,
+        options=options,
+        progress=lambda done, count: matched.append(count),
+    )
+    assert isinstance(found, Localization) and sum(matched) <= 2
+    assert np.linalg.norm(found.cam_from_world.center - WORLD.poses["02"].center) < 0.02
+    noise = Points(vectors=unit(sift_like(generator("ranked"), len(form))).astype(np.float32), space=SPACE)
+    refused = localize(WORLD.camera, WORLD.keypoints["02"], noise, scene, ranked=names, options=options)
+    assert isinstance(refused, NoPose) and f"with the 2 of {len(names)} images" in refused.reason
+    nothing = localize(WORLD.camera, WORLD.keypoints["02"], form, scene, ranked=[], options=options)
+    assert isinstance(nothing, NoPose) and nothing.correspondences == 0
+
+
+@pytest.mark.parametrize("retrieved", [(), (0,), (5, 5), (10, 3)])
+def test_numbers_of_images_must_grow(retrieved: tuple[int, ...]) -> None:
+    with pytest.raises(RangeError, match="grow"):
+        LocalizeOptions(retrieved=retrieved)
+
+
+@pytest.mark.slow
 def test_noise_is_refused() -> None:
     """None of twenty queries with random descriptors gets a pose."""
     scene = scene_of(WORLD, without="02")

@@ -104,7 +104,7 @@ class PointIndex:
         def looked_up(part: np.ndarray) -> list[np.ndarray]:
             unusual = usual.unusual(numbers[part], self.words)
             words = np.argpartition(unusual, min(LOOKED_UP, len(self.words)) - 1, axis=1)[:, :LOOKED_UP]
-            return [self._points(numbers[row], words[i], reach[row], decoys) for i, row in enumerate(part)]
+            return [self._points(numbers[row], words[i], float(reach[row]), decoys) for i, row in enumerate(part)]
 
         found = [points for part in shared(looked_up, chunks(len(numbers)), threads) for points in part]
         return np.repeat(np.arange(len(found)), [len(points) for points in found]), np.concatenate(found)
@@ -130,7 +130,7 @@ class PointIndex:
         places, begins = _ranges(self.starts, points)
         numbers = self.views[places].astype(np.float32)
         listed = numbers[:, 0].copy(), (numbers[:, 1:].copy() if numbers.shape[1] > 1 else None)
-        found = mean_beyond(distances.pairwise(as_set(query), listed), begins, decoys)
+        found = mean_beyond(distances.pairwise(as_set(query), listed).astype(np.float32), begins, decoys)
         return np.sort(found, axis=1)[:, :NEAREST].mean(axis=1).astype(np.float32)
 
     def _decoys(self, query: Flat) -> float:
@@ -265,7 +265,8 @@ def _words_of_points(
         places, begins = _ranges(starts, part)
         group = np.repeat(np.arange(len(part)), np.diff([*begins, len(places)]))
         total = usual.total_unusual(views[places].astype(np.float32), words, group)
-        return np.argpartition(total, count - 1, axis=1)[:, :count]
+        # A copy, as a part would keep the ranks of all words in memory.
+        return np.argpartition(total, count - 1, axis=1)[:, :count].copy()
 
     found = []
     for done, rows in enumerate(shared(nearest, parts, threads), start=1):

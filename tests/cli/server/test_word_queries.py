@@ -95,7 +95,7 @@ def test_a_query_in_words_is_localized_with_and_without_an_index(
     facts = json.loads((tmp_path / "index.json").read_text())
     validate("index", facts)
     assert facts["words"] == 16384 and facts["entries"] >= facts["points"]
-    assert "wrote the index to" in capsys.readouterr().out
+    assert "wrote the index for queries in words to" in capsys.readouterr().out
     found = localized(place, message(work / "words"), tmp_path / "b.json")
     assert found["cam_from_world"] == without["cam_from_world"]
     assert found["inliers"] > 40 and found["log10_nfa"] < -20
@@ -217,6 +217,23 @@ def test_another_dictionary_is_named(work: Path, tmp_path: Path, capsys: pytest.
     assert run("localize", place, message(work / "words")) == 0
 
 
+@pytest.mark.slow
+def test_a_query_by_distance_is_matched_with_the_images_that_the_index_names(work: Path, tmp_path: Path) -> None:
+    """Second method: all images. One image is matched first, and the pose lies where that from all images does."""
+    place = copied(work, tmp_path / "map")
+    every = localized(place, work / "query.h5", tmp_path / "all.json")
+    assert run("index", place, "--for", "distances", "--json", tmp_path / "index.json") == 0
+    facts = json.loads((tmp_path / "index.json").read_text())
+    validate("index", facts)
+    assert 0 < facts["listed_points"] <= facts["points"] and "words" not in facts
+    found = localized(place, work / "query.h5", tmp_path / "index.json", "--retrieved", 2, 4)
+    assert found["correspondences"] < every["correspondences"]
+    extent = np.linalg.norm(np.ptp([references()[name].center for name in references()], axis=0))
+    assert np.linalg.norm(np.subtract(found["camera_center"], every["camera_center"])) < 0.02 * extent
+    again = localized(place, work / "query.h5", tmp_path / "again.json", "--search", "all")
+    assert again["cam_from_world"] == every["cam_from_world"]
+
+
 def index_of(place: Path) -> tuple[Path, str]:
     folder = next((place / "vocabularies").iterdir())
     return folder, json.loads((folder / "header.json").read_text())["dictionary"]
@@ -251,8 +268,8 @@ def test_a_map_of_subspaces_has_no_words(
     with redirect_stdout(io.StringIO()):
         assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up") == 0
         assert run("map", tmp_path / "up", "-o", tmp_path / "map") == 0
-    assert run("index", tmp_path / "map") == 1
-    assert "subspaces cannot be indexed" in capsys.readouterr().err
+    assert run("index", tmp_path / "map", "--for", "words") == 1
+    assert "--for distances" in capsys.readouterr().err
     assert run("localize", tmp_path / "map", message(work / "words")) == 1
     assert "these do not compare" in capsys.readouterr().err
 
