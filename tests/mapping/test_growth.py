@@ -15,7 +15,7 @@ from veil.mapping import MapImage, NoMap, growth
 from veil.mapping.growth import grow_map
 from veil.mapping.scenes import restricted
 from veil.matching import match_pairs
-from veil.pipelines.growth import pairs_with_new
+from veil.matching.pairs import all_pairs
 from veil.scene import Scene
 from worlds import World, generator, sift_like, subspaces, unit, world
 from worlds.map_scenes import CHECK, image_name, planted_map
@@ -40,7 +40,8 @@ def base_of(scene: Scene) -> Scene:
 
 def grown(base: Scene, new: dict[str, MapImage], workdir: Path) -> Scene | NoMap:
     forms = {name: image.form for name, image in {**growth.images_of(base), **new}.items()}
-    return grow_map(base, new, match_pairs(forms, pairs_with_new(base, new)), workdir=workdir)
+    pairs = [pair for pair in all_pairs(sorted(forms)) if {*pair} & set(new)]
+    return grow_map(base, new, match_pairs(forms, pairs), workdir=workdir)
 
 
 @pytest.mark.slow

@@ -46,7 +46,8 @@ def same(a: dict[tuple[str, str], Matches], b: dict[tuple[str, str], Matches]) -
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    """All files but the names of the images, which are written before the first block."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "images.json"}
 
 
 def ordered(forms: dict[str, Form]) -> dict[tuple[str, str], Matches]:

@@ -1,19 +1,25 @@
-"""Checkpoints of long mapping on disk: the growing model, from which a killed run continues."""
+"""Folders of unfinished runs: checkpoints of long mapping on disk, from which a killed run continues."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
+import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from veil.errors import InputError
-from veil.files.atomic import replacing, write_text
+from veil.files.atomic import replacing, write_text, writing
+from veil.files.maps import map_fingerprint, require_vacant
 from veil.mapping.lines.reconstruction import Reconstruction
 
+# What the folder of an unfinished run holds: results of clusters, the folder that the mapper works in, and, once the map is
+# written, the run's key with the map's fingerprint.
+CLUSTERS, WORK, WRITTEN = "clusters", "work", "written.txt"
 _FIELDS = ("registered", "rotations", "translations", "points", "observed")
 
 
@@ -25,6 +31,73 @@ def run_key(parts: list[bytes]) -> str:
     return hasher.hexdigest()
 
 
+def unfinished_folder(output: Path) -> Path:
+    """The folder of the unfinished run that is to write the map `output`, beside it."""
+    return output.with_name(output.name + ".unfinished")
+
+
+def remove_unfinished(output: Path) -> None:
+    """Remove the folder of a run that is finished, in one step as far as the next run can see."""
+    folder, removed = unfinished_folder(output), _removed(output)
+    if folder.is_dir():
+        clear_removed(output)
+        with writing(folder):
+            folder.rename(removed)
+    clear_removed(output)
+
+
+def clear_removed(output: Path) -> None:
+    """Remove what a run left that was killed while it removed its folder."""
+    shutil.rmtree(_removed(output), ignore_errors=True)
+
+
+def _removed(output: Path) -> Path:
+    return output.with_name(f".{output.name}.finished")
+
+
+@contextmanager
+def working_folder(unfinished: Path | None) -> Iterator[Path]:
+    """An empty folder for the mapper's files, removed in the end: in the folder of the run, or a temporary one.
+
+    What a killed run left in the folder of the run is removed first. Workers of a cluster see that folder, but not this
+    machine's temporary files. Raises InputError if it cannot be made.
+    """
+    if unfinished is None:
+        with tempfile.TemporaryDirectory(prefix="veil-map-") as folder:
+            yield Path(folder)
+        return
+    work = unfinished.resolve() / WORK
+    with writing(work):
+        if work.exists():
+            shutil.rmtree(work)
+        work.mkdir(parents=True)
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def is_own_output(output: Path, key: str) -> bool:
+    """Whether `output` is the whole map of the same run (`key`), which was killed after it wrote it.
+
+    Raises InputError if it holds anything else.
+    """
+    note = unfinished_folder(output) / WRITTEN
+    if note.is_file() and (output / "descriptors.h5").is_file() and note.read_text() == _note(output, key):
+        return True
+    require_vacant(output)
+    return False
+
+
+def note_written(output: Path, folder: Path, key: str) -> None:
+    """Note that the map in `folder` is what the run of `key` is about to move to `output`."""
+    write_text(unfinished_folder(output) / WRITTEN, _note(folder, key))
+
+
+def _note(folder: Path, key: str) -> str:
+    return f"{key} {map_fingerprint(folder)}\n"
+
+
 class Checkpoints:
     """The folder of an unfinished run, beside its output.
 
@@ -34,7 +107,8 @@ class Checkpoints:
 
     def __init__(self, folder: Path, key: str) -> None:
         self._folder = folder
-        if folder.exists():
+        # A run that was killed before it wrote its key left nothing but a part of that file.
+        if folder.exists() and any(item.suffix != ".part" for item in folder.iterdir()):
             stored = folder / "run.txt"
             if not stored.is_file() or stored.read_text().strip() != key:
                 raise InputError(
@@ -53,10 +127,6 @@ class Checkpoints:
     def save_model(self, model: Reconstruction) -> None:
         """Save the model in place of the one before."""
         _save(self._folder / "model.npz", {field: getattr(model, field) for field in _FIELDS})
-
-    def remove(self) -> None:
-        """Remove the folder: the run is finished."""
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ MODELS = "models"
 INDEXES = ("vocabularies", "indexes")
 # A folder beside a map is named so while the map is replaced; FINISHED is what stands for it there once it is complete.
 STAGING = ".{}.replacing-"
-NEW, FINISHED = "new", "finished"
+NEW, OLD, FINISHED = "new", "old", "finished"
 
 
 def model_folders(folder: Path) -> list[Path]:
@@ -56,26 +56,29 @@ def _files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
 
 
-def write_models(folder: Path, scenes: Sequence[Scene]) -> None:
+def write_models(folder: Path, scenes: Sequence[Scene], complete: Callable[[Path], None] | None = None) -> None:
     """Write a map of one or more models to a new folder, at once or not at all.
+
+    `complete` is called with the folder of the new map before that takes its place, to add indexes to it.
 
     Raises InputError if the folder already holds something, or cannot be written.
     """
-    with _staged(folder, scenes) as new, writing(folder):
+    with _staged(folder, scenes, complete) as new, writing(folder):
         if folder.exists():
             folder.rmdir()
         new.rename(folder)
 
 
-def replace_models(folder: Path, scenes: Sequence[Scene]) -> None:
+def replace_models(folder: Path, scenes: Sequence[Scene], complete: Callable[[Path], None] | None = None) -> None:
     """Write a map of one or more models in place of that in `folder`, at once: a crash leaves the old map or the new one.
 
-    The old map's files are deleted. Raises InputError if it cannot be replaced, or its files cannot be deleted.
+    The old map's files are deleted. `complete` is as for `write_models`. Raises InputError if it cannot be
+    replaced, or its files cannot be deleted.
     """
-    with _staged(folder, scenes) as new, writing(folder):
+    with _staged(folder, scenes, complete) as new, writing(folder):
         if not _exchanged(new, folder):
             # Without an exchange by the system there is a moment without a map; `settle_folder` finds the new one then.
-            old = new.parent / "old"
+            old = new.parent / OLD
             folder.rename(old)
             try:
                 new.rename(folder)
@@ -97,8 +100,16 @@ def settle_folder(folder: Path) -> None:
             shutil.rmtree(staging)
 
 
+def clear_staging(folder: Path) -> None:
+    """Remove what a killed `write_models` left beside `folder`; a map that stands in for a missing one there stays."""
+    for staging in sorted(folder.parent.glob(STAGING.format(folder.name) + "*")):
+        if folder.exists() or not (staging / OLD).exists():
+            with writing(staging):
+                shutil.rmtree(staging)
+
+
 @contextmanager
-def _staged(folder: Path, scenes: Sequence[Scene]) -> Iterator[Path]:
+def _staged(folder: Path, scenes: Sequence[Scene], complete: Callable[[Path], None] | None) -> Iterator[Path]:
     """The folder of the new map, complete and on the disk, in a folder beside `folder` that is deleted in the end."""
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -107,6 +118,8 @@ def _staged(folder: Path, scenes: Sequence[Scene]) -> Iterator[Path]:
         new = staging / NEW
         for number, scene in enumerate(scenes, start=1):
             write_map(new if number == 1 else new / MODELS / str(number), scene)
+        if complete is not None:
+            complete(new)
         with writing(folder):
             _synced(new)
             (staging / FINISHED).touch()

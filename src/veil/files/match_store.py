@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,10 @@ MAGIC, VERSION = b"VEILMATCHES", 1
 SUFFIX = ".matches"
 # The pairs that an unfinished run divided into blocks.
 PLAN = "plan.json"
+# Digests of images by the names that they were given under.
+NAMES = "images.json"
+# Seconds after which a part of a block that a killed run left is removed.
+_STALE_S = 600.0
 # Bytes of one match: two rows, a distance and a ratio.
 _ROW = np.dtype([("left", "<u4"), ("right", "<u4"), ("distance", "<f8"), ("ratio", "<f8")])
 
@@ -125,7 +131,7 @@ class MatchStore:
         return found
 
     def forget(self, digests: Collection[str]) -> int:
-        """Remove all matches of these images; blocks that hold others beside are written again without them.
+        """Remove all matches and names of these images; blocks that hold others beside are written again without them.
 
         Returns the number of pairs that went.
         """
@@ -137,7 +143,38 @@ class MatchStore:
             path.unlink(missing_ok=True)
         for pair in gone:
             del self._block_of[pair]
+        names = {name: [digest for digest in listed if digest not in digests] for name, listed in self.names().items()}
+        self._save_names({name: listed for name, listed in names.items() if listed})
+        self._clear_parts(0.0)
+        self.finish()  # a plan would name them
         return len(gone)
+
+    def names(self) -> dict[str, list[str]]:
+        """Digests of the images by the names that they were given under."""
+        try:
+            stored = json.loads((self.folder / NAMES).read_text())
+            return {str(name): [str(digest) for digest in listed] for name, listed in stored.items()}
+        except (OSError, ValueError, AttributeError, TypeError):
+            return {}
+
+    def note_names(self, digests: Mapping[str, str]) -> None:
+        """Note the digests of images by their names, so that they can be forgotten by name."""
+        known = self.names()
+        new = {name: sorted({*known.get(name, []), digest}) for name, digest in digests.items()}
+        self._save_names(known | new)
+
+    def _save_names(self, names: Mapping[str, Sequence[str]]) -> None:
+        if names:
+            write_bytes(self.folder / NAMES, json.dumps(dict(sorted(names.items())), separators=(",", ":")).encode())
+        else:
+            (self.folder / NAMES).unlink(missing_ok=True)
+
+    def _clear_parts(self, age_s: float) -> None:
+        """Remove files that killed runs began to write, if they are so old that no other run can be writing them."""
+        for path in self.folder.glob(".*.part"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime >= age_s:
+                    path.unlink()
 
     @property
     def images(self) -> frozenset[str]:
@@ -159,6 +196,7 @@ class MatchStore:
     def finish(self) -> None:
         """Remove the plan: the run is finished."""
         (self.folder / PLAN).unlink(missing_ok=True)
+        self._clear_parts(_STALE_S)
 
     def _enter(self, path: Path) -> bool:
         """Enter the pairs of a block; returns whether it is whole and of this kind."""

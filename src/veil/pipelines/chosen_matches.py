@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine
@@ -25,6 +26,8 @@ class MatchingWork:
     - `store`: keeps matches, so that a run that was killed goes on; None keeps nothing.
     - `engine`, `files`: where blocks of pairs are matched, and the file of each image with the image's name there, by name.
       Without them this process matches, as it does for fewer than `engine_from` pairs: to start processes takes seconds.
+    - `unfinished`: folder of this run alone, where clusters that were mapped are kept and the mapper works; whoever made it
+      removes it. None: a temporary one, and nothing is kept.
     - `codebook`: the public one whose words retrieval uses; None: the bundled one.
     - `matched`, `counts`: the pairs that were matched are added to it, and their numbers of matches.
     - `tell`: called with a sentence on what is going to be matched.
@@ -34,6 +37,7 @@ class MatchingWork:
     engine: Engine | None = None
     files: Mapping[str, tuple[str, str]] | None = None
     engine_from: int = 0
+    unfinished: Path | None = None
     codebook: Codebook | None = None
     matched: list[tuple[str, str]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)

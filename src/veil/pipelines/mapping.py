@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
 from veil.errors import InputError
 from veil.features import Features
-from veil.files.checkpoints import Checkpoints
+from veil.files.checkpoints import CLUSTERS, Checkpoints, working_folder
+from veil.files.cluster_results import ClusterResults
 from veil.forms import Lines
 from veil.map_check import MapCheck
 from veil.mapping import Limits, MapOptions, NoMap
@@ -118,6 +117,7 @@ def map_positions(
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
     from veil.mapping.clustered import map_in_clusters, one_after_another  # load SciPy
     from veil.mapping.view_graph import ClusterOptions
+    from veil.pipelines.kept_clusters import keeping
 
     placed = {}
     for name, image in images.items():
@@ -128,19 +128,17 @@ def map_positions(
         raise InputError(f"a map needs at least two images, got {len(placed)}")
     settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
     matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)
-    # Workers of a cluster see the folder that keeps the matches, but not this machine's temporary files.
-    near = None if work is None or work.store is None else work.store.folder.resolve().parent
-    if near is not None:
-        near.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="veil-map-", dir=near) as workdir, steps("mapping") as bar:
+    unfinished = None if work is None else work.unfinished
+    run_all = one_after_another if work is None or work.engine is None else work.engine.map
+    with working_folder(unfinished) as workdir, steps("mapping") as bar:
         mapped = map_in_clusters(
             placed,
             matches,
-            workdir=Path(workdir),
+            workdir=workdir,
             options=settings,
             clusters=ClusterOptions(size=options.cluster_size),
             gravity=gravity,
-            run_all=one_after_another if work is None or work.engine is None else work.engine.map,
+            run_all=run_all if unfinished is None else keeping(ClusterResults(unfinished / CLUSTERS), run_all),
             progress=bar,
         )
     if isinstance(mapped, NoMap):

@@ -108,6 +108,8 @@ def matched_in_blocks(
         if progress is not None:
             progress(total - left + more, total)
 
+    if digests:
+        store.note_names(digests)
     if blocks:
         store.save_plan(blocks)
         tell(0)

@@ -20,11 +20,36 @@ from veil.files.map_folders import (
     write_models,
 )
 from veil.files.maps import read_map, require_vacant
+from veil.files.match_store import MatchStore, require_folder
 from veil.mapping import NoMap
 from veil.mapping.removal import Removal, named_in, remove_images, require_named
+from veil.pipelines.pair_matching import KIND
 
 # Forgets the matches of the images of these names in a store beside the map, and returns the number of pairs that went.
 Forget = Callable[[Collection[str]], int]
+
+
+def forgetting(folder: Path | str) -> Forget:
+    """What takes kept matches along (`veil map --matches FOLDER`) when `remove_from_map` removes images, by their names.
+
+    Raises InputError if the folder is no store of matches, or does not say whose matches it keeps.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder of matches; give the one that `veil map --matches` was given")
+    require_folder(folder)
+    store = MatchStore(folder, KIND)
+    if nameless := store.images - {digest for listed in store.names().values() for digest in listed}:
+        raise InputError(
+            f"{folder} keeps matches of {len(nameless)} images whose names it does not know; delete it, and the next "
+            "`veil map --matches` makes it again"
+        )
+
+    def forget(names: Collection[str]) -> int:
+        known = store.names()
+        return store.forget({digest for name in names for digest in known.get(name, [])})
+
+    return forget
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,6 +63,7 @@ class Receipt:
     - `left_out`: by name of each other image that went too, the reason.
     - `points`, `features_of_others`: points, and features of other images, that went along.
     - `dropped`: indexes that were made from the old map and are not in the new one.
+    - `kept_pairs`: pairs of images whose kept matches were removed; None if no store of matches was named.
     - `before`, `after`: SHA-256 (hex) of every file, by its path in the folder.
     """
 
@@ -49,6 +75,7 @@ class Receipt:
     points: int
     features_of_others: int
     dropped: Sequence[str]
+    kept_pairs: int | None
     before: Mapping[str, str]
     after: Mapping[str, str]
 
@@ -70,6 +97,7 @@ class Receipt:
             "points": self.points,
             "features_of_others": self.features_of_others,
             "dropped": list(self.dropped),
+            **({} if self.kept_pairs is None else {"kept_pairs": self.kept_pairs}),
             "files": [
                 {"file": name, "before": self.before.get(name), "after": self.after.get(name)}
                 for name in sorted({*self.before, *self.after})
@@ -92,7 +120,8 @@ def remove_from_map(
     - `folder`: a map that `veil map` wrote.
     - `names`: of images of the map, or of images that its record says were left out.
     - `output`: a new folder; None: the new map takes the place of the old one, at once.
-    - `forget`: called with the names once the new map is written.
+    - `forget`: called with the names before the new map is written, so that what is given again after a crash finds the
+      images still in the map; `forgetting` makes it for a store of matches.
 
     Raises InputError for a name that the map does not know, for a file in the map's folder that veil did not make and could not
     clear, and if the output exists; FileFormatError for a damaged map; VeilError if COLMAP fails.
@@ -135,12 +164,11 @@ def remove_from_map(
         left_out |= found.left_out
         points, others = points + found.points, others + found.features_of_others
     left = [item.scene for item in removals]
+    kept_pairs = None if forget is None else forget(sorted({*features, *names}))
     if new is None:
         replace_models(folder, left)
     else:
         write_models(new, left)
-    if forget is not None:
-        forget(sorted(features))
     return Receipt(
         map=folder,
         output=new or folder,
@@ -150,6 +178,7 @@ def remove_from_map(
         points=points,
         features_of_others=others,
         dropped=tuple(dropped),
+        kept_pairs=kept_pairs,
         before=before,
         after=file_digests(new or folder),
     )

@@ -98,7 +98,6 @@ def test_pairs_that_cannot_be_are_refused(
         (["--pairs", "sometimes"], "no such file"),
         (["--matches", tmp_path / "other"], "other files"),
         (["--matches", tmp_path / "newer"], "version 9"),
-        (["--add-to", tmp_path / "map", "--pairs", "all"], "--add-to"),
     ):
         assert run("map", given, "-o", tmp_path / "map", *options) == 1
         assert said in capsys.readouterr().err

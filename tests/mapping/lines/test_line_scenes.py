@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError
-from veil.files.checkpoints import Checkpoints, run_key
+from veil.files.checkpoints import Checkpoints, remove_unfinished, run_key
 from veil.files.maps import read_map, write_map
 from veil.geometry.similarity import align_poses, pose_error
 from veil.localization.by_distance import Localization, localize
@@ -203,7 +203,7 @@ def test_a_killed_run_goes_on_from_its_last_model(mapped, tmp_path: Path) -> Non
     assert errors(scene_of(resumed, images), place)[:, 0].max() < 0.05
     with pytest.raises(InputError, match="other messages"):
         Checkpoints(tmp_path / "map.unfinished", run_key([b"others"]))
-    again.remove()
+    remove_unfinished(tmp_path / "map")
     assert not (tmp_path / "map.unfinished").exists()
 
 

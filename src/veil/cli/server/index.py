@@ -89,24 +89,28 @@ def _usual_queries(where: Map) -> str:
     return "words" if len(where.scene.images) < INDEXED_FROM else "both"
 
 
-def _index_points(arguments: argparse.Namespace, where: Map, book: Codebook) -> int:
-    """Index a map for queries by distance, write the index into the map's folder, and return how many points it lists."""
+def _index_points(arguments: argparse.Namespace, where: Map, book: Codebook, shown: Path | None = None) -> int:
+    """Index a map for queries by distance, write the index into the map's folder, and return how many points it lists.
+
+    `shown` is the folder that is told of in place of the map's, which moves there.
+    """
     with Bar("indexing points") as bar:
         index = where.with_point_index(book, threads=arguments.workers, progress=bar)
     assert where.folder is not None
     folder = write_point_index(where.folder, index)
     say(arguments, f"{len(index.entries)} of {index.points} points under {len(index.words)} words")
-    report(arguments, folder, "the index for queries by distance")
+    place = folder if shown is None else shown / folder.relative_to(where.folder)
+    report(arguments, place, "the index for queries by distance")
     return len(index.entries)
 
 
-def index_large(arguments: argparse.Namespace, folder: Path, scene: Scene) -> None:
-    """Index a new map for queries by distance if it has so many images that it pays."""
+def index_large(arguments: argparse.Namespace, folder: Path, scene: Scene, *, shown: Path) -> None:
+    """Index a new map in `folder`, which moves to `shown`, for queries by distance if it has so many images that it pays."""
     where = Map(scene=scene, folder=folder)
     if len(scene.images) < INDEXED_FROM or isinstance(where.form, Subsets):
         return
     try:
-        _index_points(arguments, where, bundled_codebook())
+        _index_points(arguments, where, bundled_codebook(), shown)
     except SpaceError as error:
         say(arguments, f"no index for queries by distance, which match with all images: {error}; see `veil index --dictionary`")
 

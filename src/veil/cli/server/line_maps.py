@@ -9,11 +9,11 @@ from pathlib import Path
 
 from veil.cli.common import Bar, report, say, write_json
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
+from veil.cli.server.map_writing import MapOutput
 from veil.cli.server.matching_arguments import asked_pairs, matching_work
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
-from veil.files.checkpoints import Checkpoints, run_key
-from veil.files.maps import write_map
+from veil.files.checkpoints import Checkpoints, run_key, unfinished_folder
 from veil.mapping import NoMap
 from veil.matching.ratio import calibrated
 from veil.pipelines.mapping import EVERY_MATCH, BuiltMap, MappingOptions, map_lines
@@ -23,7 +23,9 @@ from veil.pipelines.uploads import LoadedImage, message_files
 LINES_HELP = "weak scenes: a larger `--aligned-share` where gravity is good, more features (`veil extract --first-octave -1`)"
 
 
-def map_messages(arguments: argparse.Namespace, loaded: Mapping[str, LoadedImage], skipped: Mapping[str, str]) -> int:
+def map_messages(
+    arguments: argparse.Namespace, loaded: Mapping[str, LoadedImage], skipped: Mapping[str, str], output: MapOutput
+) -> int:
     """Run `veil map` on messages that were read; `skipped` says why others were left out. Returns the exit code."""
     digests = _digests(arguments.input, skipped)
     add_to = Map.read(arguments.add_to) if arguments.add_to else None
@@ -35,16 +37,13 @@ def map_messages(arguments: argparse.Namespace, loaded: Mapping[str, LoadedImage
         gravity_sigma_deg=arguments.gravity_sigma,
     )
     key = run_key([*digests, _key(options).encode(), str(arguments.add_to).encode()])
-    checkpoints = Checkpoints(arguments.output.with_name(arguments.output.name + ".unfinished"), key)
+    checkpoints = Checkpoints(unfinished_folder(arguments.output), key)
     with matching_work(arguments, loaded) as work:
         built = map_lines(loaded, options=options, add_to=add_to, unfinished=checkpoints, work=work, steps=Bar)
-    if isinstance(built, NoMap):
-        raise InputError(f"no map: {built.reason}; {LINES_HELP}")
-    write_map(arguments.output, built.map.scene)
-    for number, further in enumerate(built.further, start=2):
-        write_map(arguments.output / "models" / str(number), further.scene)
-    checkpoints.remove()
-    _tell(arguments, built, len(loaded) + (len(add_to.scene.images) if add_to else 0), skipped)
+        if isinstance(built, NoMap):
+            raise InputError(f"no map: {built.reason}; {LINES_HELP}")
+        output.write(arguments, [built.map.scene, *(further.scene for further in built.further)])
+        _tell(arguments, built, len(loaded) + (len(add_to.scene.images) if add_to else 0), skipped)
     return 0
 
 

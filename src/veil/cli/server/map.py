@@ -19,26 +19,23 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
-from veil.cli.server.index import index_large
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
+from veil.cli.server.map_writing import map_output
 from veil.cli.server.matching_arguments import (
     TimedSteps,
     add_pair_arguments,
     asked_pairs,
     matching_facts,
     matching_work,
-    refuse_pairs_with_base,
 )
 from veil.errors import InputError
 from veil.files.gravity import read_gravity
-from veil.files.maps import require_vacant, write_map
 from veil.forms import Lines
 from veil.map_check import MapCheck
 from veil.mapping import NoMap
 from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
 from veil.matching.ratio import calibrated
-from veil.pipelines.chosen_matches import MatchingWork
 from veil.pipelines.growth import add_positions
 from veil.pipelines.images_on_demand import GIB, uploads_on_demand
 from veil.pipelines.mapping import BuiltMap, MappingOptions, map_positions
@@ -145,7 +142,7 @@ def found_by(left: LoadedImage, right: LoadedImage) -> str:
 
 def _map(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    require_vacant(arguments.output)
+    output = map_output(arguments)
     budget = round(arguments.memory * GIB)
     found = uploads_on_demand(arguments.input, budget_bytes=budget, strict=arguments.strict)
     uploads = comparable(found, strict=arguments.strict)
@@ -154,44 +151,41 @@ def _map(arguments: argparse.Namespace) -> int:
     if all(isinstance(image.positions, Lines) for image in loaded.values()):
         from veil.cli.server.line_maps import map_messages  # a map of positions needs nothing of it
 
-        return map_messages(arguments, loaded, uploads.skipped)
-    if arguments.add_to:
-        refuse_pairs_with_base(arguments)
+        return map_messages(arguments, loaded, uploads.skipped, output)
     base = Map.read(arguments.add_to) if arguments.add_to else None
+    images = len(loaded) + (len(base.scene.images) if base else 0)
     gravity = _gravity_of(arguments, sorted(loaded))
     options = MappingOptions(
         seed=arguments.seed,
         workers=arguments.workers,
-        pairs=asked_pairs(arguments, len(loaded)),
+        pairs=asked_pairs(arguments, images),
         cluster_size=arguments.cluster_size,
         max_ratio=_map_ratio(arguments),
         max_seconds=arguments.max_seconds,
     )
-    images = len(loaded) + (len(base.scene.images) if base else 0)
     steps = TimedSteps()
-    if base is None:
-        with matching_work(arguments, loaded) as work:
+    with matching_work(arguments, loaded) as work:
+        if base is None:
             built = map_positions(loaded, options=options, gravity=gravity, work=work, steps=steps)
-    else:
-        work = MatchingWork()
-        built = add_positions(base, loaded, options=options, gravity=gravity, steps=steps)
+        else:
+            built = add_positions(base, loaded, options=options, gravity=gravity, work=work, steps=steps)
+        if isinstance(built, BuiltMap):
+            scene = built.map.scene
+            if built.readings is not None:
+                say_gravity(arguments, built.readings)
+                if scene.measured_down is None:
+                    raise InputError(
+                        f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names"
+                    )
+            models = (built.map, *built.further)
+            output.write(arguments, [item.scene for item in models])
+            verified = built.check.pairs if isinstance(built.check, MapCheck) else None
+            more = {} if base else matching_facts(arguments, work, steps, models, verified, images)
+            _tell_map(arguments, built, images, uploads.skipped, more)
     if isinstance(built, NoMap):
         write_json(arguments.json, {**_no_map_facts(images, built), "skipped": uploads.skipped})
         _say_left_out(arguments, built.left_out)
         raise InputError(f"no map: {built.reason}")
-    scene = built.map.scene
-    if built.readings is not None:
-        say_gravity(arguments, built.readings)
-        if scene.measured_down is None:
-            raise InputError(f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names")
-    write_map(arguments.output, scene)
-    for number, further in enumerate(built.further, start=2):
-        write_map(arguments.output / "models" / str(number), further.scene)
-    index_large(arguments, arguments.output, scene)
-    models = (built.map, *built.further)
-    verified = None if built.check is None or not isinstance(built.check, MapCheck) else built.check.pairs
-    more = {} if base else matching_facts(arguments, work, steps, models, verified, images)
-    _tell_map(arguments, built, images, uploads.skipped, more)
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from veil.cli.common import Bar, at_least, say
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
-from veil.errors import InputError
+from veil.files.checkpoints import remove_unfinished, unfinished_folder
 from veil.files.match_store import MatchStore, require_folder
 from veil.files.pair_lists import write_pairs
 from veil.pipelines.chosen_matches import MatchingWork
@@ -87,12 +86,14 @@ def asked_pairs(arguments: argparse.Namespace, images: int) -> PairChoice:
 
 @contextmanager
 def matching_work(arguments: argparse.Namespace, images: Mapping[str, LoadedImage]) -> Iterator[MatchingWork]:
-    """Where the pairs of these images are matched and kept, until the block ends well; when it raises, matches stay.
+    """Where the pairs of these images are matched and kept, until the block ends well; when it raises, they stay.
+
+    The block writes the map: what is kept is removed after it.
 
     Raises InputError if --matches names a folder of something else.
     """
-    own = arguments.output.with_name(arguments.output.name + ".unfinished") / "matches"
-    folder = arguments.matches or own
+    unfinished = unfinished_folder(arguments.output)
+    folder = arguments.matches or unfinished / "matches"
     require_folder(folder)
     store = MatchStore(folder, KIND)
     matched: list[tuple[str, str]] = []
@@ -104,15 +105,17 @@ def matching_work(arguments: argparse.Namespace, images: Mapping[str, LoadedImag
             files=files_of(arguments.input, list(images)),
             tell=lambda sentence: say(arguments, sentence),
             matched=matched,
+            unfinished=unfinished,
         )
     if arguments.write_pairs:
         write_pairs(arguments.write_pairs, matched)
-    if arguments.matches is None:
-        shutil.rmtree(own, ignore_errors=True)
-        if own.parent.is_dir() and not any(own.parent.iterdir()):
-            own.parent.rmdir()
-    elif not arguments.add_to and (gone := store.images - {image.digest for image in images.values()}):
+    if (
+        arguments.matches is not None
+        and not arguments.add_to
+        and (gone := store.images - {image.digest for image in images.values()})
+    ):
         say(arguments, f"removed the matches of {len(gone)} images that are gone ({store.forget(gone):,} pairs)")
+    remove_unfinished(arguments.output)
 
 
 class TimedSteps:
@@ -162,10 +165,3 @@ def _peak_memory() -> int | None:
         return None
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-
-
-def refuse_pairs_with_base(arguments: argparse.Namespace) -> None:
-    """Raise InputError for options on pairs beside --add-to, which matches every new image with all others."""
-    asked = [("--pairs", arguments.pairs != "auto"), ("--write-pairs", arguments.write_pairs), ("--matches", arguments.matches)]
-    if given := [name for name, is_given in asked if is_given]:
-        raise InputError(f"{given[0]} is for maps that are built anew; with --add-to new images are matched with all others")

@@ -9,11 +9,12 @@ from veil.cli.common import add_command, quiet_colmap, report, say, write_json
 from veil.errors import InputError
 from veil.files.map_folders import require_outside
 from veil.mapping import NoMap
-from veil.pipelines.removal import Receipt, remove_from_map
+from veil.pipelines.removal import Receipt, forgetting, remove_from_map
 
 EXAMPLES = """\
   veil map remove map/ 3f2a... --receipt receipt.json   in place: the contribution is gone from map/
   veil map remove map/ a.jpg b.jpg -o map2/             a new map; map/ stays as it is
+  veil map remove map/ 3f2a... --matches kept/          and its matches, which `veil map --matches kept/` keeps
   veil map ./remove -o map/                             `veil map` of a folder called remove
 """
 
@@ -37,6 +38,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "-o", "--output", type=Path, metavar="FOLDER", help="write the new map here (default: in place of the old one)"
     )
     parser.add_argument(
+        "--matches", type=Path, metavar="FOLDER", help="matches that `veil map --matches` keeps: those of the images go too"
+    )
+    parser.add_argument(
         "--receipt", "--json", dest="json", type=Path, metavar="FILE", help="write the receipt ('-': standard output)"
     )
     parser.set_defaults(run=_remove)
@@ -46,7 +50,8 @@ def _remove(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     for folder in filter(None, (arguments.map, arguments.output)):
         require_outside(arguments.json, folder, "the receipt")
-    receipt = remove_from_map(arguments.map, arguments.name, output=arguments.output)
+    forget = forgetting(arguments.matches) if arguments.matches else None
+    receipt = remove_from_map(arguments.map, arguments.name, output=arguments.output, forget=forget)
     if isinstance(receipt, NoMap):
         raise InputError(f"nothing was removed: {receipt.reason}")
     write_json(arguments.json, receipt.as_json())
@@ -61,6 +66,8 @@ def _tell(arguments: argparse.Namespace, receipt: Receipt) -> None:
     say(arguments, f"{receipt.points} points went along, and {receipt.features_of_others} features of other images")
     for name, reason in sorted(receipt.left_out.items()):
         say(arguments, f"left out {name}: {reason}")
+    if receipt.kept_pairs is not None:
+        say(arguments, f"kept matches of {receipt.kept_pairs:,} pairs of images went too, from {arguments.matches}")
     for name in receipt.dropped:
         say(arguments, f"dropped {name}; run `veil index` again")
     facts = receipt.as_json()

@@ -1,0 +1,46 @@
+"""How `veil map` writes its map: whole or not at all, by a run that may be killed at any moment and started again."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from veil.cli.server.index import index_large
+from veil.files.checkpoints import clear_removed, is_own_output, note_written, run_key
+from veil.files.map_folders import clear_staging, replace_models, write_models
+from veil.scene import Scene
+
+# Options that do not change the map.
+_WITHOUT_EFFECT = ("json", "run", "output", "workers", "engine", "quiet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapOutput:
+    """Folder that a run is to write its map to, and `key`, which stands for the run's command.
+
+    `is_own`: the same command was killed after it had written the map, which takes the place of that one.
+    """
+
+    folder: Path
+    key: str
+    is_own: bool
+
+    def write(self, arguments: argparse.Namespace, scenes: Sequence[Scene]) -> None:
+        """Write a map of one or more models with its index, at once. Raises InputError if it cannot be written."""
+
+        def complete(new: Path) -> None:
+            index_large(arguments, new, scenes[0], shown=self.folder)
+            note_written(self.folder, new, self.key)
+
+        (replace_models if self.is_own else write_models)(self.folder, scenes, complete)
+
+
+def map_output(arguments: argparse.Namespace) -> MapOutput:
+    """The output of `veil map`; what a killed run left beside it is removed. Raises InputError if it holds something else."""
+    clear_staging(arguments.output)
+    clear_removed(arguments.output)
+    plain = {name: value for name, value in vars(arguments).items() if isinstance(value, str | int | float | Path)}
+    key = run_key([f"{name}={value}".encode() for name, value in sorted(plain.items()) if name not in _WITHOUT_EFFECT])
+    return MapOutput(folder=arguments.output, key=key, is_own=is_own_output(arguments.output, key))
