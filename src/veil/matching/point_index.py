@@ -35,6 +35,8 @@ UNRELATED, NEAREST = 100, 3
 # A feature votes for a point if its mean distance to the point's views is at most this share of that to unrelated points; up
 # to the second share it gives a thousandth of a vote, which orders images that have no other.
 VOTING_SHARE, HINTING_SHARE, HINT = 0.4, 0.8, 1e-3
+# At most so many images are named if hints alone speak for them: a query of another place should not take long.
+HINTED = 10
 # Features that stand for unrelated ones, which tell how far words usually are.
 SAMPLED = 1000
 
@@ -77,10 +79,15 @@ class PointIndex:
         return query.space == self.space
 
     def similar(self, query: Flat, *, threads: int = 1) -> list[str]:
-        """Names of the images that a query votes for, the most similar first. Raises SpaceError for another space."""
+        """Names of the images that a query votes for, the most similar first; where they are few, some by hints come after.
+
+        Raises SpaceError for another space.
+        """
         scores = self.scores(query, threads=threads)
-        order = np.argsort(-scores, kind="stable")
-        return [self.image_names[row] for row in order[: int((scores > 0).sum())]]
+        voted = scores * np.sqrt(np.bincount(self.images, minlength=len(scores)) + 1.0) > 1.0 - HINT
+        order = np.lexsort((-scores, ~voted))
+        count = max(int(voted.sum()), min(HINTED, int((scores > 0).sum())))
+        return [self.image_names[row] for row in order[:count]]
 
     def scores(self, query: Flat, *, threads: int = 1) -> Float32[np.ndarray, "images"]:
         """How much each image looks like a query: votes for its points, at most one each, over their number's root (Eq. 12).
