@@ -45,7 +45,7 @@ COMMANDS = {
     "map": "uploads or raw features -> a map",
     "map remove": "take images out of a map",
     "plan map": "what a map of many images takes",
-    "index": "a public map + a dictionary -> an index for queries in words",
+    "index": "a map + a dictionary -> indexes for queries",
     "localize": "upload + map -> a pose, or a reason why there is none",
     "inspect": "what a file contains and does not protect",
     "audit": "what the server can see: every known attack on your own upload",
