@@ -22,11 +22,15 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
 from city_material import DEFAULT, material
 from tqdm import tqdm
 

@@ -7,10 +7,14 @@ of the simulation: real photographs with their reference cameras, and simulated 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
 from city_material import SCENES, material, posed_images
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure

@@ -8,6 +8,7 @@ It holds descriptors of these photographs, so it is not for publication.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 import numpy as np
 from platformdirs import user_cache_path
 from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from veil.errors import FileFormatError
 from veil.extraction.sift import SiftOptions, extract_sift

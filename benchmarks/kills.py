@@ -27,6 +27,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
 from veil.cli import main as main_of_veil
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.examples import lund_door
