@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -39,8 +40,22 @@ def test_all_pairs_need_no_retrieval_and_small_maps_no_more_pairs_than_there_are
     assert plan_map(MapSize(images=30, paired=40), COSTS).pairs == 435
 
 
+def test_tracks_compare_less_than_features() -> None:
+    """By hand: a quarter of the features under six words each, and a twentieth as many tracks, each ten times as dear."""
+    features, tracks = (plan_map(MapSize(images=1000, paired=20, tracks=tracks), COSTS).retrieval_s for tracks in (False, True))
+    listing = 1000 * COSTS.list_s * 1000 / COSTS.features
+    compared = (tracks - 0.45 * listing) / (features - listing)
+    assert compared == pytest.approx((6 / 10) ** 2 * (0.25**2 + 10 * 0.05**2))
+
+
 def test_numbers_out_of_range_are_refused() -> None:
-    for wrong in ({"images": 1}, {"images": 5, "features": 0}, {"images": 5, "paired": 0}, {"images": 5, "words": 0}):
+    wrongs: list[dict[str, Any]] = [
+        {"images": 1},
+        {"images": 5, "features": 0},
+        {"images": 5, "paired": 0},
+        {"images": 5, "words": 0},
+    ]
+    for wrong in wrongs:
         with pytest.raises(RangeError):
             MapSize(**wrong)
     with pytest.raises(RangeError, match="machines"):

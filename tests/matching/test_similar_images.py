@@ -116,3 +116,15 @@ def test_other_spaces_and_no_features_are_refused(forms: dict[str, Subspaces], b
     nothing = {**forms, "empty": forms["elsewhere"].take(np.arange(0))}
     index = SubspaceIndex.of(nothing, background)
     assert not votes_for(index, index)[index.names.index("empty")].any()
+
+
+@pytest.mark.slow
+def test_the_most_distinctive_features_are_indexed_alone(forms: dict[str, Subspaces], background: Background) -> None:
+    """Second method: the features of largest reach, taken by hand, under four words each."""
+    index = SubspaceIndex.of(forms, background, listed=4, share=0.25)
+    for row, name in enumerate(index.names):
+        reach = background.reach(forms[name])
+        own = np.flatnonzero(index.image == row)
+        assert len(own) == FEATURES // 4
+        np.testing.assert_array_equal(np.sort(index.reach[own]), np.sort(reach)[-FEATURES // 4 :])
+    assert index.words.shape[1] == 4

@@ -37,7 +37,8 @@ def test_images_that_match_a_common_one_are_tried() -> None:
 
 
 def test_pairs_are_asked_for_by_name_or_by_a_list(tmp_path: Path) -> None:
-    assert pair_choice("auto", ALL_UP_TO).method == "all" and pair_choice("auto", ALL_UP_TO + 1).method == "retrieval"
+    assert pair_choice("auto", ALL_UP_TO).method == "all" and pair_choice("auto", ALL_UP_TO + 1).method == "tracks"
+    assert pair_choice("auto", 9).automatic and not pair_choice("tracks", 9).automatic
     (tmp_path / "p.txt").write_text("a b\n")
     assert pair_choice(str(tmp_path / "p.txt"), 9).listed == (("a", "b"),)
     with pytest.raises(InputError, match="no such file"):

@@ -11,6 +11,9 @@ from veil.errors import RangeError
 _NUMBER, _MATCH = 4, 24
 # Share of an image's features that find a mutual nearest neighbor in another image, whatever it shows.
 MUTUAL = 0.25
+# Pairs by tracks, as in the simulated city: share of features that vote at first, words that these and tracks are listed under,
+# tracks and their views as shares of the features, and how many times as long two tracks take as two features.
+_SEED_SHARE, _SEED_LISTED, _TRACKS, _VIEWS, _LONGER = 0.25, 6, 0.05, 0.2, 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,7 @@ class MapSize:
 
     - `images`, `features`: number of images, and of features of each.
     - `paired`: images that retrieval pairs each image with; None: all pairs.
+    - `tracks`: whether tracks name the pairs, or the features of single images.
     - `words`, `listed`: of the dictionary that retrieval uses, and how many of them each feature is listed under.
     - `crowding`: how much more often two features share a word than if all words were as common.
     - `dim`, `m`: dimensions of the space and of each subspace (0 for points).
@@ -48,6 +52,7 @@ class MapSize:
     images: int
     features: int = 1000
     paired: int | None = 40
+    tracks: bool = False
     words: int = 16_384
     listed: int = 10
     crowding: float = 4.0
@@ -118,8 +123,11 @@ def plan_map(size: MapSize, costs: UnitCosts, *, machines: int = 1, cores: int =
     matching = pairs * costs.match_s * scale**2
     retrieval = 0.0
     if size.paired is not None:
-        sharing = size.crowding * (n * features * size.listed) ** 2 / (2 * size.words)
-        retrieval = n * costs.list_s * scale + sharing * costs.vote_s
+        listing, comparing = 1.0, float(n * features * size.listed) ** 2
+        if size.tracks:
+            listing = _SEED_SHARE + _VIEWS
+            comparing = (n * features * _SEED_LISTED) ** 2 * (_SEED_SHARE**2 + _LONGER * _TRACKS**2)
+        retrieval = n * costs.list_s * scale * listing + size.crowding * comparing / (2 * size.words) * costs.vote_s
     mapping = n * costs.map_s * scale
     form = features * (size.m + 1) * size.dim * _NUMBER
     upload = math.ceil(features * size.message_bytes)

@@ -187,6 +187,7 @@ def index_points(
     words: Float32[np.ndarray, "words dim"],
     points: int,
     *,
+    entered: int = ENTERED,
     threads: int = 1,
     progress: Progress | None = None,
 ) -> PointIndex:
@@ -195,6 +196,7 @@ def index_points(
     - `forms`: by image name, the descriptors of the features that observe a point, and the row of that point; all in one space.
     - `words`, float32 (K, dim): the public dictionary in that space.
     - `points`: number of the map's points.
+    - `entered`: words that each point is listed under.
     - `threads`: numbers of groups of points that are compared with the words at a time.
     - `progress`: called with the number of points that are indexed and of all.
 
@@ -225,8 +227,8 @@ def index_points(
     starts = np.searchsorted(seen[order][kept], np.arange(points + 1)).astype(np.int64)
     sample = np.unique(np.linspace(0, len(kept) - 1, SAMPLED).astype(np.int64))
     usual = Usual.of(views[sample].astype(np.float32), words)
-    entered = _points_to_list(bounds, image[order])
-    listed = _words_of_points(views, starts, entered, words, usual, threads, progress)
+    chosen = _points_to_list(bounds, image[order])
+    listed = _words_of_points(views, starts, chosen, words, usual, entered, threads, progress)
     order_of_words = np.argsort(listed.ravel(), kind="stable")
     return PointIndex(
         space=first.space,
@@ -236,7 +238,7 @@ def index_points(
         mean=usual.mean,
         deviation=usual.deviation,
         offsets=np.searchsorted(listed.ravel()[order_of_words], np.arange(len(words) + 1)).astype(np.int64),
-        entries=np.repeat(entered, listed.shape[1])[order_of_words].astype(np.int32),
+        entries=np.repeat(chosen, listed.shape[1])[order_of_words].astype(np.int32),
         starts=starts,
         views=views,
         seen_from=bounds.astype(np.int64),
@@ -272,11 +274,12 @@ def _words_of_points(
     points: Int64[np.ndarray, "points"],
     words: Float32[np.ndarray, "words dim"],
     usual: Usual,
+    entered: int,
     threads: int,
     progress: Progress | None,
 ) -> Int64[np.ndarray, "points entered"]:
     """The words that each of some points is listed under, ascending points with views."""
-    count = min(ENTERED, len(words))
+    count = min(entered, len(words))
     each = max(1, TOGETHER // VIEWS)
     parts = [points[start : start + each] for start in range(0, len(points), each)]
 

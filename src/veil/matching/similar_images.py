@@ -8,6 +8,7 @@ their images if they are much nearer than the nearest of unrelated features are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -75,9 +76,9 @@ class Background:
         decoys = decoy_distance(first, first)
         return Background(words=words, mean=usual.mean, deviation=usual.deviation, unrelated=unrelated, decoys=decoys)
 
-    def nearest_words(self, form: Subspaces) -> Int64[np.ndarray, "features listed"]:
-        """The `LISTED` words that each feature is nearest to in units of what is usual for the word, ascending."""
-        count = min(LISTED, len(self.words))
+    def nearest_words(self, form: Subspaces, listed: int = LISTED) -> Int64[np.ndarray, "features listed"]:
+        """The words that each feature is nearest to in units of what is usual for the word, ascending."""
+        count = min(listed, len(self.words))
         found = np.empty((len(form), count), dtype=np.int64)
         numbers, usual = rows_of(form), Usual(mean=self.mean, deviation=self.deviation)
         for rows in chunks(len(form)):
@@ -119,33 +120,51 @@ class SubspaceIndex:
 
     @staticmethod
     def of(
-        forms: Mapping[str, Subspaces], background: Background, *, threads: int = 1, progress: Progress | None = None
+        forms: Mapping[str, Subspaces],
+        background: Background,
+        *,
+        listed: int = LISTED,
+        share: float = 1.0,
+        threads: int = 1,
+        progress: Progress | None = None,
     ) -> SubspaceIndex:
         """Index images, which all must live in the background's space, `threads` of them at a time.
 
-        `progress` is called with the number of images that are indexed and of all. Raises SpaceError for another space.
+        - `listed`: words that each feature is listed under.
+        - `share`: of each image's features so many are indexed, those of largest reach: unlike most others, they find their own
+          kind with few accidents.
+        - `progress`: called with the number of images that are indexed and of all.
+
+        Raises SpaceError for another space.
         """
         names = tuple(sorted(forms))
-        for name in names:
-            require_same(background.unrelated.space, forms[name].space)
-        words, reach = [], []
-        found = shared(lambda name: (background.nearest_words(forms[name]), background.reach(forms[name])), names, threads)
-        for done, (own_words, own_reach) in enumerate(found, start=1):
+
+        def indexed(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            form = forms[name]
+            require_same(background.unrelated.space, form.space)
+            reach = background.reach(form)
+            rows = np.sort(np.argsort(-reach, kind="stable")[: math.ceil(share * len(form))])
+            form = form.take(rows)
+            return background.nearest_words(form, listed), reach[rows], rows_of(form)
+
+        words, reach, numbers = [], [], []
+        for done, (own_words, own_reach, own_numbers) in enumerate(shared(indexed, names, threads), start=1):
             words.append(own_words)
             reach.append(own_reach)
+            numbers.append(own_numbers)
             if progress is not None:
                 progress(done, len(names))
-        listed = np.concatenate(words)
-        order = np.argsort(listed.ravel(), kind="stable")
+        under = np.concatenate(words)
+        order = np.argsort(under.ravel(), kind="stable")
         return SubspaceIndex(
             names=names,
             background=background,
-            starts=np.searchsorted(listed.ravel()[order], np.arange(len(background.words) + 1)).astype(np.int64),
-            rows=order // max(1, listed.shape[1]),
-            numbers=np.concatenate([rows_of(forms[name]) for name in names]),
-            image=np.repeat(np.arange(len(names)), [len(forms[name]) for name in names]),
+            starts=np.searchsorted(under.ravel()[order], np.arange(len(background.words) + 1)).astype(np.int64),
+            rows=order // max(1, under.shape[1]),
+            numbers=np.concatenate(numbers),
+            image=np.repeat(np.arange(len(names)), [len(own) for own in reach]),
             reach=np.concatenate(reach),
-            words=listed,
+            words=under,
         )
 
     def under(self, word: int) -> Iterator[Listed]:
@@ -189,15 +208,17 @@ def votes_for(
     return votes + votes.T if asked is listed else votes
 
 
-def usual_votes(votes: Int64[np.ndarray, "images images"]) -> Float32[np.ndarray, "images images"]:
+def usual_votes(
+    votes: Int64[np.ndarray, "images images"], *, accidents: float = ACCIDENTS
+) -> Float32[np.ndarray, "images images"]:
     """Votes in standard deviations above those that are usual for both images (Eq. 4).
 
     Some images get votes from everywhere, as some give many: from an image that gives the share g of all votes to one that gets
-    the share h, g h of all votes are usual. `ACCIDENTS` keeps images with few votes from seeming unusual.
+    the share h, g h of all votes are usual. `accidents` keep images with few votes from seeming unusual.
     """
     total = max(1.0, float(votes.sum()))
     usual = np.outer(votes.sum(axis=1), votes.sum(axis=0)) / total
-    return ((votes - usual) / np.sqrt(usual + ACCIDENTS)).astype(np.float32)
+    return ((votes - usual) / np.sqrt(usual + accidents)).astype(np.float32)
 
 
 def _joined(parts: list[Subspaces]) -> Subspaces:

@@ -51,7 +51,7 @@ def _vote(asked, listed, products, asked_squares, listed_squares, word, decoys, 
                 continue
             near = share * min(asked.reach[i], listed.reach[j])
             gram = products[i * sides : (i + 1) * sides, j * sides : (j + 1) * sides]
-            square = _squared(gram, asked_squares[i] + listed_squares[j], lower, residue)
+            square = squared_distance(gram, asked_squares[i] + listed_squares[j], lower, residue)
             if decoys * decoys < square <= near * near and _first_shared(asked.words[i], listed.words[j]) == word:
                 found[0, count], found[1, count] = asked.image[i], listed.image[j]
                 count += 1
@@ -73,7 +73,7 @@ def _first_shared(first, second):
 
 
 @compiled
-def _squared(gram, squares, lower, residue):
+def squared_distance(gram, squares, lower, residue):
     """Squared distance of two affine subspaces from the products of their rows (docs/theory/distances.md, Eq. 4).
 
     `squares` is |o|^2 + |p|^2 of the origins o and p, which stand in row and column 0 and are orthogonal to their own bases.
@@ -120,4 +120,4 @@ def _measure(products, asked_square, listed_squares, sides, found):
     lower, residue = np.zeros((sides, sides), dtype=np.float32), np.zeros(sides, dtype=np.float32)
     for j in range(len(found)):
         gram = products[:, j * sides : (j + 1) * sides]
-        found[j] = np.sqrt(_squared(gram, asked_square + listed_squares[j], lower, residue))
+        found[j] = np.sqrt(squared_distance(gram, asked_square + listed_squares[j], lower, residue))

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine
+from veil.files.codebooks import bundled_codebook
 from veil.files.match_store import MatchStore
-from veil.forms import Form
+from veil.forms import Form, Points, Subspaces
 from veil.mapping.options import LEAST_INLIERS
 from veil.matching import Matches, match_pairs
-from veil.pipelines.images_on_demand import sizes_in
-from veil.pipelines.pair_choice import PairChoice, described, first_pairs, more_pairs, pair_choice
+from veil.pipelines.images_on_demand import sizes_in, types_in
+from veil.pipelines.pair_choice import (
+    DISTINCTIVE,
+    PairChoice,
+    accidental_rate,
+    clear_pairs,
+    described,
+    first_pairs,
+    more_pairs,
+    pair_choice,
+    words_in,
+)
 from veil.pipelines.pair_matching import matched_in_blocks
 from veil.pipelines.steps import Steps
+from veil.pipelines.track_pairs import far_pairs, pairs_by_tracks, tracks_of
 from veil.progress import Progress
 
 
@@ -58,31 +70,93 @@ def matched_as_chosen(
     steps: Steps,
     matched_already: frozenset[str] = frozenset(),
 ) -> dict[tuple[str, str], Matches]:
-    """Matches of the pairs that `choice` names, and after retrieval those that its matches suggest, by names.
+    """Matches of the pairs that `choice` names, and after tracks or retrieval those that its matches suggest, by names.
 
-    Pairs of two images of `matched_already` are left out. Raises as `first_pairs` and `matched_in_blocks` do.
+    Pairs of two images of `matched_already` are left out. Words have no tracks: retrieval takes their place. Raises as
+    `first_pairs` and `matched_in_blocks` do.
     """
     work = work or MatchingWork()
     choice = choice or pair_choice("auto", len(forms))
+    if choice.method == "tracks" and types_in(forms) not in ({Points}, {Subspaces}):
+        choice = replace(choice, method="retrieval")
 
     def new(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
         return [(a, b) for a, b in pairs if not (a in matched_already and b in matched_already)]
 
-    if choice.method == "retrieval":
+    matches: dict[tuple[str, str], Matches] = {}
+    rate = None
+    looks = choice.method in ("tracks", "retrieval")
+    if looks:
         with steps("retrieval") as bar:
             pairs = new(first_pairs(forms, choice, codebook=work.codebook, threads=workers, progress=bar))
     else:
         pairs = new(first_pairs(forms, choice, codebook=work.codebook))
+    if choice.method == "tracks":
+        rate = _match_seeds(forms, pairs, new, work, workers, steps, matches)
+        with steps("retrieval by tracks") as bar:
+            pairs = new(_track_pairs(forms, choice, matches, rate, work, workers, bar))
+            pairs = [pair for pair in pairs if pair not in matches]
     work.tell(described(choice, len(forms), pairs))
     with steps("matching") as bar:
-        matches = _matched(forms, pairs, work, workers, bar)
-    if choice.method == "retrieval" and (further := new(more_pairs(matches, sizes_in(forms)))):
+        matches |= _matched(forms, pairs, work, workers, bar)
+    if looks and (further := new(more_pairs(matches, sizes_in(forms), rate))):
         work.tell(f"{len(further):,} more pairs of images that match a common one")
         with steps("matching further") as bar:
             matches |= _matched(forms, further, work, workers, bar)
     work.matched.extend(matches)
     work.counts.extend(len(found) for found in matches.values())
     return matches
+
+
+def _match_seeds(
+    forms: Mapping[str, Form],
+    pairs: list[tuple[str, str]],
+    new: Callable[[list[tuple[str, str]]], list[tuple[str, str]]],
+    work: MatchingWork,
+    workers: int,
+    steps: Steps,
+    matches: dict[tuple[str, str], Matches],
+) -> float:
+    """Match the pairs that tracks begin with, and those that their matches suggest; returns the rate of accidental matches."""
+    far = [pair for pair in far_pairs(sorted(forms)) if pair not in set(pairs)]
+    work.tell(f"{len(pairs) + len(far):,} pairs of images to match first, for tracks")
+    with steps("matching for tracks") as bar:
+        matches |= _matched(forms, [*pairs, *far], work, workers, bar)
+    sizes = sizes_in(forms)
+    rate = accidental_rate({pair: matches[pair] for pair in far} or matches, sizes)
+    if further := new(more_pairs(matches, sizes, rate)):
+        work.tell(f"{len(further):,} more pairs of images that match a common one")
+        with steps("matching for tracks") as bar:
+            matches |= _matched(forms, further, work, workers, bar)
+    return rate
+
+
+def _track_pairs(
+    forms: Mapping[str, Form],
+    choice: PairChoice,
+    matches: Mapping[tuple[str, str], Matches],
+    rate: float,
+    work: MatchingWork,
+    workers: int,
+    progress: Progress,
+) -> list[tuple[str, str]]:
+    """Further pairs by tracks through clear matches of neighbors, and by features for images that have too few tracks."""
+    names, features = sorted(forms), sizes_in(forms)
+    clear = {pair: matches[pair] for pair in clear_pairs(matches, features, rate)}
+    tracked, count = tracks_of(features, clear, DISTINCTIVE)
+    book = work.codebook or bundled_codebook()
+    first = forms[names[0]]
+    assert isinstance(first, Points | Subspaces)
+    pairs, untracked = pairs_by_tracks(
+        forms, tracked, count, words_in(first, book), count=choice.count, threads=workers, progress=progress
+    )
+    if len(untracked) > 1:
+        rest = {name: forms[name] for name in untracked}
+        alone = first_pairs(
+            rest, replace(choice, method="retrieval"), codebook=work.codebook, threads=workers, progress=progress
+        )
+        pairs = sorted({*pairs, *alone})
+    return pairs
 
 
 def _matched(

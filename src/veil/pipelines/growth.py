@@ -9,14 +9,34 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.files.checkpoints import working_folder
-from veil.forms import Lines
+from veil.forms import Form, Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap
 from veil.mapping.growth import grow_map, images_of, require_addable
+from veil.matching.pair_selection import BY_TRACKS
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.mapping import BuiltMap, MappingOptions, Steps, readings_of, silent
 from veil.pipelines.maps import Map
+from veil.pipelines.pair_choice import PairChoice, first_pairs, pair_choice
 from veil.pipelines.uploads import LoadedImage
 from veil.scene import mean_down
+
+# New images up to which all are matched with each other.
+FEW_NEW = 50
+
+
+def pairs_with_map(base: Map, forms: Mapping[str, Form], choice: PairChoice | None, *, threads: int) -> PairChoice:
+    """The pairs of new images with those of a map that its index for queries names, and with each other.
+
+    `choice` stays as it is if somebody asked for it, or the map has no index that serves the new images.
+    """
+    automatic = choice is None or choice.automatic
+    if not automatic or any(base.ranked_images(form.take(np.arange(0)), threads=threads) is None for form in forms.values()):
+        return choice or pair_choice("auto", len(forms))
+    among = pair_choice("all" if len(forms) <= FEW_NEW else "retrieval", len(forms))
+    pairs = first_pairs(forms, among, threads=threads) if len(forms) > 1 else []
+    for name, form in forms.items():
+        pairs += [(other, name) for other in (base.ranked_images(form, threads=threads) or [])[:BY_TRACKS]]
+    return PairChoice(method="list", listed=tuple(pairs))
 
 
 def add_positions(
@@ -45,11 +65,12 @@ def add_positions(
             raise InputError(f"{name} hides its positions, and the map was made from positions; map such messages apart")
         placed[name] = MapImage(camera=image.camera, keypoints=image.positions, form=image.form)
     require_addable(base.scene, placed)
+    choice = pairs_with_map(base, {name: image.form for name, image in placed.items()}, options.pairs, threads=options.workers)
     settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
     forms = {name: image.form for name, image in {**images_of(base.scene), **placed}.items()}
     work = replace(work, engine=None) if work is not None else None
     old = frozenset(base.scene.images)
-    matches = matched_as_chosen(forms, options.pairs, work, workers=options.workers, steps=steps, matched_already=old)
+    matches = matched_as_chosen(forms, choice, work, workers=options.workers, steps=steps, matched_already=old)
     with working_folder(None if work is None else work.unfinished) as workdir, steps("mapping") as bar:
         scene = grow_map(base.scene, placed, matches, workdir=workdir, options=settings, gravity=gravity, progress=bar)
     if isinstance(scene, NoMap):

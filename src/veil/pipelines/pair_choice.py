@@ -15,12 +15,12 @@ from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook
 from veil.files.pair_lists import read_pairs
-from veil.forms import Form, Points, Subsets, Subspaces
+from veil.forms import Flat, Form, Points, Subsets, Subspaces
 from veil.matching import Matches
 from veil.matching.pair_selection import RETRIEVED, expanded_pairs, require_listed, sequential_pairs, similar_pairs
 from veil.matching.pairs import all_pairs
 from veil.matching.retrieval import words_in_common
-from veil.matching.similar_images import Background, SubspaceIndex, usual_votes, votes_for
+from veil.matching.similar_images import ACCIDENTS, Background, SubspaceIndex, usual_votes, votes_for
 from veil.pipelines.images_on_demand import types_in
 from veil.progress import Progress
 
@@ -29,20 +29,24 @@ ALL_UP_TO = 300
 # A pair of images has matched, for the choice of further pairs, if it has so many more distinctive matches than most pairs
 # have by accident, in standard deviations of a Poisson count; and a distinctive match is one that passes this ratio.
 CLEARLY, DISTINCTIVE = 5.0, 0.8
-METHODS = "auto, all, retrieval, sequential, or a file with two names a line"
+# Tracks begin with so many pairs of each image, found by this share of its features under so many words each.
+SEEDS, SEED_SHARE, SEED_WORDS = 8, 0.25, 6
+METHODS = "auto, all, tracks, retrieval, sequential, or a file with two names a line"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairChoice:
-    """How pairs of images are chosen: `method` is "all", "retrieval", "sequential" or "list".
+    """How pairs of images are chosen: `method` is "all", "tracks", "retrieval", "sequential" or "list".
 
     - `listed`: the pairs of a list.
-    - `count`: images that retrieval pairs each image with, or neighbors on each side in a sequence.
+    - `count`: images that tracks or retrieval pair each image with, or neighbors on each side in a sequence.
+    - `automatic`: whether nobody asked for this method, so that a better one may take its place.
     """
 
     method: str
     listed: tuple[tuple[str, str], ...] = ()
     count: int | None = None
+    automatic: bool = False
 
 
 def pair_choice(text: str, images: int, *, count: int | None = None) -> PairChoice:
@@ -51,8 +55,8 @@ def pair_choice(text: str, images: int, *, count: int | None = None) -> PairChoi
     Raises InputError for another text that is no file, FileFormatError for a file that is no list of pairs.
     """
     if text == "auto":
-        text = "all" if images <= ALL_UP_TO else "retrieval"
-    if text in ("all", "retrieval", "sequential"):
+        return PairChoice(method="all" if images <= ALL_UP_TO else "tracks", count=count, automatic=True)
+    if text in ("all", "tracks", "retrieval", "sequential"):
         return PairChoice(method=text, count=count)
     if not Path(text).is_file():
         raise InputError(f"--pairs takes {METHODS}; got {text!r}, and there is no such file")
@@ -69,6 +73,7 @@ def first_pairs(
 ) -> list[tuple[str, str]]:
     """The pairs to match first; what matched among them may name more (`more_pairs`).
 
+    Of tracks these are the few pairs that they begin with (`veil.pipelines.track_pairs`).
     `codebook` is the public one whose words retrieval uses; by default the bundled one. Raises InputError for a list that names
     unknown images, and for features that the codebook does not fit.
     """
@@ -79,16 +84,23 @@ def first_pairs(
         return sequential_pairs(names, **({} if choice.count is None else {"overlap": choice.count}))
     if choice.method == "all":
         return all_pairs(names)
-    names, similarity = similarities(forms, codebook=codebook, threads=threads, progress=progress)
-    return similar_pairs(names, similarity, count=choice.count or RETRIEVED)
+    few = choice.method == "tracks"
+    names, similarity = similarities(forms, few=few, codebook=codebook, threads=threads, progress=progress)
+    return similar_pairs(names, similarity, count=SEEDS if few else choice.count or RETRIEVED)
 
 
 def similarities(
-    forms: Mapping[str, Form], *, codebook: Codebook | None = None, threads: int = 1, progress: Progress | None = None
+    forms: Mapping[str, Form],
+    *,
+    few: bool = False,
+    codebook: Codebook | None = None,
+    threads: int = 1,
+    progress: Progress | None = None,
 ) -> tuple[list[str], Float32[np.ndarray, "images images"]]:
     """Names of the images, sorted, and how much each looks like each other by its features; the larger the more.
 
-    Subspaces by votes less those that are usual for both images, others by the words that they have in common. Raises
+    Subspaces by votes less those that are usual for both images, others by the words that they have in common. `few`: of each
+    image's subspaces the most distinctive alone vote, which takes a small part of the time and finds the nearest views. Raises
     InputError for images of several forms, or features that the codebook does not fit.
     """
     names = sorted(forms)
@@ -98,14 +110,16 @@ def similarities(
     book = codebook or bundled_codebook()
     if types == {Subspaces}:
         subspaces = cast("Mapping[str, Subspaces]", forms)
-        words = _words_in(subspaces[names[0]], book)
-        index = SubspaceIndex.of(subspaces, Background.of(subspaces, words), threads=threads)
-        return names, usual_votes(votes_for(index, index, threads=threads, progress=progress))
+        words = words_in(subspaces[names[0]], book)
+        some = {"share": SEED_SHARE, "listed": SEED_WORDS} if few else {}
+        index = SubspaceIndex.of(subspaces, Background.of(subspaces, words), **some, threads=threads)  # type: ignore[arg-type]
+        votes = votes_for(index, index, threads=threads, progress=progress)
+        return names, usual_votes(votes, accidents=1.0 if few else ACCIDENTS)
     return names, words_in_common([_bag(forms[name], book) for name in names])
 
 
-def _words_in(form: Subspaces, book: Codebook) -> Float32[np.ndarray, "words dim"]:
-    """The codebook's words in the space of the subspaces."""
+def words_in(form: Flat, book: Codebook) -> Float32[np.ndarray, "words dim"]:
+    """The codebook's words in the space of the features. Raises SpaceError where it does not lead there."""
     points = Points(vectors=book.vectors, space=book.raw_space)
     return book.compression.into_space(points, form.space).vectors
 
@@ -120,20 +134,39 @@ def _bag(form: Form, book: Codebook) -> Subsets | np.ndarray:
     return np.bincount(book.nearest(form.vectors), minlength=len(book)).astype(np.float64)
 
 
-def more_pairs(matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int]) -> list[tuple[str, str]]:
+def accidental_rate(matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int]) -> float:
+    """Distinctive matches that pairs have by accident, in proportion to the geometric mean of their features.
+
+    It is the rate that half of the pairs do not exceed, so most of them must show different things; 0 without pairs.
+    """
+    rates = [_distinctive(found) / max(1.0, math.sqrt(features[a] * features[b])) for (a, b), found in matches.items()]
+    return float(np.median(rates)) if rates else 0.0
+
+
+def clear_pairs(matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int], rate: float) -> list[tuple[str, str]]:
+    """Pairs with more distinctive matches than accidents give at this rate, by `CLEARLY` standard deviations."""
+    found = []
+    for (a, b), own in matches.items():
+        usual = rate * math.sqrt(features[a] * features[b])
+        if _distinctive(own) > usual + CLEARLY * math.sqrt(usual + 1):
+            found.append((a, b))
+    return found
+
+
+def more_pairs(
+    matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int], rate: float | None = None
+) -> list[tuple[str, str]]:
     """Pairs of images that both clearly match a third one, and were not tried.
 
-    `features` are the numbers of features by name. By accident images have distinctive matches in proportion to the geometric
-    mean of their features, at a rate that half of all tried pairs do not exceed; a pair matches clearly if it has `CLEARLY`
-    standard deviations more.
+    `features` are the numbers of features by name, `rate` is that of accidental matches; None: that of half of all tried pairs.
     """
-    if not matches:
-        return []
-    counts = np.array([(found.ratios <= DISTINCTIVE).sum() for found in matches.values()], dtype=np.float64)
-    sizes = np.array([math.sqrt(features[a] * features[b]) for a, b in matches])
-    usual = sizes * np.median(counts / np.maximum(sizes, 1.0))
-    clear = [pair for pair, more in zip(matches, counts > usual + CLEARLY * np.sqrt(usual + 1), strict=True) if more]
-    return expanded_pairs(clear, matches)
+    if rate is None:
+        rate = accidental_rate(matches, features)
+    return expanded_pairs(clear_pairs(matches, features, rate), matches)
+
+
+def _distinctive(found: Matches) -> int:
+    return int((found.ratios <= DISTINCTIVE).sum())
 
 
 def described(choice: PairChoice, images: int, pairs: Sequence[tuple[str, str]]) -> str:
@@ -141,6 +174,7 @@ def described(choice: PairChoice, images: int, pairs: Sequence[tuple[str, str]])
     every = images * (images - 1) // 2
     by = {
         "all": "all of them",
+        "tracks": "those that see the same points",
         "retrieval": "those that look alike",
         "sequential": "neighbors in the order of their names",
         "list": "as listed",

@@ -43,9 +43,9 @@ def measured_costs(seconds: float) -> UnitCosts:
     return UnitCosts(features=FEATURES, match_s=match_s, list_s=list_s, vote_s=vote_s, map_s=MAP_S * FEATURES / 1000)
 
 
-def usual_size(images: int, features: int, paired: int | None) -> MapSize:
+def usual_size(images: int, features: int, paired: int | None, *, tracks: bool = False) -> MapSize:
     """The size of a map of hardened subspaces whose retrieval uses the bundled codebook."""
-    return MapSize(images=images, features=features, paired=paired, words=len(bundled_codebook()), listed=LISTED)
+    return MapSize(images=images, features=features, paired=paired, tracks=tracks, words=len(bundled_codebook()), listed=LISTED)
 
 
 def _words() -> np.ndarray:

@@ -7,7 +7,7 @@ import argparse
 from veil.cli.common import add_command, add_json, at_least, say, write_json
 from veil.errors import InputError
 from veil.mapping.plans import MapPlan, plan_map
-from veil.matching.pair_selection import RETRIEVED
+from veil.matching.pair_selection import BY_TRACKS, RETRIEVED
 from veil.threads import cores
 
 EXAMPLES = """\
@@ -30,9 +30,14 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("--images", type=at_least(2), required=True, metavar="N", help="number of images")
     parser.add_argument("--features", type=at_least(1), default=1000, metavar="F", help="of each image (default 1000)")
-    parser.add_argument("--pairs", choices=("auto", "retrieval", "all"), default="auto", help="as for veil map (default auto)")
     parser.add_argument(
-        "--pair-count", type=at_least(1), default=RETRIEVED, metavar="N", help="of retrieval (default %(default)s)"
+        "--pairs", choices=("auto", "tracks", "retrieval", "all"), default="auto", help="as for veil map (default auto)"
+    )
+    parser.add_argument(
+        "--pair-count",
+        type=at_least(1),
+        metavar="N",
+        help=f"images that each is paired with (default {BY_TRACKS} by tracks, {RETRIEVED} by retrieval)",
     )
     parser.add_argument("--machines", type=at_least(1), default=1, metavar="M", help="that match pairs (default 1)")
     parser.add_argument("--cores", type=at_least(1), metavar="C", help="of each machine (default: those of this one)")
@@ -48,7 +53,10 @@ def _plan(arguments: argparse.Namespace) -> int:
     if not 0 < arguments.seconds < 3600:
         raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")
     method = pair_choice(arguments.pairs, arguments.images).method
-    size = usual_size(arguments.images, arguments.features, arguments.pair_count if method == "retrieval" else None)
+    paired = {"tracks": BY_TRACKS, "retrieval": RETRIEVED}.get(method)
+    if paired is not None and arguments.pair_count:
+        paired = arguments.pair_count
+    size = usual_size(arguments.images, arguments.features, paired, tracks=method == "tracks")
     costs = measured_costs(arguments.seconds)
     plan = plan_map(size, costs, machines=arguments.machines, cores=arguments.cores or cores())
     write_json(arguments.json, {"pairs_by": method, **plan.as_json()})
