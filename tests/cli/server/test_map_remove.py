@@ -17,7 +17,11 @@ from veil import __version__
 from veil.cli import main
 from veil.files.map_folders import file_digests, write_models
 from veil.files.maps import read_map, write_map
+from veil.files.match_store import MatchStore
 from veil.forms import Points, Subsets, Subspaces, canonical
+from veil.matching.blocks import form_digest
+from veil.matching.pairs import all_pairs
+from veil.pipelines.pair_matching import KIND, matched_in_blocks
 from veil.scene import MappedImage
 from worlds.map_scenes import CHECK, KINDS, image_name, planted_map
 from worlds.schemas import validate
@@ -195,3 +199,33 @@ def test_a_folder_called_remove_is_mapped_by_its_path(tmp_path: Path, monkeypatc
     with pytest.raises(SystemExit) as ended:
         run("map", "remove")
     assert ended.value.code == 2 and "usage: veil map remove" in capsys.readouterr().err
+
+
+def test_no_byte_of_its_matches_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Search of the kept matches for the image's name, its digest and the distances of its matches; those of others stay.
+
+    Broken twin: without --matches all of them are found in the folder.
+    """
+    planted(tmp_path / "map", "subspaces")
+    images = read_map(tmp_path / "map").images
+    forms = {name: image.form for name, image in images.items()}
+    store = MatchStore(tmp_path / "kept", KIND)
+    found = matched_in_blocks(forms, all_pairs(sorted(forms)), store, workers=1)
+    digest = form_digest(forms[GONE]).encode()
+    own = [row.tobytes() for pair, matches in found.items() if GONE in pair for row in matches.distances[:4]]
+    others = [row.tobytes() for pair, matches in found.items() if GONE not in pair for row in matches.distances[:4]]
+    own = [print_ for print_ in own if print_ not in set(others)]
+    assert len(own) > 10
+
+    def held(prints: list[bytes]) -> int:
+        content = [path.read_bytes() for path in (tmp_path / "kept").rglob("*") if path.is_file()]
+        return sum(any(print_ in data for data in content) for print_ in prints)
+
+    assert held([GONE.encode(), digest]) == 2 and held(own) == len(own)
+    assert run("map", "remove", tmp_path / "map", GONE, "-o", tmp_path / "twin") == 0
+    assert held([GONE.encode(), digest]) == 2
+    assert run("map", "remove", tmp_path / "map", GONE, "--matches", tmp_path / "kept", "--json", tmp_path / "r.json") == 0
+    assert held([GONE.encode(), digest, *own]) == 0 and held(others) == len(others)
+    assert f"kept matches of {len(forms) - 1} pairs" in capsys.readouterr().out
+    receipt = json.loads((tmp_path / "r.json").read_text())
+    assert receipt["kept_pairs"] == len(forms) - 1
