@@ -12,7 +12,9 @@ from veil.files.codebooks import bundled_codebook
 from veil.forms import Points, Subspaces
 from veil.matching import similar_images
 from veil.matching.similar_images import LISTED, VOTING_SHARE, Background, SubspaceIndex, usual_votes, votes_for
+from veil.matching.word_distances import smallest
 from veil.mechanisms.profile import hardened
+from worlds import generator
 from worlds.random_forms import form_through, points
 from worlds.releases import released
 
@@ -128,3 +130,10 @@ def test_the_most_distinctive_features_are_indexed_alone(forms: dict[str, Subspa
         assert len(own) == FEATURES // 4
         np.testing.assert_array_equal(np.sort(index.reach[own]), np.sort(reach)[-FEATURES // 4 :])
     assert index.words.shape[1] == 4
+
+
+@pytest.mark.parametrize("count", [1, 3, 40, 60])
+def test_the_smallest_columns_come_in_order(count: int) -> None:
+    """Second method: a stable sort of each row; with equal values, and with more asked for than there are."""
+    values = generator("smallest").integers(0, 30, (20, 50)).astype(np.float32)
+    np.testing.assert_array_equal(smallest(values, count), np.argsort(values, axis=1, kind="stable")[:, :count])

@@ -15,7 +15,7 @@ from veil.errors import InputError, RangeError
 from veil.matching.pairs import all_pairs as all_pairs
 
 # Images that retrieval and tracks pair each image with, at most, and neighbors in a sequence on each side.
-RETRIEVED, BY_TRACKS, OVERLAP = 40, 30, 10
+RETRIEVED, BY_TRACKS, OVERLAP = 40, 20, 10
 
 
 def sequential_pairs(names: Sequence[str], *, overlap: int = OVERLAP) -> list[tuple[str, str]]:

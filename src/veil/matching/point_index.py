@@ -19,7 +19,7 @@ from veil.errors import InputError
 from veil.forms import Flat, Points, canonical
 from veil.matching.neighbors import as_set, decoy_distance
 from veil.matching.voting import distances_to
-from veil.matching.word_distances import TOGETHER, Usual, chunks, rows_of
+from veil.matching.word_distances import TOGETHER, Usual, chunks, rows_of, smallest
 from veil.progress import Progress
 from veil.space import Space, require_same
 from veil.threads import shared
@@ -119,7 +119,7 @@ class PointIndex:
 
         def looked_up(part: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
             unusual = usual.unusual(numbers[part], self.words)
-            words = np.argpartition(unusual, min(LOOKED_UP, len(self.words)) - 1, axis=1)[:, :LOOKED_UP]
+            words = smallest(unusual, LOOKED_UP)
             return [self._points(numbers[row], words[i], float(reach[row]), decoys) for i, row in enumerate(part)]
 
         found = [item for part in shared(looked_up, chunks(len(numbers)), threads) for item in part]
@@ -279,7 +279,6 @@ def _words_of_points(
     progress: Progress | None,
 ) -> Int64[np.ndarray, "points entered"]:
     """The words that each of some points is listed under, ascending points with views."""
-    count = min(entered, len(words))
     each = max(1, TOGETHER // VIEWS)
     parts = [points[start : start + each] for start in range(0, len(points), each)]
 
@@ -287,8 +286,7 @@ def _words_of_points(
         places, begins = _ranges(starts, part)
         group = np.repeat(np.arange(len(part)), np.diff([*begins, len(places)]))
         total = usual.total_unusual(views[places].astype(np.float32), words, group)
-        # A copy, as a part would keep the ranks of all words in memory.
-        return np.argpartition(total, count - 1, axis=1)[:, :count].copy()
+        return smallest(total, entered)
 
     found = []
     for done, rows in enumerate(shared(nearest, parts, threads), start=1):

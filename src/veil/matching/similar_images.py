@@ -20,7 +20,7 @@ from veil.errors import InputError
 from veil.forms import Subspaces
 from veil.matching.neighbors import decoy_distance
 from veil.matching.voting import Listed, voters
-from veil.matching.word_distances import Usual, chunks, rows_of
+from veil.matching.word_distances import Usual, chunks, rows_of, smallest
 from veil.progress import Progress
 from veil.space import require_same
 from veil.threads import shared
@@ -83,7 +83,7 @@ class Background:
         numbers, usual = rows_of(form), Usual(mean=self.mean, deviation=self.deviation)
         for rows in chunks(len(form)):
             unusual = usual.unusual(numbers[rows], self.words)
-            found[rows] = np.sort(np.argpartition(unusual, count - 1, axis=1)[:, :count], axis=1)
+            found[rows] = np.sort(smallest(unusual, count), axis=1)
         return found
 
     def reach(self, form: Subspaces, *, threads: int = 1) -> Float32[np.ndarray, "features"]:

@@ -66,6 +66,31 @@ def _add_unusual(products, squares, word_squares, mean, scale, group, sides, row
             added[w] += (np.sqrt(max(row[w], zero)) - mean[w]) * scale[w]
 
 
+def smallest(values: Float32[np.ndarray, "rows columns"], count: int) -> Int64[np.ndarray, "rows count"]:
+    """Columns of the `count` smallest values of each row, the smallest first; of equal values the first."""
+    found = np.empty((len(values), min(count, values.shape[1])), dtype=np.int64)
+    _smallest(values, found)
+    return found
+
+
+@compiled
+def _smallest(values, found):
+    """Fill `found` with the columns of the smallest values of each row, ascending by value."""
+    count = found.shape[1]
+    for i in range(len(values)):
+        row, best = values[i], found[i]
+        held = 0
+        for j in range(len(row)):
+            if held == count and row[j] >= row[best[count - 1]]:
+                continue
+            place = min(held, count - 1)
+            while place > 0 and row[best[place - 1]] > row[j]:
+                best[place] = best[place - 1]
+                place -= 1
+            best[place] = j
+            held = min(held + 1, count)
+
+
 def rows_of(form: Flat) -> Float32[np.ndarray, "features sides dim"]:
     """Origin and basis of each feature in one array; of points the vector alone."""
     if isinstance(form, Points):

@@ -70,7 +70,7 @@ def matched_as_chosen(
     steps: Steps,
     matched_already: frozenset[str] = frozenset(),
 ) -> dict[tuple[str, str], Matches]:
-    """Matches of the pairs that `choice` names, and after tracks or retrieval those that its matches suggest, by names.
+    """Matches of the pairs that `choice` names, and of those that matches of retrieved pairs suggest, by names.
 
     Pairs of two images of `matched_already` are left out. Words have no tracks: retrieval takes their place. Raises as
     `first_pairs` and `matched_in_blocks` do.
@@ -84,9 +84,7 @@ def matched_as_chosen(
         return [(a, b) for a, b in pairs if not (a in matched_already and b in matched_already)]
 
     matches: dict[tuple[str, str], Matches] = {}
-    rate = None
-    looks = choice.method in ("tracks", "retrieval")
-    if looks:
+    if choice.method in ("tracks", "retrieval"):
         with steps("retrieval") as bar:
             pairs = new(first_pairs(forms, choice, codebook=work.codebook, threads=workers, progress=bar))
     else:
@@ -99,7 +97,7 @@ def matched_as_chosen(
     work.tell(described(choice, len(forms), pairs))
     with steps("matching") as bar:
         matches |= _matched(forms, pairs, work, workers, bar)
-    if looks and (further := new(more_pairs(matches, sizes_in(forms), rate))):
+    if choice.method == "retrieval" and (further := new(more_pairs(matches, sizes_in(forms)))):
         work.tell(f"{len(further):,} more pairs of images that match a common one")
         with steps("matching further") as bar:
             matches |= _matched(forms, further, work, workers, bar)

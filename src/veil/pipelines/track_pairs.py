@@ -23,7 +23,7 @@ from veil.progress import Progress
 # Pairs of images that stand far from each other in the order of names: they tell how many matches there are by accident.
 FAR_PAIRS = 100
 # How unusual the similarity of paired images must be, in standard deviations.
-LEAST_SIMILARITY = 2.0
+LEAST_SIMILARITY = 3.0
 # Images whose tracks are made together: longer tracks are cut.
 _TOGETHER = 200
 

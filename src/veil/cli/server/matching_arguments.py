@@ -32,16 +32,16 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
         "--pairs",
         default="auto",
         metavar="WHICH",
-        help="which pairs of images are matched: all; tracks: a few that look most alike, those that see the same points as "
-        "these, and then those that match a common third; retrieval: by features alone, each image with those that look most "
-        "like it, and a common third (slower); sequential: neighbors in the order of their names; FILE: a list with two names "
-        "a line, as hloc writes them. auto (default): all up to 300 images, tracks beyond",
+        help="which pairs of images are matched: all; tracks: a few that look most alike, those that match a common third, and "
+        "then those that see the same points; retrieval: by features alone, each image with those that look most like it, and "
+        "those that match a common third (slower); sequential: neighbors in the order of their names; FILE: a list with two "
+        "names a line, as hloc writes them. auto (default): all up to 300 images, tracks beyond",
     )
     parser.add_argument(
         "--pair-count",
         type=at_least(1),
         metavar="N",
-        help="images that each is paired with by tracks (default 30) or retrieval (default 40), at most, or neighbors on each "
+        help="images that each is paired with by tracks (default 20) or retrieval (default 40), at most, or neighbors on each "
         "side in a sequence (default 10)",
     )
     parser.add_argument("--write-pairs", type=Path, metavar="FILE", help="write the pairs that were matched as such a list")
