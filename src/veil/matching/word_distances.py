@@ -43,7 +43,7 @@ class Usual:
         total = np.zeros((int(group[-1]) + 1 if len(group) else 0, len(words)), dtype=np.float32)
         sides = rows.shape[1]
         products = rows.reshape(-1, rows.shape[2]) @ words.T
-        squares, word_squares = (rows[:, 0] ** 2).sum(axis=1), (words**2).sum(axis=1)
+        squares, word_squares = (rows[:, 0] ** 2).sum(axis=1), np.einsum("wd,wd->w", words, words)
         row = np.empty(len(words), dtype=np.float32)
         _add_unusual(products, squares, word_squares, self.mean, 1 / self.deviation, group, sides, row, total)
         return total
