@@ -138,7 +138,7 @@ def _track_pairs(
     workers: int,
     progress: Progress,
 ) -> list[tuple[str, str]]:
-    """Further pairs by tracks through clear matches of neighbors, and by features for images that have too few tracks."""
+    """Further pairs by tracks through clear matches, and by features for images that have too few tracks."""
     names, features = sorted(forms), sizes_in(forms)
     clear = {pair: matches[pair] for pair in clear_pairs(matches, features, rate)}
     tracked, count = tracks_of(features, clear, DISTINCTIVE)

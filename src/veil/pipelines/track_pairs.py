@@ -99,6 +99,7 @@ def pairs_by_tracks(
     - `forms`: points or subspaces of all images, by name; `tracked`, `tracks`: from `tracks_of`.
     - `words`, float32 (K, dim): the public dictionary in the forms' space.
     - `count`: images that each is paired with at most.
+    - `progress`: called with what is done and of how much, first of points, then of words, then of images without tracks.
 
     Those without enough tracks are looked up in the index of tracks by their features, and paired with what this finds. Raises
     as `index_points` does.
@@ -112,7 +113,9 @@ def pairs_by_tracks(
     similarity = similarity_by_points(index, threads=threads, progress=progress)
     similarity[similarity < LEAST_SIMILARITY] = 0.0
     pairs = set(similar_pairs(index.image_names, similarity, count=most))
-    for name in untracked:
+    for row, name in enumerate(untracked):
+        if progress is not None:
+            progress(row, len(untracked))
         best = [other for other in _similar(index, _flat(forms[name]), threads) if other != name][:most]
         pairs |= {(min(name, other), max(name, other)) for other in best}
     return sorted(pairs), untracked
