@@ -47,6 +47,7 @@ class MappingOptions:
     - `max_ratio`: largest ratio of nearest to second nearest distance, in (0, 1]. None: for maps of positions learned from the
       images, for maps of lines the calibrated one.
     - `max_seconds`: stops the mapper of positions after so long; None: only where it hangs.
+    - `global_mapper`: COLMAP's global mapper in place of the incremental one; positions only.
     - `gravity_sigma_deg`: standard deviation of the gravity that lines come with, in degrees.
     """
 
@@ -56,6 +57,7 @@ class MappingOptions:
     cluster_size: int = 500
     max_ratio: float | None = None
     max_seconds: float | None = None
+    global_mapper: bool = False
     gravity_sigma_deg: float = 0.5
 
 
@@ -126,7 +128,12 @@ def map_positions(
         placed[name] = map_image(image)
     if len(placed) < 2:
         raise InputError(f"a map needs at least two images, got {len(placed)}")
-    settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
+    settings = MapOptions(
+        seed=options.seed,
+        max_ratio=options.max_ratio,
+        limits=Limits(max_seconds=options.max_seconds),
+        global_mapper=options.global_mapper,
+    )
     matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)
     unfinished = None if work is None else work.unfinished
     run_all = one_after_another if work is None or work.engine is None else work.engine.map

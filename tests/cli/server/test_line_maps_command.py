@@ -104,6 +104,8 @@ def test_what_cannot_be_mapped_says_so(work: Path, tmp_path: Path, capsys) -> No
     assert "unfinished run of other messages" in capsys.readouterr().err
     assert run("map", work / "up", "-o", tmp_path / "o", "--ratio", "7") == 1
     assert "--ratio takes" in capsys.readouterr().err
+    assert run("map", work / "up", "-o", tmp_path / "o", "--mapper", "global") == 1
+    assert "lines have a mapper of their own" in capsys.readouterr().err
     assert run("map", work / "f.h5", "--add-to", work / "map", "-o", tmp_path / "p") == 1
     assert "the map was made from lines" in capsys.readouterr().err
     assert not any((tmp_path / name).exists() for name in ("m", "n", "o", "p"))

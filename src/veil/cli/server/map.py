@@ -53,6 +53,7 @@ MAP_EXAMPLES = """\
   veil map features.h5 -o map/ --gravity gravity.csv   a public map that serves queries in words with lines
   veil map more/ --add-to map/ -o map2/   the same map with more images
   veil map upload/ -o map/ --pairs retrieval --matches kept/   pairs of images that look alike; keep their matches
+  veil map upload/ -o map/ --mapper global   by COLMAP's global mapper
   veil map upload/ -o map/ --pairs pairs.txt --engine dask:tcp://10.0.0.5:8786   listed pairs, on a cluster
 """
 
@@ -89,6 +90,13 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument(
         "--max-seconds", type=float, metavar="S", help="stop the mapper after so long (default: only where it hangs)"
+    )
+    parser.add_argument(
+        "--mapper",
+        choices=("incremental", "global"),
+        default="incremental",
+        help="COLMAP's mapper for a new map of positions: incremental adds one image after another (default); global finds all "
+        "rotations first and then all positions, in less time, and refines focal lengths only where none is known",
     )
     add_matching(parser)
     add_pair_arguments(parser)
@@ -148,7 +156,11 @@ def _map(arguments: argparse.Namespace) -> int:
     uploads = comparable(found, strict=arguments.strict)
     loaded = uploads.images
     tell_skipped(uploads.skipped)
-    if all(isinstance(image.positions, Lines) for image in loaded.values()):
+    in_lines = all(isinstance(image.positions, Lines) for image in loaded.values())
+    if arguments.mapper != "incremental" and (in_lines or arguments.add_to):
+        kind = "lines have a mapper of their own" if in_lines else "images are added to a map by the incremental mapper"
+        raise InputError(f"--mapper {arguments.mapper} makes new maps of positions; {kind}: leave it out")
+    if in_lines:
         from veil.cli.server.line_maps import map_messages  # a map of positions needs nothing of it
 
         return map_messages(arguments, loaded, uploads.skipped, output)
@@ -162,6 +174,7 @@ def _map(arguments: argparse.Namespace) -> int:
         cluster_size=arguments.cluster_size,
         max_ratio=_map_ratio(arguments),
         max_seconds=arguments.max_seconds,
+        global_mapper=arguments.mapper == "global",
     )
     steps = TimedSteps()
     with matching_work(arguments, loaded) as work:
