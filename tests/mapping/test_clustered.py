@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 
 from veil.errors import InputError
 from veil.geometry.similarity import align_centers, pose_error
-from veil.mapping import MapOptions, NoMap, build_map
-from veil.mapping.clustered import ClusteredMap, ClusterTask, map_in_clusters
+from veil.mapping import MapOptions, NoMap, build_map, clustered
+from veil.mapping.clustered import ClusterTask, map_in_clusters
+from veil.mapping.joined_maps import ClusteredMap
 from veil.mapping.view_graph import ClusterOptions
 from veil.scene import Scene
 from worlds.streets import Street, street
@@ -55,6 +57,58 @@ def test_a_street_is_mapped_by_clusters(tmp_path: Path) -> None:
     assert found.scene.check is not None and found.scene.check.explained_pairs >= 0.98 * found.scene.check.pairs
     for image in found.scene.images.values():
         assert len(np.unique(image.keypoints, axis=0)) == len(image.keypoints)
+
+
+def two_places() -> tuple[Street, Street, dict, dict]:
+    """Two streets that share nothing, and their images and matches together; the second's names begin with x."""
+    first, second = (street(seed, count, closed=False) for seed, count in ((0, 16), (1, 12)))
+    images = {**first.images, **{f"x{name}": image for name, image in second.images.items()}}
+    matches = {**first.matches, **{(f"x{a}", f"x{b}"): found for (a, b), found in second.matches.items()}}
+    return first, second, images, matches
+
+
+def renamed(scene: Scene) -> Scene:
+    """The second street's map by the street's own names."""
+    return replace(scene, images={name.removeprefix("x"): image for name, image in scene.images.items()})
+
+
+@pytest.mark.slow
+def test_few_images_of_two_places_give_two_maps(tmp_path: Path) -> None:
+    """Oracle: planted poses. Nothing is said to be left out that the second map has; once cut, one map remains."""
+    first, second, images, matches = two_places()
+    found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=50))
+    assert isinstance(found, ClusteredMap) and len(found.further) == 1
+    assert set(found.scene.images) <= set(first.images) and len(found.scene.images) >= 15
+    assert len(found.further[0].images) == 12
+    assert largest_error_m(found.scene, first) < 0.15 and largest_error_m(renamed(found.further[0]), second) < 0.15
+    assert found.scene.check is not None
+    assert set(found.scene.check.left_out) == set(first.images) - set(found.scene.images)
+
+
+@pytest.mark.slow
+def test_a_refused_map_does_not_take_other_places_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map of all images is refused, and so is that of the first place: that of the second stays, with the reason."""
+    _, second, images, matches = two_places()
+    real = clustered.build_map
+
+    def refusing(images: dict, matches: dict, **more: object) -> Scene | NoMap:
+        if len(images) == 12:
+            return real(images, matches, **more)  # type: ignore[arg-type]
+        made = real(images, matches, **{**more, "progress": None})  # type: ignore[arg-type]
+        assert isinstance(made, Scene)
+        return NoMap("it cannot be trusted", {}, made.check)
+
+    monkeypatch.setattr(clustered, "build_map", refusing)
+    found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=50))
+    assert isinstance(found, ClusteredMap) and not found.further
+    assert largest_error_m(renamed(found.scene), second) < 0.15
+    assert sum("cannot be trusted" in reason for reason in found.reasons) == 2
+    monkeypatch.setattr(clustered, "build_map", lambda *_, **__: NoMap("it cannot be trusted", {}, found.scene.check))
+    (tmp_path / "again").mkdir()
+    alone = map_in_clusters(
+        second.images, second.matches, workdir=tmp_path / "again", options=OPTIONS, clusters=ClusterOptions(size=50)
+    )
+    assert isinstance(alone, NoMap) and alone.reason == "it cannot be trusted"
 
 
 def test_fewer_than_two_images_are_refused(tmp_path: Path) -> None:

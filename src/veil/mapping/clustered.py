@@ -7,34 +7,25 @@ The answer is that of `veil.mapping.points.build_map`: one map, or several with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError
-from veil.geometry.camera import Camera
-from veil.mapping.agreement import Pair, consistent_groups, explained_shares
-from veil.mapping.colmap import Colmap, Stopped
+from veil.mapping.agreement import Pair
+from veil.mapping.colmap import Colmap
 from veil.mapping.images import MapImage, impossible
-from veil.mapping.joining import join
-from veil.mapping.merging import homes, merged
-from veil.mapping.models import write_model
+from veil.mapping.joined_maps import ClusteredMap, ClusterMaps
 from veil.mapping.options import MapOptions
-from veil.mapping.pair_check import agreement_weights, checked
-from veil.mapping.pieces import Piece, piece_of
-from veil.mapping.points import IMAGES_AT_ONCE, NoMap, build_map
+from veil.mapping.points import NoMap, build_map
 from veil.mapping.repeated import doubted_pairs
-from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.verification import Verification
 from veil.mapping.view_graph import Cluster, ClusterOptions, overlapping_clusters, view_graph
 from veil.matching.neighbors import Matches
 from veil.progress import Progress
 from veil.scene import Scene
-
-# Limits in pixels of the adjustments of a joined map, one after another, and the least angle at its points.
-FIRST_PX, LAST_PX, MIN_ANGLE_DEG = (16.0, 4.0), (4.0,), 1.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,22 +55,6 @@ def one_after_another(
         yield position, task(item)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ClusteredMap:
-    """Map of the most images, and further ones that do not join it.
-
-    - `scene`: the map of most images.
-    - `further`: maps of the other images, the largest first; no image is in two maps.
-    - `reasons`: sentences that say why parts do not join, and why clusters have no map.
-    - `clusters`: the images of each cluster, the numbers of which (from 1) the reasons name; one if nothing was cut.
-    """
-
-    scene: Scene
-    further: tuple[Scene, ...] = ()
-    reasons: tuple[str, ...] = ()
-    clusters: tuple[Cluster, ...] = field(default=())
-
-
 def map_in_clusters(
     images: Mapping[str, MapImage],
     matches: Mapping[Pair, Matches],
@@ -96,36 +71,84 @@ def map_in_clusters(
     Arguments are those of `veil.mapping.points.build_map`. `clusters` says how large clusters are and how they overlap.
     `run_all(task, items)` gives (position, result) of every item in any order, and may run them in other processes that see
     `workdir`: `map` of an engine fits. `progress` is called with the numbers of mapped clusters and of all. Images that fit
-    into one cluster are mapped uncut. Raises InputError for fewer than two images, VeilError if COLMAP fails.
+    into one cluster are mapped uncut, and those that are not in that map, or if it is refused, apart.
+    Raises InputError for fewer than two images, VeilError if COLMAP fails.
     """
     options, clusters = options or MapOptions(), clusters or ClusterOptions()
     if len(images) < 2:
         raise InputError(f"a map needs at least two images, got {len(images)}")
-    if len(images) <= clusters.size:
-        whole = build_map(images, matches, workdir=workdir, options=options, gravity=gravity)
-        return whole if isinstance(whole, NoMap) else ClusteredMap(scene=whole)
-    left_out = impossible(images)
-    images = {name: image for name, image in images.items() if name not in left_out}
-    matches = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
-    with Colmap(options.limits) as colmap:
-        verification = Verification(images, options, workdir, colmap)
-        stopped = verification.run(matches)
-        if stopped is not None:
-            return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
-        verification.forget(doubted_pairs(images, verification.pairs))
-        counts = {pair: len(found.inliers) for pair, found in verification.pairs.items()}
-        verified = {name for pair in counts for name in pair}
-        if not verified:
-            return NoMap(f"none of {len(matches)} pairs of images is verified", left_out)
-        parts = overlapping_clusters(view_graph(verified, counts), clusters)
-        tasks = [_task(number, part, images, matches, counts, options, workdir) for number, part in enumerate(parts)]
-        answers: dict[int, Scene | NoMap] = {}
-        for position, answer in run_all(map_cluster, tasks):
-            answers[position] = answer
-            if progress is not None:
-                progress(len(answers), len(tasks))
-        work = _Work(images, options, workdir, colmap, verification, gravity or {}, left_out, parts, answers)
-        return work.joined()
+    job = _Job(matches, options, clusters, gravity or {}, run_all, progress)
+    if len(images) > clusters.size:
+        return job.cut(images, workdir)
+    whole = build_map(images, matches, workdir=workdir, options=options, gravity=gravity, progress=progress)
+    if isinstance(whole, NoMap) and whole.check is None:
+        return whole
+    mapped = frozenset(whole.images) if isinstance(whole, Scene) else frozenset()
+    rest = {name: image for name, image in images.items() if name not in mapped}
+    folder = workdir / "rest"
+    folder.mkdir()
+    parts = job.cut(rest, folder, least_parts=1 if mapped else 2) if len(rest) >= options.min_model_images else NoMap("")
+    return _with_rest(whole, parts)
+
+
+def _with_rest(whole: Scene | NoMap, rest: ClusteredMap | NoMap) -> ClusteredMap | NoMap:
+    """The map of all images, or why there was none, with the maps of images that are not in it."""
+    if isinstance(rest, NoMap):
+        return ClusteredMap(scene=whole) if isinstance(whole, Scene) else whole
+    if isinstance(whole, Scene):
+        found = ClusteredMap(scene=whole, further=(rest.scene, *rest.further), reasons=rest.reasons)
+    else:
+        found = replace(rest, reasons=(f"all images together gave no map: {whole.reason}", *rest.reasons))
+    check = whole.check
+    if check is None or found.scene.check is None:
+        return found
+    mapped = {name for scene in (found.scene, *found.further) for name in scene.images}
+    left_out = {name: reason for name, reason in check.left_out.items() if name not in mapped}
+    return replace(found, scene=replace(found.scene, check=replace(found.scene.check, left_out=left_out)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What maps of any of the images are made from, as `map_in_clusters` takes it."""
+
+    matches: Mapping[Pair, Matches]
+    options: MapOptions
+    clusters: ClusterOptions
+    gravity: Mapping[str, Float64[np.ndarray, "3"]]
+    run_all: RunAll
+    progress: Progress | None
+
+    def cut(self, images: Mapping[str, MapImage], workdir: Path, least_parts: int = 1) -> ClusteredMap | NoMap:
+        """Maps of some images by clusters; those without a path of verified pairs are mapped apart, however few they are.
+
+        Nothing is mapped if there are fewer than `least_parts` clusters and no pair is doubted.
+        """
+        left_out = impossible(images)
+        images = {name: image for name, image in images.items() if name not in left_out}
+        matches = {pair: found for pair, found in self.matches.items() if pair[0] in images and pair[1] in images}
+        with Colmap(self.options.limits) as colmap:
+            verification = Verification(images, self.options, workdir, colmap)
+            stopped = verification.run(matches)
+            if stopped is not None:
+                return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
+            doubted = doubted_pairs(images, verification.pairs)
+            verification.forget(doubted)
+            counts = {pair: len(found.inliers) for pair, found in verification.pairs.items()}
+            verified = {name for pair in counts for name in pair}
+            if not verified:
+                return NoMap(f"none of {len(matches)} pairs of images is verified", left_out)
+            found = overlapping_clusters(view_graph(verified, counts), self.clusters)
+            parts = [part for part in found if len(part.names) >= min(self.options.min_model_images, len(images))]
+            if len(parts) < least_parts and not doubted:
+                return NoMap("all images hang together", left_out)
+            tasks = [_task(k, part, images, matches, counts, self.options, workdir) for k, part in enumerate(parts)]
+            answers: dict[int, Scene | NoMap] = {}
+            for position, answer in self.run_all(map_cluster, tasks):
+                answers[position] = answer
+                if self.progress is not None:
+                    self.progress(len(answers), len(tasks))
+            work = ClusterMaps(images, self.options, workdir, colmap, verification, self.gravity, left_out, parts, answers)
+            return work.joined()
 
 
 def _task(
@@ -147,125 +170,3 @@ def _task(
         options=options,
         workdir=workdir / f"cluster-{number + 1}",
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """Joining of the clusters' maps: what they were made from, and the answers, by their numbers from 0."""
-
-    images: Mapping[str, MapImage]
-    options: MapOptions
-    workdir: Path
-    colmap: Colmap
-    verification: Verification
-    gravity: Mapping[str, Float64[np.ndarray, "3"]]
-    left_out: Mapping[str, str]
-    parts: Sequence[Cluster]
-    answers: Mapping[int, Scene | NoMap]
-
-    def joined(self) -> ClusteredMap | NoMap:
-        """Map of all clusters that join, further ones, and reasons."""
-        keypoints = {name: image.keypoints for name, image in self.images.items()}
-        maps = {k: found for k, found in sorted(self.answers.items()) if isinstance(found, Scene)}
-        reasons = [f"cluster {k + 1}: {a.reason}" for k, a in sorted(self.answers.items()) if isinstance(a, NoMap)]
-        if not maps:
-            return NoMap(reasons[0] if reasons else "no cluster gave a map", self.left_out)
-        numbers = sorted(maps)
-        pieces = {k: piece_of(maps[k], keypoints) for k in numbers}
-        result = join([pieces[k] for k in numbers], labels=[k + 1 for k in numbers])
-        reasons += [result.reasons[edge] for edge in sorted(result.reasons)]
-        home = homes(pieces, {name: k for k, part in enumerate(self.parts) for name in part.core})
-        scenes: list[Scene] = []
-        for count, joint in enumerate(result.joints):
-            placed = {numbers[k]: pieces[numbers[k]].moved(way) for k, way in joint.world_from_piece.items()}
-            own = {name: k for name, k in home.items() if k in placed}
-            if len(own) < min(self.options.min_model_images, len(self.images)):
-                continue
-            scenes += self._models(count, placed, own, maps, reasons)
-        if not scenes:
-            return NoMap("; ".join(reasons) or "no model is left", self.left_out)
-        scenes.sort(key=lambda scene: (-len(scene.images), min(scene.images)))
-        if len(scenes) > 1:
-            reasons += self._apart(scenes)
-        return ClusteredMap(scene=scenes[0], further=tuple(scenes[1:]), reasons=tuple(reasons), clusters=tuple(self.parts))
-
-    def _models(
-        self, count: int, placed: Mapping[int, Piece], own: Mapping[str, int], maps: Mapping[int, Scene], reasons: list[str]
-    ) -> list[Scene]:
-        """Checked maps of a group of pieces: one, or more where its images contradict each other."""
-        if len(placed) == 1:
-            only = restricted(maps[next(iter(placed))], frozenset(own))
-            found: Scene | None = only
-        else:
-            piece = merged(placed, own)
-            found = self._adjusted(count, piece, {name: maps[k].images[name].camera for name, k in own.items()}, reasons)
-        if found is None:
-            return []
-        shares = explained_shares(found, self.images, self.verification.pairs)
-        groups = consistent_groups(found.images, agreement_weights(shares, self.verification.pairs))
-        least, scenes = min(self.options.min_model_images, len(self.images)), []
-        for group in groups:
-            part = found if len(groups) == 1 else restricted(found, group)
-            if len(group) < least or part is None:
-                continue
-            shares = explained_shares(part, self.images, self.verification.pairs)
-            left_out = dict(self.left_out)
-            if len(groups) > 1:
-                left_out |= dict.fromkeys(sorted(set(found.images) - group), "it contradicts its pairs with the others")
-            check = checked(part, shares, set(found.images), self.verification.pairs, self.gravity, left_out)
-            if check.doubts:
-                reasons.append(f"a joined map of {len(group)} images cannot be trusted: {'; '.join(check.doubts)}")
-            else:
-                scenes.append(replace(part, check=check))
-        if len(scenes) > 1:
-            reasons.append("images of one group of clusters contradict each other, so that it gives several maps")
-        return scenes
-
-    def _adjusted(self, count: int, piece: Piece, cameras: Mapping[str, Camera], reasons: list[str]) -> Scene | None:
-        """Scene of a merged piece after adjustment, more points from all verified matches, and adjustment again."""
-        import pycolmap
-
-        folders = [self.workdir / f"joined-{count + 1}-{step}" for step in ("start", "first", "more", "last")]
-        for folder in folders:
-            folder.mkdir()
-        write_model(
-            folders[0],
-            piece,
-            images=self.images,
-            cameras=cameras,
-            database=self.verification.database,
-            image_ids=self.verification.image_ids,
-        )
-        known = all(image.camera.focal_is_known for image in self.images.values())
-        settings = {
-            "refine_focal_length": not known,
-            "refine_extra_params": not known,
-            "print_summary": False,
-            "ceres.solver_options.function_tolerance": 1e-6,
-            "ceres.solver_options.max_num_iterations": 50,
-        }
-        adjust = {
-            "do": "adjust",
-            "constant_cameras": sorted(self.verification.constant_cameras),
-            "options": settings,
-            "min_angle_deg": MIN_ANGLE_DEG,
-        }
-        complete = {"do": "complete", "database": str(self.verification.database), "seed": self.options.seed}
-        steps = [adjust | {"limits_px": FIRST_PX}, complete, adjust | {"limits_px": LAST_PX}]
-        for request, source, output in zip(steps, folders, folders[1:], strict=False):
-            asked = request | {"model": str(source), "output": str(output)}
-            answer = self.colmap.run(asked, work=max(1.0, len(cameras) / IMAGES_AT_ONCE))
-            if isinstance(answer, Stopped):
-                reasons.append(f"the adjustment of {len(cameras)} joined images was stopped: {answer.reason}")
-                return None
-        model = pycolmap.Reconstruction(folders[-1])
-        return scene_of(model, self.images) if model.num_points3D() else None
-
-    def _apart(self, scenes: Sequence[Scene]) -> list[str]:
-        """Sentences for models between which no pair of images is verified, which says why they do not join."""
-        largest, found = set(scenes[0].images), []
-        for number, scene in enumerate(scenes[1:], 2):
-            names = set(scene.images)
-            if not any((a in largest and b in names) or (b in largest and a in names) for a, b in self.verification.pairs):
-                found.append(f"no pair of images joins model {number} ({len(names)} images) to the largest one")
-        return found

@@ -8,6 +8,7 @@ Points of a public map are found in the same way (docs/theory/scale.md#queries, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -78,23 +79,23 @@ class PointIndex:
         """Whether queries of this kind can be looked up: features of the index's space, or public ones that it leads to."""
         return query.space == self.space
 
-    def similar(self, query: Flat, *, threads: int = 1) -> list[str]:
+    def similar(self, query: Flat, *, share: float = 1.0, threads: int = 1) -> list[str]:
         """Names of the images that a query votes for, the most similar first; where they are few, some by hints come after.
 
-        Raises SpaceError for another space.
+        Of the query's features the share that is least like unrelated points is looked up. Raises SpaceError for another space.
         """
-        scores = self.scores(query, threads=threads)
+        scores = self.scores(query, share=share, threads=threads)
         voted = scores * np.sqrt(np.bincount(self.images, minlength=len(scores)) + 1.0) > 1.0 - HINT
         order = np.lexsort((-scores, ~voted))
         count = max(int(voted.sum()), min(HINTED, int((scores > 0).sum())))
         return [self.image_names[row] for row in order[:count]]
 
-    def scores(self, query: Flat, *, threads: int = 1) -> Float32[np.ndarray, "images"]:
+    def scores(self, query: Flat, *, share: float = 1.0, threads: int = 1) -> Float32[np.ndarray, "images"]:
         """How much each image looks like a query: votes for its points, at most one each, over their number's root (Eq. 12).
 
         `threads` features are looked up at a time. Raises SpaceError for a query of another space.
         """
-        _, points, ratios = self.votes(query, threads=threads)
+        _, points, ratios = self.votes(query, share=share, threads=threads)
         weight = np.zeros(self.points)
         weight[points] = HINT
         weight[points[ratios <= VOTING_SHARE]] = 1.0
@@ -106,9 +107,12 @@ class PointIndex:
         return (votes / np.sqrt(seen + 1.0)).astype(np.float32)
 
     def votes(
-        self, query: Flat, *, threads: int = 1
+        self, query: Flat, *, share: float = 1.0, threads: int = 1
     ) -> tuple[Int64[np.ndarray, "votes"], Int64[np.ndarray, "votes"], Float32[np.ndarray, "votes"]]:
-        """Rows of features of the query, points near them, and shares of what is usual at which these are (Eq. 11)."""
+        """Rows of features of the query, points near them, and shares of what is usual at which these are (Eq. 11).
+
+        Only the `share` of the features is looked up to which unrelated points come least near (Eq. 10).
+        """
         require_same(query.space, self.space)
         numbers = rows_of(query)
         if not len(numbers) or not self.points:
@@ -122,8 +126,10 @@ class PointIndex:
             words = smallest(unusual, LOOKED_UP)
             return [self._points(numbers[row], words[i], float(reach[row]), decoys) for i, row in enumerate(part)]
 
-        found = [item for part in shared(looked_up, chunks(len(numbers)), threads) for item in part]
-        rows = np.repeat(np.arange(len(found)), [len(points) for points, _ in found])
+        chosen = np.sort(np.argsort(-reach, kind="stable")[: math.ceil(share * len(reach))])
+        parts = [chosen[part] for part in chunks(len(chosen))]
+        found = [item for part in shared(looked_up, parts, threads) for item in part]
+        rows = np.repeat(chosen, [len(points) for points, _ in found])
         return rows, np.concatenate([points for points, _ in found]), np.concatenate([ratios for _, ratios in found])
 
     def _points(
