@@ -33,8 +33,9 @@ from veil.matching import match
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
+from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.growth import add_positions
-from veil.pipelines.mapping import BuiltMap, MappingOptions, map_positions
+from veil.pipelines.mapping import map_positions
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage
 from veil.randomness import seeded

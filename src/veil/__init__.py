@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from veil.pipelines.auditing import Audit as Audit
     from veil.pipelines.auditing import AuditOptions as AuditOptions
     from veil.pipelines.auditing import run_audit as run_audit
+    from veil.pipelines.built_maps import BuiltMap as BuiltMap
+    from veil.pipelines.built_maps import MappingOptions as MappingOptions
     from veil.pipelines.device import Device as Device
     from veil.pipelines.device import DeviceRelease as DeviceRelease
     from veil.pipelines.localization import localize as localize
-    from veil.pipelines.mapping import BuiltMap as BuiltMap
-    from veil.pipelines.mapping import MappingOptions as MappingOptions
     from veil.pipelines.mapping import map_images as map_images
     from veil.pipelines.maps import Map as Map
     from veil.pipelines.protection import HideInSubspaces as HideInSubspaces
@@ -83,7 +83,7 @@ _HOMES = {
     "Audit": "pipelines.auditing",
     "AuditOptions": "pipelines.auditing",
     "Budget": "ldp.budget",
-    "BuiltMap": "pipelines.mapping",
+    "BuiltMap": "pipelines.built_maps",
     "Camera": "geometry.camera",
     "Codebook": "codebooks.codebook",
     "DecoyPool": "codebooks.decoys",
@@ -102,7 +102,7 @@ _HOMES = {
     "Localization": "localization.by_distance",
     "LocalizeOptions": "localization.by_distance",
     "Map": "pipelines.maps",
-    "MappingOptions": "pipelines.mapping",
+    "MappingOptions": "pipelines.built_maps",
     "NoMap": "mapping.points",
     "NoPose": "localization.by_distance",
     "NoProof": "ldp.guarantee",

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from veil.files.codebooks import bundled_codebook
-from veil.forms import Form, Points
+from veil.forms import Form, Points, Subspaces
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
+from veil.matching.similar_images import Background
 from veil.pipelines import track_pairs
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.pair_choice import PairChoice, accidental_rate, clear_pairs, words_in
 from veil.pipelines.steps import silent
 from veil.pipelines.track_pairs import far_pairs, pairs_by_tracks, tracks_of
 from worlds import generator, unit
-from worlds.random_forms import points
+from worlds.random_forms import form_through, points
 
 BOOK = bundled_codebook()
 DIM, SEEN, WALK = BOOK.raw_space.dim, 90, 8
@@ -68,17 +69,38 @@ def test_tracks_end_where_the_images_of_one_task_do(monkeypatch: pytest.MonkeyPa
 def test_tracks_find_the_other_walk_and_images_without_tracks() -> None:
     """Planted: walk b saw what walk a saw, and an image by itself saw what image 4 of both did.
 
-    Both ends of a walk see thirty places that three images see, which is too few.
+    Both ends of a walk see thirty places that three images see, which is too few, but the index of tracks finds them. An image
+    of another place is left, to be compared with others of its kind; without tracks all images are.
     """
-    forms = two_walks() | {"lonely": view(np.arange(SEEN) + 4 * SEEN // 3, "lonely")}
+    stranger = Points(vectors=points(SEEN, dim=DIM, case="elsewhere").astype(np.float32), space=BOOK.raw_space)
+    forms = two_walks() | {"lonely": view(np.arange(SEEN) + 4 * SEEN // 3, "lonely"), "stranger": stranger}
     tracked, count = tracks_of({name: len(form) for name, form in forms.items()}, within_walks(forms), 0.8)
     words = words_in(next(iter(forms.values())), BOOK)  # type: ignore[arg-type]
-    pairs, untracked = pairs_by_tracks(forms, tracked, count, words, count=8)
-    assert untracked == ["a0", "a7", "b0", "b7", "lonely"]
+    pairs, alone = pairs_by_tracks(forms, tracked, count, words, count=8)
+    assert list(alone) == ["stranger"]
+    assert {name for name in forms if any(name in pair for pair in pairs)} == set(forms) - {"stranger"}
     assert {(f"a{n}", f"b{n}") for n in range(1, WALK - 1)} <= set(pairs)
     assert {("a4", "lonely"), ("b4", "lonely")} <= set(pairs)
     assert not {(f"a{n}", f"b{m}") for n in range(WALK) for m in range(WALK) if abs(n - m) > 3} & set(pairs)
-    assert pairs_by_tracks(forms, {}, 0, words) == ([], sorted(forms))
+    pairs, alone = pairs_by_tracks(forms, {}, 0, words)
+    assert pairs == [] and alone == forms
+
+
+def test_images_without_tracks_ask_by_their_most_distinctive_features() -> None:
+    """Second method: of an image that no track reaches, the half of largest reach, sorted by hand, is left to compare."""
+    forms = {
+        name: form_through(form.vectors.astype(np.float64), 2, name)
+        for name, form in two_walks().items()
+        if isinstance(form, Points)
+    }
+    forms["stranger"] = form_through(points(SEEN, dim=DIM, case="elsewhere"), 2, "stranger")
+    tracked, count = tracks_of({name: len(form) for name, form in forms.items()}, within_walks({**forms}), 1.0)
+    words = generator("words of tracks").normal(size=(64, DIM)).astype(np.float32)
+    _, alone = pairs_by_tracks(forms, tracked, count, words, count=8)
+    reach = Background.of(forms, words).reach(forms["stranger"])
+    own = alone["stranger"]
+    assert isinstance(own, Subspaces)
+    np.testing.assert_array_equal(own.origin, forms["stranger"].origin[np.sort(np.argsort(-reach, kind="stable")[: SEEN // 2])])
 
 
 def test_pairs_by_tracks_are_matched_as_all_pairs_are() -> None:

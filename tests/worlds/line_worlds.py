@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from veil.features import Features
+from veil.forms import Points
 from veil.mapping.lines import LineView, MatchGraph, match_graph
 from veil.mapping.lines.scenes import LineImage
 from veil.matching import Matches
 from veil.mechanisms.lines import lift_to_lines
 from veil.randomness import seeded
 from worlds import World, generator, sift_like
+from worlds.streets import Street
 
 
 def features_of(place: World, name: str) -> dict[str, Features]:
@@ -63,3 +65,21 @@ def graph_of(counts: dict[str, int], matches: dict[tuple[str, str], Matches]) ->
     return match_graph(
         counts, {pair: m.indices for pair, m in matches.items()}, ratios={pair: m.ratios for pair, m in matches.items()}
     )
+
+
+def line_images_of(place: Street, name: str) -> dict[str, LineImage]:
+    """Images of a street, as messages with exact gravity would give them."""
+    found = {}
+    for key, image in place.images.items():
+        assert isinstance(image.form, Points)
+        features = Features(
+            keypoints=image.keypoints,
+            descriptors=np.ones((len(image.form), 128), dtype=np.uint8),
+            space=image.form.space,
+            camera=image.camera,
+            image_digest=f"{name}{key}".encode().ljust(32, b"\0"),
+        )
+        gravity = place.poses[key].rotation @ np.array([0.0, 0.0, -1.0])
+        lines = lift_to_lines(features, gravity=gravity, randomness=seeded(name))
+        found[key] = LineImage(camera=image.camera, lines=lines, form=image.form)
+    return found

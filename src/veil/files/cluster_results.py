@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from veil.errors import InputError
-from veil.files.atomic import read_bytes, write_bytes
+from veil.files.kept_arrays import KeptArrays
 from veil.forms import Form, Points, Subsets
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
@@ -32,32 +29,19 @@ class ClusterResults:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def path(self, key: str) -> Path:
-        """Path of the file of a cluster, whether it is there or not."""
-        return self.folder / f"{key}.npz"
+        self._kept = KeptArrays(folder)
 
     def get(self, key: str, images: Mapping[str, MapImage]) -> Scene | NoMap | None:
         """The answer for the cluster of these images; None if it is missing or damaged."""
-        path = self.path(key)
-        if not path.is_file():
-            return None
+        arrays = self._kept.get(key)
         try:
-            data = read_bytes(path)
-            if hashlib.sha256(data[:-32]).digest() != data[-32:]:
-                return None
-            with np.load(io.BytesIO(data[:-32]), allow_pickle=False) as stored:
-                return _answer({name: stored[name] for name in stored.files}, images)
-        except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile, InputError):
+            return None if arrays is None else _answer(arrays, images)
+        except (ValueError, LookupError, TypeError, InputError):
             return None
 
     def put(self, key: str, answer: Scene | NoMap, images: Mapping[str, MapImage]) -> None:
         """Keep an answer, at once or not at all. Raises InputError if it cannot be written."""
-        stream = io.BytesIO()
-        np.savez(stream, **_arrays(answer, images))  # type: ignore[arg-type]
-        data = stream.getvalue()
-        write_bytes(self.path(key), data + hashlib.sha256(data).digest())
+        self._kept.put(key, _arrays(answer, images))
 
 
 def _arrays(answer: Scene | NoMap, images: Mapping[str, MapImage]) -> dict[str, np.ndarray]:

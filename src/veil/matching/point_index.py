@@ -8,18 +8,17 @@ Points of a public map are found in the same way (docs/theory/scale.md#queries, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float16, Float32, Int32, Int64
+from jaxtyping import Float16, Float32, Float64, Int32, Int64
 
 from veil import distances
 from veil.errors import InputError
 from veil.forms import Flat, Points, canonical
 from veil.matching.neighbors import as_set, decoy_distance
-from veil.matching.voting import distances_to
+from veil.matching.voting import distances_of_pairs
 from veil.matching.word_distances import TOGETHER, Usual, chunks, rows_of, smallest
 from veil.progress import Progress
 from veil.space import Space, require_same
@@ -79,23 +78,30 @@ class PointIndex:
         """Whether queries of this kind can be looked up: features of the index's space, or public ones that it leads to."""
         return query.space == self.space
 
-    def similar(self, query: Flat, *, share: float = 1.0, threads: int = 1) -> list[str]:
+    def similar(self, query: Flat, *, threads: int = 1) -> list[str]:
         """Names of the images that a query votes for, the most similar first; where they are few, some by hints come after.
 
-        Of the query's features the share that is least like unrelated points is looked up. Raises SpaceError for another space.
+        Raises SpaceError for another space.
         """
-        scores = self.scores(query, share=share, threads=threads)
-        voted = scores * np.sqrt(np.bincount(self.images, minlength=len(scores)) + 1.0) > 1.0 - HINT
+        return self.ranked(self.scores(query, threads=threads))
+
+    def ranked(self, scores: Float32[np.ndarray, "images"]) -> list[str]:
+        """Names of the images that the scores of a query name, in the order of `similar`."""
+        voted = self.votes_of(scores) > 1.0 - HINT
         order = np.lexsort((-scores, ~voted))
         count = max(int(voted.sum()), min(HINTED, int((scores > 0).sum())))
         return [self.image_names[row] for row in order[:count]]
 
-    def scores(self, query: Flat, *, share: float = 1.0, threads: int = 1) -> Float32[np.ndarray, "images"]:
+    def votes_of(self, scores: Float32[np.ndarray, "images"]) -> Float64[np.ndarray, "images"]:
+        """Votes for each image that the scores of a query stand for; hints are thousandths."""
+        return scores * np.sqrt(np.bincount(self.images, minlength=len(scores)) + 1.0)
+
+    def scores(self, query: Flat, *, threads: int = 1) -> Float32[np.ndarray, "images"]:
         """How much each image looks like a query: votes for its points, at most one each, over their number's root (Eq. 12).
 
         `threads` features are looked up at a time. Raises SpaceError for a query of another space.
         """
-        _, points, ratios = self.votes(query, share=share, threads=threads)
+        _, points, ratios = self.votes(query, threads=threads)
         weight = np.zeros(self.points)
         weight[points] = HINT
         weight[points[ratios <= VOTING_SHARE]] = 1.0
@@ -107,12 +113,9 @@ class PointIndex:
         return (votes / np.sqrt(seen + 1.0)).astype(np.float32)
 
     def votes(
-        self, query: Flat, *, share: float = 1.0, threads: int = 1
+        self, query: Flat, *, threads: int = 1
     ) -> tuple[Int64[np.ndarray, "votes"], Int64[np.ndarray, "votes"], Float32[np.ndarray, "votes"]]:
-        """Rows of features of the query, points near them, and shares of what is usual at which these are (Eq. 11).
-
-        Only the `share` of the features is looked up to which unrelated points come least near (Eq. 10).
-        """
+        """Rows of features of the query, points near them, and shares of what is usual at which these are (Eq. 11)."""
         require_same(query.space, self.space)
         numbers = rows_of(query)
         if not len(numbers) or not self.points:
@@ -121,32 +124,37 @@ class PointIndex:
         reach = self._reach(query, decoys)
         usual = self._usual_of(query)
 
-        def looked_up(part: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-            unusual = usual.unusual(numbers[part], self.words)
-            words = smallest(unusual, LOOKED_UP)
-            return [self._points(numbers[row], words[i], float(reach[row]), decoys) for i, row in enumerate(part)]
+        def looked_up(part: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            words = smallest(usual.unusual(numbers[part], self.words), LOOKED_UP)
+            rows, points, ratios = self._near(numbers[part], words, reach[part], decoys)
+            return part[rows], points, ratios
 
-        chosen = np.sort(np.argsort(-reach, kind="stable")[: math.ceil(share * len(reach))])
-        parts = [chosen[part] for part in chunks(len(chosen))]
-        found = [item for part in shared(looked_up, parts, threads) for item in part]
-        rows = np.repeat(chosen, [len(points) for points, _ in found])
-        return rows, np.concatenate([points for points, _ in found]), np.concatenate([ratios for _, ratios in found])
+        found = list(shared(looked_up, chunks(len(numbers)), threads))
+        rows, points, ratios = (np.concatenate(column) for column in zip(*found, strict=True))
+        return rows, points, ratios
 
-    def _points(
-        self, feature: Float32[np.ndarray, "sides dim"], words: Int64[np.ndarray, "_"], reach: float, decoys: float
-    ) -> tuple[Int64[np.ndarray, "near"], Float32[np.ndarray, "near"]]:
-        """Points near one feature among those of some words, and their mean distances as shares of the feature's reach."""
-        lists = [self.entries[self.offsets[word] : self.offsets[word + 1]] for word in words]
-        points = np.unique(np.concatenate(lists)).astype(np.int64)
+    def _near(
+        self,
+        features: Float32[np.ndarray, "features sides dim"],
+        words: Int64[np.ndarray, "features looked_up"],
+        reach: Float32[np.ndarray, "features"],
+        decoys: float,
+    ) -> tuple[Int64[np.ndarray, "near"], Int64[np.ndarray, "near"], Float32[np.ndarray, "near"]]:
+        """Rows of some features, points near them among those of their words, and mean distances as shares of their reach."""
+        places, begins = _ranges(self.offsets, words.ravel())
+        listed = np.diff([*begins, len(places)]).reshape(words.shape).sum(axis=1)
+        keys = np.unique(np.repeat(np.arange(len(features)), listed) * self.points + self.entries[places])
+        rows, points = keys // self.points, keys % self.points
         first = self.views[self.starts[points]].astype(np.float32)
-        points = points[distances_to(feature, first) <= reach]
-        if not len(points):
-            return points, np.empty(0, dtype=np.float32)
+        near = distances_of_pairs(features, rows, first) <= reach[rows]
+        rows, points = rows[near], points[near]
         places, begins = _ranges(self.starts, points)
-        found = distances_to(feature, self.views[places].astype(np.float32))
-        ratios = mean_beyond(found[None], begins, decoys)[0] / np.float32(max(reach, 1e-9))
+        counts = self.starts[points + 1] - self.starts[points]
+        found = distances_of_pairs(features, np.repeat(rows, counts), self.views[places].astype(np.float32))
+        means = mean_beyond(found[None], begins, decoys)[0] if len(points) else np.empty(0, dtype=np.float32)
+        ratios = means / np.maximum(reach[rows], np.float32(1e-9))
         near = ratios <= HINTING_SHARE
-        return points[near], ratios[near]
+        return rows[near], points[near], ratios[near]
 
     def _reach(self, query: Flat, decoys: float) -> Float32[np.ndarray, "features"]:
         """Mean distance of each feature to the nearest of some points that it does not see (Eq. 10)."""

@@ -60,17 +60,21 @@ class Background:
         Raises InputError for words of another dimension or for images without any feature, SpaceError for images of several
         spaces.
         """
-        usable = [form for _, form in sorted(forms.items()) if len(form)]
-        if not usable:
+        names = sorted(forms)
+        if len(names) > UNRELATED:
+            names = [names[i * len(names) // UNRELATED] for i in range(UNRELATED)]
+        each, parts = max(1, UNRELATED // max(1, len(names))), []
+        for name in names:
+            form = forms[name]
+            if len(form):
+                parts.append(form.take(np.linspace(0, len(form) - 1, min(each, len(form))).astype(np.int64)))
+        if not parts:
             raise InputError("none of the images has a feature; extract them again")
-        first = usable[0]
-        for form in usable:
-            require_same(first.space, form.space)
+        first = parts[0]
+        for part in parts:
+            require_same(first.space, part.space)
         if words.shape[1] != first.space.dim:
             raise InputError(f"the dictionary's words have {words.shape[1]} dimensions, the subspaces {first.space.dim}")
-        each = max(1, UNRELATED // len(usable))
-        chosen = usable if len(usable) <= UNRELATED else [usable[i * len(usable) // UNRELATED] for i in range(UNRELATED)]
-        parts = [form.take(np.linspace(0, len(form) - 1, min(each, len(form))).astype(np.int64)) for form in chosen]
         unrelated = _joined(parts)
         usual = Usual.of(rows_of(unrelated), words)
         decoys = decoy_distance(first, first)
@@ -85,6 +89,14 @@ class Background:
             unusual = usual.unusual(numbers[rows], self.words)
             found[rows] = np.sort(smallest(unusual, count), axis=1)
         return found
+
+    def distinctive(
+        self, form: Subspaces, share: float
+    ) -> tuple[Int64[np.ndarray, "features"], Float32[np.ndarray, "features"]]:
+        """Rows, ascending, of the share of an image's features that have the largest reach, and this: unlike most others."""
+        reach = self.reach(form)
+        rows = np.sort(np.argsort(-reach, kind="stable")[: math.ceil(share * len(form))])
+        return rows, reach[rows]
 
     def reach(self, form: Subspaces, *, threads: int = 1) -> Float32[np.ndarray, "features"]:
         """Mean distance of each feature to the `NEAREST` of the unrelated ones that it shares no decoy with (Eq. 2)."""
@@ -142,10 +154,9 @@ class SubspaceIndex:
         def indexed(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             form = forms[name]
             require_same(background.unrelated.space, form.space)
-            reach = background.reach(form)
-            rows = np.sort(np.argsort(-reach, kind="stable")[: math.ceil(share * len(form))])
+            rows, reach = background.distinctive(form, share)
             form = form.take(rows)
-            return background.nearest_words(form, listed), reach[rows], rows_of(form)
+            return background.nearest_words(form, listed), reach, rows_of(form)
 
         words, reach, numbers = [], [], []
         for done, (own_words, own_reach, own_numbers) in enumerate(shared(indexed, names, threads), start=1):

@@ -103,14 +103,20 @@ def squared_distance(gram, squares, lower, residue):
     return max(square, np.float32(0.0))
 
 
-def distances_to(
-    asked: Float32[np.ndarray, "sides dim"], listed: Float32[np.ndarray, "features listed_sides dim"]
-) -> Float32[np.ndarray, "features"]:
-    """Distances of one feature to others, each given by its origin (the foot from zero) and its orthonormal basis."""
+def distances_of_pairs(
+    asked: Float32[np.ndarray, "features sides dim"],
+    rows: Int64[np.ndarray, "pairs"],
+    listed: Float32[np.ndarray, "pairs listed_sides dim"],
+) -> Float32[np.ndarray, "pairs"]:
+    """Distances of the features `asked[rows]`, ascending rows, to others, given by origins (feet from zero) and bases."""
     count, sides, dim = listed.shape
-    products = asked @ listed.reshape(count * sides, dim).T
+    bounds = np.searchsorted(rows, np.arange(len(asked) + 1))
+    squares = (asked[:, 0] ** 2).sum(axis=1), (listed[:, 0] ** 2).sum(axis=1)
     found = np.empty(count, dtype=np.float32)
-    _measure(products, np.float32((asked[0] ** 2).sum()), (listed[:, 0] ** 2).sum(axis=1), sides, found)
+    for row in np.flatnonzero(np.diff(bounds)):
+        own = slice(bounds[row], bounds[row + 1])
+        products = asked[row] @ listed[own].reshape(-1, dim).T
+        _measure(products, squares[0][row], squares[1][own], sides, found[own])
     return found
 
 

@@ -30,6 +30,9 @@ from veil.pipelines.steps import Steps
 from veil.pipelines.track_pairs import far_pairs, pairs_by_tracks, tracks_of
 from veil.progress import Progress
 
+# With how many images one that tracks do not reach is paired at most, where they reach others.
+ALONE = 20
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MatchingWork:
@@ -138,22 +141,20 @@ def _track_pairs(
     workers: int,
     progress: Progress,
 ) -> list[tuple[str, str]]:
-    """Further pairs by tracks through clear matches, and by features for images that have too few tracks."""
+    """Further pairs by tracks through clear matches, and by features for images that tracks do not reach."""
     names, features = sorted(forms), sizes_in(forms)
     clear = {pair: matches[pair] for pair in clear_pairs(matches, features, rate)}
     tracked, count = tracks_of(features, clear, DISTINCTIVE)
     book = work.codebook or bundled_codebook()
     first = forms[names[0]]
     assert isinstance(first, Points | Subspaces)
-    pairs, untracked = pairs_by_tracks(
+    pairs, alone = pairs_by_tracks(
         forms, tracked, count, words_in(first, book), count=choice.count, threads=workers, progress=progress
     )
-    if len(untracked) > 1:
-        rest = {name: forms[name] for name in untracked}
-        alone = first_pairs(
-            rest, replace(choice, method="retrieval"), codebook=work.codebook, threads=workers, progress=progress
-        )
-        pairs = sorted({*pairs, *alone})
+    if len(alone) > 1:
+        by_features = replace(choice, method="retrieval", count=choice.count or (ALONE if pairs else None))
+        more = first_pairs(alone, by_features, codebook=work.codebook, threads=workers, progress=progress)
+        pairs = sorted({*pairs, *more})
     return pairs
 
 

@@ -13,10 +13,11 @@ from veil.forms import Form, Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap
 from veil.mapping.growth import grow_map, images_of, require_addable
 from veil.matching.pair_selection import BY_TRACKS
+from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
-from veil.pipelines.mapping import BuiltMap, MappingOptions, Steps, readings_of, silent
 from veil.pipelines.maps import Map
 from veil.pipelines.pair_choice import PairChoice, first_pairs, pair_choice
+from veil.pipelines.steps import Steps, silent
 from veil.pipelines.uploads import LoadedImage
 from veil.scene import mean_down
 

@@ -8,22 +8,27 @@ that have too few such points are found by their features (docs/theory/scale.md#
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from veil.forms import Flat, Form
+from veil.forms import Flat, Form, Subspaces
 from veil.mapping.lines.tracks import build_tracks, match_graph
 from veil.matching import Matches
 from veil.matching.pair_selection import BY_TRACKS, similar_pairs
-from veil.matching.point_index import FEW, LEAST_VIEWS, PointIndex, index_points
+from veil.matching.point_index import FEW, LEAST_VIEWS, index_points
 from veil.matching.point_votes import ENTERED, similarity_by_points
+from veil.matching.similar_images import Background
 from veil.progress import Progress
 
 # Pairs of images that stand far from each other in the order of names: they tell how many matches there are by accident.
 FAR_PAIRS = 100
 # How unusual the similarity of paired images must be, in standard deviations.
 LEAST_SIMILARITY = 3.0
+# Of an image without enough tracks this share of the features, the most distinctive, is looked up in the index of tracks; the
+# image is found if so many of them vote for one image.
+LOOKED_UP_SHARE, ENOUGH_VOTES = 0.5, 3
 # Images whose tracks are made together: longer tracks are cut.
 _TOGETHER = 200
 
@@ -93,36 +98,49 @@ def pairs_by_tracks(
     count: int | None = None,
     threads: int = 1,
     progress: Progress | None = None,
-) -> tuple[list[tuple[str, str]], list[str]]:
-    """Pairs of images that see the same points, and names of images that too few tracks reach.
+) -> tuple[list[tuple[str, str]], dict[str, Flat]]:
+    """Pairs of images that see the same points, and images that neither tracks nor their index reach.
 
     - `forms`: points or subspaces of all images, by name; `tracked`, `tracks`: from `tracks_of`.
     - `words`, float32 (K, dim): the public dictionary in the forms' space.
     - `count`: images that each is paired with at most.
     - `progress`: called with what is done and of how much, first of points, then of words, then of images without tracks.
 
-    Those without enough tracks are looked up in the index of tracks by their features, and paired with what this finds. Raises
-    as `index_points` does.
+    Those without enough tracks are looked up in the index of tracks by their most distinctive features, and paired with what
+    this finds; named are those for which it finds little, with these features: they may look like each other. Raises as
+    `index_points` does.
     """
-    untracked = [name for name in sorted(forms) if len(tracked.get(name, ((), ()))[0]) < FEW]
+    untracked = {name: _flat(forms[name]) for name in sorted(forms) if len(tracked.get(name, ((), ()))[0]) < FEW}
     if not tracks:
         return [], untracked
+    untracked = _distinctive(untracked, forms, words)
     most = count or BY_TRACKS
     seen = {name: (_flat(forms[name]).take(features), points) for name, (features, points) in sorted(tracked.items())}
     index = index_points(seen, words, tracks, entered=ENTERED, threads=threads, progress=progress)
     similarity = similarity_by_points(index, threads=threads, progress=progress)
     similarity[similarity < LEAST_SIMILARITY] = 0.0
     pairs = set(similar_pairs(index.image_names, similarity, count=most))
-    for row, name in enumerate(untracked):
+    alone = {}
+    for row, (name, form) in enumerate(untracked.items()):
         if progress is not None:
             progress(row, len(untracked))
-        best = [other for other in _similar(index, _flat(forms[name]), threads) if other != name][:most]
+        scores = index.scores(form, threads=threads)
+        best = [other for other in index.ranked(scores) if other != name][:most]
         pairs |= {(min(name, other), max(name, other)) for other in best}
-    return sorted(pairs), untracked
+        if index.votes_of(scores).max(initial=0.0) < ENOUGH_VOTES:
+            alone[name] = form
+    return sorted(pairs), alone
 
 
-def _similar(index: PointIndex, form: Flat, threads: int) -> list[str]:
-    return index.similar(form, threads=threads) if len(form) else []
+def _distinctive(
+    some: Mapping[str, Flat], forms: Mapping[str, Form], words: Float32[np.ndarray, "words dim"]
+) -> dict[str, Flat]:
+    """The most distinctive features of some images, among all; of points, which have no reach, all features."""
+    if not any(isinstance(form, Subspaces) for form in some.values()):
+        return dict(some)
+    background = Background.of(cast("Mapping[str, Subspaces]", forms), words)
+    subspaces = cast("Mapping[str, Subspaces]", some)
+    return {name: form.take(background.distinctive(form, LOOKED_UP_SHARE)[0]) for name, form in subspaces.items()}
 
 
 def _flat(form: Form) -> Flat:

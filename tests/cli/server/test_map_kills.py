@@ -13,6 +13,8 @@ from veil.cli import main
 from veil.files import map_folders
 from veil.files.cluster_results import ClusterResults
 from veil.files.features import write_features
+from veil.files.kept_arrays import KeptArrays
+from veil.files.line_cluster_results import LineClusterResults
 from veil.files.map_folders import file_digests
 from veil.mapping import NoMap
 from veil.mapping.clustered import ClusterTask, one_after_another
@@ -74,8 +76,8 @@ def test_damaged_results_of_clusters_count_as_missing(tmp_path: Path) -> None:
     """Broken bytes of every kind; nothing is raised."""
     results = ClusterResults(tmp_path)
     for data in (b"", b"x" * 40, bytes(4000)):
-        results.path("key").write_bytes(data)
-        assert results.get("key", {}) is None
+        KeptArrays(tmp_path).path("key").write_bytes(data)
+        assert results.get("key", {}) is None and LineClusterResults(tmp_path).get("key") is None
 
 
 def test_another_commands_map_is_not_replaced(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from veil.cli import main
-from veil.features import Features
 from veil.files.features import write_features
 from veil.files.maps import read_map
 from veil.geometry.similarity import align_centers, pose_error

@@ -16,7 +16,8 @@ from veil.files.atomic import read_bytes
 from veil.files.checkpoints import Checkpoints, run_key, unfinished_folder
 from veil.mapping import NoMap
 from veil.matching.ratio import calibrated
-from veil.pipelines.mapping import EVERY_MATCH, BuiltMap, MappingOptions, map_lines
+from veil.pipelines.built_maps import BuiltMap, MappingOptions
+from veil.pipelines.line_mapping import EVERY_MATCH, map_lines
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage, message_files
 
@@ -33,10 +34,12 @@ def map_messages(
         seed=arguments.seed,
         workers=arguments.workers,
         pairs=asked_pairs(arguments, len(loaded)),
+        cluster_size=arguments.cluster_size,
         max_ratio=_max_ratio(arguments.ratio, loaded),
         gravity_sigma_deg=arguments.gravity_sigma,
     )
-    key = run_key([*digests, _key(options).encode(), str(arguments.add_to).encode()])
+    cut = f" clusters={options.cluster_size}" if len(loaded) > options.cluster_size and add_to is None else ""
+    key = run_key([*digests, (_key(options) + cut).encode(), str(arguments.add_to).encode()])
     checkpoints = Checkpoints(unfinished_folder(arguments.output), key)
     with matching_work(arguments, loaded) as work:
         built = map_lines(loaded, options=options, add_to=add_to, unfinished=checkpoints, work=work, steps=Bar)
@@ -92,6 +95,7 @@ def _tell(arguments: argparse.Namespace, built: BuiltMap, images: int, skipped: 
         "refused": dict(built.left_out),
         "check": check.as_json(),
         "gravity": gravity_facts(built.readings),
+        "reasons": list(built.reasons),
     }
     write_json(arguments.json, facts)
     say_gravity(arguments, built.readings)
@@ -107,4 +111,6 @@ def _tell(arguments: argparse.Namespace, built: BuiltMap, images: int, skipped: 
         say(arguments, f"do not rely on it: {doubt}")
     for number, item in enumerate(built.further, start=2):
         say(arguments, f"model {number}: {len(item.scene.images)} more images that share too little with the first")
+    for reason in built.reasons:
+        say(arguments, reason)
     report(arguments, arguments.output, "the private map")

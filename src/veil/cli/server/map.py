@@ -36,9 +36,10 @@ from veil.mapping import NoMap
 from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
 from veil.matching.ratio import calibrated
+from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.growth import add_positions
 from veil.pipelines.images_on_demand import GIB, uploads_on_demand
-from veil.pipelines.mapping import BuiltMap, MappingOptions, map_positions
+from veil.pipelines.mapping import map_positions
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage, comparable, load_images
 

@@ -57,7 +57,7 @@ def add_pair_arguments(parser: argparse.ArgumentParser) -> None:
         type=at_least(3),
         default=500,
         metavar="N",
-        help="more images than this are mapped in overlapping clusters, which are joined; positions only (default 500)",
+        help="more images than this are mapped in overlapping clusters, which are joined (default 500)",
     )
     parser.add_argument(
         "--memory",
