@@ -14,7 +14,7 @@ from veil.geometry.similarity import align_centers, pose_error
 from veil.mapping import MapOptions, NoMap, build_map, clustered
 from veil.mapping.clustered import ClusterTask, map_in_clusters
 from veil.mapping.joined_maps import ClusteredMap
-from veil.mapping.view_graph import ClusterOptions
+from veil.mapping.view_graph import Cluster, ClusterOptions
 from veil.scene import Scene
 from worlds.streets import Street, street
 
@@ -81,6 +81,7 @@ def test_few_images_of_two_places_give_two_maps(tmp_path: Path) -> None:
     assert set(found.scene.images) <= set(first.images) and len(found.scene.images) >= 15
     assert len(found.further[0].images) == 12
     assert largest_error_m(found.scene, first) < 0.15 and largest_error_m(renamed(found.further[0]), second) < 0.15
+    assert any("none of the images of model 2 (12) could be added" in reason for reason in found.reasons)
     assert found.scene.check is not None
     assert set(found.scene.check.left_out) == set(first.images) - set(found.scene.images)
 
@@ -137,3 +138,14 @@ def test_the_global_mapper_finds_the_planted_cameras(tmp_path: Path) -> None:
     assert len(found.images) == 16
     assert largest_error_m(found, place) < 0.15
     assert {image.camera.params for image in found.images.values()} == {place.images["00000.jpg"].camera.params}
+
+
+@pytest.mark.slow
+def test_what_a_cluster_leaves_is_mapped_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two places in one cluster, of which a mapper maps one alone: the other is mapped in the next round, and it is said."""
+    first, second, images, matches = two_places()
+    monkeypatch.setattr(clustered, "overlapping_clusters", lambda graph, _: [Cluster(core=frozenset(graph.names))])
+    found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=20))
+    assert isinstance(found, ClusteredMap) and len(found.further) == 1
+    assert largest_error_m(found.scene, first) < 0.15 and largest_error_m(renamed(found.further[0]), second) < 0.15
+    assert any("no pair of images joins model 2 (12 images)" in reason for reason in found.reasons)

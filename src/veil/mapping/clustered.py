@@ -6,7 +6,7 @@ The answer is that of `veil.mapping.points.build_map`: one map, or several with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,9 @@ from veil.mapping.view_graph import Cluster, ClusterOptions, overlapping_cluster
 from veil.matching.neighbors import Matches
 from veil.progress import Progress
 from veil.scene import Scene
+
+# How often what no map holds is cut and mapped again.
+ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,32 +82,75 @@ def map_in_clusters(
         raise InputError(f"a map needs at least two images, got {len(images)}")
     job = _Job(matches, options, clusters, gravity or {}, run_all, progress)
     if len(images) > clusters.size:
-        return job.cut(images, workdir)
+        return _several(images, None, job, workdir)
     whole = build_map(images, matches, workdir=workdir, options=options, gravity=gravity, progress=progress)
     if isinstance(whole, NoMap) and whole.check is None:
         return whole
-    mapped = frozenset(whole.images) if isinstance(whole, Scene) else frozenset()
-    rest = {name: image for name, image in images.items() if name not in mapped}
-    folder = workdir / "rest"
-    folder.mkdir()
-    parts = job.cut(rest, folder, least_parts=1 if mapped else 2) if len(rest) >= options.min_model_images else NoMap("")
-    return _with_rest(whole, parts)
+    return _several(images, whole, job, workdir)
 
 
-def _with_rest(whole: Scene | NoMap, rest: ClusteredMap | NoMap) -> ClusteredMap | NoMap:
-    """The map of all images, or why there was none, with the maps of images that are not in it."""
-    if isinstance(rest, NoMap):
-        return ClusteredMap(scene=whole) if isinstance(whole, Scene) else whole
-    if isinstance(whole, Scene):
-        found = ClusteredMap(scene=whole, further=(rest.scene, *rest.further), reasons=rest.reasons)
-    else:
-        found = replace(rest, reasons=(f"all images together gave no map: {whole.reason}", *rest.reasons))
-    check = whole.check
-    if check is None or found.scene.check is None:
-        return found
-    mapped = {name for scene in (found.scene, *found.further) for name in scene.images}
-    left_out = {name: reason for name, reason in check.left_out.items() if name not in mapped}
-    return replace(found, scene=replace(found.scene, check=replace(found.scene.check, left_out=left_out)))
+def _several(images: Mapping[str, MapImage], whole: Scene | NoMap | None, job: _Job, workdir: Path) -> ClusteredMap | NoMap:
+    """Maps of all images: `whole`, if they were mapped together, and maps of what is left, as long as any come of it.
+
+    A cluster gives one map even where its images show several places, so that what is left of it is tried again.
+    """
+    scenes = [whole] if isinstance(whole, Scene) else []
+    reasons = [f"all images together gave no map: {whole.reason}"] if isinstance(whole, NoMap) else []
+    least, rounds = min(job.options.min_model_images, len(images)), 0
+    first: ClusteredMap | NoMap | None = None
+    verified: set[Pair] = set()
+    while rounds < ROUNDS:
+        mapped = {name for scene in scenes for name in scene.images}
+        rest = {name: image for name, image in images.items() if name not in mapped}
+        if len(rest) < least:
+            break
+        folder = workdir if whole is None and not rounds else workdir / f"rest-{rounds + 1}"
+        folder.mkdir(exist_ok=True)
+        found, pairs = job.cut(rest, folder, least_parts=2 if isinstance(whole, NoMap) and not rounds else 1)
+        first, rounds = first or found, rounds + 1
+        verified |= pairs
+        if isinstance(found, NoMap):
+            break
+        scenes += [found.scene, *found.further]
+        reasons += found.reasons if rounds == 1 else [f"of the images that were left, {reason}" for reason in found.reasons]
+    if not scenes:
+        return whole if isinstance(whole, NoMap) else first if isinstance(first, NoMap) else NoMap("no cluster gave a map")
+    scenes.sort(key=lambda scene: (-len(scene.images), min(scene.images)))
+    scenes[0] = _told(scenes, whole)
+    reasons += _apart(scenes, verified, None if whole is None else frozenset(_mapped_by(whole)))
+    clusters = first.clusters if isinstance(first, ClusteredMap) and whole is None else ()
+    return ClusteredMap(scene=scenes[0], further=tuple(scenes[1:]), reasons=tuple(reasons), clusters=clusters)
+
+
+def _mapped_by(whole: Scene | NoMap) -> Iterable[str]:
+    """Names of the images of a map, none where there is none."""
+    return whole.images if isinstance(whole, Scene) else ()
+
+
+def _told(scenes: Sequence[Scene], whole: Scene | NoMap | None) -> Scene:
+    """The first map, whose check names the images that are in none, as far as it or the map of all knows why."""
+    first = scenes[0]
+    if first.check is None:
+        return first
+    mapped = {name for scene in scenes for name in scene.images}
+    known = {**({} if whole is None or whole.check is None else whole.check.left_out), **first.check.left_out}
+    left_out = {name: reason for name, reason in sorted(known.items()) if name not in mapped}
+    return replace(first, check=replace(first.check, left_out=left_out))
+
+
+def _apart(scenes: Sequence[Scene], verified: Set[Pair], whole: frozenset[str] | None) -> list[str]:
+    """Sentences on why models do not join the largest one, of those of which it is known.
+
+    The map of all images, `whole`, took in what it could; between others no pair may be verified.
+    """
+    largest, found = set(scenes[0].images), []
+    for number, scene in enumerate(scenes[1:], 2):
+        names = set(scene.images)
+        if whole and whole in (largest, names):
+            found.append(f"none of the images of model {number} ({len(names)}) could be added to the largest one")
+        elif not any((a in largest and b in names) or (b in largest and a in names) for a, b in verified):
+            found.append(f"no pair of images joins model {number} ({len(names)} images) to the largest one")
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +164,10 @@ class _Job:
     run_all: RunAll
     progress: Progress | None
 
-    def cut(self, images: Mapping[str, MapImage], workdir: Path, least_parts: int = 1) -> ClusteredMap | NoMap:
-        """Maps of some images by clusters; those without a path of verified pairs are mapped apart, however few they are.
+    def cut(
+        self, images: Mapping[str, MapImage], workdir: Path, least_parts: int = 1
+    ) -> tuple[ClusteredMap | NoMap, Set[Pair]]:
+        """Maps of some images by clusters, and the verified pairs; images without a path of these are mapped apart.
 
         Nothing is mapped if there are fewer than `least_parts` clusters and no pair is doubted.
         """
@@ -130,17 +178,17 @@ class _Job:
             verification = Verification(images, self.options, workdir, colmap)
             stopped = verification.run(matches)
             if stopped is not None:
-                return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
+                return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out), frozenset()
             doubted = doubted_pairs(images, verification.pairs)
             verification.forget(doubted)
             counts = {pair: len(found.inliers) for pair, found in verification.pairs.items()}
             verified = {name for pair in counts for name in pair}
             if not verified:
-                return NoMap(f"none of {len(matches)} pairs of images is verified", left_out)
+                return NoMap(f"none of {len(matches)} pairs of images is verified", left_out), frozenset()
             found = overlapping_clusters(view_graph(verified, counts), self.clusters)
             parts = [part for part in found if len(part.names) >= min(self.options.min_model_images, len(images))]
             if len(parts) < least_parts and not doubted:
-                return NoMap("all images hang together", left_out)
+                return NoMap("all images hang together", left_out), counts.keys()
             tasks = [_task(k, part, images, matches, counts, self.options, workdir) for k, part in enumerate(parts)]
             answers: dict[int, Scene | NoMap] = {}
             for position, answer in self.run_all(map_cluster, tasks):
@@ -148,7 +196,7 @@ class _Job:
                 if self.progress is not None:
                     self.progress(len(answers), len(tasks))
             work = ClusterMaps(images, self.options, workdir, colmap, verification, self.gravity, left_out, parts, answers)
-            return work.joined()
+            return work.joined(), counts.keys()
 
 
 def _task(

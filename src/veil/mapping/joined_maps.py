@@ -81,8 +81,6 @@ class ClusterMaps:
         if not scenes:
             return NoMap("; ".join(reasons) or "no model is left", self.left_out)
         scenes.sort(key=lambda scene: (-len(scene.images), min(scene.images)))
-        if len(scenes) > 1:
-            reasons += self._apart(scenes)
         return ClusteredMap(scene=scenes[0], further=tuple(scenes[1:]), reasons=tuple(reasons), clusters=tuple(self.parts))
 
     def _models(
@@ -156,12 +154,3 @@ class ClusterMaps:
                 return None
         model = pycolmap.Reconstruction(folders[-1])
         return scene_of(model, self.images) if model.num_points3D() else None
-
-    def _apart(self, scenes: Sequence[Scene]) -> list[str]:
-        """Sentences for models between which no pair of images is verified, which says why they do not join."""
-        largest, found = set(scenes[0].images), []
-        for number, scene in enumerate(scenes[1:], 2):
-            names = set(scene.images)
-            if not any((a in largest and b in names) or (b in largest and a in names) for a, b in self.verification.pairs):
-                found.append(f"no pair of images joins model {number} ({len(names)} images) to the largest one")
-        return found
