@@ -21,7 +21,7 @@ from worlds.random_forms import points
 @pytest.fixture
 def place(tmp_path: Path) -> tuple[Path, PointIndex]:
     """A map in subspaces with its index."""
-    from veil.matching.point_index import index_points
+    from veil.matching.point_indexing import index_points
 
     made = scene(2)
     write_map(tmp_path / "map", made)

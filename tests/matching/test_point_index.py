@@ -10,8 +10,9 @@ import pytest
 from veil import distances
 from veil.errors import InputError, SpaceError
 from veil.forms import Flat, Points, Subspaces
-from veil.matching import point_index
-from veil.matching.point_index import LOOKED_UP, NEAREST, UNRELATED, VIEWS, VOTING_SHARE, PointIndex, index_points
+from veil.matching import point_index, point_indexing
+from veil.matching.point_index import LOOKED_UP, NEAREST, UNRELATED, VOTING_SHARE, PointIndex
+from veil.matching.point_indexing import VIEWS, index_points
 from worlds import generator, unit
 from worlds.random_forms import RAW, form_through, points
 
@@ -106,10 +107,10 @@ def test_without_votes_hints_order_the_images(monkeypatch: pytest.MonkeyPatch) -
 
 def test_points_are_listed_under_the_word_nearest_to_all_views(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enumeration in float64 of the sum of unusual distances (Eq. 9), of points with three views."""
-    monkeypatch.setattr(point_index, "FEW", 1)
+    monkeypatch.setattr(point_indexing, "FEW", 1)
     index = index_of(M)
     seen = np.bincount(np.concatenate([rows for _, rows in planted(M).values()]), minlength=COUNT)
-    assert set(index.entries.tolist()) == set(np.flatnonzero(seen >= point_index.LEAST_VIEWS).tolist())
+    assert set(index.entries.tolist()) == set(np.flatnonzero(seen >= point_indexing.LEAST_VIEWS).tolist())
     views = index.views.astype(np.float32)
     nothing = distances.pairwise((WORDS, None), (views[:, 0], views[:, 1:]), backend="reference").T
     unusual = (nothing - index.mean) / index.deviation

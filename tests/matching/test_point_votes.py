@@ -10,7 +10,8 @@ import pytest
 from veil import distances
 from veil.forms import Points, Subspaces
 from veil.matching import point_votes
-from veil.matching.point_index import PointIndex, index_points
+from veil.matching.point_index import PointIndex
+from veil.matching.point_indexing import index_points
 from veil.matching.point_votes import COMMON, ENTERED, UNRELATED, VOTING_SHARE, same_points, similarity_by_points
 from worlds import generator, unit
 from worlds.random_forms import RAW, form_through, points

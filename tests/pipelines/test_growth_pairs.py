@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from veil.matching.point_index import index_points
+from veil.matching.point_indexing import index_points
 from veil.pipelines import growth
 from veil.pipelines.growth import pairs_with_map
 from veil.pipelines.maps import Map

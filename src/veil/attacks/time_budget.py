@@ -135,6 +135,19 @@ class TimeBudget:
         self._shares_left -= self.shares.get(attack, 0.0)
         return done
 
+    def add(self, other: TimeBudget) -> None:
+        """Count what was spent of another budget, which was a part of this one."""
+        self._left = max(0.0, self._left - other.used_seconds)
+        self._charged += other._charged
+        for attack, spent in other.spent.items():
+            before = self._spent.get(attack)
+            self._spent[attack] = Spending(
+                share_seconds=self._share_of(attack),
+                seconds=spent.seconds + (before.seconds if before else 0.0),
+                wanted=spent.wanted + (before.wanted if before else 0),
+                attacked=spent.attacked + (before.attacked if before else 0),
+            )
+
     def charge(self, seconds: float) -> None:
         """Subtract the processor seconds of an attack that is not cut from the time that is left."""
         self._left = max(0.0, self._left - seconds)
@@ -159,10 +172,13 @@ class TimeBudget:
     def _account(self, attack: str, seconds: float, wanted: int, attacked: int) -> None:
         self._left = max(0.0, self._left - seconds)
         before = self._spent.get(attack)
-        part = 1.0 if math.isinf(self.seconds) else self.shares[attack] / sum(self.shares.values())
         self._spent[attack] = Spending(
-            share_seconds=self.seconds * part,
+            share_seconds=self._share_of(attack),
             seconds=seconds + (before.seconds if before else 0.0),
             wanted=wanted + (before.wanted if before else 0),
             attacked=attacked + (before.attacked if before else 0),
         )
+
+    def _share_of(self, attack: str) -> float:
+        """Seconds of the whole budget that an attack's weight gives it."""
+        return self.seconds * (1.0 if math.isinf(self.seconds) else self.shares[attack] / sum(self.shares.values()))

@@ -20,6 +20,7 @@ from veil.audit.order import order_note
 from veil.audit.poses import pose_note
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
 from veil.codebooks.codebook import Codebook
+from veil.engine import Engine
 from veil.errors import InputError
 from veil.forms import Form, Subsets
 from veil.ldp.composition import account
@@ -60,13 +61,15 @@ def examine(
     effort: Effort | None = None,
     attacks: Sequence[Attack] = ATTACKS,
     time: TimeBudget | None = None,
+    engine: Engine | None = None,
     progress: StepProgress = lambda step: None,
 ) -> list[Examined]:
     """Outcomes of all `attacks` on each release that gives them something to look at, with the release's originals.
 
     `releases` and `truths` are by name. Each release gets an equal part of `effort.features`. The other releases count among
     those that the attacker has seen. `time` is shared out among releases and attacks, and needs a turn for each release;
-    without it no attack is cut. Raises InputError if there is no release.
+    without it no attack is cut. `engine` attacks several releases at a time, each with an equal part of the time, none of which
+    passes on to others. Raises InputError if there is no release.
     """
     if not releases:
         raise InputError("there is no release to audit")
@@ -79,19 +82,59 @@ def examine(
     )
     budget = time or TimeBudget(math.inf, turns=len(releases), shares=TIME_SHARES)
     images = {name: ReleasedImage.of(message) for name, message in releases.items()}
-    examined = []
-    for name, message in releases.items():
-        others = {other: image for other, image in images.items() if other != name} | dict(knowledge.others)
-        target = Target(
-            image=images[name],
-            rows=each.rows(len(message), name),
-            knowledge=replace(knowledge, others=others),
-            effort=each,
-            time=budget,
+    sizes = {name: len(message) for name, message in releases.items()}
+    work = _Work(images=images, sizes=sizes, knowledge=knowledge, effort=each, attacks=attacks, seconds=budget.seconds)
+    if engine is None or len(releases) < 2:
+        tried = [try_attacks(work.target(name, budget), attacks, partial(_named, progress, name)) for name in releases]
+    else:
+        tried = _tried_by(engine, work, budget, progress)
+    return [
+        Examined(name=name, message=message, tried=tuple(own), truth=truths.get(name))
+        for (name, message), own in zip(releases.items(), tried, strict=True)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Work:
+    """What the attacks on any of the releases begin with: all released images and their numbers of features, by name."""
+
+    images: Mapping[str, ReleasedImage]
+    sizes: Mapping[str, int]
+    knowledge: Knowledge
+    effort: Effort
+    attacks: Sequence[Attack]
+    seconds: float
+
+    def target(self, name: str, time: TimeBudget) -> Target:
+        """What is attacked: one release, and the others as those that the attacker has seen."""
+        others = {other: image for other, image in self.images.items() if other != name} | dict(self.knowledge.others)
+        return Target(
+            image=self.images[name],
+            rows=self.effort.rows(self.sizes[name], name),
+            knowledge=replace(self.knowledge, others=others),
+            effort=self.effort,
+            time=time,
         )
-        tried = try_attacks(target, attacks, partial(_named, progress, name))
-        examined.append(Examined(name=name, message=message, tried=tuple(tried), truth=truths.get(name)))
-    return examined
+
+
+def _tried_by(engine: Engine, work: _Work, budget: TimeBudget, progress: StepProgress) -> list[list[Tried]]:
+    """Attacks with their outcomes on each release, as the workers of an engine find them."""
+    names = list(work.images)
+    found: dict[int, list[Tried]] = {}
+    with engine.scatter(work) as shared:
+        for position, (outcomes, spent) in engine.map(_outcomes, names, shared=(shared,)):
+            applicable = [attack for attack in work.attacks if not inapplicable(attack, work.images[names[position]])]
+            own = [Tried(attack=attack, outcome=outcome) for attack, outcome in zip(applicable, outcomes, strict=True)]
+            found[position] = own
+            budget.add(spent)
+            progress(names[position])
+    return [found[position] for position in range(len(names))]
+
+
+def _outcomes(name: str, work: _Work) -> tuple[list[Attempt | Skipped], TimeBudget]:
+    """Outcomes of the attacks on one release, in their order, and the time that they took. A task of an engine."""
+    budget = TimeBudget(work.seconds / len(work.images), turns=1, shares=TIME_SHARES)
+    return [item.outcome for item in try_attacks(work.target(name, budget), work.attacks)], budget
 
 
 def try_attacks(target: Target, attacks: Sequence[Attack], progress: StepProgress = lambda step: None) -> list[Tried]:

@@ -8,28 +8,21 @@ Points of a public map are found in the same way (docs/theory/scale.md#queries, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float16, Float32, Float64, Int32, Int64
 
 from veil import distances
-from veil.errors import InputError
 from veil.forms import Flat, Points, canonical
-from veil.matching.neighbors import as_set, decoy_distance
+from veil.matching.neighbors import as_set
 from veil.matching.voting import distances_of_pairs
-from veil.matching.word_distances import TOGETHER, Usual, chunks, rows_of, smallest
-from veil.progress import Progress
+from veil.matching.word_distances import Usual, chunks, rows_of, smallest
 from veil.space import Space, require_same
 from veil.threads import shared
 
-# Views that are kept of each point, and least number of them that tell its words from accidents.
-VIEWS, LEAST_VIEWS = 5, 3
-# Points with fewer views are listed too for images that see fewer listed points than this.
-FEW = 50
-# Words that each point is listed under, and that each feature of a query looks under.
-ENTERED, LOOKED_UP = 1, 6
+# Words that each feature of a query looks under.
+LOOKED_UP = 6
 # Points that stand for those that a feature does not see, and how many of them, the nearest, tell how near such points come.
 UNRELATED, NEAREST = 100, 3
 # A feature votes for a point if its mean distance to the point's views is at most this share of that to unrelated points; up
@@ -106,7 +99,7 @@ class PointIndex:
         weight[points] = HINT
         weight[points[ratios <= VOTING_SHARE]] = 1.0
         voted = np.flatnonzero(weight)
-        places, _ = _ranges(self.seen_from, voted)
+        places, _ = ranges(self.seen_from, voted)
         counts = np.diff(self.seen_from)[voted]
         votes = np.bincount(self.images[places], np.repeat(weight[voted], counts), minlength=len(self.image_names))
         seen = np.bincount(self.images, minlength=len(self.image_names))
@@ -141,14 +134,14 @@ class PointIndex:
         decoys: float,
     ) -> tuple[Int64[np.ndarray, "near"], Int64[np.ndarray, "near"], Float32[np.ndarray, "near"]]:
         """Rows of some features, points near them among those of their words, and mean distances as shares of their reach."""
-        places, begins = _ranges(self.offsets, words.ravel())
+        places, begins = ranges(self.offsets, words.ravel())
         listed = np.diff([*begins, len(places)]).reshape(words.shape).sum(axis=1)
         keys = np.unique(np.repeat(np.arange(len(features)), listed) * self.points + self.entries[places])
         rows, points = keys // self.points, keys % self.points
         first = self.views[self.starts[points]].astype(np.float32)
         near = distances_of_pairs(features, rows, first) <= reach[rows]
         rows, points = rows[near], points[near]
-        places, begins = _ranges(self.starts, points)
+        places, begins = ranges(self.starts, points)
         counts = self.starts[points + 1] - self.starts[points]
         found = distances_of_pairs(features, np.repeat(rows, counts), self.views[places].astype(np.float32))
         means = mean_beyond(found[None], begins, decoys)[0] if len(points) else np.empty(0, dtype=np.float32)
@@ -160,7 +153,7 @@ class PointIndex:
         """Mean distance of each feature to the nearest of some points that it does not see (Eq. 10)."""
         points = np.unique(np.linspace(0, self.points - 1, min(UNRELATED, self.points)).astype(np.int64))
         points = points[self.starts[points + 1] > self.starts[points]]
-        places, begins = _ranges(self.starts, points)
+        places, begins = ranges(self.starts, points)
         numbers = self.views[places].astype(np.float32)
         listed = numbers[:, 0].copy(), (numbers[:, 1:].copy() if numbers.shape[1] > 1 else None)
         found = mean_beyond(distances.pairwise(as_set(query), listed).astype(np.float32), begins, decoys)
@@ -196,121 +189,7 @@ class PointIndex:
         return np.concatenate([origin[:, None], basis], axis=1).astype(np.float32)
 
 
-def index_points(
-    forms: Mapping[str, tuple[Flat, Int64[np.ndarray, "_"]]],
-    words: Float32[np.ndarray, "words dim"],
-    points: int,
-    *,
-    entered: int = ENTERED,
-    threads: int = 1,
-    progress: Progress | None = None,
-) -> PointIndex:
-    """Index the points of a map by words that are near all their views (Eq. 9).
-
-    - `forms`: by image name, the descriptors of the features that observe a point, and the row of that point; all in one space.
-    - `words`, float32 (K, dim): the public dictionary in that space.
-    - `points`: number of the map's points.
-    - `entered`: words that each point is listed under.
-    - `threads`: numbers of groups of points that are compared with the words at a time.
-    - `progress`: called with the number of points that are indexed and of all.
-
-    Raises SpaceError for images of several spaces, InputError for words of another dimension or a map without any view.
-    """
-    usable = {name: item for name, item in forms.items() if len(item[1])}
-    if not usable:
-        raise InputError("none of the map's images observes a point; build the map again")
-    first = next(iter(usable.values()))[0]
-    for form, _ in usable.values():
-        require_same(first.space, form.space)
-    if words.shape[1] != first.space.dim:
-        raise InputError(f"the dictionary's words have {words.shape[1]} dimensions, the descriptors {first.space.dim}")
-    names = tuple(forms)
-    seen = np.concatenate([rows for _, rows in forms.values()])
-    image = np.repeat(np.arange(len(names)), [len(rows) for _, rows in forms.values()])
-    order = np.argsort(seen, kind="stable")
-    bounds = np.searchsorted(seen[order], np.arange(points + 1))
-    kept = _spread(bounds)
-    views = np.empty((len(kept), 1 if isinstance(first, Points) else 1 + first.m, first.space.dim), dtype=np.float16)
-    place = np.full(len(seen), -1)
-    place[order[kept]] = np.arange(len(kept))
-    begin = 0
-    for form, rows in forms.values():
-        own = place[begin : begin + len(rows)]
-        views[own[own >= 0]] = rows_of(form)[own >= 0]
-        begin += len(rows)
-    starts = np.searchsorted(seen[order][kept], np.arange(points + 1)).astype(np.int64)
-    sample = np.unique(np.linspace(0, len(kept) - 1, SAMPLED).astype(np.int64))
-    usual = Usual.of(views[sample].astype(np.float32), words)
-    chosen = _points_to_list(bounds, image[order])
-    listed = _words_of_points(views, starts, chosen, words, usual, entered, threads, progress)
-    order_of_words = np.argsort(listed.ravel(), kind="stable")
-    return PointIndex(
-        space=first.space,
-        hardened=not isinstance(first, Points) and decoy_distance(first, first) > 0,
-        image_names=names,
-        words=words,
-        mean=usual.mean,
-        deviation=usual.deviation,
-        offsets=np.searchsorted(listed.ravel()[order_of_words], np.arange(len(words) + 1)).astype(np.int64),
-        entries=np.repeat(chosen, listed.shape[1])[order_of_words].astype(np.int32),
-        starts=starts,
-        views=views,
-        seen_from=bounds.astype(np.int64),
-        images=image[order].astype(np.int32),
-    )
-
-
-def _spread(bounds: Int64[np.ndarray, "bounds"]) -> Int64[np.ndarray, "kept"]:
-    """Up to `VIEWS` of the observations of each point, spread evenly over them, as places in the order of points."""
-    counts = np.diff(bounds)
-    chosen = [bounds[:-1] + (number * counts) // VIEWS for number in range(VIEWS)]
-    held = [(counts >= VIEWS) | (number < counts) for number in range(VIEWS)]
-    few = [np.where(counts >= VIEWS, places, bounds[:-1] + number) for number, places in enumerate(chosen)]
-    return np.sort(np.concatenate([places[mask] for places, mask in zip(few, held, strict=True)]))
-
-
-def _points_to_list(
-    bounds: Int64[np.ndarray, "bounds"], image: Int64[np.ndarray, "observations"]
-) -> Int64[np.ndarray, "points"]:
-    """Points with enough views, and all points of images that would have few; `image` is that of each observation, by point."""
-    counts = np.diff(bounds)
-    enough = counts >= LEAST_VIEWS
-    observed = np.repeat(enough, counts)
-    few = np.bincount(image[observed], minlength=int(image.max()) + 1) < FEW
-    more = np.zeros(len(counts), dtype=bool)
-    more[np.repeat(np.arange(len(counts)), counts)[few[image]]] = True
-    return np.flatnonzero(enough | more)
-
-
-def _words_of_points(
-    views: Float16[np.ndarray, "views sides dim"],
-    starts: Int64[np.ndarray, "bounds"],
-    points: Int64[np.ndarray, "points"],
-    words: Float32[np.ndarray, "words dim"],
-    usual: Usual,
-    entered: int,
-    threads: int,
-    progress: Progress | None,
-) -> Int64[np.ndarray, "points entered"]:
-    """The words that each of some points is listed under, ascending points with views."""
-    each = max(1, TOGETHER // VIEWS)
-    parts = [points[start : start + each] for start in range(0, len(points), each)]
-
-    def nearest(part: np.ndarray) -> np.ndarray:
-        places, begins = _ranges(starts, part)
-        group = np.repeat(np.arange(len(part)), np.diff([*begins, len(places)]))
-        total = usual.total_unusual(views[places].astype(np.float32), words, group)
-        return smallest(total, entered)
-
-    found = []
-    for done, rows in enumerate(shared(nearest, parts, threads), start=1):
-        found.append(rows)
-        if progress is not None and (done % 100 == 0 or done == len(parts)):
-            progress(min(done * each, len(points)), len(points))
-    return np.concatenate(found).astype(np.int64)
-
-
-def _ranges(
+def ranges(
     starts: Int64[np.ndarray, "bounds"], rows: Int64[np.ndarray, "rows"]
 ) -> tuple[Int64[np.ndarray, "places"], Int64[np.ndarray, "rows"]]:
     """All places from `starts[row]` to `starts[row + 1]` of each row, one row after the other, and where each row begins."""

@@ -22,6 +22,7 @@ from veil.audit.on_pictures import Reconstruction, reconstructions
 from veil.audit.policy import Rule, breaches, least_features
 from veil.audit.run import Examined, epsilons, examine, findings, not_looked_at
 from veil.audit.verdict import judge
+from veil.engine import Engine
 from veil.errors import RangeError
 from veil.features import Features
 from veil.files.client import LEDGER, read_ledger
@@ -113,6 +114,7 @@ def run_audit(
     read_photograph: ReadPhotograph = lambda name: None,
     ledger: Path | None = None,
     facts: Mapping[str, object] | None = None,
+    engine: Engine | None = None,
     steps: Steps = silent,
 ) -> Audit:
     """Attack one's own releases with every known attack, and report what each recovers (docs/theory/audit.md).
@@ -129,6 +131,8 @@ def run_audit(
       not at hand.
     - `ledger`: folder of the client's ledger, whose words add up to the epsilon of the session.
     - `facts`: entries about the release that are copied into the record.
+    - `engine`: attacks several releases at a time, in processes or on a cluster; by default one after another in this process.
+      Each then has an equal part of the time. Pictures are drawn in this process.
     - `steps`: shows progress, see `Steps`.
 
     Raises InputError for no releases, or releases of several kinds, a database that does not fit them, or originals of other
@@ -140,7 +144,9 @@ def run_audit(
     effort, pictured = options.effort, options.pictured if networks else 0
     allowed = TimeBudget(options.seconds * (1 - PICTURES_SHARE), turns=len(releases), shares=TIME_SHARES)
     with steps("attacking") as tell:
-        examined = examine(releases, truths, knowledge, effort=effort, attacks=options.attacks, time=allowed, progress=tell)
+        examined = examine(
+            releases, truths, knowledge, effort=effort, attacks=options.attacks, time=allowed, engine=engine, progress=tell
+        )
     measured_findings = findings(examined, knowledge.codebook)
     spent = epsilons(releases.values(), DELTA) | _session(ledger)
     left = max(options.seconds - allowed.used_seconds, PICTURES_SHARE * options.seconds)

@@ -15,7 +15,8 @@ from veil.files.point_indexes import read_point_index
 from veil.files.vocabularies import read_vocabulary
 from veil.forms import Flat, Form, Points, Subsets
 from veil.matching.inverted_index import InvertedIndex, index_map
-from veil.matching.point_index import PointIndex, index_points
+from veil.matching.point_index import PointIndex
+from veil.matching.point_indexing import index_points
 from veil.progress import Progress
 from veil.scene import Scene
 

@@ -17,7 +17,7 @@ from veil.forms import Flat, Form, Subspaces
 from veil.mapping.lines.tracks import build_tracks, match_graph
 from veil.matching import Matches
 from veil.matching.pair_selection import BY_TRACKS, similar_pairs
-from veil.matching.point_index import FEW, LEAST_VIEWS, index_points
+from veil.matching.point_indexing import FEW, LEAST_VIEWS, index_points
 from veil.matching.point_votes import ENTERED, similarity_by_points
 from veil.matching.similar_images import Background
 from veil.progress import Progress

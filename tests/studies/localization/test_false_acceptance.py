@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veil.cli.common import quiet_colmap
+from veil.engine.local import LocalEngine
 from veil.errors import InputError
 from veil.features import Features
 from veil.studies.localization.acceptance_counts import OBSERVATION_KINDS, ObservationKind, QueryAnswer, acceptance_counts
@@ -107,7 +109,7 @@ def test_true_queries_are_told_from_false_ones(folds: list[Fold]) -> None:
     items = [
         replace(item, observations=item.observations[:1]) if skip else item for item, skip in zip(items, slow, strict=True)
     ]
-    answers = [answer for result in run_jobs(items, workers=1) for answer in result.answers]
+    answers = [answer for result in run_jobs(items, engine=LocalEngine(1)) for answer in result.answers]
     true = [answer for answer in answers if answer.kind == "true"]
     assert {answer.observation for answer in true} == set(OBSERVATION_KINDS)
     for answer in true:
@@ -128,8 +130,9 @@ def test_processes_answer_as_this_one_does(folds: list[Fold]) -> None:
     query = next(true_queries(folds[0], PROTOCOL))
     item = QueryJob(query=query, observations=(("points", 0), ("random lines", 0)), levels=(), options=PROTOCOL.localize)
     here = run_job(item)
-    for there in run_jobs([item, item], workers=2):
-        assert there.answers == here.answers
+    with LocalEngine(2) as engine:
+        for there in run_jobs([item, item], engine=engine, prepare=quiet_colmap):
+            assert there.answers == here.answers
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.cli.engine_arguments import add_engine_arguments, opened_engine
 from veil.cli.evaluate.forged import forged_answers, forged_table, strange_pictures
 from veil.cli.progress import tracker
 from veil.errors import InputError
@@ -84,6 +85,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
+    add_engine_arguments(parser)
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw errors and evidence (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_queries)
@@ -246,8 +248,8 @@ def _results(
         folds = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
     jobs = query_jobs(folds, others, default_levels(arguments.strain_draws), protocol)
     total = job_count(folds, others, protocol)
-    with tracker(f"{place.name}: localizing", total) as shown:
-        for result in run_jobs(jobs, workers=protocol.workers, prepare=quiet_colmap):
+    with opened_engine(arguments) as engine, tracker(f"{place.name}: localizing", total) as shown:
+        for result in run_jobs(jobs, engine=engine, prepare=quiet_colmap):
             shown.update()
             yield result
 

@@ -29,6 +29,7 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.engine_arguments import add_engine_arguments, opened_engine
 from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
 from veil.cli.progress import tracker
@@ -129,6 +130,13 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=at_least(0), default=0, help="which features those are (default %(default)s)")
     parser.add_argument("--threads", type=at_least(1), default=2, help="of the structural attacks (default %(default)s)")
     parser.add_argument(
+        "--workers",
+        type=at_least(1),
+        default=1,
+        help="releases that are attacked at a time, in processes, each with an equal part of the time (default 1)",
+    )
+    add_engine_arguments(parser)
+    parser.add_argument(
         "--pictures", type=at_least(0), default=2, help="releases of which pictures are reconstructed (default %(default)s)"
     )
     parser.add_argument(
@@ -159,17 +167,19 @@ def _audit(arguments: argparse.Namespace) -> int:
     attacker = _attacker(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
     attacker.own_descriptors(list(releases.values()))  # refuses what does not fit before the originals are read
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
-    audited = run_audit(
-        releases,
-        originals=originals.features if originals else None,
-        attacker=attacker,
-        options=options,
-        networks=_inverters(arguments),
-        read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
-        ledger=arguments.ledger or home(),
-        facts=_facts(releases, arguments.release),
-        steps=_steps,
-    )
+    with opened_engine(arguments) as engine:
+        audited = run_audit(
+            releases,
+            originals=originals.features if originals else None,
+            attacker=attacker,
+            options=options,
+            networks=_inverters(arguments),
+            read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
+            ledger=arguments.ledger or home(),
+            facts=_facts(releases, arguments.release),
+            engine=None if arguments.engine == "local" and arguments.workers == 1 else engine,
+            steps=_steps,
+        )
     outcome = audited.outcome
     shown = _shown(list(audited.examined), originals, list(outcome.pictures))
     write_text(arguments.output, page(outcome, shown=shown, seconds=time.perf_counter() - start))

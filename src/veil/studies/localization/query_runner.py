@@ -1,13 +1,11 @@
-"""Jobs of `veil evaluate queries`: all queries to the maps of a place, localized in several processes."""
+"""Jobs of `veil evaluate queries`: all queries to the maps of a place, localized by the workers of an engine."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 
+from veil.engine import Engine
 from veil.features import Features
 from veil.localization.by_distance import LocalizeOptions
 from veil.studies.localization.acceptance_counts import OBSERVATION_KINDS, ObservationKind, QueryAnswer
@@ -21,8 +19,6 @@ from veil.studies.localization.false_acceptance import (
 )
 from veil.studies.localization.robustness import OutlierLevel, RobustnessTrial, measure_robustness
 from veil.threads import single_blas
-
-WAITING = 4  # queries for each process that are matched ahead of their localization
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,24 +75,20 @@ def run_job(job: QueryJob) -> JobResult:
         )
 
 
-def run_jobs(jobs: Iterable[QueryJob], *, workers: int, prepare: Callable[[], None] | None = None) -> Iterator[JobResult]:
-    """Results of `jobs` in their order, from `workers` processes; `prepare` runs first in every process.
+def run_jobs(jobs: Iterable[QueryJob], *, engine: Engine, prepare: Callable[[], None] | None = None) -> Iterator[JobResult]:
+    """Results of `jobs` in their order, from an engine; `prepare`, a function of a module, runs before each job."""
+    ready: dict[int, JobResult] = {}
+    following = 0
+    with engine.scatter(prepare) as shared:
+        for position, result in engine.map(_prepared_job, jobs, shared=(shared,)):
+            ready[position] = result
+            while following in ready:
+                yield ready.pop(following)
+                following += 1
 
-    With more than one worker the caller's program must be importable (`if __name__ == "__main__"`).
-    """
-    if workers == 1:
-        yield from map(run_job, jobs)
-        return
-    pending: deque[Future[JobResult]] = deque()
-    # RANSAC over lines is a Python loop, which threads would not share out; COLMAP's own threads forbid forking.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=prepare) as pool:
-        try:
-            for job in jobs:
-                pending.append(pool.submit(run_job, job))
-                if len(pending) > WAITING * workers:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+
+def _prepared_job(job: QueryJob, prepare: Callable[[], None] | None) -> JobResult:
+    """A task of an engine."""
+    if prepare is not None:
+        prepare()
+    return run_job(job)
