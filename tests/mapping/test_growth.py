@@ -141,3 +141,40 @@ def test_records_of_both_are_put_together() -> None:
     assert both.explained_matches == pytest.approx((15 * 0.99 + 5 * 0.79) / 20)
     assert (both.rotation_deg, both.gravity_deg, both.gravity_agreeing, both.removed) == (0.5, 1.0, None, 2)
     assert both.left_out == {"a": "dark", "b": "weak"} and growth._together(None, new, {"c"}) is new
+
+
+def test_a_large_map_is_known_by_pairs_that_hold_it_together() -> None:
+    """Planted: two halves whose images share most points with each other, and few with the other half, and an image alone.
+
+    Broken twin: the pairs of each image with the one that shares most with it, which fall apart into the halves.
+    """
+    scene, _ = planted_map("halves", "subspaces", images=6, points=60)
+    kept = {
+        "00": range(0, 25),
+        "01": range(0, 28),
+        "02": range(3, 25),
+        "03": range(22, 50),
+        "04": range(30, 55),
+        "05": range(59, 60),
+    }
+    images = {}
+    for key, points in kept.items():
+        image = scene.images[image_name(key)]
+        rows = np.flatnonzero(np.isin(image.point_rows, list(points)))
+        images[image.name] = replace(
+            image, keypoints=image.keypoints[rows], point_rows=image.point_rows[rows], form=image.form.take(rows)
+        )
+    found = growth._shared_matches(replace(scene, images=images))
+    group = {name: {name} for name in images}
+    for pair, matches in found.items():
+        left, right = (images[name].point_rows for name in pair)
+        np.testing.assert_array_equal(left[matches[:, 0]], right[matches[:, 1]])
+        assert len(matches) == len(np.intersect1d(left, right))
+        if len(matches):
+            joined = group[pair[0]] | group[pair[1]]
+            group |= dict.fromkeys(joined, joined)
+    together = {image_name(key) for key in kept if key != "05"}
+    assert group[image_name("00")] == together
+    assert any(image_name("05") in pair and not len(matches) for pair, matches in found.items())
+    best = {max(set(kept) - {key}, key=lambda other: len({*kept[key]} & {*kept[other]})) for key in ("00", "01", "02")}
+    assert best <= {"00", "01", "02"}, "the broken twin would not join the halves"

@@ -166,3 +166,30 @@ def test_other_spaces_and_nothing_are_refused() -> None:
     with pytest.raises(InputError, match="observes"):
         index_points({"a": (view(np.arange(0), "none", 0), np.arange(0))}, WORDS, COUNT)
     assert index.similar(view(np.arange(0), "empty", 0)) == []
+
+
+def test_an_index_grows_by_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Second method: every point compared anew with what was usual before. Only changed points are; others keep their words.
+
+    Broken twin: an index that kept all words would list new points nowhere.
+    """
+    images = planted(M)
+    small = {name: item for name, item in images.items() if name != "4"}
+    before = index_points(small, WORDS, COUNT)
+    asked: list[int] = []
+    compared = point_indexing._words_of_points
+
+    def counted(views, starts, points, *rest):  # type: ignore[no-untyped-def]
+        asked.extend(points.tolist())
+        return compared(views, starts, points, *rest)
+
+    monkeypatch.setattr(point_indexing, "_words_of_points", counted)
+    grown = index_points(images, WORDS, COUNT, known=before)
+    assert set(asked) == set(observed(4).tolist())
+    np.testing.assert_array_equal(grown.mean, before.mean)
+    anew = point_indexing.Usual(mean=before.mean, deviation=before.deviation)
+    every = compared(grown.views, grown.starts, np.arange(COUNT), WORDS, anew, 1, 1, None)
+    under = np.repeat(np.arange(len(WORDS)), np.diff(grown.offsets))
+    assert dict(zip(grown.entries.tolist(), under.tolist(), strict=True)) == dict(enumerate(every[:, 0].tolist()))
+    other = index_points(images, WORDS[::-1].copy(), COUNT, known=before)
+    assert not np.array_equal(other.mean, before.mean), "an index of other words is not used"

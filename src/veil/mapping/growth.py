@@ -266,19 +266,26 @@ class _Growth:
 
 
 def _shared_matches(base: Scene) -> dict[Pair, np.ndarray]:
-    """Features of one point in each image of the map and in the image that shares most points with it."""
+    """Features of one point in two images of the map, for the pairs of a tree that joins all images by most common points.
+
+    The tree holds each image's pair with the one that shares most with it; these pairs alone would fall apart in a large map.
+    An image without common points has a pair with nothing in it.
+    """
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
     names = sorted(base.images)
-    feature = np.full((len(names), len(base.points)), -1)
-    for row, name in enumerate(names):
-        feature[row, base.images[name].point_rows] = np.arange(len(base.images[name].point_rows))
+    rows = [base.images[name].point_rows for name in names]
+    ends = np.cumsum([0, *(len(own) for own in rows)])
+    seen = csr_matrix((np.ones(ends[-1], dtype=np.int32), np.concatenate(rows), ends), shape=(len(names), len(base.points)))
+    tree = minimum_spanning_tree(-(seen @ seen.T).astype(np.float64)).tocoo()
+    pairs = {(min(i, j), max(i, j)) for i, j in zip(tree.row.tolist(), tree.col.tolist(), strict=True)}
+    alone = set(range(len(names))) - {row for pair in pairs for row in pair}
+    pairs |= {(min(row, other), max(row, other)) for row in alone for other in [int(row == 0)] if len(names) > 1}
     found: dict[Pair, np.ndarray] = {}
-    for row, name in enumerate(names):
-        common = ((feature >= 0) & (feature[row] >= 0)).sum(axis=1)
-        common[row] = -1
-        other = int(common.argmax())
-        both = np.flatnonzero((feature[row] >= 0) & (feature[other] >= 0))
-        if (names[other], name) not in found:
-            found[name, names[other]] = np.stack([feature[row, both], feature[other, both]], axis=1)
+    for left, right in sorted(pairs):
+        _, own, theirs = np.intersect1d(rows[left], rows[right], return_indices=True)
+        found[names[left], names[right]] = np.stack([own, theirs], axis=1)
     return found
 
 

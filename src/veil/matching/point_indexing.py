@@ -33,6 +33,7 @@ def index_points(
     points: int,
     *,
     entered: int = ENTERED,
+    known: PointIndex | None = None,
     threads: int = 1,
     progress: Progress | None = None,
 ) -> PointIndex:
@@ -42,6 +43,8 @@ def index_points(
     - `words`, float32 (K, dim): the public dictionary in that space.
     - `points`: number of the map's points.
     - `entered`: words that each point is listed under.
+    - `known`: index of the map before it grew; what is usual is taken from it, and points whose views are the same keep their
+      words. None, or one of other words: all points are compared with all words.
     - `threads`: numbers of groups of points that are compared with the words at a time.
     - `progress`: called with the number of points that are indexed and of all.
 
@@ -70,10 +73,16 @@ def index_points(
         views[own[own >= 0]] = rows_of(form)[own >= 0]
         begin += len(rows)
     starts = np.searchsorted(seen[order][kept], np.arange(points + 1)).astype(np.int64)
-    sample = np.unique(np.linspace(0, len(kept) - 1, SAMPLED).astype(np.int64))
-    usual = Usual.of(views[sample].astype(np.float32), words)
     chosen = _points_to_list(bounds, image[order])
-    listed = _words_of_points(views, starts, chosen, words, usual, entered, threads, progress)
+    if known is not None and np.array_equal(known.words, words) and known.views.shape[1:] == views.shape[1:]:
+        usual = Usual(mean=known.mean, deviation=known.deviation)
+        listed = _kept_words(known, views, starts, chosen, entered)
+    else:
+        sample = np.unique(np.linspace(0, len(kept) - 1, SAMPLED).astype(np.int64))
+        usual = Usual.of(views[sample].astype(np.float32), words)
+        listed = np.full((len(chosen), entered), -1, dtype=np.int64)
+    new = np.flatnonzero(listed[:, 0] < 0)
+    listed[new] = _words_of_points(views, starts, chosen[new], words, usual, entered, threads, progress)
     order_of_words = np.argsort(listed.ravel(), kind="stable")
     return PointIndex(
         space=first.space,
@@ -113,6 +122,27 @@ def _points_to_list(
     return np.flatnonzero(enough | more)
 
 
+def _kept_words(
+    known: PointIndex,
+    views: Float16[np.ndarray, "views sides dim"],
+    starts: Int64[np.ndarray, "bounds"],
+    points: Int64[np.ndarray, "points"],
+    entered: int,
+) -> Int64[np.ndarray, "points entered"]:
+    """The words under which an earlier index lists points of the same views; -1 for all others."""
+    words = np.repeat(np.arange(len(known.words)), np.diff(known.offsets))
+    by_point = np.argsort(known.entries, kind="stable")
+    bounds = np.searchsorted(known.entries[by_point], np.arange(known.points + 1))
+    held = np.flatnonzero(np.diff(bounds) == entered)
+    place = {known.views[known.starts[point] : known.starts[point + 1]].tobytes(): point for point in held.tolist()}
+    listed = np.full((len(points), entered), -1, dtype=np.int64)
+    for row, point in enumerate(points.tolist()):
+        before = place.get(views[starts[point] : starts[point + 1]].tobytes())
+        if before is not None:
+            listed[row] = words[by_point[bounds[before] : bounds[before + 1]]]
+    return listed
+
+
 def _words_of_points(
     views: Float16[np.ndarray, "views sides dim"],
     starts: Int64[np.ndarray, "bounds"],
@@ -138,4 +168,4 @@ def _words_of_points(
         found.append(rows)
         if progress is not None and (done % 100 == 0 or done == len(parts)):
             progress(min(done * each, len(points)), len(points))
-    return np.concatenate(found).astype(np.int64)
+    return np.concatenate(found).astype(np.int64) if found else np.empty((0, entered), dtype=np.int64)

@@ -20,6 +20,9 @@ from veil.matching.point_indexing import index_points
 from veil.progress import Progress
 from veil.scene import Scene
 
+# Maps of so many images are indexed for queries by distance when they are made: smaller ones gain no time by it.
+INDEXED_FROM = 200
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Map:
@@ -104,11 +107,17 @@ class Map:
         return self._point_indexes[0]
 
     def with_point_index(
-        self, codebook: Codebook | None = None, *, threads: int = 2, progress: Progress | None = None
+        self,
+        codebook: Codebook | None = None,
+        *,
+        known: PointIndex | None = None,
+        threads: int = 2,
+        progress: Progress | None = None,
     ) -> PointIndex:
         """Make the index for queries by distance from the words of a public codebook, and use it from now on.
 
         - `codebook`: by default the bundled one. A public map is indexed in the space that hardened queries are sent in.
+        - `known`: index of the map that this one grew from, whose unchanged points need not be compared with words again.
         - `threads`: groups of points that are indexed at a time.
         - `progress`: called with the number of points that are indexed and of all.
 
@@ -124,7 +133,7 @@ class Map:
             form = image.form
             assert not isinstance(form, Subsets)
             forms[name] = (book.compression.into_space(form, space) if isinstance(form, Points) else form, image.point_rows)
-        made = index_points(forms, words, len(self.scene.points), threads=threads, progress=progress)
+        made = index_points(forms, words, len(self.scene.points), known=known, threads=threads, progress=progress)
         self._point_indexes[:] = [made]
         return made
 

@@ -10,10 +10,11 @@ import pytest
 
 from veil.cli import main
 from veil.files.features import write_features
-from veil.files.map_folders import file_digests
+from veil.files.map_folders import file_digests, replace_models
 from veil.files.maps import read_map
 from worlds import world
 from worlds.line_worlds import features_of
+from worlds.map_scenes import planted_map
 from worlds.schemas import validate
 
 FIRST, MORE = ("00", "01", "03", "04", "06"), ("02", "05")
@@ -33,6 +34,8 @@ def test_images_are_added_to_a_map_of_positions_and_removed_again(tmp_path: Path
     rows = [[f"{key}.jpg", *(place.poses[key].rotation @ [0, 1, 0])] for key in FIRST]
     (tmp_path / "g.csv").write_text("\n".join(["image,x,y,z", *(",".join(map(str, row)) for row in rows)]) + "\n")
     assert run("map", tmp_path / "first.h5", "-o", tmp_path / "map", "--gravity", tmp_path / "g.csv") == 0
+    other, _ = planted_map("another place", "public", images=4, points=80)
+    replace_models(tmp_path / "map", [read_map(tmp_path / "map"), other])
     before, digests = read_map(tmp_path / "map"), file_digests(tmp_path / "map")
     add = ["map", tmp_path / "more.h5", "--add-to", tmp_path / "map"]
     assert run(*add, "-o", tmp_path / "map2", "--json", tmp_path / "added.json") == 0
@@ -41,6 +44,7 @@ def test_images_are_added_to_a_map_of_positions_and_removed_again(tmp_path: Path
     assert facts["registered"] == facts["images"] == 7 and facts["check"]["left_out"] == {}
     after = read_map(tmp_path / "map2")
     assert file_digests(tmp_path / "map") == digests and set(after.images) == {f"{key}.jpg" for key in place.poses}
+    assert set(read_map(tmp_path / "map2" / "models" / "2").images) == set(other.images), "a further model stays"
     assert before.measured_down is not None and after.measured_down is not None
     np.testing.assert_allclose(after.measured_down, before.measured_down, atol=1e-12)
     for name, image in before.images.items():

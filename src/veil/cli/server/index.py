@@ -14,12 +14,11 @@ from veil.files.point_indexes import write_point_index
 from veil.files.vocabularies import write_vocabulary
 from veil.forms import Subsets
 from veil.matching.inverted_index import NEAREST, index_map
-from veil.pipelines.maps import Map
+from veil.matching.point_index import PointIndex
+from veil.pipelines.maps import INDEXED_FROM, Map
 from veil.scene import Scene
 
 BUNDLED = "bundled"
-# `veil map` indexes maps of at least so many images: below, to match a query with all of them takes no longer.
-INDEXED_FROM = 200
 EXAMPLES = """\
   veil index map/                               with the bundled dictionary
   veil index map/ --dictionary dictionary.npz   with the one that queries are released with
@@ -89,13 +88,16 @@ def _usual_queries(where: Map) -> str:
     return "words" if len(where.scene.images) < INDEXED_FROM else "both"
 
 
-def _index_points(arguments: argparse.Namespace, where: Map, book: Codebook, shown: Path | None = None) -> int:
+def _index_points(
+    arguments: argparse.Namespace, where: Map, book: Codebook, shown: Path | None = None, known: PointIndex | None = None
+) -> int:
     """Index a map for queries by distance, write the index into the map's folder, and return how many points it lists.
 
-    `shown` is the folder that is told of in place of the map's, which moves there.
+    `shown` is the folder that is told of in place of the map's, which moves there; `known` is the index of the map that this
+    one grew from.
     """
     with Bar("indexing points") as bar:
-        index = where.with_point_index(book, threads=arguments.workers, progress=bar)
+        index = where.with_point_index(book, known=known, threads=arguments.workers, progress=bar)
     assert where.folder is not None
     folder = write_point_index(where.folder, index)
     say(arguments, f"{len(index.entries)} of {index.points} points under {len(index.words)} words")
@@ -104,13 +106,18 @@ def _index_points(arguments: argparse.Namespace, where: Map, book: Codebook, sho
     return len(index.entries)
 
 
-def index_large(arguments: argparse.Namespace, folder: Path, scene: Scene, *, shown: Path) -> None:
-    """Index a new map in `folder`, which moves to `shown`, for queries by distance if it has so many images that it pays."""
+def index_large(
+    arguments: argparse.Namespace, folder: Path, scene: Scene, *, shown: Path, known: PointIndex | None = None
+) -> None:
+    """Index a new map in `folder`, which moves to `shown`, for queries by distance if it has so many images that it pays.
+
+    `known` is the index of the map that it grew from, if it did.
+    """
     where = Map(scene=scene, folder=folder)
     if len(scene.images) < INDEXED_FROM or isinstance(where.form, Subsets):
         return
     try:
-        _index_points(arguments, where, bundled_codebook(), shown)
+        _index_points(arguments, where, bundled_codebook(), shown, known)
     except SpaceError as error:
         say(arguments, f"no index for queries by distance, which match with all images: {error}; see `veil index --dictionary`")
 

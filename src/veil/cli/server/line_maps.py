@@ -9,7 +9,7 @@ from pathlib import Path
 
 from veil.cli.common import Bar, report, say, write_json
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
-from veil.cli.server.map_writing import MapOutput
+from veil.cli.server.map_writing import MapOutput, further_models
 from veil.cli.server.matching_arguments import asked_pairs, matching_work
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
@@ -45,7 +45,8 @@ def map_messages(
         built = map_lines(loaded, options=options, add_to=add_to, unfinished=checkpoints, work=work, steps=Bar)
         if isinstance(built, NoMap):
             raise InputError(f"no map: {built.reason}; {LINES_HELP}")
-        output.write(arguments, [built.map.scene, *(further.scene for further in built.further)])
+        models = [built.map, *built.further, *further_models(arguments.add_to)]
+        output.write(arguments, [item.scene for item in models], add_to)
         _tell(arguments, built, len(loaded) + (len(add_to.scene.images) if add_to else 0), skipped)
     return 0
 

@@ -20,7 +20,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
-from veil.cli.server.map_writing import map_output
+from veil.cli.server.map_writing import further_models, map_output
 from veil.cli.server.matching_arguments import (
     TimedSteps,
     add_pair_arguments,
@@ -191,8 +191,8 @@ def _map(arguments: argparse.Namespace) -> int:
                     raise InputError(
                         f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names"
                     )
-            models = (built.map, *built.further)
-            output.write(arguments, [item.scene for item in models])
+            models = (built.map, *built.further, *further_models(arguments.add_to))
+            output.write(arguments, [item.scene for item in models], base)
             verified = built.check.pairs if isinstance(built.check, MapCheck) else None
             more = {} if base else matching_facts(arguments, work, steps, models, verified, images)
             _tell_map(arguments, built, images, uploads.skipped, more)

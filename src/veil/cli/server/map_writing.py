@@ -9,7 +9,8 @@ from pathlib import Path
 
 from veil.cli.server.index import index_large
 from veil.files.checkpoints import clear_removed, is_own_output, note_written, run_key
-from veil.files.map_folders import clear_staging, replace_models, write_models
+from veil.files.map_folders import clear_staging, model_folders, replace_models, write_models
+from veil.pipelines.maps import Map
 from veil.scene import Scene
 
 # Options that do not change the map.
@@ -27,14 +28,23 @@ class MapOutput:
     key: str
     is_own: bool
 
-    def write(self, arguments: argparse.Namespace, scenes: Sequence[Scene]) -> None:
-        """Write a map of one or more models with its index, at once. Raises InputError if it cannot be written."""
+    def write(self, arguments: argparse.Namespace, scenes: Sequence[Scene], base: Map | None = None) -> None:
+        """Write a map of one or more models with its index, at once; it grew from `base`.
+
+        Raises InputError if it cannot be written.
+        """
+        known = None if base is None else base.point_index
 
         def complete(new: Path) -> None:
-            index_large(arguments, new, scenes[0], shown=self.folder)
+            index_large(arguments, new, scenes[0], shown=self.folder, known=known)
             note_written(self.folder, new, self.key)
 
         (replace_models if self.is_own else write_models)(self.folder, scenes, complete)
+
+
+def further_models(folder: Path | None) -> list[Map]:
+    """The models of a map behind its first, which stay as they are when images are added; none without a map."""
+    return [] if folder is None else [Map.read(path) for path in model_folders(folder)[1:]]
 
 
 def map_output(arguments: argparse.Namespace) -> MapOutput:
