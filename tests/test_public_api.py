@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # The contract. A name leaves it only after a minor version in which it warns; a new one is added here on purpose.
 # fmt: off
 NAMES = [
-    "ATTACKS", "Attack", "Attacker", "Audit", "AuditOptions", "Budget", "BuiltMap", "Camera", "Codebook", "DecoyPool",
+    "ATTACKS", "Attack", "Attacker", "Audit", "AuditOptions", "Budget", "BuiltMap", "Camera", "Client", "Codebook", "DecoyPool",
     "Device", "Dictionary",
     "DeviceRelease", "Features", "FileFormatError", "HideInLines", "HideInSubspaces", "HideInWords", "InputError",
     "LineUpload", "Lines", "LocalDP", "Localization", "LocalizeOptions", "Map", "MappingOptions", "NoMap", "NoPose",

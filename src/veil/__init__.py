@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from veil.attacks.attack import Attack as Attack
     from veil.attacks.registry import ATTACKS as ATTACKS
+    from veil.client.client import Client as Client
     from veil.codebooks.codebook import Codebook as Codebook
     from veil.codebooks.decoys import DecoyPool as DecoyPool
     from veil.codebooks.dictionary import Dictionary as Dictionary
@@ -85,6 +86,7 @@ _HOMES = {
     "Budget": "ldp.budget",
     "BuiltMap": "pipelines.built_maps",
     "Camera": "geometry.camera",
+    "Client": "client.client",
     "Codebook": "codebooks.codebook",
     "DecoyPool": "codebooks.decoys",
     "Device": "pipelines.device",

@@ -179,7 +179,7 @@ def test_an_index_grows_by_what_changed(monkeypatch: pytest.MonkeyPatch) -> None
     asked: list[int] = []
     compared = point_indexing._words_of_points
 
-    def counted(views, starts, points, *rest):  # type: ignore[no-untyped-def]
+    def counted(views, starts, points, *rest):
         asked.extend(points.tolist())
         return compared(views, starts, points, *rest)
 

@@ -28,6 +28,7 @@ examples:
   veil budget show                             what was spent of epsilon
   veil map upload/ -o map/                     on the server: a map from private uploads
   veil localize map/ upload/3f2a....veil       on the server: a pose, or a reason why there is none
+  veil serve store/                            the same over HTTP; `veil client` on the device
   veil audit upload/ --images features.h5      what the server can see: every known attack on your own upload
 
 exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no pose or gravity found,
@@ -47,6 +48,9 @@ COMMANDS = {
     "plan map": "what a map of many images takes",
     "index": "a map + a dictionary -> indexes for queries",
     "localize": "upload + map -> a pose, or a reason why there is none",
+    "serve": "the service of a folder, over HTTP",
+    "serve token": "make, list or revoke tokens of a server",
+    "client": "contribute, localize, delete on a server",
     "inspect": "what a file contains and does not protect",
     "audit": "what the server can see: every known attack on your own upload",
     "attacks": "train what attacks learn",
@@ -69,6 +73,9 @@ MODULES = {
     "plan map": "server.plan",
     "index": "server.index",
     "localize": "server.localize",
+    "serve": "server.serve",
+    "serve token": "server.serve",
+    "client": "device.client",
     "inspect": "privacy.inspect",
     "audit": "privacy.audit",
     "attacks": "privacy.attacks",

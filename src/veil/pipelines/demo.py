@@ -26,6 +26,7 @@ from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
+from veil.pipelines.device import Device
 from veil.pipelines.steps import Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
@@ -197,6 +198,21 @@ def _repeat(setup: HeldOutSetup, features: Features) -> dict:
         "recovered_fresh": counts["fresh"],
         "recovered_memoized": counts["memoized"],
     }
+
+
+def demo_messages(home: Path, *, max_features: int = 1536, steps: Steps = silent) -> dict[str, bytes]:
+    """Messages of the bundled photographs that the demo maps, by name, released under a secret that is made in `home`."""
+    device = Device(home)
+    options = SiftOptions(max_features=max_features)
+    messages = {}
+    with lund_door() as example, steps("releasing") as bar:
+        paths = [path for path in find_pictures(example.folder) if path.name not in HELD_OUT]
+        for done, path in enumerate(paths):
+            bar(done, len(paths))
+            features = extract_sift(read_picture(path, camera=example.camera), options)
+            messages[path.name] = device.release(features, name=path.name).message
+        bar(len(paths), len(paths))
+    return messages
 
 
 def _write_releases(folder: Path, outcomes: Sequence[Outcome], material: _Material) -> None:

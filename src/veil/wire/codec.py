@@ -76,7 +76,7 @@ def decode(message: bytes) -> Message:
         raise WireError(f"the message is truncated: {len(message)} bytes are less than a header")
     head = read_head(message)
     codec = codec_words if head.has_words else codec_subspaces
-    length = head.payload_offset + codec.payload_bytes(head) + CHECKSUM_BYTES
+    length = message_length(head)
     if len(message) != length:
         raise WireError(f"the message has {len(message)} bytes but its header asks for {length}; transfer it again")
     if _checksum(memoryview(message)[:-CHECKSUM_BYTES]) != message[-CHECKSUM_BYTES:]:
@@ -94,6 +94,12 @@ def decode(message: bytes) -> Message:
         return Upload(camera=camera, keypoints=keypoints.astype(np.float32), form=form, gravity=gravity)
     except InputError as error:
         raise WireError(f"the message holds impossible values: {error}") from None
+
+
+def message_length(head: Head) -> int:
+    """Length in bytes of the message that a header begins. Raises WireError for sizes that no message may have."""
+    codec = codec_words if head.has_words else codec_subspaces
+    return head.payload_offset + codec.payload_bytes(head) + CHECKSUM_BYTES
 
 
 def _decode_lines(message: bytes, head: Head) -> Lines:

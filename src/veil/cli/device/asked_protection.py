@@ -1,20 +1,76 @@
-"""The protection that the options of `veil privatize` ask for."""
+"""The protection that the options of `veil privatize` and `veil client` ask for."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
+from veil.cli.common import at_least
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
-from veil.mechanisms.lines import LineRule, rule_of
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.lines import RULE_NAMES, LineRule, rule_of
+from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
 from veil.mechanisms.selection import Selection, usual_selection
 from veil.pipelines.device import Device
-from veil.pipelines.protection import SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone
+from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone
+
+
+def add_descriptors(parser: argparse.ArgumentParser) -> None:
+    """Add the options of descriptors in subspaces, then of those in words."""
+    parser.add_argument("--profile", choices=("hardened", "paper"), default=None, help="default hardened")
+    parser.add_argument(
+        "--m",
+        type=int,
+        default=None,
+        help=f"subspace dimension (paper profile only; default 4), or with --words how many to send (default {SUBSET_SIZE})",
+    )
+    parser.add_argument("--lifting", choices=STRATEGIES, default=None, help="paper profile only (default sub-hybrid)")
+    parser.add_argument("--codebook", type=Path, metavar="FILE", help="default: the bundled SIFT codebook")
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="decoy pool; default: the bundled, public one")
+    parser.add_argument("--words", metavar="FILE", help="send words of this dictionary (.npz, or 'bundled'), not subspaces")
+    parser.add_argument(
+        "--no-descriptors", action="store_true", help="send positions alone; random words take the place of descriptors"
+    )
+    parser.add_argument("--epsilon", type=float, metavar="E", help="of each feature, with --words ('inf': no privacy)")
+    parser.add_argument(
+        "--features",
+        type=_count,
+        dest="features_sent",
+        metavar="N",
+        help="send N features, or 'all': of subspaces those of largest scale (default 1000; paper profile all), of words a "
+        "random choice (default all; 1000 with --no-descriptors)",
+    )
+    parser.add_argument(
+        "--min-distance",
+        type=float,
+        metavar="PX",
+        help="send no two features nearer to each other than this (default 10; paper profile 0; not with --words)",
+    )
+    parser.add_argument("--delta", type=float, default=DELTA, help="with --words: of the image's epsilon (default %(default)g)")
+
+
+def _count(text: str) -> int | Literal["all"]:
+    """A number of features, or "all"."""
+    return "all" if text == "all" else at_least(1)(text)
+
+
+def add_lines(parser: argparse.ArgumentParser) -> None:
+    """Add the options of lines in place of positions."""
+    parser.add_argument("--lines", action="store_true", help="send a line through each keypoint, not its position")
+    parser.add_argument(
+        "--line-rule",
+        choices=RULE_NAMES,
+        default=None,
+        help="with --lines: random angles (default), or by the half of the picture convergent to an anchor or parallel",
+    )
+    parser.add_argument(
+        "--gravity", type=Path, metavar="CSV", help="also send gravity: image,x,y,z of down, as `veil gravity` writes"
+    )
+    parser.add_argument("--aligned-share", type=float, metavar="Q", help="of random lines along gravity (default 0.5)")
 
 
 def _chosen_profile(arguments: argparse.Namespace, *, quantized: bool) -> Profile:

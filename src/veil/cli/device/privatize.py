@@ -6,21 +6,25 @@ import argparse
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-from veil.cli.common import add_command, add_json, at_least, progress, report, say, tell, write_json
-from veil.cli.device.asked_protection import asked_descriptors, asked_line_rule, fitting, require_consistent
+from veil.cli.common import add_command, add_json, progress, report, say, tell, write_json
+from veil.cli.device.asked_protection import (
+    add_descriptors,
+    add_lines,
+    asked_descriptors,
+    asked_line_rule,
+    fitting,
+    require_consistent,
+)
 from veil.errors import VeilError
 from veil.files.atomic import write_bytes
 from veil.files.features import read_features
 from veil.files.gravity import read_gravity
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
-from veil.mechanisms.lines import RULE_NAMES
-from veil.mechanisms.profile import STRATEGIES
 from veil.mechanisms.release import HideInLines
 from veil.pipelines.device import Device, DeviceRelease
-from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, Protection
+from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
@@ -49,8 +53,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("features", type=Path, help="a file that `veil extract` wrote")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the .veil messages")
-    _add_descriptors(parser)
-    _add_lines(parser)
+    add_descriptors(parser)
+    add_lines(parser)
     parser.add_argument("--fresh", action="store_true", help="draw afresh instead of repeating the memoized release")
     parser.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
     parser.add_argument(
@@ -61,60 +65,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     add_json(parser)
     parser.set_defaults(run=_privatize)
-
-
-def _add_descriptors(parser: argparse.ArgumentParser) -> None:
-    """Add the options of descriptors in subspaces, then of those in words."""
-    parser.add_argument("--profile", choices=("hardened", "paper"), default=None, help="default hardened")
-    parser.add_argument(
-        "--m",
-        type=int,
-        default=None,
-        help=f"subspace dimension (paper profile only; default 4), or with --words how many to send (default {SUBSET_SIZE})",
-    )
-    parser.add_argument("--lifting", choices=STRATEGIES, default=None, help="paper profile only (default sub-hybrid)")
-    parser.add_argument("--codebook", type=Path, metavar="FILE", help="default: the bundled SIFT codebook")
-    parser.add_argument("--decoys", type=Path, metavar="FILE", help="decoy pool; default: the bundled, public one")
-    parser.add_argument("--words", metavar="FILE", help="send words of this dictionary (.npz, or 'bundled'), not subspaces")
-    parser.add_argument(
-        "--no-descriptors", action="store_true", help="send positions alone; random words take the place of descriptors"
-    )
-    parser.add_argument("--epsilon", type=float, metavar="E", help="of each feature, with --words ('inf': no privacy)")
-    parser.add_argument(
-        "--features",
-        type=_count,
-        dest="features_sent",
-        metavar="N",
-        help="send N features, or 'all': of subspaces those of largest scale (default 1000; paper profile all), of words a "
-        "random choice (default all; 1000 with --no-descriptors)",
-    )
-    parser.add_argument(
-        "--min-distance",
-        type=float,
-        metavar="PX",
-        help="send no two features nearer to each other than this (default 10; paper profile 0; not with --words)",
-    )
-    parser.add_argument("--delta", type=float, default=DELTA, help="with --words: of the image's epsilon (default %(default)g)")
-
-
-def _count(text: str) -> int | Literal["all"]:
-    """A number of features, or "all"."""
-    return "all" if text == "all" else at_least(1)(text)
-
-
-def _add_lines(parser: argparse.ArgumentParser) -> None:
-    """Add the options of lines in place of positions."""
-    parser.add_argument("--lines", action="store_true", help="send a line through each keypoint, not its position")
-    parser.add_argument(
-        "--line-rule",
-        choices=RULE_NAMES,
-        default=None,
-        help="with --lines: random angles (default), or by the half of the picture convergent to an anchor or parallel",
-    )
-    parser.add_argument(
-        "--gravity", type=Path, metavar="CSV", help="also send gravity: image,x,y,z of down, as `veil gravity` writes"
-    )
-    parser.add_argument("--aligned-share", type=float, metavar="Q", help="of random lines along gravity (default 0.5)")
 
 
 def _privatize(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,308 @@
+"""`veil client`: contribute, localize, delete and verify on a server; everything raw stays on this device."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from veil.cli.common import (
+    EXIT_ERROR,
+    EXIT_NO_POSE,
+    EXIT_OK,
+    Bar,
+    add_command,
+    add_json,
+    progress,
+    quiet_colmap,
+    say,
+    tell,
+    write_json,
+)
+from veil.cli.device.asked_protection import (
+    add_descriptors,
+    add_lines,
+    asked_descriptors,
+    asked_line_rule,
+    fitting,
+    require_consistent,
+)
+from veil.cli.device.extract import with_camera
+from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
+from veil.errors import InputError, VeilError
+from veil.extraction import extract
+from veil.extraction.sift import MAX_FEATURES, SiftOptions
+from veil.features import Features
+from veil.files.atomic import read_bytes
+from veil.files.features import holds_features, read_features
+from veil.files.gravity import read_gravity
+from veil.files.pictures import named_pictures, read_picture
+from veil.mechanisms.release import HideInLines
+from veil.pipelines.device import Device
+from veil.pipelines.protection import Protection
+from veil.wire.receipts import receipt_of
+
+EXAMPLES = """\
+  veil client maps                                       what there is
+  veil client contribute photos/ --map lobby             photographs, by the hardened default
+  veil client localize photo.jpg --map lobby             the pose of one, or why there is none
+"""
+EXAMPLES_OF = {
+    "maps": "  veil client maps\n",
+    "contribute": "  veil client contribute photos/ --map lobby --decoys pool.npz --wait\n",
+    "localize": "  veil client localize photo.jpg --map lobby\n"
+    "  veil client localize photo.jpg --map lobby --words bundled --epsilon 5 --features 1000 --gravity g.csv\n",
+    "send": "  veil client send\n",
+    "status": "  veil client status\n",
+    "delete": "  veil client delete c0123456789abcdef --receipt gone.json\n",
+    "verify": "  veil client verify gone.json\n",
+}
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil client` with all its actions to the parser's commands."""
+    parser = add_command(
+        commands,
+        "client",
+        "contribute, localize, delete on a server",
+        "Use a server. Photographs are extracted and privatized here, under the secret and the ledger in $VEIL_HOME; what\n"
+        "is sent is a message, and the same bytes if it is sent again. Messages wait here while the server is away.\n"
+        "VEIL_SERVER and VEIL_TOKEN name the server and the token.",
+        EXAMPLES,
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    _add_action(actions, "maps", "list the maps that the token may use", _maps)
+    for name, summary, run in (
+        ("contribute", "give photographs to a map", _contribute),
+        ("localize", "have photographs localized; exit code 3 if one has no pose", _localize),
+    ):
+        action = _add_action(actions, name, summary, run)
+        action.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, or a features file (.h5)")
+        action.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
+        action.add_argument("--camera", metavar="MODEL,P1,...", help="of all photographs (default: K.txt beside them)")
+        add_descriptors(action)
+        add_lines(action)
+        action.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
+        action.set_defaults(allow_private_dictionary=False, output=Path())
+        if name == "contribute":
+            action.add_argument("--wait", action="store_true", help="until the messages are in the map or left out")
+    _add_action(actions, "send", "send what waited for the server", _send)
+    action = _add_action(actions, "status", "contributions of this token, or a job", _status)
+    action.add_argument("job", nargs="?", help="id of a job")
+    action = _add_action(actions, "delete", "delete contributions, with verified receipts", _delete)
+    action.add_argument("contributions", nargs="+", metavar="CONTRIBUTION", help="ids, as `veil client status` shows them")
+    action.add_argument("--receipt", type=Path, metavar="FILE", help="write the receipts here (JSON)")
+    action = _add_action(actions, "verify", "check receipts against the server's chain", _verify)
+    action.add_argument("receipts", type=Path, nargs="+", help="files that `veil client delete --receipt` wrote")
+
+
+def _add_action(actions, name: str, summary: str, run) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
+    action = add_command(actions, name, summary, summary[0].upper() + summary[1:] + ".", EXAMPLES_OF[name])
+    action.add_argument("--server", default=os.environ.get("VEIL_SERVER"), help="address (default: $VEIL_SERVER)")
+    action.add_argument("--token-file", type=Path, metavar="FILE", help="that holds the token (default: $VEIL_TOKEN)")
+    action.add_argument("--plain", action="store_true", help="allow http to another machine; the token is then readable")
+    add_json(action)
+    action.set_defaults(run=run)
+    return action
+
+
+@contextmanager
+def _client(arguments: argparse.Namespace) -> Iterator[Client]:
+    """The client that the arguments name. Raises InputError without a server or a token."""
+    if not arguments.server:
+        raise InputError("no server is named; give --server URL, or set VEIL_SERVER")
+    token = os.environ.get("VEIL_TOKEN", "")
+    if arguments.token_file:
+        token = read_bytes(arguments.token_file).decode("utf-8", "replace").strip()
+    if not token:
+        raise InputError("no token is given; set VEIL_TOKEN, or give --token-file (not on the command line, which others see)")
+    device = Device()
+    for note in device.notes:
+        tell(note)
+    with Client(arguments.server, token, device, allow_plain=arguments.plain) as client:
+        yield client
+
+
+def _maps(arguments: argparse.Namespace) -> int:
+    with _client(arguments) as client:
+        found = client.maps()
+    write_json(arguments.json, {"maps": [dict(item.facts) for item in found]})
+    for item in found:
+        models = item.facts.get("models", [])
+        images = ", ".join(f"{model['images']} images" for model in models) or "no images yet"
+        say(arguments, f"{item.id}  {item.name}: {images}")
+    return EXIT_OK
+
+
+def _map_id(client: Client, text: str) -> str:
+    """The id of a map; one that is given as such needs no answer of the server, which may be away."""
+    return text if re.fullmatch("m[0-9a-f]{16}", text) else client.map(text).id
+
+
+def _contribute(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    require_consistent(arguments)
+    rows: list[dict[str, object]] = []
+    with _client(arguments) as client:
+        where = _map_id(client, arguments.map)
+        job = None
+        for name, features, protection in _protected(arguments, client.device):
+            accepted = client.contribute(where, features, protection, name=name)
+            state = "waits for the server" if accepted is None else accepted.state
+            rows.append({"name": name, "contribution": accepted and accepted.contribution, "state": state})
+            job = job if accepted is None or accepted.job is None else accepted.job
+            say(arguments, f"{name}: {state if accepted is None else f'{accepted.contribution}, {state}'}")
+        if arguments.wait and job is not None:
+            status = _waited(client, job)
+            states = {item.contribution: item for item in client.contributions()}
+            for row in rows:
+                if (item := states.get(str(row["contribution"]))) is not None:
+                    row |= {"state": item.state, "reason": item.reason}
+                    say(arguments, f"{row['name']}: {item.state}" + (f": {item.reason}" if item.reason else ""))
+            if status.result.get("reason"):
+                say(arguments, str(status.result["reason"]))
+    write_json(arguments.json, {"contributions": rows})
+    return EXIT_OK
+
+
+def _localize(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    require_consistent(arguments)
+    rows: list[dict[str, object]] = []
+    with _client(arguments) as client:
+        where = _map_id(client, arguments.map)
+        for name, features, protection in _protected(arguments, client.device):
+            found = client.localize(where, features, protection, name=name)
+            if isinstance(found, RemotePose):
+                pose = found.cam_from_world
+                rows.append(
+                    {
+                        "name": name,
+                        "status": "localized",
+                        "cam_from_world": {"rotation": pose.rotation.tolist(), "translation": pose.translation.tolist()},
+                        "camera_center": pose.center.tolist(),
+                        "covariance": None if found.covariance is None else found.covariance.tolist(),
+                        "inliers": found.inliers,
+                        "map_version": found.map_version,
+                    }
+                )
+                center = " ".join(f"{value:.4f}" for value in pose.center)
+                say(arguments, f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches")
+            else:
+                rows.append({"name": name, "status": "no pose", "reason": found.reason})
+                say(arguments, f"{name}: no pose: {found.reason}")
+    write_json(arguments.json, {"queries": rows})
+    return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
+
+
+def _send(arguments: argparse.Namespace) -> int:
+    with _client(arguments) as client:
+        sent = client.send()
+    write_json(arguments.json, {"contributions": [{"contribution": item.contribution, "state": item.state} for item in sent]})
+    say(arguments, f"sent {len(sent)} messages that waited")
+    return EXIT_OK
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    with _client(arguments) as client:
+        if arguments.job:
+            job = client.job(arguments.job)
+            write_json(arguments.json, {"job": job.id, "state": job.state, "step": job.step, "result": dict(job.result)})
+            say(arguments, f"{job.id}: {job.state} {job.step} {job.done} of {job.total}")
+            return EXIT_OK
+        found = client.contributions()
+        names = {item.contribution: item.name for item in client.outbox.sent()}
+        waiting = sum(1 for _ in client.outbox.waiting())
+    rows = [
+        {"contribution": item.contribution, "name": names.get(item.contribution), "state": item.state, "reason": item.reason}
+        for item in found
+    ]
+    write_json(arguments.json, {"contributions": rows, "waiting": waiting})
+    for row in rows:
+        name = row["name"] or "(of another device)"
+        say(arguments, f"{row['contribution']}  {name}: {row['state']} {row['reason']}".rstrip())
+    if waiting:
+        say(arguments, f"{waiting} messages wait here; `veil client send` sends them")
+    return EXIT_OK
+
+
+def _delete(arguments: argparse.Namespace) -> int:
+    receipts = []
+    with _client(arguments) as client:
+        for name in progress(arguments.contributions, "deleting"):
+            receipt = client.delete(name)
+            receipts.append(receipt.as_json())
+            say(arguments, f"{name}: deleted; receipt {receipt.number} is in the server's chain")
+    write_json(arguments.receipt, {"receipts": receipts})
+    write_json(arguments.json, {"receipts": receipts})
+    return EXIT_OK
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    failed = 0
+    with _client(arguments) as client:
+        for path in arguments.receipts:
+            try:
+                value = json.loads(read_bytes(path))
+                for item in value["receipts"] if isinstance(value, dict) and "receipts" in value else [value]:
+                    receipt = receipt_of(item)
+                    client.verify(receipt)
+                    say(arguments, f"{path}: receipt {receipt.number} of {receipt.content.get('contribution')} verifies")
+            except (ServerError, Unreachable):
+                raise
+            except (VeilError, ValueError) as error:
+                failed += 1
+                tell(f"veil: {path}: {error}")
+    write_json(arguments.json, {"verified": len(arguments.receipts) - failed, "failed": failed})
+    return EXIT_ERROR if failed else EXIT_OK
+
+
+def _waited(client: Client, job: str) -> JobStatus:
+    """The end of a job, with a bar for each of its steps."""
+    bars: dict[str, Bar] = {}
+
+    def told(status: JobStatus) -> None:
+        if status.step and status.total:
+            bars.setdefault(status.step, Bar(status.step))(status.done, status.total)
+
+    try:
+        return client.wait(job, told=told)
+    finally:
+        for bar in bars.values():
+            bar.__exit__()
+
+
+def _protected(arguments: argparse.Namespace, device: Device) -> Iterator[tuple[str, Features, Protection]]:
+    """Names, features and protections of the images that the arguments name."""
+    descriptors = asked_descriptors_of_photographs(arguments, device)
+    gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
+    for name, features in _features(arguments):
+        protection = Protection(descriptors=fitting(arguments, descriptors, features))
+        if arguments.lines:
+            hidden = HideInLines(gravity=gravity.get(name), options=asked_line_rule(arguments))
+            protection = replace(protection, lines=hidden)
+        elif name in gravity:
+            protection = replace(protection, gravity=gravity[name])
+        yield name, features, protection
+
+
+def asked_descriptors_of_photographs(arguments: argparse.Namespace, device: Device):  # type: ignore[no-untyped-def]
+    """The protection of descriptors; a dictionary is compared with each image when that is released."""
+    arguments.features = None
+    return asked_descriptors(arguments, device)
+
+
+def _features(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
+    """Names and features of a features file, or of photographs."""
+    if len(arguments.input) == 1 and arguments.input[0].is_file() and holds_features(arguments.input[0]):
+        yield from progress(read_features(arguments.input[0]), "sending")
+        return
+    options = SiftOptions(max_features=MAX_FEATURES, first_octave=None)
+    for name, path in progress(named_pictures(arguments.input), "sending"):
+        picture = with_camera(read_picture(path), arguments.camera, path)
+        yield name, extract(picture, options=options)

@@ -1,0 +1,194 @@
+"""`veil serve`: the service of a folder, its tokens, and maps that are taken into it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, say, tell, write_json
+from veil.errors import InputError
+from veil.files.atomic import replacing
+
+SCOPES = ("localize", "contribute", "admin")
+FIRST = "administrator"
+DEMO, DEMO_TOKEN = "demo", "demo.token"
+EXAMPLES = """\
+  veil serve store/                              listens on http://127.0.0.1:8700; the first start prints the admin token
+  veil serve store/ --map lobby=map/             with a map that `veil map` wrote
+  veil serve store/ --config serve.toml          settings of a file; VEIL_SERVE_PORT=9000 and so on go before it
+  veil serve token store/ --name "robot 7" --scopes localize contribute
+  veil serve token store/ --list
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil serve` and `veil serve token` to the parser's commands."""
+    parser = add_command(
+        commands,
+        "serve",
+        "the service of a folder, over HTTP",
+        "Serve maps: clients with tokens contribute messages, which jobs enter into maps, and have queries localized.\n"
+        "Raw features and images are refused by their type; queries are kept nowhere; deletions give receipts\n"
+        "(docs/reference/service.md). One folder holds everything; several servers may share it. It listens without\n"
+        "encryption: beyond this machine, put it behind a server that speaks TLS. Needs `pip install 'veil[serve]'`.",
+        EXAMPLES,
+    )
+    parser.add_argument("folder", type=Path, help="of the server; made where it is missing")
+    parser.add_argument("--config", type=Path, metavar="TOML", help="settings (docs/reference/service.md#settings)")
+    parser.add_argument("--host", help="default 127.0.0.1")
+    parser.add_argument("--port", type=at_least(0), help="default 8700")
+    parser.add_argument("--workers", type=at_least(1), help="processes that localize (default 2)")
+    parser.add_argument(
+        "--map", nargs="+", default=[], metavar="NAME=FOLDER", help="take maps in, unless the server has one of this name"
+    )
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        help="give the server a map 'demo' of nine bundled photographs, and print the command that localizes another",
+    )
+    parser.set_defaults(run=_serve)
+
+    parser = add_command(
+        commands,
+        "serve token",
+        "make, list or revoke tokens of a server",
+        "Make a token, whose secret is printed this once, list all, or revoke one.",
+        EXAMPLES,
+    )
+    parser.add_argument("folder", type=Path, help="of the server")
+    parser.add_argument("--name", help="of whom the new token is for")
+    parser.add_argument("--scopes", nargs="+", choices=SCOPES, default=["localize"], help="default localize")
+    parser.add_argument("--maps", nargs="+", metavar="ID", help="that it may use (default: all)")
+    parser.add_argument("--requests-per-minute", type=at_least(0), default=600, help="default %(default)s")
+    parser.add_argument("--bytes-per-day", type=at_least(0), default=10 << 30, help="default %(default)s")
+    parser.add_argument("--list", action="store_true", help="print all tokens")
+    parser.add_argument("--revoke", metavar="TOKEN", help="id of a token that is to allow nothing any more")
+    add_json(parser)
+    parser.set_defaults(run=_token)
+
+
+def _service(folder: Path, settings: Any = None) -> Any:
+    """The service of a folder. Raises InputError where the extra is not installed."""
+    try:
+        import fastapi
+        import prometheus_client
+        import uvicorn
+    except ImportError as error:
+        raise InputError(f"the service needs {error.name}; run `pip install 'veil[serve]'`") from None
+    assert fastapi and prometheus_client and uvicorn
+    from veil.server.service import Service
+
+    return Service(folder, settings)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    service = _service(arguments.folder)
+    service.close()
+    import uvicorn
+
+    from veil.server.app import create_app
+    from veil.server.runner import Runner
+    from veil.server.settings import read_settings
+
+    given = {f"VEIL_SERVE_{name.upper()}": str(value) for name, value in vars(arguments).items() if _is_setting(name, value)}
+    settings = read_settings(arguments.config, {**os.environ, **given})
+    service = _service(arguments.folder, settings)
+    _take_in(arguments, service)
+    if not service.tokens.all():
+        _, secret = service.tokens.make(FIRST, ["admin"])
+        say(arguments, f"admin token, told this once: {secret}")
+    if arguments.demo:
+        _add_demo(arguments, service, f"http://{settings.host}:{settings.port}")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
+    logging.getLogger("veil.server").setLevel(logging.INFO)
+    app = create_app(service, Runner(service))
+    say(arguments, f"veil serves {arguments.folder} at http://{settings.host}:{settings.port} (Ctrl-C ends it)")
+    uvicorn.run(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        h11_max_incomplete_event_size=16 << 10,
+    )
+    return 0
+
+
+def _is_setting(name: str, value: object) -> bool:
+    return name in ("host", "port", "workers") and value is not None
+
+
+def _take_in(arguments: argparse.Namespace, service: Any) -> None:
+    """Take the maps of --map into the server. Raises InputError for what is no NAME=FOLDER."""
+    names = {item.name for item in service.records.all()}
+    for text in arguments.map:
+        name, _, folder = text.partition("=")
+        if not name or not folder:
+            raise InputError(f"--map takes NAME=FOLDER, got {text!r}")
+        if name in names:
+            tell(f"veil: the server has a map {name!r} already; {folder} was not read")
+            continue
+        record = service.import_map(name, Path(folder))
+        say(arguments, f"map {name!r}: {record.id}")
+
+
+def _add_demo(arguments: argparse.Namespace, service: Any, url: str) -> None:
+    """Queue the demo's map where it is missing, and print the command for a second shell."""
+    from veil.files.examples import lund_door
+    from veil.pipelines.demo import HELD_OUT, demo_messages
+
+    path = arguments.folder / DEMO_TOKEN
+    if all(item.name != DEMO for item in service.records.all()):
+        from veil.server.policy import MapPolicy
+
+        record = service.records.make(DEMO, MapPolicy())
+        with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as home:
+            messages = demo_messages(Path(home), steps=Bar)
+        owner, secret = service.tokens.make(DEMO, ["localize", "contribute"], maps=[record.id])
+        with replacing(path, private=True) as temporary:
+            temporary.write_text(secret + "\n")
+        for message in progress(messages.values(), "contributing"):
+            service.contribute(owner, record.id, message)
+    with lund_door() as example:
+        camera = ",".join([example.camera.model, *(f"{value:g}" for value in example.camera.params)])
+        photograph = example.folder / HELD_OUT[0]
+    say(arguments, "in a second shell, once the map is made (ten seconds):")
+    say(arguments, f"  veil client localize {photograph} --map demo --camera {camera} --server {url} --token-file {path}")
+
+
+def _token(arguments: argparse.Namespace) -> int:
+    from veil.server.tokens import Quota
+
+    if sum([arguments.list, arguments.revoke is not None, arguments.name is not None]) != 1:
+        raise InputError("give --name for a new token, --list, or --revoke TOKEN")
+    service = _service(arguments.folder)
+    try:
+        if arguments.list:
+            found = service.tokens.all()
+            write_json(arguments.json, {"tokens": [item.as_json() for item in found]})
+            for item in found:
+                state = "revoked" if item.revoked is not None else ", ".join(item.scopes)
+                say(arguments, f"{item.id}  {item.name}: {state}")
+            return 0
+        if arguments.revoke is not None:
+            revoked = service.tokens.revoke(arguments.revoke)
+            if revoked is None:
+                raise InputError(f"there is no token {arguments.revoke!r}; `veil serve token FOLDER --list` shows all")
+            write_json(arguments.json, revoked.as_json())
+            say(arguments, f"revoked {revoked.id}, {revoked.name}")
+            return 0
+        quota = Quota(requests_per_minute=arguments.requests_per_minute, bytes_per_day=arguments.bytes_per_day)
+        made, secret = service.tokens.make(arguments.name, arguments.scopes, maps=arguments.maps, quota=quota)
+        write_json(arguments.json, {**made.as_json(), "secret": secret})
+        say(arguments, f"{made.id}  {made.name}: {', '.join(made.scopes)}")
+        say(arguments, f"told this once: {secret}")
+        return 0
+    finally:
+        service.close()

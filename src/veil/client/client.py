@@ -1,0 +1,186 @@
+"""A device and a server: images are released under the device's secret, sent, localized, deleted, and deletions verified."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from veil.client.answers import Accepted, JobStatus, RemoteMap, RemotePose, accepted_of, job_of, map_of, pose_of
+from veil.client.connection import Connection, ServerError, Unreachable
+from veil.errors import WireError
+from veil.features import Features
+from veil.files.outbox import Outbox, Sending
+from veil.localization.by_distance import NoPose
+from veil.pipelines.device import Device
+from veil.pipelines.protection import Protection
+from veil.wire.receipts import Receipt, receipt_of, require_in_chain
+
+Told = Callable[[JobStatus], None]
+
+
+class Client:
+    """A device that uses one server.
+
+    - `url`, `token`: of the server, see `veil.client.connection.Connection`.
+    - `device`: holds the secret and the ledger; None: `Device()`. Only messages that it released are sent, so that an image
+      that is sent again is sent as the same bytes.
+    - `timeout_s`, `allow_plain`: of the connection.
+
+    Messages wait in the device's folder until the server has acknowledged them. Raises InputError for an address or a token
+    that cannot be one, and what `Device` raises.
+    """
+
+    def __init__(
+        self, url: str, token: str, device: Device | None = None, *, timeout_s: float = 60.0, allow_plain: bool = False
+    ) -> None:
+        self._connection = Connection(url, token, timeout_s=timeout_s, allow_plain=allow_plain)
+        self.device = device or Device()
+        self.outbox = Outbox(self.device.ledger.path.parent)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def maps(self) -> list[RemoteMap]:
+        """The maps that the token may use."""
+        return [map_of(value) for value in _list(self._connection.get("v1", "maps"), "maps")]
+
+    def map(self, map_id: str) -> RemoteMap:
+        """One map, by its id, or by its name if no other map has it. Raises ServerError if there is none."""
+        named = [item for item in self.maps() if map_id in (item.id, item.name)]
+        if len(named) == 1:
+            return named[0]
+        told = f"several maps are called {map_id!r}; give an id" if named else f"there is no map {map_id!r}"
+        raise ServerError(told, status=404, kind="not-found")
+
+    def contribute(
+        self, map_id: str, features: Features, protection: Protection | None = None, *, name: str = ""
+    ) -> Accepted | None:
+        """Release an image and give it to a map; None if the server cannot be reached, and the message waits for `send`.
+
+        - `map_id`: id of the map.
+        - `features`, `protection`, `name`: as for `Device.release`; the name stays here.
+
+        Raises ServerError if the server refuses, and what `Device.release` raises.
+        """
+        released = self.device.release(features, protection, name=name)
+        message = released.message
+        sending = Sending(server=self._connection.url, map_id=map_id, name=name, message_sha256=_digest(message))
+        self.outbox.put(sending, message)
+        try:
+            return self._send(sending, message)
+        except Unreachable:
+            return None
+
+    def send(self) -> list[Accepted]:
+        """Send what waits for this server. Raises Unreachable if it still does not answer; the rest goes on waiting."""
+        return [
+            self._send(sending, message)
+            for sending, message in list(self.outbox.waiting())
+            if sending.server == self._connection.url
+        ]
+
+    def localize(
+        self, map_id: str, features: Features, protection: Protection | None = None, *, name: str = ""
+    ) -> RemotePose | NoPose:
+        """Release an image and have it localized; the server keeps nothing of it, and the ledger here notes the release.
+
+        Raises Unreachable, ServerError if the server refuses, and what `Device.release` raises.
+        """
+        released = self.device.release(features, protection, name=name)
+        return pose_of(self._connection.post_message("v1", "maps", map_id, "localize", message=released.message))
+
+    def contributions(self) -> list[Accepted]:
+        """What this token contributed, as the server has it."""
+        return [accepted_of(value) for value in _list(self._connection.get("v1", "contributions"), "contributions")]
+
+    def status(self, contribution: str) -> Accepted:
+        """One contribution, as the server has it. Raises ServerError if it has none."""
+        return accepted_of(self._connection.get("v1", "contributions", contribution))
+
+    def job(self, job: str) -> JobStatus:
+        """How far a job is."""
+        return job_of(self._connection.get("v1", "jobs", job))
+
+    def wait(self, job: str, *, told: Told = lambda status: None, every_s: float = 0.5) -> JobStatus:
+        """The end of a job; `told` is called with what it does meanwhile."""
+        while True:
+            status = self.job(job)
+            told(status)
+            if status.has_ended:
+                return status
+            time.sleep(every_s)
+
+    def delete(self, contribution: str, *, told: Told = lambda status: None) -> Receipt:
+        """Delete a contribution, wait until it is out of the map, and return the verified receipt.
+
+        Raises ServerError if the server refuses or fails, WireError for a receipt that does not verify.
+        """
+        answer = self._connection.delete("v1", "contributions", contribution)
+        if isinstance(answer, dict) and answer.get("receipt") is None and isinstance(answer.get("job"), str):
+            self.wait(answer["job"], told=told)
+            answer = {"receipt": self._connection.get("v1", "contributions", contribution, "receipt")}
+        receipt = receipt_of(answer.get("receipt") if isinstance(answer, dict) else None)
+        if receipt.content.get("contribution") != contribution:
+            raise WireError("the receipt is of another contribution")
+        self.verify(receipt)
+        for sending in self.outbox.sent():
+            if (sending.server, sending.contribution) == (self._connection.url, contribution):
+                self.outbox.forget(sending)
+        return receipt
+
+    def verify(self, receipt: Receipt) -> None:
+        """Check a receipt against the server's chain of receipts, and this chain against what was noted of it before.
+
+        What it proves: the server said so, and has not taken it back. What it does not: that no copy was made. Raises WireError
+        for a receipt that is not in the chain, of other bytes than were sent, or where the chain was rewritten.
+        """
+        links: list[tuple[int, str, str]] = []
+        while page := _list(self._connection.get("v1", "receipts", after=len(links)), "links"):
+            links += [_link(value) for value in page]
+        noted = [item for item in self.outbox.sent() if item.server == self._connection.url]
+        mine = [item for item in noted if item.contribution == receipt.content.get("contribution")]
+        for item in mine:
+            if item.message_sha256 != receipt.content.get("message_sha256"):
+                raise WireError("the receipt names other bytes than those that were sent")
+        heads = {item.receipts_head for item in noted} or {""}
+        for head in heads:
+            require_in_chain(receipt, links, head or None)
+
+    def _send(self, sending: Sending, message: bytes) -> Accepted:
+        """Send one message of the outbox, and note that it was acknowledged, or drop it if it was refused for good."""
+        try:
+            answer = self._connection.post_message("v1", "maps", sending.map_id, "contributions", message=message)
+        except ServerError as error:
+            if error.status in (400, 404, 413, 415, 422):
+                self.outbox.drop(sending)
+            raise
+        accepted = accepted_of(answer)
+        if accepted.message_sha256 != sending.message_sha256:
+            raise WireError("the server acknowledged other bytes than were sent")
+        noted = replace(sending, contribution=accepted.contribution, receipts_head=accepted.receipts_head)
+        self.outbox.acknowledge(noted)
+        return accepted
+
+
+def _digest(message: bytes) -> str:
+    return hashlib.sha256(message).hexdigest()
+
+
+def _list(answer: Any, name: str) -> list[Any]:
+    """A list in an answer. Raises WireError if it is missing."""
+    found = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(found, list):
+        raise WireError(f"the server's answer has no {name}; it may be of another version of veil")
+    return found
+
+
+def _link(value: Any) -> tuple[int, str, str]:
+    if not (isinstance(value, list) and len(value) == 3 and isinstance(value[0], int)):
+        raise WireError("the server's chain of receipts cannot be read; it may be of another version of veil")
+    return value[0], str(value[1]), str(value[2])

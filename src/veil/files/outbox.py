@@ -1,0 +1,94 @@
+"""What a client keeps of a server: messages that wait to be sent, and contributions that were acknowledged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from veil.errors import FileFormatError
+from veil.files.atomic import read_bytes, replacing
+from veil.files.blobs import FolderBlobs
+
+FOLDER, WAITING, SENT = "client", "waiting", "sent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sending:
+    """One message for one map of a server.
+
+    - `server`, `map_id`: where it goes.
+    - `name`: of the image, for the user alone; it is not sent.
+    - `message_sha256`: of the message.
+    - `contribution`: the server's name of it; empty while it waits.
+    - `receipts_head`: end of the server's chain of receipts when it was acknowledged.
+    """
+
+    server: str
+    map_id: str
+    name: str
+    message_sha256: str
+    contribution: str = ""
+    receipts_head: str = ""
+
+
+class Outbox:
+    """Files of a client in `folder`: each message is there until it was acknowledged, and then a note that it was."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / FOLDER
+        self._messages = FolderBlobs(self._folder / "messages")
+
+    def put(self, sending: Sending, message: bytes) -> None:
+        """Keep a message that is going to be sent. Raises InputError if it cannot be written."""
+        self._messages.put(message)
+        self._write(WAITING, sending)
+
+    def waiting(self) -> Iterator[tuple[Sending, bytes]]:
+        """What was not acknowledged yet, with the very bytes. Raises FileFormatError if one is damaged."""
+        for sending in self._read(WAITING):
+            yield sending, self._messages.get(sending.message_sha256)
+
+    def acknowledge(self, sending: Sending) -> None:
+        """Note that a server has a message, which is then forgotten here; it can be made again under the client's secret."""
+        self._write(SENT, sending)
+        self._path(WAITING, sending).unlink(missing_ok=True)
+        if all(other.message_sha256 != sending.message_sha256 for other in self._read(WAITING)):
+            self._messages.delete(sending.message_sha256)
+
+    def drop(self, sending: Sending) -> None:
+        """Forget a message that a server refused."""
+        self._path(WAITING, sending).unlink(missing_ok=True)
+        if all(other.message_sha256 != sending.message_sha256 for other in self._read(WAITING)):
+            self._messages.delete(sending.message_sha256)
+
+    def sent(self) -> list[Sending]:
+        """What servers have acknowledged."""
+        return self._read(SENT)
+
+    def forget(self, sending: Sending) -> None:
+        """Forget that a server has a message, as it was deleted there."""
+        self._path(SENT, sending).unlink(missing_ok=True)
+
+    def _write(self, state: str, sending: Sending) -> None:
+        with replacing(self._path(state, sending), suffix=".part", private=True) as temporary:
+            temporary.write_bytes(json.dumps(asdict(sending)).encode())
+
+    def _read(self, state: str) -> list[Sending]:
+        names = {field.name for field in fields(Sending)}
+        found = []
+        for path in sorted((self._folder / state).glob("*.json")):
+            try:
+                value = json.loads(read_bytes(path))
+                if not isinstance(value, dict) or set(value) != names or not all(isinstance(v, str) for v in value.values()):
+                    raise ValueError("it does not hold what it should")
+                found.append(Sending(**value))
+            except ValueError as error:
+                raise FileFormatError(f"{path} is damaged ({error}); delete it, and contribute the image again") from None
+        return found
+
+    def _path(self, state: str, sending: Sending) -> Path:
+        place = hashlib.sha256(f"{sending.server} {sending.map_id} {sending.message_sha256}".encode()).hexdigest()
+        return self._folder / state / f"{place[:32]}.json"

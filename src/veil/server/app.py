@@ -1,0 +1,290 @@
+"""The service over HTTP, version 1 (docs/reference/service.md): routes that call `veil.server.service`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+
+from veil import __version__
+from veil.forms import lifted_guarantee
+from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, BoundedBodies, read_message, said_length
+from veil.server.metrics import Measured, Metrics
+from veil.server.policy import MapPolicy
+from veil.server.problems import add_problems
+from veil.server.runner import Runner
+from veil.server.service import NotFound, Service
+from veil.server.tokens import Quota, Scope, Token
+
+WORDS = (
+    "Words of a public dictionary under local differential privacy: the epsilon of each feature is finite, stands in the "
+    "message, and adds up over the features of an image and over all images of a session. Positions, their number and the "
+    "camera are outside of it."
+)
+POSITIONS = (
+    "Positions are sent as they are unless lines hide them; the number of features, the image size and the camera always are."
+)
+QUERIES = "Queries are kept nowhere: not in files, not in the database, not in logs."
+MATCHED = "Whoever matches two messages, as this server does, can estimate the descriptors of what matches."
+
+
+class NewMap(BaseModel):
+    """A map that is to be made."""
+
+    name: str = Field(max_length=200)
+    policy: dict[str, Any] = Field(default_factory=dict)
+
+
+class NewToken(BaseModel):
+    """A token that is to be made."""
+
+    name: str = Field(max_length=200)
+    scopes: list[Scope]
+    maps: list[str] | None = Field(default=None, max_length=1000)
+    requests_per_minute: int = Quota().requests_per_minute
+    bytes_per_day: int = Quota().bytes_per_day
+
+
+def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
+    """The application that serves a service's routes; `runner` does its jobs, and is started and ended with it."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(service.open_pool)
+        app.state.is_ready = True
+        if runner is not None:
+            runner.start()
+        yield
+        app.state.is_ready = False
+        if runner is not None:
+            await run_in_threadpool(runner.stop)
+        service.close()
+
+    app = FastAPI(title="veil", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
+    add_problems(app)
+    _add_health(app)
+    _add_maps(app)
+    _add_contributions(app)
+    _add_queries(app)
+    _add_tokens(app)
+    app.add_middleware(BoundedBodies, seconds=service.settings.body_s)
+    app.add_middleware(Measured, metrics=app.state.metrics, log_requests=service.settings.log_requests)
+    return app
+
+
+def _service(request: Request) -> Service:
+    found = request.app.state.service
+    assert isinstance(found, Service)
+    return found
+
+
+def _admitted(scope: Scope | None) -> Callable[[Request], Token]:
+    """A dependency: the token of a request, which must have a scope (None: any)."""
+
+    def admitted(request: Request) -> Token:
+        kind, _, secret = request.headers.get("authorization", "").partition(" ")
+        given = secret.strip() if kind.lower() == "bearer" else None
+        return _service(request).tokens.admit(given, scope, body_bytes=said_length(request))
+
+    return admitted
+
+
+Known = Annotated[Token, Depends(_admitted(None))]
+Localizing = Annotated[Token, Depends(_admitted("localize"))]
+Contributing = Annotated[Token, Depends(_admitted("contribute"))]
+Administrating = Annotated[Token, Depends(_admitted("admin"))]
+Services = Annotated[Service, Depends(_service)]
+
+
+def _wake(request: Request) -> None:
+    """Have the server look at its queue of jobs."""
+    runner = request.app.state.runner
+    if runner is not None:
+        runner.wake()
+
+
+def _add_health(app: FastAPI) -> None:
+    """Routes that tell whether the server lives, and what it keeps."""
+
+    @app.get("/healthz", tags=["health"])
+    def healthz() -> dict[str, str]:
+        """Whether the process answers."""
+        return {"status": "alive", "veil": __version__}
+
+    @app.get("/readyz", tags=["health"])
+    def readyz(request: Request, service: Services) -> JSONResponse:
+        """Whether queries are answered: processes run, and the database can be read."""
+        service.records.all()
+        is_ready = bool(request.app.state.is_ready)
+        return JSONResponse({"status": "ready" if is_ready else "starting"}, status_code=200 if is_ready else 503)
+
+    @app.get("/metrics", tags=["health"])
+    def metrics(request: Request, service: Services) -> Response:
+        """Numbers for Prometheus."""
+        if not service.settings.metrics_open:
+            _admitted("admin")(request)
+        found: Metrics = request.app.state.metrics
+        with service.database.transaction() as rows:
+            row = rows.one("SELECT count(*) AS waiting FROM jobs WHERE state IN ('queued', 'running')")
+        found.jobs.set(0 if row is None else row["waiting"])
+        return Response(found.text(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/v1/policy", tags=["policy"])
+    def policy() -> dict[str, Any]:
+        """What is kept, for how long, and what every accepted form promises."""
+        return {
+            "message_type": MESSAGE_TYPE,
+            "forms": {
+                "subspaces": {"guarantee": None, "reason": lifted_guarantee("hardened").reason},
+                "words": {"guarantee": "local differential privacy of each feature", "reason": WORDS},
+            },
+            "not_protected": [POSITIONS, MATCHED],
+            "queries": QUERIES,
+            "contributions": "Messages are kept until their owner deletes them or the map's keep_days are over.",
+            "logs": "Logs hold no address, token, path, pose or content.",
+            "default_map_policy": MapPolicy().as_json(),
+        }
+
+
+def _add_maps(app: FastAPI) -> None:
+    """Routes of maps and their jobs."""
+
+    @app.get("/v1/maps", tags=["maps"])
+    def list_maps(service: Services, token: Known) -> dict[str, Any]:
+        """The maps that the token may use."""
+        return {"maps": [item.as_json() for item in service.records.all() if token.may_use(item.id)]}
+
+    @app.post("/v1/maps", status_code=201, tags=["maps"])
+    def make_map(given: NewMap, service: Services, token: Administrating) -> dict[str, Any]:
+        """Make an empty map."""
+        return service.records.make(given.name, MapPolicy.of(given.policy)).as_json()
+
+    @app.get("/v1/maps/{map_id}", tags=["maps"])
+    def describe_map(map_id: str, service: Services, token: Known) -> dict[str, Any]:
+        """One map."""
+        return service.map(token, map_id).as_json()
+
+    @app.delete("/v1/maps/{map_id}", tags=["maps"])
+    def delete_map(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
+        """Delete a map and all contributions to it."""
+        return {"receipts": [item.as_json() for item in service.delete_map(token, map_id)]}
+
+    @app.post("/v1/maps/{map_id}/rebuild", status_code=202, tags=["maps"])
+    def rebuild_map(map_id: str, request: Request, service: Services, token: Administrating) -> dict[str, Any]:
+        """Make a map anew from all contributions to it; it gets another origin and scale."""
+        job = service.queue(map_id, "rebuild", token.id)
+        _wake(request)
+        return job.as_json()
+
+    @app.get("/v1/maps/{map_id}/jobs", tags=["jobs"])
+    def list_jobs(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
+        """The jobs of a map."""
+        return {"jobs": [job.as_json() for job in service.jobs.of_map(service.map(token, map_id).id)]}
+
+    @app.get("/v1/jobs/{job_id}", tags=["jobs"])
+    def describe_job(job_id: str, service: Services, token: Contributing) -> dict[str, Any]:
+        """One job with its progress, of a map that the token may use."""
+        job = service.jobs.get(job_id)
+        if job is None or not token.may_use(job.map_id):
+            raise NotFound("there is no such job")
+        return job.as_json()
+
+
+def _add_contributions(app: FastAPI) -> None:
+    """Routes of contributions and of receipts of their deletion."""
+
+    @app.post("/v1/maps/{map_id}/contributions", status_code=202, tags=["contributions"], openapi_extra=MESSAGE_BODY)
+    async def contribute(map_id: str, request: Request, service: Services, token: Contributing) -> dict[str, Any]:
+        """Give a message to a map; the same message again is the same contribution."""
+        record = await run_in_threadpool(service.map, token, map_id)
+        message = await read_message(request, record.policy)
+        item, job = await run_in_threadpool(service.contribute, token, map_id, message)
+        _wake(request)
+        head = await run_in_threadpool(service.receipts.head)
+        return {**item.as_json(), "job": None if job is None else job.id, "receipts_head": head}
+
+    @app.get("/v1/contributions", tags=["contributions"])
+    def list_contributions(
+        service: Services, token: Contributing, map_id: str | None = None, everybody: bool = False
+    ) -> dict[str, Any]:
+        """The token's contributions; those of everybody for administrators who ask."""
+        whose = None if everybody and token.allows("admin") else token.id
+        return {"contributions": [item.as_json() for item in service.records.contributions(map_id, token=whose)]}
+
+    @app.get("/v1/contributions/{contribution_id}", tags=["contributions"])
+    def describe_contribution(contribution_id: str, service: Services, token: Contributing) -> dict[str, Any]:
+        """One of the token's contributions."""
+        item = service.records.contribution(contribution_id)
+        if item is None or not (item.token == token.id or token.allows("admin")):
+            raise NotFound("there is no such contribution, or it is not of this token")
+        return item.as_json()
+
+    @app.delete("/v1/contributions/{contribution_id}", tags=["contributions"])
+    def delete_contribution(contribution_id: str, request: Request, service: Services, token: Contributing) -> JSONResponse:
+        """Delete a contribution: the receipt (200), or the job whose end gives it (202)."""
+        receipt, job = service.delete(token, contribution_id)
+        _wake(request)
+        if receipt is not None:
+            return JSONResponse({"receipt": receipt.as_json(), "job": None})
+        return JSONResponse({"receipt": None, "job": None if job is None else job.id}, status_code=202)
+
+    @app.get("/v1/contributions/{contribution_id}/receipt", tags=["receipts"])
+    def describe_receipt(contribution_id: str, service: Services, token: Contributing) -> dict[str, Any]:
+        """The receipt of a deleted contribution of the token."""
+        found = service.receipts.of_contribution(contribution_id, None if token.allows("admin") else token.id)
+        if found is None:
+            raise NotFound("there is no receipt of this contribution, or it is not of this token")
+        return found.as_json()
+
+    @app.get("/v1/receipts", tags=["receipts"])
+    def chain(service: Services, token: Known, after: int = 0) -> dict[str, Any]:
+        """Number and digests of each receipt after a number: enough to verify one, and nothing of what was deleted."""
+        return {"links": [list(link) for link in service.receipts.chain(after=min(max(after, 0), 1 << 53))]}
+
+
+def _add_queries(app: FastAPI) -> None:
+    """The route of queries."""
+
+    @app.post("/v1/maps/{map_id}/localize", tags=["queries"], openapi_extra=MESSAGE_BODY)
+    async def localize(map_id: str, request: Request, service: Services, token: Localizing) -> dict[str, Any]:
+        """The pose of a query, or `no pose` with the reason; the query is kept nowhere."""
+        record = await run_in_threadpool(service.map, token, map_id)
+        message = await read_message(request, record.policy)
+        answer = await run_in_threadpool(service.localize, token, map_id, message)
+        request.app.state.metrics.poses.labels(answer["status"]).inc()
+        return answer
+
+
+def _add_tokens(app: FastAPI) -> None:
+    """Routes of tokens and their use."""
+
+    @app.get("/v1/me/usage", tags=["tokens"])
+    def usage(service: Services, token: Known) -> dict[str, Any]:
+        """What the token may use, and what it has used."""
+        return {**token.as_json(), "used": service.tokens.usage(token)}
+
+    @app.get("/v1/tokens", tags=["tokens"])
+    def list_tokens(service: Services, token: Administrating) -> dict[str, Any]:
+        """All tokens, without their secrets."""
+        return {"tokens": [item.as_json() for item in service.tokens.all()]}
+
+    @app.post("/v1/tokens", status_code=201, tags=["tokens"])
+    def make_token(given: NewToken, service: Services, token: Administrating) -> dict[str, Any]:
+        """Make a token; its secret is told this once."""
+        quota = Quota(requests_per_minute=given.requests_per_minute, bytes_per_day=given.bytes_per_day)
+        made, secret = service.tokens.make(given.name, given.scopes, maps=given.maps, quota=quota)
+        return {**made.as_json(), "secret": secret}
+
+    @app.delete("/v1/tokens/{token_id}", tags=["tokens"])
+    def revoke_token(token_id: str, service: Services, token: Administrating) -> dict[str, Any]:
+        """Have a token allow nothing from now on; what it contributed stays until it is deleted."""
+        revoked = service.tokens.revoke(token_id)
+        if revoked is None:
+            raise NotFound("there is no such token")
+        return revoked.as_json()

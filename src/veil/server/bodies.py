@@ -1,0 +1,101 @@
+"""Bodies of requests: of known, bounded length before they are read, and messages are looked at by their header first."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from veil.server.policy import MapPolicy, NotAMessage, Refused
+from veil.server.problems import NoLength, TooLarge, TooSlow, answer_to
+from veil.wire.codec import message_length
+from veil.wire.head import HEAD_BYTES
+
+MESSAGE_TYPE = "application/vnd.veil.message"
+MESSAGE_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {MESSAGE_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
+}
+# The longest body that is no message, and the longest that is one whatever a map's policy says.
+MOST_JSON, MOST_MESSAGE = 64 << 10, 256 << 20
+_WITH_BODY = ("POST", "PUT", "PATCH")
+
+
+class BoundedBodies:
+    """A layer around an application that refuses bodies of unknown or too great length, and ends those that come too slowly."""
+
+    def __init__(self, app: ASGIApp, seconds: float) -> None:
+        self._app = app
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        try:
+            _require_length(str(scope["method"]), headers)
+        except (NoLength, TooLarge) as error:
+            await answer_to(error)(scope, receive, send)
+            return
+        until = time.monotonic() + self._seconds
+        complete = False
+
+        async def bounded() -> Message:
+            nonlocal complete
+            if complete:
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), max(0.01, until - time.monotonic()))
+            except asyncio.TimeoutError:
+                raise TooSlow(f"the body did not arrive within {self._seconds:g} s") from None
+            complete = not message.get("more_body", False)
+            return message
+
+        await self._app(scope, bounded, send)
+
+
+def _require_length(method: str, headers: dict[bytes, bytes]) -> None:
+    """Raise NoLength or TooLarge for a body that is not to be read."""
+    if b"transfer-encoding" in headers or (method in _WITH_BODY and b"content-length" not in headers):
+        raise NoLength("send the length of the body in Content-Length; bodies in chunks are not read")
+    text = headers.get(b"content-length", b"0")
+    if not text.isdigit() or len(text) > 15:
+        raise NoLength("Content-Length must be a number of bytes")
+    kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+    most = MOST_MESSAGE if kind == MESSAGE_TYPE.encode() else MOST_JSON
+    if int(text) > most:
+        raise TooLarge(f"the body has {int(text)} bytes; {most} of this type are read at most")
+
+
+def said_length(request: Request) -> int:
+    """The length of a request's body, as it says it."""
+    return int(request.headers.get("content-length", "0"))
+
+
+async def read_message(request: Request, policy: MapPolicy) -> bytes:
+    """The message in a request's body, whose header is looked at before the rest is read.
+
+    Raises NotAMessage for another type, TooLarge and Refused for a message that the policy does not accept.
+    """
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != MESSAGE_TYPE:
+        raise NotAMessage(f"the body's type is {kind[:100] or 'not said'}; only messages ({MESSAGE_TYPE}) are read")
+    length = said_length(request)
+    if length > policy.max_bytes:
+        raise TooLarge(f"the message has {length} bytes; this map accepts {policy.max_bytes}: send fewer features")
+    body = bytearray()
+    looked = False
+    async for chunk in request.stream():
+        body += chunk
+        if not looked and (len(body) >= HEAD_BYTES or len(body) >= length):
+            asked = message_length(policy.require_head(bytes(body[:HEAD_BYTES])))
+            if asked != length:
+                raise Refused(f"the message's header asks for {asked} bytes, the request brings {length}; send it again whole")
+            looked = True
+    if not looked:
+        policy.require_head(bytes(body))
+    return bytes(body)

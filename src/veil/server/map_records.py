@@ -1,0 +1,271 @@
+"""Records of maps and contributions, and the files of a map's versions among the blobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from veil.errors import InputError
+from veil.files.atomic import read_bytes, writing
+from veil.files.blobs import FolderBlobs
+from veil.server.database import Database, Row, Statements
+from veil.server.policy import MapPolicy
+
+State = Literal["pending", "mapped", "left out", "leaving"]
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapRecord:
+    """A map as the server keeps it.
+
+    - `id`, `name`: the first is the server's, and unique.
+    - `version`: grows with every change of the map; 0 before there is one.
+    - `files`: digests of the version's files by their path; empty while there is no map.
+    - `facts`: of the version, for whoever may use the map.
+    """
+
+    id: str
+    name: str
+    policy: MapPolicy
+    created: float
+    version: int = 0
+    files: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The map as JSON values, without what only the server needs."""
+        return {
+            "map": self.id,
+            "name": self.name,
+            "created": self.created,
+            "version": self.version,
+            "mapped": bool(self.files),
+            **self.facts,
+            "policy": self.policy.as_json(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contribution:
+    """A message that was given to a map.
+
+    - `id`: the server's name of it, and that of its image in the map.
+    - `token`: id of the token that gave it, whose holder may see and delete it.
+    - `digest`, `size_bytes`: SHA-256 (hex) and length of the message.
+    - `facts`: what the message contains, as `veil.server.tasks.examine` says it.
+    - `state`: "pending" before it was mapped, "mapped", "left out" with a `reason`, or "leaving" while it is taken out.
+    - `expires`: when it is deleted (seconds since 1970); None: when its owner says so.
+    """
+
+    id: str
+    map_id: str
+    token: str
+    digest: str
+    size_bytes: int
+    facts: Mapping[str, Any]
+    state: State
+    reason: str
+    received: float
+    expires: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The contribution as JSON values."""
+        return {
+            "contribution": self.id,
+            "map": self.map_id,
+            "message_sha256": self.digest,
+            "bytes": self.size_bytes,
+            "state": self.state,
+            "reason": self.reason,
+            "received": self.received,
+            "expires": self.expires,
+            **{name: value for name, value in self.facts.items() if name != "kind"},
+        }
+
+
+class MapRecords:
+    """Maps and contributions of a server."""
+
+    def __init__(self, database: Database, blobs: FolderBlobs) -> None:
+        self.database = database
+        self.blobs = blobs
+
+    def make(self, name: str, policy: MapPolicy) -> MapRecord:
+        """Make a map without anything in it. Raises InputError for a name that cannot be shown."""
+        if not name.strip() or len(name) > 200 or not name.isprintable():
+            raise InputError("a map needs a printable name of 1 to 200 characters")
+        record = MapRecord(id="m" + secrets.token_hex(8), name=name, policy=policy, created=time.time())
+        with self.database.transaction(durable=True) as found:
+            found.run(
+                "INSERT INTO maps (id, name, policy, created, version, files, facts) "
+                "VALUES (:id, :name, :policy, :created, 0, '{}', '{}')",
+                id=record.id,
+                name=record.name,
+                policy=json.dumps(policy.as_json()),
+                created=record.created,
+            )
+        return record
+
+    def all(self) -> list[MapRecord]:
+        """All maps, oldest first."""
+        with self.database.transaction() as found:
+            return [_map(row) for row in found.all("SELECT * FROM maps ORDER BY created, id")]
+
+    def get(self, map_id: str) -> MapRecord | None:
+        """The map of this id, None without one."""
+        with self.database.transaction() as found:
+            return map_in(found, map_id)
+
+    def contributions(self, map_id: str | None = None, *, token: str | None = None) -> list[Contribution]:
+        """Contributions to a map (None: to any) of a token (None: of any), oldest first."""
+        with self.database.transaction() as found:
+            return [item for item in contributions_in(found, map_id) if token is None or item.token == token]
+
+    def contribution(self, contribution: str) -> Contribution | None:
+        """The contribution of this id, None without one."""
+        with self.database.transaction() as found:
+            row = found.one("SELECT * FROM contributions WHERE id = :id", id=contribution)
+        return None if row is None else _contribution(row)
+
+    def keep_files(self, folder: Path) -> dict[str, str]:
+        """Keep the files of a folder among the blobs, and return their digests by path."""
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        return {path.relative_to(folder).as_posix(): self.blobs.put(read_bytes(path)) for path in paths}
+
+    def lay_out(self, files: Mapping[str, str], folder: Path) -> Path:
+        """A folder with the files of a map's version, made where it is missing; it is complete or not there."""
+        if folder.is_dir():
+            return folder
+        with writing(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            staging = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+            try:
+                for name, digest in files.items():
+                    target = staging / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    try:
+                        os.link(self.blobs.path(digest), target)
+                    except OSError:  # of another file system
+                        shutil.copyfile(self.blobs.path(digest), target)
+                try:
+                    staging.rename(folder)
+                except OSError:
+                    if not folder.is_dir():  # another thread or process was first
+                        raise
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+        return folder
+
+    def drop_unused(self, digests: Iterable[str]) -> int:
+        """Delete those blobs that no contribution and no map uses any more, and return their number."""
+        dropped = 0
+        # Within the transaction nobody else can start to use one of them.
+        with self.database.transaction() as found:
+            used = {digest for row in found.all("SELECT files FROM maps") for digest in json.loads(row["files"]).values()}
+            for digest in set(digests) - used:
+                if found.one("SELECT id FROM contributions WHERE digest = :digest", digest=digest) is None:
+                    self.blobs.delete(digest)
+                    dropped += 1
+        return dropped
+
+
+def add_contribution(
+    found: Statements, record: MapRecord, *, token: str, digest: str, size_bytes: int, facts: Mapping[str, Any]
+) -> Contribution:
+    """Enter a message, or find it: the same message of the same token is one contribution."""
+    row = found.one(
+        "SELECT * FROM contributions WHERE map = :map AND token = :token AND digest = :digest",
+        map=record.id,
+        token=token,
+        digest=digest,
+    )
+    if row is not None:
+        return _contribution(row)
+    now = time.time()
+    contribution = Contribution(
+        id="c" + secrets.token_hex(8),
+        map_id=record.id,
+        token=token,
+        digest=digest,
+        size_bytes=size_bytes,
+        facts=facts,
+        state="pending",
+        reason="",
+        received=now,
+        expires=None if record.policy.keep_days is None else now + DAY_S * record.policy.keep_days,
+    )
+    found.run(
+        "INSERT INTO contributions (id, map, token, digest, bytes, facts, state, reason, received, expires) "
+        "VALUES (:id, :map, :token, :digest, :bytes, :facts, :state, '', :received, :expires)",
+        id=contribution.id,
+        map=record.id,
+        token=token,
+        digest=digest,
+        bytes=size_bytes,
+        facts=json.dumps(facts),
+        state=contribution.state,
+        received=now,
+        expires=contribution.expires,
+    )
+    return contribution
+
+
+def map_in(found: Statements, map_id: str) -> MapRecord | None:
+    """The map of this id, None without one."""
+    row = found.one("SELECT * FROM maps WHERE id = :id", id=map_id)
+    return None if row is None else _map(row)
+
+
+def contributions_in(found: Statements, map_id: str | None = None) -> list[Contribution]:
+    """Contributions to a map, or to any, oldest first."""
+    if map_id is None:
+        rows = found.all("SELECT * FROM contributions ORDER BY received, id")
+    else:
+        rows = found.all("SELECT * FROM contributions WHERE map = :map ORDER BY received, id", map=map_id)
+    return [_contribution(row) for row in rows]
+
+
+def set_state(found: Statements, contribution: str, state: State, reason: str = "") -> None:
+    """Set the state of a contribution."""
+    found.run(
+        "UPDATE contributions SET state = :state, reason = :reason WHERE id = :id",
+        state=state,
+        reason=reason,
+        id=contribution,
+    )
+
+
+def _map(row: Row) -> MapRecord:
+    return MapRecord(
+        id=row["id"],
+        name=row["name"],
+        policy=MapPolicy.of(json.loads(row["policy"])),
+        created=row["created"],
+        version=row["version"],
+        files=json.loads(row["files"]),
+        facts=json.loads(row["facts"]),
+    )
+
+
+def _contribution(row: Row) -> Contribution:
+    return Contribution(
+        id=row["id"],
+        map_id=row["map"],
+        token=row["token"],
+        digest=row["digest"],
+        size_bytes=row["bytes"],
+        facts=json.loads(row["facts"]),
+        state=row["state"],
+        reason=row["reason"],
+        received=row["received"],
+        expires=row["expires"],
+    )

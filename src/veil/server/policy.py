@@ -1,0 +1,140 @@
+"""What a map accepts: raw data never, messages by their form, profile, epsilon and size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from veil.errors import InputError, RangeError, WireError
+from veil.forms import Subsets, Subspaces
+from veil.wire.codec import message_length
+from veil.wire.head import HEAD_BYTES, MAGIC, Head, read_head
+from veil.wire.message import LineUpload, Message
+
+# What the bodies of other files begin with, for a refusal that names them.
+_SIGNATURES = {
+    b"\xff\xd8\xff": "a JPEG image",
+    b"\x89PNG": "a PNG image",
+    b"RIFF": "an image or a recording",
+    b"GIF8": "a GIF image",
+    b"\x89HDF": "an HDF5 file, as raw features are kept",
+    b"PK\x03\x04": "an archive, as NumPy writes arrays",
+    b"\x93NUMPY": "a NumPy array",
+    b"SQLite": "a database, as COLMAP keeps features",
+    b"%PDF": "a PDF document",
+}
+_FTYP = b"ftyp"  # of HEIC, AVIF and MP4, four bytes in
+FORMS = ("subspaces", "words")
+PROFILES = ("hardened", "any")
+
+
+class Refused(InputError):
+    """A message that a map's policy does not accept; nothing of it was kept."""
+
+
+class NotAMessage(Refused):
+    """A body that is no veil message at all: raw data, or anything else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapPolicy:
+    """What a map accepts, and for how long it keeps it.
+
+    - `forms`: of "subspaces" and "words".
+    - `least_profile`: of subspaces, "hardened", or "any".
+    - `max_epsilon`: largest epsilon of a feature in words; None: any finite one.
+    - `lines_only`: whether positions must be hidden in lines.
+    - `max_features`, `max_bytes`: of one message.
+    - `keep_days`: a contribution is deleted after so long; None: it is kept until its owner deletes it.
+
+    Raises RangeError for values outside their range.
+    """
+
+    forms: tuple[str, ...] = FORMS
+    least_profile: str = "hardened"
+    max_epsilon: float | None = None
+    lines_only: bool = False
+    max_features: int = 4096
+    max_bytes: int = 16 << 20
+    keep_days: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.forms or set(self.forms) - set(FORMS):
+            raise RangeError(f"forms must be some of {', '.join(FORMS)}, got {', '.join(self.forms) or 'none'}")
+        if self.least_profile not in PROFILES:
+            raise RangeError(f"least_profile must be one of {', '.join(PROFILES)}, got {self.least_profile!r}")
+        if not (1 <= self.max_features <= 1 << 17 and HEAD_BYTES < self.max_bytes <= 1 << 28):
+            raise RangeError("max_features must be 1 to 131,072 and max_bytes at most 256 MiB")
+        for name in ("max_epsilon", "keep_days"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise RangeError(f"{name} must be finite and not negative, got {value!r}; leave it out for no limit")
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> MapPolicy:
+        """The policy with these values of its fields. Raises InputError for names that no field has, or of another type."""
+        known = {field.name for field in fields(MapPolicy)}
+        if unknown := sorted(set(values) - known):
+            raise InputError(f"a policy has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+        try:
+            given = dict(values)
+            if "forms" in given:
+                given["forms"] = tuple(str(form) for form in given["forms"])
+            return MapPolicy(**given)
+        except TypeError as error:
+            raise InputError(f"a value of the policy is of another type: {error}") from None
+
+    def as_json(self) -> dict[str, Any]:
+        """The policy as JSON values; `MapPolicy.of` reads them."""
+        return {**asdict(self), "forms": list(self.forms)}
+
+    def require_head(self, prefix: bytes) -> Head:
+        """The header of a message of which `prefix` is the beginning.
+
+        Raises NotAMessage for data of another kind, Refused for messages whose header says that they are not accepted.
+        """
+        require_message(prefix)
+        try:
+            head = read_head(prefix)
+            length = message_length(head)
+        except WireError as error:
+            raise Refused(str(error)) from None
+        if head.features > self.max_features:
+            raise Refused(f"the message has {head.features} features; this map accepts {self.max_features}: send fewer")
+        if length > self.max_bytes:
+            raise Refused(f"the message has {length} bytes; this map accepts {self.max_bytes}: send fewer features")
+        form = "words" if head.has_words else "subspaces"
+        if form not in self.forms:
+            raise Refused(f"the message holds {form}; this map accepts {' and '.join(self.forms)}")
+        if self.lines_only and not head.has_lines:
+            raise Refused("the message holds positions; this map accepts lines alone (`veil privatize --lines`)")
+        return head
+
+    def require_content(self, message: Message) -> None:
+        """Raise Refused for a decoded message whose profile or epsilon is not accepted."""
+        form = message.form
+        if self.lines_only and not isinstance(message, LineUpload):
+            raise Refused("the message holds positions; this map accepts lines alone (`veil privatize --lines`)")
+        if isinstance(form, Subspaces) and self.least_profile == "hardened" and form.profile != "hardened":
+            raise Refused(f"the message was made with the profile {form.profile!r}; this map accepts hardened ones")
+        if isinstance(form, Subsets):
+            limit = math.inf if self.max_epsilon is None else self.max_epsilon
+            if math.isinf(form.mechanism.epsilon) or form.mechanism.epsilon > limit:
+                told = "finite epsilons" if math.isinf(limit) else f"an epsilon of {limit:g} at most"
+                raise Refused(
+                    f"the words have an epsilon of {form.mechanism.epsilon:g} for each feature; this map accepts {told}"
+                )
+
+
+def require_message(prefix: bytes) -> None:
+    """Raise NotAMessage unless `prefix` begins as a message does; what it is instead is named where that is known."""
+    if prefix[:4] == MAGIC and len(prefix) >= HEAD_BYTES:
+        return
+    found = next((name for start, name in _SIGNATURES.items() if prefix.startswith(start)), None)
+    if prefix[4:8] == _FTYP:
+        found = "an image or a film"
+    if found is not None:
+        raise NotAMessage(f"the body is {found}, and raw data is never accepted; send what `veil privatize` wrote")
+    raise NotAMessage("the body is no veil message; send what `veil privatize` wrote")

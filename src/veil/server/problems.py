@@ -1,0 +1,123 @@
+"""Errors as HTTP says them: problem+json (RFC 9457), with what to do and without what the server keeps to itself."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sqlite3
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from veil.errors import FileFormatError, InputError, VeilError, WireError
+from veil.server.policy import NotAMessage, Refused
+from veil.server.processes import Busy
+from veil.server.service import NotFound, StorageTrouble
+from veil.server.tokens import Forbidden, QuotaExceeded, Unauthorized
+
+log = logging.getLogger("veil.server")
+MEDIA_TYPE = "application/problem+json"
+
+
+class TooLarge(InputError):
+    """A body that is longer than the server reads."""
+
+
+class NoLength(InputError):
+    """A body whose length is not said before it."""
+
+
+class TooSlow(InputError):
+    """A body that did not arrive in time."""
+
+
+# The status and name of each kind of error; the first that fits counts.
+KINDS: tuple[tuple[type[Exception], int, str], ...] = (
+    (Unauthorized, 401, "unauthorized"),
+    (Forbidden, 403, "forbidden"),
+    (NotFound, 404, "not-found"),
+    (TooSlow, 408, "too-slow"),
+    (NoLength, 411, "no-length"),
+    (TooLarge, 413, "too-large"),
+    (NotAMessage, 415, "not-a-message"),
+    (Refused, 422, "refused"),
+    (WireError, 400, "damaged"),
+    (QuotaExceeded, 429, "quota"),
+    (Busy, 503, "busy"),
+    (StorageTrouble, 503, "storage"),
+    (FileFormatError, 503, "storage"),
+    (InputError, 422, "invalid"),
+    (VeilError, 503, "unavailable"),
+)
+TITLES = {
+    "unauthorized": "The token is missing or not known",
+    "forbidden": "The token does not allow this",
+    "not-found": "There is no such thing",
+    "too-slow": "The body took too long to arrive",
+    "no-length": "The length of the body is not said",
+    "too-large": "The body is too long",
+    "not-a-message": "The body is no veil message",
+    "refused": "The map does not accept the message",
+    "damaged": "The message is damaged",
+    "quota": "The quota of the token is used up",
+    "busy": "The server is busy",
+    "storage": "The server cannot use its storage now",
+    "invalid": "The request cannot be used",
+    "unavailable": "The server cannot do this now",
+    "failed": "The server failed",
+    "http": "The request cannot be served",
+}
+
+
+def problem(status: int, kind: str, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """An answer of problem+json."""
+    content: dict[str, Any] = {"type": f"urn:veil:{kind}", "title": TITLES[kind], "status": status, "detail": detail}
+    return JSONResponse(content, status_code=status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def answer_to(error: Exception) -> Response:
+    """The answer to an error."""
+    for known, status, kind in KINDS:
+        if isinstance(error, known):
+            if status == 503 and kind in ("storage", "unavailable"):
+                log.warning("%s: %s", type(error).__name__, error)
+                return problem(status, kind, "try again later; the server's log says more", {"Retry-After": "10"})
+            headers = {}
+            if isinstance(error, Unauthorized):
+                headers["WWW-Authenticate"] = "Bearer"
+            if isinstance(error, QuotaExceeded):
+                headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+            if isinstance(error, Busy):
+                headers["Retry-After"] = "1"
+            return problem(status, kind, str(error), headers)
+    if isinstance(error, sqlite3.OperationalError | OSError):
+        log.warning("%s: %s", type(error).__name__, error)
+        return problem(503, "storage", "try again later; the server's log says more", {"Retry-After": "10"})
+    log.error("%s", type(error).__name__, exc_info=error)
+    return problem(500, "failed", "this is a fault of the server; its log says more")
+
+
+def add_problems(app: FastAPI) -> None:
+    """Have an application answer every error as problem+json."""
+
+    async def of_error(request: Request, error: Exception) -> Response:
+        return answer_to(error)
+
+    async def of_http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return problem(error.status_code, "http", str(error.detail), dict(error.headers or {}))
+
+    async def of_values(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        told = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()[:5])
+        return problem(422, "invalid", told)
+
+    app.add_exception_handler(VeilError, of_error)
+    app.add_exception_handler(sqlite3.Error, of_error)
+    app.add_exception_handler(OSError, of_error)
+    app.add_exception_handler(HTTPException, of_http)
+    app.add_exception_handler(RequestValidationError, of_values)
+    app.add_exception_handler(Exception, of_error)

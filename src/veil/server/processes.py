@@ -1,0 +1,224 @@
+"""Processes that run one task at a time and can be killed: whatever a message makes of a task ends at its deadline."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+from veil.errors import InputError, VeilError
+
+Result = TypeVar("Result")
+Tell = Callable[[str, int, int], None]
+# How often a process looks whether the server that started it still lives.
+_LOOK_S = 1.0
+
+
+class DeadlineExceeded(VeilError):
+    """A task did not end in the time that it had; its process was killed."""
+
+
+class WorkerDied(VeilError):
+    """The process of a task ended without an answer, for example killed for want of memory."""
+
+
+class Busy(VeilError):
+    """All processes are working, and too many tasks wait already."""
+
+
+def silent(step: str, done: int, total: int) -> None:
+    """Progress that nobody looks at."""
+
+
+class Worker:
+    """One process that runs functions of modules, `task(*arguments, tell)`, one after another.
+
+    `threads` is the number of threads of its libraries. It is started anew after each death.
+    """
+
+    def __init__(self, *, threads: int = 1) -> None:
+        self._threads = threads
+        self._process: Any = None
+        self._connection: Connection | None = None
+
+    def call(
+        self,
+        task: Callable[..., Result],
+        *arguments: object,
+        deadline_s: float | None = None,
+        tell: Tell = silent,
+        proceed: Callable[[], bool] = lambda: True,
+    ) -> Result:
+        """The result of a task in the process.
+
+        - `deadline_s`: after so long the process is killed.
+        - `tell`: called with the step that the task tells, the number done and of all.
+        - `proceed`: asked each second; when it says no, the process is killed.
+
+        Raises DeadlineExceeded, WorkerDied, or the VeilError that the task raised; an error that is no VeilError becomes one.
+        """
+        connection = self.start()
+        until = None if deadline_s is None else time.monotonic() + deadline_s
+        try:
+            connection.send((task, arguments))
+            while True:
+                left = _LOOK_S if until is None else min(_LOOK_S, max(0.0, until - time.monotonic()))
+                if connection.poll(left):
+                    kind, value = connection.recv()
+                    if kind == "told":
+                        tell(*value)
+                        continue
+                    if kind == "failed":
+                        raise value
+                    return value
+                if until is not None and time.monotonic() >= until:
+                    raise DeadlineExceeded(f"it took longer than {deadline_s:g} s")
+                if not proceed():
+                    raise DeadlineExceeded("it was given to another server, or cancelled")
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self.kill()
+            raise WorkerDied("the process of the task ended without an answer; it may have been short of memory") from None
+        except BaseException as error:
+            if isinstance(error, DeadlineExceeded) or not isinstance(error, VeilError):
+                self.kill()
+            raise
+
+    def start(self) -> Connection:
+        """Start the process where it does not run, and return the connection to it."""
+        if self._connection is None or not self._process.is_alive():
+            self.kill()
+            context = get_context("spawn")  # a fork would copy locks and connections of the server's threads
+            ours, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs, os.getpid(), self._threads), daemon=False)
+            self._process.start()
+            theirs.close()
+            self._connection = ours
+        return self._connection
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+    @property
+    def pid(self) -> int | None:
+        """Number of the process, None while there is none."""
+        return None if self._process is None else self._process.pid
+
+
+class WorkerPool:
+    """Several workers for short tasks; a task waits for a free one, while few others wait.
+
+    - `count`: number of processes.
+    - `waiting`: tasks that may wait; more raise Busy.
+    - `patience_s`: how long a task waits at most before it raises Busy.
+    """
+
+    def __init__(self, count: int, *, waiting: int = 64, patience_s: float = 10.0) -> None:
+        self.workers = [Worker() for _ in range(count)]
+        self._free: queue.LifoQueue[Worker] = queue.LifoQueue()
+        for worker in self.workers:
+            self._free.put(worker)
+        self._seats = threading.BoundedSemaphore(count + waiting)
+        self._patience_s = patience_s
+
+    def call(self, task: Callable[..., Result], *arguments: object, deadline_s: float) -> Result:
+        """The result of a task on a free worker. Raises Busy, and what `Worker.call` raises."""
+        if not self._seats.acquire(blocking=False):
+            raise Busy("the server is working on as much as it can; ask again in a moment")
+        try:
+            with self._taken() as worker:
+                return worker.call(task, *arguments, deadline_s=deadline_s)
+        finally:
+            self._seats.release()
+
+    def warm(self, task: Callable[..., object], *arguments: object) -> None:
+        """Run a task once on every worker, so that each has loaded what tasks need."""
+        started = [worker for worker in self.workers if worker.start()]
+        threads = [threading.Thread(target=worker.call, args=(task, *arguments)) for worker in started]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def close(self) -> None:
+        """Kill all processes."""
+        for worker in self.workers:
+            worker.kill()
+
+    @contextmanager
+    def _taken(self) -> Iterator[Worker]:
+        """A worker that nobody else uses meanwhile."""
+        try:
+            worker = self._free.get(timeout=self._patience_s)
+        except queue.Empty:
+            raise Busy("the server is busy; ask again in a moment") from None
+        try:
+            yield worker
+        finally:
+            self._free.put(worker)
+
+
+def _serve(connection: Connection, parent: int, threads: int) -> None:
+    """The main function of a worker's process."""
+    import pycolmap
+
+    from veil.threads import settle, single_blas
+
+    settle()
+    pycolmap.logging.minloglevel = 3
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    limit = single_blas if threads == 1 else _unlimited
+    with limit():
+        while True:
+            try:
+                task, arguments = connection.recv()
+            except EOFError:
+                return
+
+            def tell(step: str, done: int, total: int) -> None:
+                connection.send(("told", (step, done, total)))
+
+            try:
+                answer = ("done", task(*arguments, tell))
+            except VeilError as error:
+                answer = ("failed", _portable(error))
+            except MemoryError:
+                os._exit(1)
+            except Exception as error:  # what nobody foresaw must not take the worker's other tasks along
+                answer = ("failed", InputError(f"it cannot be used ({type(error).__name__})"))
+            connection.send(answer)
+
+
+@contextmanager
+def _unlimited() -> Iterator[None]:
+    yield
+
+
+def _portable(error: VeilError) -> VeilError:
+    """An error that another process can read, whatever its own constructor wants."""
+    try:
+        if str(pickle.loads(pickle.dumps(error))) == str(error):
+            return error
+    except Exception:
+        pass
+    return InputError(str(error)) if isinstance(error, InputError) else VeilError(str(error))
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the server that started it is gone."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    os._exit(1)

@@ -1,0 +1,225 @@
+"""What servers do in the background: jobs on maps, and what has to go when its time is over."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from veil.errors import InputError, VeilError
+from veil.server.jobs import Job, end_job, is_held
+from veil.server.map_records import Contribution, MapRecord, contributions_in, map_in, set_state
+from veil.server.processes import Worker as Process
+from veil.server.processes import WorkerDied
+from veil.server.service import CACHE, MATCHES, WORK, Service, deletion_receipt, put_version
+from veil.server.tasks import MapOutcome, MapWork, change_map
+
+log = logging.getLogger("veil.server")
+# How often the queue of jobs is looked at, and what is over is looked for.
+LOOK_S, SWEEP_S = 0.5, 600.0
+# Records of jobs and of use are kept for so long after their end; blobs that nothing names are deleted when they are so old.
+KEPT_S, ORPHAN_S = 7 * 86400.0, 3600.0
+
+
+class Runner:
+    """A thread that takes jobs of a service's queue, one after another, each done in a process of its own.
+
+    `name` is that of this server among several that share a folder.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._process = Process(threads=service.settings.map_workers)
+        self._thread = threading.Thread(target=self._run, name="veil jobs", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look at the queue now."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End; a job that is being worked on goes back to the queue."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join()
+        self._process.kill()
+
+    def work_once(self) -> Job | None:
+        """Take a job and do it; None if there is none."""
+        job = self.service.jobs.take(self.name)
+        if job is not None:
+            self._do(job)
+        return job
+
+    def _run(self) -> None:
+        swept = 0.0
+        while not self._stop.is_set():
+            try:
+                if time.monotonic() - swept > SWEEP_S:
+                    swept = time.monotonic()
+                    sweep(self.service)
+                if self.work_once() is not None:
+                    continue
+            except Exception as error:  # a full disk or a database that is away: the queue stays, and is looked at again
+                log.warning("jobs: %s: %s", type(error).__name__, error)
+            self._wake.wait(LOOK_S)
+            self._wake.clear()
+
+    def _do(self, job: Job) -> None:
+        """Do a job, and record what came of it, if it is still this server's."""
+        service = self.service
+        record = service.records.get(job.map_id)
+        if record is None:
+            return
+        folder = service.folder / WORK / record.id / f"{job.id}-{job.attempts}"
+        shutil.rmtree(folder.parent, ignore_errors=True)  # of a killed server; only one works on a map
+        try:
+            items = service.records.contributions(record.id)
+            work = self._work(job, record, items, folder)
+            outcome = self._changed(job, work)
+            self._record(job, record, items, work, outcome)
+        except WorkerDied as error:  # the lease runs out, and it is tried again
+            log.warning("job %s: %s", job.id, error)
+            self._release(job)
+        except VeilError as error:
+            with service.database.transaction(durable=True) as found:
+                end_job(found, job, "failed", {"reason": str(error)})
+        finally:
+            if not self._stop.is_set():
+                shutil.rmtree(folder.parent, ignore_errors=True)
+
+    def _work(self, job: Job, record: MapRecord, items: list[Contribution], folder: Path) -> MapWork:
+        """The files of a job's work, laid out."""
+        messages: Path | None = None
+        entering = [item for item in items if _enters(item, job, record)]
+        if entering and job.kind != "remove":
+            messages = folder / "messages"
+            names = {f"{item.id}.veil": item.digest for item in entering}
+            self.service.records.lay_out(names, messages)
+        folder.mkdir(parents=True, exist_ok=True)
+        base = self.service.version_folder(record) if record.files and job.kind != "rebuild" else None
+        if base is None and record.files and job.kind != "rebuild":
+            raise InputError("the map was replaced or deleted meanwhile")
+        return MapWork(
+            base=base,
+            messages=messages,
+            remove=tuple(item.id for item in items if item.state == "leaving") if job.kind == "remove" else (),
+            output=folder / "map",
+            matches=self.service.folder / MATCHES / record.id,
+            unfinished=folder / "unfinished",
+            engine=self.service.settings.engine,
+            workers=self.service.settings.map_workers,
+        )
+
+    def _changed(self, job: Job, work: MapWork) -> MapOutcome:
+        """The outcome of a job's work, from a process; while it works, the lease is kept."""
+        if job.kind == "remove" and (not work.remove or work.base is None):
+            return MapOutcome(written=False, reason="there was nothing to take out of the map")
+        shown: list[tuple[str, int, int]] = [("starting", 0, 0)]
+        beaten = [0.0]
+
+        def proceed() -> bool:
+            if self._stop.is_set():
+                return False
+            if time.monotonic() - beaten[0] > 5.0:
+                beaten[0] = time.monotonic()
+                return self.service.jobs.beat(job, *shown[-1])
+            return True
+
+        def tell(step: str, done: int, total: int) -> None:
+            shown[:] = [(step, done, total)]
+            proceed()
+
+        proceed()
+        return self._process.call(change_map, work, deadline_s=self.service.settings.map_seconds, tell=tell, proceed=proceed)
+
+    def _record(self, job: Job, record: MapRecord, items: list[Contribution], work: MapWork, outcome: MapOutcome) -> None:
+        """Put the new version in the place of the old one, with the states of contributions and receipts, all at once."""
+        service = self.service
+        files = service.records.keep_files(work.output) if outcome.written else {}
+        result: dict[str, Any] = {"reason": outcome.reason} if outcome.reason else {}
+        gone: list[Contribution] = []
+        with service.database.transaction(durable=True) as found:
+            present = map_in(found, record.id)
+            if present is None or not is_held(found, job):
+                held = False
+            else:
+                held = True
+                states = {item.id: item.state for item in contributions_in(found, record.id)}
+                if outcome.written or outcome.emptied:
+                    put_version(found, present, files, outcome.facts)
+                for number, model in enumerate(outcome.models, start=1):
+                    for name in model:
+                        if states.get(name) in ("pending", "left out"):
+                            set_state(found, name, "mapped", "" if number == 1 else f"in model {number}")
+                for name, reason in outcome.left_out.items():
+                    if states.get(name) in ("pending", "mapped", "left out"):
+                        set_state(found, name, "left out", reason)
+                if outcome.emptied:
+                    for name, state in states.items():
+                        if state in ("mapped", "left out"):
+                            set_state(found, name, "pending", outcome.reason)
+                if job.kind == "remove":
+                    gone = [item for item in items if item.id in work.remove or (item.state == "leaving" and not record.files)]
+                    for item in gone:
+                        more = {**outcome.removed, "map_versions": [record.version, record.version + outcome.written]}
+                        why, _, by = item.reason.partition(" by ")
+                        deletion_receipt(found, item, by=by, why=why, more=_of_item(item.id, more))
+                        found.run("DELETE FROM contributions WHERE id = :id", id=item.id)
+                mapped = sum(len(model) for model in outcome.models)
+                result |= {"mapped": mapped, "left_out": len(outcome.left_out), "version": present.version + bool(files)}
+                end_job(found, job, "done", result)
+        old = record.files if held and (outcome.written or outcome.emptied) else files
+        if held and (outcome.written or outcome.emptied):
+            service.clear_map(record, [item.digest for item in gone])
+        else:
+            service.records.drop_unused([*old.values(), *(item.digest for item in gone)])
+
+    def _release(self, job: Job) -> None:
+        """Have a job's lease end now, so that it is taken again."""
+        with self.service.database.transaction() as found:
+            if is_held(found, job):
+                found.run("UPDATE jobs SET lease = 0 WHERE id = :id", id=job.id)
+
+
+def _enters(item: Contribution, job: Job, record: MapRecord) -> bool:
+    """Whether a contribution is entered by a job: what waits or was left out, and everything into a map that is made anew."""
+    if item.state == "leaving":
+        return False
+    return job.kind == "rebuild" or not record.files or item.state in ("pending", "left out")
+
+
+def _of_item(name: str, removed: dict[str, Any]) -> dict[str, Any]:
+    """What a removal says of one contribution, without the names of others that went with it."""
+    own = [row for row in removed.pop("removed", []) if row.get("name") == name]
+    return {**removed, "features": own[0]["features"] if own else 0}
+
+
+def sweep(service: Service) -> None:
+    """Delete contributions whose time is over, old records, and blobs that nothing names."""
+    service.expire()
+    now = time.time()
+    service.jobs.forget(now - KEPT_S)
+    service.tokens.forget_usage(now - KEPT_S)
+    blobs = service.records.blobs
+    present = {record.id: str(record.version) for record in service.records.all()}
+    for folder in (CACHE, MATCHES, WORK):
+        for path in (service.folder / folder).glob("*"):
+            if path.name not in present:
+                shutil.rmtree(path, ignore_errors=True)
+    for path in (service.folder / CACHE).glob("*/*"):
+        if path.name != present.get(path.parent.name) and now - path.stat().st_mtime > ORPHAN_S:
+            shutil.rmtree(path, ignore_errors=True)
+    old = [name for name in blobs.names() if now - blobs.path(name).stat().st_mtime > ORPHAN_S]
+    service.records.drop_unused(old)

@@ -1,0 +1,293 @@
+"""The service without HTTP: maps, contributions, queries, deletions, each for a token that was admitted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from veil.errors import InputError, VeilError
+from veil.files.blobs import FolderBlobs
+from veil.files.map_folders import model_folders
+from veil.files.maps import read_map
+from veil.forms import Subsets
+from veil.server.database import SqliteDatabase
+from veil.server.jobs import Job, Jobs, Kind, cancel_jobs, queue_job
+from veil.server.map_records import Contribution, MapRecord, MapRecords, add_contribution, contributions_in, map_in, set_state
+from veil.server.policy import MapPolicy
+from veil.server.processes import Busy, DeadlineExceeded, WorkerDied, WorkerPool
+from veil.server.receipts import Receipts, add_receipt
+from veil.server.settings import ServerSettings
+from veil.server.tasks import examine, localize_query, ready
+from veil.server.tokens import Token, Tokens
+from veil.wire.receipts import Receipt
+
+DATABASE, BLOBS, CACHE, WORK, MATCHES = "veil.sqlite", "blobs", "cache", "work", "matches"
+# How often a query begins again because its map was replaced meanwhile.
+SWAPS = 5
+
+
+class NotFound(InputError):
+    """A map, contribution, job or receipt that does not exist, or that the token may not know of."""
+
+
+class StorageTrouble(VeilError):
+    """The server's own files cannot be read or written now; nothing was acknowledged that is not kept."""
+
+
+class Service:
+    """A server's state in a folder, and what clients may do to it.
+
+    - `folder`: made where it is missing; several servers may share it.
+    - `settings`: of the server; None: the defaults.
+
+    Attributes: `tokens`, `records`, `jobs`, `receipts`. `open_pool` starts the processes that look at messages; close it after
+    use. Raises InputError or FileFormatError for a folder that cannot be used.
+    """
+
+    def __init__(self, folder: Path, settings: ServerSettings | None = None) -> None:
+        self.folder = folder
+        self.settings = settings or ServerSettings()
+        self.database = SqliteDatabase(folder / DATABASE)
+        folder.chmod(0o700)
+        self.records = MapRecords(self.database, FolderBlobs(folder / BLOBS))
+        self.tokens = Tokens(self.database)
+        self.jobs = Jobs(self.database)
+        self.receipts = Receipts(self.database)
+        self.pool: WorkerPool | None = None
+
+    def open_pool(self) -> WorkerPool:
+        """Start the processes that look at messages, and return when they have loaded what they need."""
+        if self.pool is None:
+            self.pool = WorkerPool(self.settings.workers, waiting=self.settings.waiting)
+            self.pool.warm(ready)
+        return self.pool
+
+    def close(self) -> None:
+        """End the processes, and give the database back."""
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
+        self.database.close()
+
+    def map(self, token: Token, map_id: str) -> MapRecord:
+        """A map that a token may use. Raises NotFound for any other."""
+        record = self.records.get(map_id) if token.may_use(map_id) else None
+        if record is None:
+            raise NotFound("there is no such map, or the token may not use it; GET /v1/maps lists those that it may use")
+        return record
+
+    def contribute(self, token: Token, map_id: str, message: bytes) -> tuple[Contribution, Job | None]:
+        """Keep a message for a map, and the job that enters it; the same message of the same token is kept once.
+
+        Raises NotFound for the map, Refused or WireError for a message that is not accepted, Busy if nobody can look at it now.
+        """
+        record = self.map(token, map_id)
+        record.policy.require_head(message)
+        facts = self._examined(message, record.policy)
+        if facts["form"] == "words" and record.facts.get("public"):
+            raise InputError("the map is public and made by its owner; it takes queries in words and no contributions of them")
+        digest = hashlib.sha256(message).hexdigest()
+        with self.database.transaction(durable=True) as found:
+            present = map_in(found, map_id)
+            if present is None:
+                raise NotFound("the map was deleted meanwhile")
+            before = {item.id for item in contributions_in(found, map_id)}
+            contribution = add_contribution(found, present, token=token.id, digest=digest, size_bytes=len(message), facts=facts)
+            if contribution.id in before:
+                return contribution, None
+            try:
+                self.records.blobs.put(message)
+            except InputError as error:  # a full disk
+                raise StorageTrouble(str(error)) from None
+            job = queue_job(found, map_id, "update", token.id)
+        return contribution, job
+
+    def localize(self, token: Token, map_id: str, message: bytes) -> dict[str, Any]:
+        """The answer to a query, as JSON values; the query is kept nowhere.
+
+        Raises NotFound for the map, Refused, WireError or InputError for a query that cannot be answered, Busy if nobody can
+        look at it now. A search that takes too long is no pose.
+        """
+        record = self.map(token, map_id)
+        head = record.policy.require_head(message)
+        answer: dict[str, Any]
+        told = {"map": record.id, "map_version": record.version, "coverage": _coverage(record)}
+        if not record.files:
+            return {"status": "no pose", "reason": "the map holds no image yet", **told}
+        try:
+            answer = self._on_map(record, message)
+        except DeadlineExceeded as error:
+            answer = {"status": "no pose", "reason": f"the search was ended: {error}"}
+        except WorkerDied as error:
+            answer = {"status": "no pose", "reason": f"the search failed: {error}"}
+        return {**told, "features": head.features, **answer}
+
+    def delete(self, token: Token, contribution_id: str) -> tuple[Receipt | None, Job | None]:
+        """Delete a contribution: the receipt if nothing of it was mapped, else the job whose end gives one.
+
+        Raises NotFound for one that the token does not own, unless it may administrate.
+        """
+        item = self.records.contribution(contribution_id)
+        owned = item is not None and (item.token == token.id or token.allows("admin"))
+        if item is None or not owned:
+            known = self.receipts.of_contribution(contribution_id, None if token.allows("admin") else token.id)
+            if known is not None:
+                return known, None
+            raise NotFound("there is no such contribution, or it is not of this token")
+        return self._leave([item], by=token.id, why="asked")
+
+    def expire(self, now: float | None = None) -> int:
+        """Delete the contributions whose time is over, and return their number."""
+        now = time.time() if now is None else now
+        over = [item for item in self.records.contributions() if item.expires is not None and item.expires <= now]
+        for item in over:
+            if item.state != "leaving":
+                self._leave([item], by="", why="its time was over")
+        return len(over)
+
+    def delete_map(self, token: Token, map_id: str) -> list[Receipt]:
+        """Delete a map with all contributions to it; returns their receipts. Raises NotFound for a map that does not exist."""
+        record = self.map(token, map_id)
+        with self.database.transaction(durable=True) as found:
+            items = contributions_in(found, map_id)
+            receipts = [deletion_receipt(found, item, by=token.id, why="the map was deleted", more={}) for item in items]
+            found.run("DELETE FROM contributions WHERE map = :map", map=map_id)
+            found.run("DELETE FROM maps WHERE id = :map", map=map_id)
+            cancel_jobs(found, map_id)
+        self.clear_map(record, [item.digest for item in items], everything=True)
+        return receipts
+
+    def import_map(self, name: str, folder: Path, policy: MapPolicy | None = None) -> MapRecord:
+        """Take a map that `veil map` wrote into the server, whole. Raises FileFormatError for a folder that is no map."""
+        scenes = [read_map(model) for model in model_folders(folder)]
+        record = self.records.make(name, policy or MapPolicy())
+        files = self.records.keep_files(folder)
+        public = scenes[0].is_public
+        facts = {
+            "models": [{"images": len(scene.images), "points": len(scene.points)} for scene in scenes],
+            "public": public,
+            "words": public or isinstance(next(iter(scenes[0].images.values())).form, Subsets),
+        }
+        with self.database.transaction(durable=True) as found:
+            put_version(found, record, files, facts)
+        return self.map_record(record.id)
+
+    def map_record(self, map_id: str) -> MapRecord:
+        """A map, whoever asks. Raises NotFound for one that does not exist."""
+        record = self.records.get(map_id)
+        if record is None:
+            raise NotFound("there is no such map")
+        return record
+
+    def queue(self, map_id: str, kind: Kind, token: str) -> Job:
+        """Queue a job for a map. Raises NotFound for one that does not exist."""
+        with self.database.transaction(durable=True) as found:
+            if map_in(found, map_id) is None:
+                raise NotFound("there is no such map")
+            return queue_job(found, map_id, kind, token)
+
+    def version_folder(self, record: MapRecord) -> Path | None:
+        """The folder with the files of a map's version, laid out where it is missing; None if there is a newer version."""
+        folder = self.folder / CACHE / record.id / str(record.version)
+        try:
+            self.records.lay_out(record.files, folder)
+        except InputError:
+            if self._is_present(record):
+                raise
+            return None
+        # A version that was replaced while it was laid out must not stay: whoever replaced it may have looked before.
+        if not self._is_present(record):
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        return folder
+
+    def _is_present(self, record: MapRecord) -> bool:
+        present = self.records.get(record.id)
+        return present is not None and present.version == record.version
+
+    def clear_map(self, record: MapRecord, digests: list[str], *, everything: bool = False) -> None:
+        """Delete what only an old version of a map used: its files, its folder, and messages of these digests."""
+        shutil.rmtree(self.folder / CACHE / record.id / ("" if everything else str(record.version)), ignore_errors=True)
+        if everything:
+            shutil.rmtree(self.folder / MATCHES / record.id, ignore_errors=True)
+            shutil.rmtree(self.folder / WORK / record.id, ignore_errors=True)
+        self.records.drop_unused([*record.files.values(), *digests])
+        self.database.clear_log()
+
+    def _examined(self, message: bytes, policy: MapPolicy) -> dict[str, Any]:
+        """What a message contains; a process looks at it, which is killed if it takes long."""
+        try:
+            return self.open_pool().call(examine, message, policy.as_json(), deadline_s=self.settings.deadline_s)
+        except (DeadlineExceeded, WorkerDied) as error:
+            raise InputError(f"the message cannot be read: {error}") from None
+
+    def _on_map(self, record: MapRecord, message: bytes) -> dict[str, Any]:
+        """The answer to a query on a version of a map, or on the next one if that takes its place meanwhile."""
+        pool = self.open_pool()
+        for _ in range(SWAPS):
+            folder = self.version_folder(record)
+            if folder is not None:
+                answer = pool.call(
+                    localize_query, message, record.policy.as_json(), str(folder), deadline_s=self.settings.deadline_s
+                )
+                if answer is not None:
+                    return {**answer, "map_version": record.version, "coverage": _coverage(record)}
+            record = self.map_record(record.id)
+        raise Busy("the map changes all the time; ask again in a moment")
+
+    def _leave(self, items: list[Contribution], *, by: str, why: str) -> tuple[Receipt | None, Job | None]:
+        """Delete contributions that are in no map, and queue the removal of the others."""
+        receipt = job = None
+        gone: list[str] = []
+        with self.database.transaction(durable=True) as found:
+            for item in items:
+                present = map_in(found, item.map_id)
+                working = found.one("SELECT id FROM jobs WHERE map = :map AND state = 'running'", map=item.map_id)
+                if present is not None and (present.files or working):
+                    set_state(found, item.id, "leaving", f"{why} by {by}" if by else why)
+                    job = queue_job(found, item.map_id, "remove", by or item.token)
+                    continue
+                receipt = deletion_receipt(found, item, by=by, why=why, more={})
+                found.run("DELETE FROM contributions WHERE id = :id", id=item.id)
+                gone.append(item.digest)
+        if gone:
+            self.records.drop_unused(gone)
+            self.database.clear_log()
+        return receipt, job
+
+
+def _coverage(record: MapRecord) -> dict[str, Any]:
+    """What a map covers."""
+    return {"models": list(record.facts.get("models", []))}
+
+
+def deletion_receipt(found: Any, item: Contribution, *, by: str, why: str, more: Mapping[str, Any]) -> Receipt:
+    """The receipt of a contribution, within the transaction that deletes it."""
+    content = {
+        "contribution": item.id,
+        "map": item.map_id,
+        "message_sha256": item.digest,
+        "bytes": item.size_bytes,
+        "received": item.received,
+        "deleted": time.time(),
+        "token": by,
+        "why": why,
+        **more,
+    }
+    return add_receipt(found, contribution=item.id, token=item.token, content=content)
+
+
+def put_version(found: Any, record: MapRecord, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+    """Make files the next version of a map."""
+    found.run(
+        "UPDATE maps SET version = :version, files = :files, facts = :facts WHERE id = :id",
+        version=record.version + 1,
+        files=json.dumps(dict(files)),
+        facts=json.dumps(dict(facts)),
+        id=record.id,
+    )

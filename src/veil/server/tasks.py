@@ -1,0 +1,293 @@
+"""What processes of the server do: look at messages, localize queries, and build, extend and shrink maps."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from veil.engine import open_engine
+from veil.errors import FileFormatError, InputError, SpaceError
+from veil.files.codebooks import bundled_codebook
+from veil.files.map_folders import model_folders, write_models
+from veil.files.maps import read_map
+from veil.files.match_store import MatchStore
+from veil.forms import Lines, Subsets
+from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
+from veil.localization.word_options import WordOptions
+from veil.mapping import NoMap
+from veil.mapping.removal import named_in
+from veil.pipelines.built_maps import BuiltMap, MappingOptions
+from veil.pipelines.chosen_matches import MatchingWork
+from veil.pipelines.growth import add_positions
+from veil.pipelines.images_on_demand import GIB, uploads_on_demand
+from veil.pipelines.line_mapping import map_lines
+from veil.pipelines.localization import localize
+from veil.pipelines.mapping import map_positions
+from veil.pipelines.maps import INDEXED_FROM, Map
+from veil.pipelines.pair_matching import KIND
+from veil.pipelines.removal import forgetting, remove_from_map
+from veil.pipelines.uploads import LoadedImage, comparable, files_of, loaded
+from veil.progress import Progress
+from veil.scene import Scene
+from veil.server.policy import MapPolicy
+from veil.server.processes import Tell
+from veil.wire import decode
+from veil.wire.message import LineUpload
+
+# Maps that each process keeps in memory.
+HELD = 8
+_held: OrderedDict[str, Map] = OrderedDict()
+
+
+def ready(tell: Tell) -> bool:
+    """Have what tasks need loaded."""
+    bundled_codebook()
+    return True
+
+
+def examine(message: bytes, policy: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """What a message contains, as JSON values. Raises WireError for a damaged one, Refused for one that is not accepted."""
+    upload = decode(message)
+    MapPolicy.of(policy).require_content(upload)
+    form = upload.form
+    guarantee = form.guarantee
+    return {
+        "form": "words" if isinstance(form, Subsets) else "subspaces",
+        "profile": None if isinstance(form, Subsets) else form.profile,
+        "epsilon": form.mechanism.epsilon if isinstance(form, Subsets) else None,
+        "positions": "lines" if isinstance(upload, LineUpload) else "positions",
+        "features": len(upload),
+        "kind": loaded(upload).kind,
+        "guarantee": getattr(guarantee, "reason", None),
+    }
+
+
+def localize_query(message: bytes, policy: Mapping[str, Any], folder: str, tell: Tell) -> dict[str, Any] | None:
+    """The answer to a query on the map of a folder, as JSON values (docs/reference/service.md#localize); None if it is gone."""
+    begun = time.perf_counter()
+    upload = decode(message)
+    MapPolicy.of(policy).require_content(upload)
+    try:
+        where = _map_of(folder)
+    except FileFormatError:
+        if Path(folder).is_dir():
+            raise
+        return None
+    found = localize(
+        upload,
+        where,
+        options=LocalizeOptions(workers=1),
+        word_options=None if not isinstance(upload.form, Subsets) else _word_options(),
+    )
+    return {**answer_of(found), "seconds": time.perf_counter() - begun}
+
+
+def answer_of(found: Localization | NoPose) -> dict[str, Any]:
+    """An answer as JSON values; numbers that JSON lacks are None."""
+    if isinstance(found, NoPose):
+        return {"status": "no pose", "reason": found.reason, "correspondences": found.correspondences}
+    return {
+        "status": "localized",
+        "cam_from_world": {
+            "rotation": found.cam_from_world.rotation.tolist(),
+            "translation": found.cam_from_world.translation.tolist(),
+        },
+        "camera_center": found.cam_from_world.center.tolist(),
+        "covariance": None if found.covariance is None else found.covariance.tolist(),
+        "turn_deviation_deg": _finite(found.turn_deviation_deg),
+        "evidence": {
+            "inliers": found.inliers,
+            "correspondences": found.correspondences,
+            "log10_nfa": _finite(found.log10_nfa),
+        },
+    }
+
+
+def _word_options() -> WordOptions:
+    from veil.geometry.robust.grouped import GroupedOptions
+    from veil.pipelines.localization import WORD_SECONDS
+
+    return WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS), threads=1)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _map_of(folder: str) -> Map:
+    """The map of a folder, which stays in memory; a folder never changes what it holds."""
+    for gone in [path for path in _held if not Path(path).is_dir()]:  # replaced, perhaps because something was deleted
+        del _held[gone]
+    if folder not in _held:
+        _held[folder] = Map.read(folder)
+        while len(_held) > HELD:
+            _held.popitem(last=False)
+    _held.move_to_end(folder)
+    return _held[folder]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapWork:
+    """What a job has to do to a map.
+
+    - `base`: folder of the present map; None where there is none.
+    - `messages`: folder of messages to enter, each file named by its contribution; None without any.
+    - `remove`: contributions to take out.
+    - `output`: folder to write the new map to.
+    - `matches`, `unfinished`: folders that keep matches, and what a killed job goes on from.
+    - `engine`, `workers`: where pairs are matched.
+    """
+
+    base: Path | None = None
+    messages: Path | None = None
+    remove: tuple[str, ...] = ()
+    output: Path
+    matches: Path
+    unfinished: Path
+    engine: str = "local"
+    workers: int = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapOutcome:
+    """What a job did to a map.
+
+    - `written`: whether there is a map in the output; otherwise the old one stays, or there is none any more (`emptied`).
+    - `models`: contributions of each model.
+    - `left_out`: why contributions are not in the map.
+    - `facts`: of the map, as JSON values.
+    - `removed`: what a removal took out, as JSON values.
+    """
+
+    written: bool
+    emptied: bool = False
+    models: tuple[tuple[str, ...], ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    removed: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+def change_map(work: MapWork, tell: Tell) -> MapOutcome:
+    """Take contributions out of a map, or enter messages into it; the new map is in `work.output` when this returns."""
+    return _removed(work, tell) if work.remove else _entered(work, tell)
+
+
+def _removed(work: MapWork, tell: Tell) -> MapOutcome:
+    """The map without some contributions."""
+    assert work.base is not None
+    tell("removing", 0, 1)
+    known = set[str]().union(*(named_in(read_map(model)) for model in model_folders(work.base)))
+    names = sorted(set(work.remove) & known)
+    forget = forgetting(work.matches) if work.matches.is_dir() else None
+    if not names:  # it was pending when the map was made
+        scenes = [read_map(model) for model in model_folders(work.base)]
+        if forget is not None:
+            forget(work.remove)
+        return _written(work, scenes, left_out={}, tell=tell)
+    found = remove_from_map(work.base, names, output=work.output, forget=forget)
+    if isinstance(found, NoMap):
+        if forget is not None:
+            forget(work.remove)
+        return MapOutcome(written=False, emptied=True, reason=found.reason)
+    record = found.as_json()
+    scenes = [item.scene for item in found.removals]
+    _index(work, scenes[0], tell)
+    return MapOutcome(
+        written=True,
+        models=tuple(tuple(sorted(scene.images)) for scene in scenes),
+        left_out=dict(found.left_out),
+        facts=_facts(scenes),
+        removed={name: record[name] for name in ("removed", "points", "features_of_others", "kept_pairs") if name in record},
+    )
+
+
+def _entered(work: MapWork, tell: Tell) -> MapOutcome:
+    """The map with more messages, or a first one."""
+    if work.messages is None:
+        return MapOutcome(written=False, reason="there is nothing to map yet")
+    try:
+        uploads = comparable(uploads_on_demand(work.messages, budget_bytes=GIB))
+    except InputError as error:
+        return MapOutcome(written=False, reason=str(error))
+    skipped = {name.removesuffix(".veil"): reason for name, reason in uploads.skipped.items()}
+    base = None if work.base is None else Map.read(work.base)
+    try:
+        built = _built(work, uploads.images, base, tell)
+    except (InputError, SpaceError) as error:  # too few images, or of a kind that does not go with the map
+        return MapOutcome(written=False, left_out=skipped, reason=str(error))
+    if isinstance(built, NoMap):
+        return MapOutcome(written=False, left_out={**skipped, **built.left_out}, reason=built.reason)
+    scenes = [built.map.scene, *(item.scene for item in built.further)]
+    if base is not None and work.base is not None:
+        scenes += [read_map(model) for model in model_folders(work.base)[1:]]
+    outcome = _written(work, scenes, left_out={**skipped, **built.left_out}, tell=tell)
+    return outcome
+
+
+def _built(work: MapWork, images: Mapping[str, LoadedImage], base: Map | None, tell: Tell) -> BuiltMap | NoMap:
+    """A map of messages, or one with more of them."""
+    options = MappingOptions(workers=work.workers)
+    assert work.messages is not None
+
+    @contextmanager
+    def steps(what: str) -> Iterator[Progress]:
+        yield lambda done, total: tell(what, done, total)
+
+    with open_engine(work.engine, workers=work.workers) as engine:
+        matching = MatchingWork(
+            store=MatchStore(work.matches, KIND),
+            engine=engine if work.engine != "local" else None,
+            files=files_of(work.messages, list(images)),
+            unfinished=work.unfinished,
+        )
+        if images and all(isinstance(image.positions, Lines) for image in images.values()):
+            return map_lines(images, options=options, add_to=base, work=matching, steps=steps)
+        if base is None:
+            return map_positions(images, options=options, work=matching, steps=steps)
+        return add_positions(base, images, options=options, work=matching, steps=steps)
+
+
+def _written(work: MapWork, scenes: list[Scene], *, left_out: Mapping[str, str], tell: Tell) -> MapOutcome:
+    """The outcome of a map that is now written to the output."""
+    tell("writing", 0, 1)
+    write_models(work.output, scenes)
+    _index(work, scenes[0], tell)
+    models = tuple(tuple(sorted(scene.images)) for scene in scenes)
+    mapped = {name for model in models for name in model}
+    return MapOutcome(
+        written=True,
+        models=models,
+        left_out={name: reason for name, reason in left_out.items() if name not in mapped},
+        facts=_facts(scenes),
+    )
+
+
+def _index(work: MapWork, scene: Scene, tell: Tell) -> None:
+    """Index a large map for queries by distance."""
+    from veil.files.point_indexes import read_point_index, write_point_index
+
+    where = Map(scene=scene, folder=work.output)
+    if len(scene.images) < INDEXED_FROM or isinstance(where.form, Subsets):
+        return
+    known = None if work.base is None else read_point_index(work.base)
+    try:
+        made = where.with_point_index(known=known, threads=1, progress=lambda done, total: tell("indexing", done, total))
+        write_point_index(work.output, made)
+    except SpaceError:  # of another dictionary than the bundled one: queries are matched with all images
+        return
+
+
+def _facts(scenes: list[Scene]) -> dict[str, Any]:
+    """What everybody who may use a map is told of it."""
+    return {
+        "models": [{"images": len(scene.images), "points": len(scene.points)} for scene in scenes],
+        "public": scenes[0].is_public,
+        "mean_reprojection_error_px": _finite(scenes[0].mean_reprojection_error_px),
+    }

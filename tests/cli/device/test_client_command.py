@@ -1,0 +1,123 @@
+"""`veil client` against a server: contribute, localize, status, delete and verify, and messages that wait."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veil.cli import main
+from veil.features import Features
+from veil.files.features import write_features
+from veil.server.policy import MapPolicy
+from veil.server.service import Service
+from veil.server.settings import ServerSettings
+from worlds.releases import taken
+from worlds.servers import Running, running
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(Service(tmp_path_factory.mktemp("server"), ServerSettings(workers=1, map_workers=1))) as found:
+        found.service.records.make("door", MapPolicy())
+        yield found
+
+
+def run(*arguments: object) -> int:
+    return main(["client", *(str(argument) for argument in arguments)])
+
+
+@pytest.mark.slow
+def test_photographs_go_in_and_out(
+    server: Running,
+    door: dict[str, Features],
+    elsewhere: Features,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The whole of it by commands; oracles: the states that the server tells, exit codes, and a forged receipt."""
+    _, secret = server.service.tokens.make("robot", ["localize", "contribute"])
+    monkeypatch.setenv("VEIL_SERVER", server.url)
+    monkeypatch.setenv("VEIL_TOKEN", secret)
+    few = {name: taken(item, np.arange(500)) for name, item in door.items()}
+    names = list(few)
+    write_features(tmp_path / "map.h5", [(name, few[name]) for name in names[:-1]])
+    write_features(tmp_path / "query.h5", [(names[-1], few[names[-1]])])
+    write_features(tmp_path / "other.h5", [("berlin.jpg", taken(elsewhere, np.arange(300)))])
+    told = tmp_path / "told.json"
+    assert run("contribute", tmp_path / "map.h5", "--map", "door", "--wait", "--json", told) == 0
+    rows = json.loads(told.read_text())["contributions"]
+    assert [row["name"] for row in rows] == names[:-1]
+    mapped = [row for row in rows if row["state"] == "mapped"]
+    assert len(mapped) >= 4
+    capsys.readouterr()
+    assert run("maps") == 0 and f"door: {len(mapped)} images" in capsys.readouterr().out
+    assert run("localize", tmp_path / "query.h5", "--map", "door", "--json", told) == 0
+    (row,) = json.loads(told.read_text())["queries"]
+    assert row["status"] == "localized" and np.shape(row["covariance"]) == (6, 6)
+    assert run("localize", tmp_path / "other.h5", "--map", "door") == 3
+    assert run("status", "--json", told) == 0
+    assert {row["name"] for row in json.loads(told.read_text())["contributions"]} == set(names[:-1])
+    receipt = tmp_path / "gone.json"
+    assert run("delete", mapped[0]["contribution"], "--receipt", receipt) == 0
+    assert run("verify", receipt) == 0
+    value = json.loads(receipt.read_text())
+    value["receipts"][0]["content"]["points"] += 1
+    (tmp_path / "forged.json").write_text(json.dumps(value))
+    (tmp_path / "nonsense.json").write_text("3")
+    capsys.readouterr()
+    assert run("verify", receipt, tmp_path / "forged.json", tmp_path / "nonsense.json") == 1
+    shown = capsys.readouterr()
+    assert "receipt 1 of" in shown.out and "was changed" in shown.err and "no receipt" in shown.err
+    assert run("localize", tmp_path / "query.h5", "--map", "window") == 1
+    assert "there is no map 'window'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_messages_wait_and_are_sent_later(
+    server: Running,
+    door: dict[str, Features],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The map is named by its id while the server is away. What it had refused is not kept."""
+    _, secret = server.service.tokens.make("robot", ["localize", "contribute"])
+    record = server.service.records.make("later", MapPolicy())
+    (tmp_path / "token").write_text(secret + "\n")
+    write_features(tmp_path / "one.h5", [("a.jpg", taken(next(iter(door.values())), np.arange(100)))])
+    given = ("--token-file", tmp_path / "token")
+    assert run("contribute", tmp_path / "one.h5", "--map", record.id, "--server", "http://127.0.0.1:9", *given) == 0
+    assert "waits for the server" in capsys.readouterr().out
+    assert run("send", "--server", "http://127.0.0.1:9", *given) == 1
+    assert "does not answer" in capsys.readouterr().err
+    assert run("send", "--server", server.url, *given) == 0
+    assert "sent 0 messages" in capsys.readouterr().out, "it was to go to another server"
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "told"),
+    [
+        ({}, ("maps",), "no server is named"),
+        ({"VEIL_SERVER": "http://127.0.0.1:9"}, ("maps",), "no token is given"),
+        ({"VEIL_SERVER": "http://example.org", "VEIL_TOKEN": "x"}, ("maps",), "without encryption"),
+        ({"VEIL_SERVER": "http://127.0.0.1:9", "VEIL_TOKEN": "x"}, ("maps",), "does not answer"),
+    ],
+)
+def test_what_is_missing_is_named(
+    environment: dict[str, str],
+    arguments: tuple[str, ...],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("VEIL_SERVER", "VEIL_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert run(*arguments) == 1
+    assert told in capsys.readouterr().err

@@ -1,0 +1,264 @@
+"""The client against a server: the same bytes at every retry, nothing raw on the network, receipts that are checked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veil.client import Client, RemotePose, ServerError, Unreachable
+from veil.client.answers import accepted_of, job_of, map_of, pose_of
+from veil.client.connection import Connection
+from veil.errors import InputError, ReleaseRefused, WireError
+from veil.features import Features
+from veil.geometry.rigid import rotation_angle_deg
+from veil.localization.by_distance import NoPose
+from veil.mechanisms.release import HideInLines
+from veil.pipelines.device import Device
+from veil.pipelines.localization import localize
+from veil.pipelines.maps import Map
+from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
+from veil.server.policy import MapPolicy
+from veil.server.service import Service
+from veil.server.settings import ServerSettings
+from veil.wire import decode
+from veil.wire.receipts import Receipt
+from worlds.releases import taken
+from worlds.servers import Running, running
+
+
+class Recorder(ThreadingHTTPServer):
+    """A server that keeps every request as it came, and answers as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.answer: tuple[int, dict[str, str], bytes] = (200, {}, b"{}")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def _serve(self) -> None:
+        assert isinstance(self.server, Recorder)
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.server.requests.append((self.command, self.path, dict(self.headers.items()), body))
+        status, headers, data = self.server.answer
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_DELETE = _serve
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    server = Recorder()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(Service(tmp_path_factory.mktemp("server"), ServerSettings(workers=1, map_workers=1))) as found:
+        yield found
+
+
+FORMS = {
+    "subspaces": Protection(descriptors=HideInSubspaces()),
+    "subspaces, lines": Protection(descriptors=HideInSubspaces(), lines=HideInLines()),
+    "words": Protection(descriptors=HideInWords(epsilon=5.0)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("action", ["contribute", "localize"])
+def test_nothing_raw_is_in_any_request(
+    recorder: Recorder, door: dict[str, Features], tmp_path: Path, form: str, action: str
+) -> None:
+    """No row of descriptors in any precision, no keypoint of the order of detection, no name, no digest of the image.
+
+    Broken twin: a client that sent the features file would hold all of them.
+    """
+    features = taken(next(iter(door.values())), np.arange(100))
+    client = Client(recorder.url, "veil_token", Device(tmp_path))
+    recorder.answer = (200, {}, b'{"status": "no pose", "reason": "none"}')
+    name = "holiday-in-paris.jpg"
+    if action == "localize":
+        assert isinstance(client.localize("m1", features, FORMS[form], name=name), NoPose)
+    else:
+        with pytest.raises(WireError):
+            client.contribute("m1", features, FORMS[form], name=name)
+    ((_, path, headers, body),) = recorder.requests
+    sent = "\n".join([path, *(f"{key}: {value}" for key, value in headers.items())]).encode() + body
+    assert body[:4] == b"VEIL" and len(decode(body)) >= 50
+
+    def raw() -> Iterator[bytes]:
+        yield name.encode()
+        yield b"holiday"
+        yield features.image_digest
+        yield features.image_digest.hex().encode()
+        for row in features.descriptors[:50]:
+            unit = row / np.linalg.norm(row.astype(np.float64))
+            for values in (row, unit, 512 * unit):
+                for dtype in ("uint8", "float16", "float32", "float64"):
+                    yield np.asarray(values).astype(dtype).tobytes()[16:32]
+        yield features.keypoints[:3].astype(np.float32).tobytes()
+
+    # Descriptors are sparse: a few bytes that are nearly all zero stand in any message.
+    assert not [part for part in raw() if part in sent and len(set(part)) > 4]
+    twin = features.descriptors.astype(np.float32).tobytes() + name.encode()
+    assert any(part in twin for part in raw())
+    assert set(headers) == {
+        "Host",
+        "Authorization",
+        "User-Agent",
+        "Accept",
+        "Content-Type",
+        "Content-Length",
+        "Accept-Encoding",
+    }
+
+
+def test_a_retry_sends_the_same_bytes(recorder: Recorder, door: dict[str, Features], tmp_path: Path) -> None:
+    """A server that fails and one that is away; other choices for the same image are refused by the ledger."""
+    features = taken(next(iter(door.values())), np.arange(80))
+    device = Device(tmp_path)
+    client = Client(recorder.url, "t", device)
+    recorder.answer = (500, {}, b'{"detail": "failed"}')
+    for _ in range(2):
+        with pytest.raises(ServerError, match="failed"):
+            client.contribute("m1", features)
+    assert [sending.map_id for sending, _ in client.outbox.waiting()] == ["m1"]
+    with pytest.raises(ServerError):
+        client.send()
+    assert len({body for *_, body in recorder.requests}) == 1 and len(recorder.requests) == 3
+    with pytest.raises(ReleaseRefused):
+        client.contribute("m1", features, FORMS["words"])
+    digest = next(client.outbox.waiting())[0].message_sha256
+    accepted = {"contribution": "c1", "map": "m1", "message_sha256": digest, "state": "pending", "reason": "", "job": None}
+    recorder.answer = (202, {}, json.dumps(accepted).encode())
+    assert [item.contribution for item in client.send()] == ["c1"]
+    assert list(client.outbox.waiting()) == [] and [item.contribution for item in client.outbox.sent()] == ["c1"]
+    assert client.send() == []
+
+
+def test_messages_wait_while_the_server_is_away(door: dict[str, Features], tmp_path: Path) -> None:
+    features = taken(next(iter(door.values())), np.arange(30))
+    client = Client("http://127.0.0.1:9", "t", Device(tmp_path))
+    assert client.contribute("m1", features) is None
+    assert len(list(client.outbox.waiting())) == 1
+    with pytest.raises(Unreachable, match="does not answer"):
+        client.send()
+    with pytest.raises(Unreachable):
+        client.localize("m1", taken(features, np.arange(10)), name="other")
+    assert len(list(client.outbox.waiting())) == 1
+    other = Client("http://127.0.0.1:10", "t", Device(tmp_path))
+    assert other.send() == [], "what waits for one server is not sent to another"
+
+
+def test_a_refused_message_does_not_wait(recorder: Recorder, door: dict[str, Features], tmp_path: Path) -> None:
+    client = Client(recorder.url, "t", Device(tmp_path))
+    recorder.answer = (422, {}, b'{"type": "urn:veil:refused", "detail": "lines alone"}')
+    with pytest.raises(ServerError, match="lines alone") as refused:
+        client.contribute("m1", taken(next(iter(door.values())), np.arange(30)))
+    assert (refused.value.status, refused.value.kind) == (422, "refused")
+    assert list(client.outbox.waiting()) == []
+    assert not list((tmp_path / "client" / "messages").glob("*/*"))
+
+
+def test_a_lying_server_is_seen(recorder: Recorder, door: dict[str, Features], tmp_path: Path) -> None:
+    """Redirects are not followed, and answers of other types or bytes are refused."""
+    features = taken(next(iter(door.values())), np.arange(30))
+    client = Client(recorder.url, "secret-token", Device(tmp_path))
+    recorder.answer = (302, {"Location": "http://127.0.0.1:9/steal"}, b"{}")
+    with pytest.raises(ServerError):
+        client.maps()
+    for data in (b"<html>", b"[1]", b'{"maps": 3}', b'{"maps": [{"map": 1}]}', b"\xff"):
+        recorder.answer = (200, {}, data)
+        with pytest.raises((ServerError, WireError)):
+            client.maps()
+    wrong = {"contribution": "c1", "map": "m1", "message_sha256": "0" * 64, "state": "pending", "reason": ""}
+    recorder.answer = (202, {}, json.dumps(wrong).encode())
+    with pytest.raises(WireError, match="other bytes"):
+        client.contribute("m1", features)
+    strange: list[Any] = [None, 3, [], {}, {"status": "localized"}]
+    for read in (pose_of, map_of, accepted_of, job_of):
+        for value in strange:
+            with pytest.raises(WireError, match="another version"):
+                read(value)
+    pose: dict[str, Any] = {"status": "localized", "evidence": {}, "covariance": None, "map": "m", "map_version": 1}
+    for rotation in (np.zeros((3, 3)), -np.eye(3), np.full((3, 3), np.nan), np.eye(2)):
+        with pytest.raises(WireError):
+            pose_of({**pose, "cam_from_world": {"rotation": rotation.tolist(), "translation": [0, 0, 0]}})
+
+
+@pytest.mark.parametrize(
+    ("url", "token", "told"),
+    [
+        ("maps.example.org", "t", "no address"),
+        ("ftp://x", "t", "no address"),
+        ("http://user:x@127.0.0.1", "t", "no address"),
+        ("http://maps.example.org", "t", "without encryption"),
+        ("https://maps.example.org", "", "token"),
+        ("https://maps.example.org", "a\r\nb", "token"),
+    ],
+)
+def test_impossible_servers_are_refused(url: str, token: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        Connection(url, token)
+    assert Connection("http://maps.example.org", "t", allow_plain=True).url == "http://maps.example.org"
+
+
+@pytest.mark.slow
+def test_a_device_and_a_server(server: Running, door: dict[str, Features], tmp_path: Path) -> None:
+    """Second method for the pose: the server's own map, localized on here with the same bytes. Forged receipts are seen."""
+    record = server.service.records.make("door", MapPolicy())
+    _, secret = server.service.tokens.make("robot", ["localize", "contribute"])
+    names = list(door)
+    few = {name: taken(features, np.arange(500)) for name, features in door.items()}
+    with Client(server.url, secret, Device(tmp_path / "device")) as client:
+        found = client.map("door")
+        assert found.id == record.id and not found.mapped
+        with pytest.raises(ServerError, match="no map"):
+            client.map("window")
+        sent = [client.contribute(found.id, few[name], name=name) for name in names[:-1]]
+        job = next(item.job for item in reversed(sent) if item and item.job)
+        told: list[str] = []
+        status = client.wait(job, told=lambda item: told.append(item.state))
+        assert status.state == "done" and told[-1] == "done"
+        assert {item.state for item in client.contributions()} <= {"mapped", "left out"}
+        pose = client.localize(found.id, few[names[-1]], name=names[-1])
+        assert isinstance(pose, RemotePose) and pose.map_id == record.id
+        folder = server.service.version_folder(server.service.map_record(record.id))
+        assert folder is not None
+        message = client.device.release(few[names[-1]], name=names[-1]).message
+        here = localize(decode(message), Map.read(folder))
+        assert not isinstance(here, NoPose)
+        np.testing.assert_allclose(pose.cam_from_world.center, here.cam_from_world.center, atol=1e-9)
+        assert rotation_angle_deg(pose.cam_from_world.rotation @ here.cam_from_world.rotation.T) < 1e-6
+        gone = next(item for item in client.contributions() if item.state == "mapped").contribution
+        receipt = client.delete(gone)
+        client.verify(receipt)
+        assert gone not in {item.contribution for item in client.contributions()}
+        with pytest.raises(ServerError, match="no such contribution"):
+            client.status(gone)
+        forged = Receipt(number=receipt.number, content={**receipt.content, "points": 0}, before=receipt.before)
+        with pytest.raises(WireError, match="forged"):
+            client.verify(forged)

@@ -1,0 +1,80 @@
+"""Processes that are killed at a deadline, die, fail and are busy: the next task has an answer each time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from veil.errors import InputError, VeilError
+from veil.server.processes import Busy, DeadlineExceeded, Worker, WorkerDied, WorkerPool
+from worlds import server_tasks as tasks
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    found = Worker()
+    yield found
+    found.kill()
+
+
+@pytest.mark.slow
+def test_a_worker_outlives_what_its_tasks_do(worker: Worker) -> None:
+    """One process answers until it has to be killed, and another takes its place."""
+    told: list[tuple[str, int, int]] = []
+    assert worker.call(tasks.double, 21, tell=lambda *step: told.append(step)) == 42
+    assert told == [("doubling", 1, 2)]
+    first = worker.call(tasks.pid)
+    assert first == worker.pid != os.getpid()
+    with pytest.raises(VeilError, match="it is damaged"):
+        worker.call(tasks.refuse)
+    with pytest.raises(InputError, match="it is too small"):
+        worker.call(tasks.misuse)
+    with pytest.raises(InputError, match="ZeroDivisionError") as failed:
+        worker.call(tasks.fail)
+    assert "secret" not in str(failed.value)
+    assert worker.call(tasks.pid) == first
+    begun = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match=r"0\.5 s"):
+        worker.call(tasks.sleep, 60.0, deadline_s=0.5)
+    assert time.monotonic() - begun < 20
+    second = worker.call(tasks.pid)
+    assert second != first
+    with pytest.raises(WorkerDied):
+        worker.call(tasks.die)
+    with pytest.raises(DeadlineExceeded, match="cancelled"):
+        worker.call(tasks.sleep, 60.0, proceed=lambda: False)
+    assert worker.call(tasks.double, 1) == 2
+
+
+@pytest.mark.slow
+def test_a_full_pool_says_so() -> None:
+    """One process, one seat to wait in, and that not for long."""
+    pool = WorkerPool(1, waiting=1, patience_s=0.2)
+    try:
+        pool.warm(tasks.pid)
+        long = threading.Thread(target=pool.call, args=(tasks.sleep, 3.0), kwargs={"deadline_s": 30.0})
+        long.start()
+        time.sleep(0.5)
+        waiting: list[Exception] = []
+
+        def wait() -> None:
+            try:
+                pool.call(tasks.pid, deadline_s=30.0)
+            except Busy as error:
+                waiting.append(error)
+
+        other = threading.Thread(target=wait)
+        other.start()
+        time.sleep(0.05)
+        with pytest.raises(Busy, match="as much as it can"):
+            pool.call(tasks.pid, deadline_s=30.0)
+        other.join()
+        assert len(waiting) == 1 and "busy" in str(waiting[0])
+        long.join()
+        assert pool.call(tasks.double, 4, deadline_s=30.0) == 8
+    finally:
+        pool.close()

@@ -1,0 +1,77 @@
+"""The database: transactions of several threads, deleted rows that are gone from the file, and files of other kinds."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from veil.errors import FileFormatError
+from veil.server.database import SqliteDatabase
+
+
+def test_a_transaction_is_whole_or_not_at_all(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "new" / "veil.sqlite")
+    with pytest.raises(RuntimeError), database.transaction() as found:
+        found.run("INSERT INTO facts (name, value) VALUES ('a', 'b')")
+        raise RuntimeError
+    with database.transaction(durable=True) as found:
+        assert found.one("SELECT * FROM facts WHERE name = 'a'") is None
+        assert found.run("UPDATE facts SET value = value") == 1
+    database.close()
+    database.close()
+
+
+def test_threads_add_up(tmp_path: Path) -> None:
+    """Second method: the sum of what each thread added; none reads between another's read and write."""
+    database = SqliteDatabase(tmp_path / "veil.sqlite")
+    with database.transaction() as found:
+        found.run("INSERT INTO facts (name, value) VALUES ('sum', '0')")
+
+    def add() -> None:
+        for _ in range(50):
+            with database.transaction() as rows:
+                row = rows.one("SELECT value FROM facts WHERE name = 'sum'")
+                assert row is not None
+                rows.run("UPDATE facts SET value = :value WHERE name = 'sum'", value=str(int(row["value"]) + 1))
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.transaction() as found:
+        assert found.one("SELECT value FROM facts WHERE name = 'sum'") == {"value": "200"}
+
+
+def test_what_is_deleted_is_gone_from_the_files(tmp_path: Path) -> None:
+    """Planted bytes are in the files before, and in none after the log is cleared."""
+    database = SqliteDatabase(tmp_path / "veil.sqlite")
+    planted = "planted-" + "xyz" * 40
+    with database.transaction(durable=True) as found:
+        found.run("INSERT INTO facts (name, value) VALUES ('a', :value)", value=planted)
+    database.clear_log()
+
+    def held() -> bool:
+        return any(planted.encode() in path.read_bytes() for path in tmp_path.iterdir())
+
+    assert held()
+    with database.transaction(durable=True) as found:
+        found.run("DELETE FROM facts WHERE name = 'a'")
+    database.clear_log()
+    assert not held()
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database at all, and long enough to be looked at" * 100)
+    with sqlite3.connect(tmp_path / "other") as connection:
+        connection.execute("CREATE TABLE something (a)")
+    newer = SqliteDatabase(tmp_path / "newer")
+    with newer.transaction() as found:
+        found.run("UPDATE facts SET value = '99'")
+    newer.close()
+    for name, told in (("text", "no database"), ("other", "something else"), ("newer", "update veil")):
+        with pytest.raises(FileFormatError, match=told):
+            SqliteDatabase(tmp_path / name)

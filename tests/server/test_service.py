@@ -1,0 +1,205 @@
+"""The service end to end: contributions become a map, queries poses, deletions receipts, and nothing deleted is left."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from veil.errors import InputError
+from veil.features import Features
+from veil.files.map_folders import model_folders
+from veil.files.maps import read_map
+from veil.pipelines.device import Device
+from veil.server.policy import MapPolicy
+from veil.server.runner import Runner, sweep
+from veil.server.service import NotFound, Service
+from veil.server.settings import ServerSettings
+from veil.server.tokens import Token
+from worlds.servers import messages_of
+
+
+@pytest.fixture(scope="module")
+def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return messages_of(door, Device(tmp_path_factory.mktemp("device")))
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    found = Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1, map_workers=1))
+    yield found
+    found.close()
+
+
+def owner(service: Service, name: str = "owner") -> Token:
+    return service.tokens.make(name, ["localize", "contribute"])[0]
+
+
+def work(service: Service) -> list[str]:
+    """Do all jobs that wait, in this thread; returns their states."""
+    runner = Runner(service)
+    states = []
+    while (job := runner.work_once()) is not None:
+        ended = service.jobs.get(job.id)
+        assert ended is not None
+        states.append(f"{ended.kind} {ended.state}")
+    runner._process.kill()
+    return states
+
+
+def arrays_of(path: Path) -> list[bytes]:
+    """Bytes of all arrays of an HDF5 file."""
+    found: list[bytes] = []
+    with h5py.File(path) as file:
+        file.visititems(lambda _, item: found.append(item[()].tobytes()) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def everything(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """All files of a server's folder, and what compressed files hold."""
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        yield str(path.relative_to(folder)), path.read_bytes()
+        if h5py.is_hdf5(path):
+            yield f"{path.relative_to(folder)} (arrays)", b"".join(arrays_of(path))
+
+
+@pytest.mark.slow
+def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messages: dict[str, bytes]) -> None:
+    """Planted bytes: the message, its digest, its name, and rows of its descriptors. All are found before, none after."""
+    mine, other = owner(service), owner(service, "other")
+    record = service.records.make("door", MapPolicy())
+    ids = {}
+    for name, message in messages.items():
+        ids[name], job = service.contribute(mine, record.id, message)[0].id, service.contribute(mine, record.id, message)[1]
+        assert job is None, "the same message again is the same contribution"
+    assert work(service) == ["update done"]
+    mapped = service.map(mine, record.id)
+    assert mapped.version == 1 and mapped.facts["models"][0]["images"] >= 4
+    states = {item.id: item.state for item in service.records.contributions(record.id)}
+    assert list(states.values()).count("mapped") == mapped.facts["models"][0]["images"]
+    gone = next(name for name, ident in ids.items() if states[ident] == "mapped")
+    folder = service.version_folder(mapped)
+    assert folder is not None
+    scene = read_map(folder)
+    row = scene.images[ids[gone]].form.origin[0]  # type: ignore[union-attr]
+    planted = {
+        "message": messages[gone][:200],
+        "digest": hashlib.sha256(messages[gone]).hexdigest().encode(),
+        "name": ids[gone].encode(),
+        **{f"descriptor as {dtype}": row.astype(dtype).tobytes()[:24] for dtype in ("float16", "float32")},
+    }
+
+    def found() -> dict[str, list[str]]:
+        return {what: [name for name, data in everything(service.folder) if part in data] for what, part in planted.items()}
+
+    before = found()
+    assert before["message"] and before["digest"] and before["name"]
+    assert before["descriptor as float16"] or before["descriptor as float32"]
+    with pytest.raises(NotFound):
+        service.delete(other, ids[gone])
+    receipt, job = service.delete(mine, ids[gone])
+    assert receipt is None and job is not None
+    assert work(service) == ["remove done"]
+    service.database.clear_log()
+    # The receipt keeps the contribution's name and the digest of its message: it is about them.
+    left = found()
+    assert not any(places for what, places in left.items() if what not in ("name", "digest"))
+    assert left["name"] == left["digest"] == ["veil.sqlite"]
+    receipt = service.receipts.of_contribution(ids[gone], mine.id)
+    assert receipt is not None and receipt.content["features"] > 0 and receipt.content["map_versions"] == [1, 2]
+    assert receipt.content["message_sha256"] == hashlib.sha256(messages[gone]).hexdigest()
+    assert service.receipts.of_contribution(ids[gone], other.id) is None
+    assert service.delete(mine, ids[gone]) == (receipt, None), "asked again, the receipt is the answer"
+    after = service.map(mine, record.id)
+    folder = service.version_folder(after)
+    assert folder is not None
+    for model in model_folders(folder):
+        assert ids[gone] not in read_map(model).images
+    for name, image in read_map(folder).images.items():
+        np.testing.assert_allclose(
+            image.cam_from_world.center, scene.images[name].cam_from_world.center, atol=0.02 * scene.extent
+        )
+    again = service.contribute(mine, record.id, messages[gone])[0]
+    assert again.id != ids[gone] and again.state == "pending"
+    assert work(service) == ["update done"]
+    assert len(service.delete_map(mine, record.id)) == len(messages)
+    assert {name.split("/")[0] for name, _ in everything(service.folder)} <= {
+        "veil.sqlite",
+        "veil.sqlite-shm",
+        "veil.sqlite-wal",
+    }
+
+
+@pytest.mark.slow
+def test_what_two_tokens_give_stays_apart(service: Service, messages: dict[str, bytes]) -> None:
+    """The same message of two tokens is two contributions of one blob; deleting one leaves the other whole."""
+    mine, other = owner(service), owner(service, "other")
+    record = service.records.make("shared", MapPolicy())
+    message = next(iter(messages.values()))
+    first, second = service.contribute(mine, record.id, message)[0], service.contribute(other, record.id, message)[0]
+    assert first.id != second.id and first.digest == second.digest
+    receipt, _ = service.delete(mine, first.id)
+    assert receipt is not None
+    assert service.records.blobs.get(second.digest) == message
+    assert [item.id for item in service.records.contributions(record.id)] == [second.id]
+    service.delete(other, second.id)
+    with pytest.raises(NotFound):
+        service.delete(other, "c0")
+    service.delete_map(mine, record.id)
+
+
+@pytest.mark.slow
+def test_contributions_expire(service: Service, messages: dict[str, bytes]) -> None:
+    mine = owner(service)
+    record = service.records.make("short", MapPolicy(keep_days=1.0))
+    item = service.contribute(mine, record.id, next(iter(messages.values())))[0]
+    assert item.expires is not None
+    assert service.expire(item.expires - 1) == 0
+    assert service.expire(item.expires + 1) == 1
+    sweep(service)
+    assert service.records.contributions(record.id) == []
+    receipt = service.receipts.of_contribution(item.id, mine.id)
+    assert receipt is not None and receipt.content["why"] == "its time was over" and receipt.content["token"] == ""
+    service.delete_map(mine, record.id)
+
+
+@pytest.mark.slow
+def test_a_map_that_a_token_may_not_use_does_not_exist_for_it(service: Service, messages: dict[str, bytes]) -> None:
+    record = service.records.make("closed", MapPolicy())
+    token = service.tokens.make("elsewhere", ["localize", "contribute"], maps=["m0"])[0]
+    message = next(iter(messages.values()))
+    for attempt in (
+        lambda: service.map(token, record.id),
+        lambda: service.contribute(token, record.id, message),
+        lambda: service.localize(token, record.id, message),
+        lambda: service.map(owner(service), "m0"),
+    ):
+        with pytest.raises(NotFound):
+            attempt()
+    service.delete_map(service.tokens.make("admin", ["admin"])[0], record.id)
+
+
+@pytest.mark.slow
+def test_an_empty_map_and_damaged_messages_have_clear_answers(service: Service, messages: dict[str, bytes]) -> None:
+    mine = owner(service)
+    record = service.records.make("empty", MapPolicy())
+    message = next(iter(messages.values()))
+    assert service.localize(mine, record.id, message)["reason"] == "the map holds no image yet"
+    damaged = message[:300] + bytes([message[300] ^ 1]) + message[301:]
+    for wrong, told in ((damaged, "checksum"), (message[:-1], "bytes but its header asks"), (b"\xff\xd8\xff" * 99, "JPEG")):
+        with pytest.raises(Exception, match=told):
+            service.contribute(mine, record.id, wrong)
+    service.contribute(mine, record.id, message)
+    assert work(service) == ["update done"]
+    item = service.records.contributions(record.id)[0]
+    assert item.state == "pending" and not service.map(mine, record.id).files
+    assert "two images" in service.jobs.of_map(record.id)[0].result["reason"]
+    with pytest.raises(InputError):
+        service.queue("m0", "rebuild", mine.id)
+    service.delete_map(mine, record.id)

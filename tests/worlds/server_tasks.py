@@ -1,0 +1,38 @@
+"""Tasks that misbehave, for processes that must survive them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from veil.errors import InputError, WireError
+from veil.server.processes import Tell
+
+
+def double(value: int, tell: Tell) -> int:
+    tell("doubling", 1, 2)
+    return 2 * value
+
+
+def pid(tell: Tell) -> int:
+    return os.getpid()
+
+
+def sleep(seconds: float, tell: Tell) -> None:
+    time.sleep(seconds)
+
+
+def die(tell: Tell) -> None:
+    os._exit(3)
+
+
+def refuse(tell: Tell) -> None:
+    raise WireError("it is damaged")
+
+
+def misuse(tell: Tell) -> None:
+    raise InputError("it is too small")
+
+
+def fail(tell: Tell) -> None:
+    raise ZeroDivisionError("a secret detail")

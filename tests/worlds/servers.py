@@ -1,0 +1,123 @@
+"""A server in a thread, as clients meet it over HTTP, and messages of bundled photographs for it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+
+from veil.features import Features
+from veil.pipelines.device import Device
+from veil.pipelines.protection import HideInWords, Protection
+from veil.server.app import create_app
+from veil.server.runner import Runner
+from veil.server.service import Service
+from worlds.releases import taken
+
+MESSAGE_TYPE = "application/vnd.veil.message"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server answered: `value` is its JSON, None where it is none."""
+
+    status: int
+    headers: dict[str, str]
+    data: bytes
+
+    @property
+    def value(self) -> Any:
+        return json.loads(self.data) if self.data else None
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running server: its service, port, and the secret of an administrator's token."""
+
+    service: Service
+    port: int
+    admin: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str | None = None,
+        body: bytes | None = None,
+        value: object = None,
+        kind: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        """Send one request as it stands; `token` None is the administrator's, "" none."""
+        said = dict(headers or {})
+        secret = self.admin if token is None else token
+        if secret:
+            said.setdefault("Authorization", f"Bearer {secret}")
+        if value is not None:
+            body, kind = json.dumps(value).encode(), "application/json"
+        if body is not None:
+            said.setdefault("Content-Type", kind or MESSAGE_TYPE)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, body=body, headers=said)
+            response = connection.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def done(self, job: str) -> dict[str, Any]:
+        """The end of a job."""
+        for _ in range(1200):
+            found = self.ask("GET", f"/v1/jobs/{job}").value
+            if found["state"] not in ("queued", "running"):
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"job {job} does not end: {found}")
+
+
+@contextmanager
+def running(service: Service, *, jobs: bool = True) -> Iterator[Running]:
+    """A server of a service; `jobs` False does no work on maps."""
+    _, secret = service.tokens.make("tests", ["admin"])
+    app = create_app(service, Runner(service) if jobs else None)
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            time.sleep(0.02)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield Running(service=service, port=port, admin=secret)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def messages_of(features: dict[str, Features], device: Device, *, most: int = 500) -> dict[str, bytes]:
+    """Hardened messages of some features of each image."""
+    return {name: device.release(_first(item, most), name=name).message for name, item in features.items()}
+
+
+def words_of(features: Features, device: Device, *, epsilon: float = 10.0, most: int = 500) -> bytes:
+    """A message in words."""
+    protection = Protection(descriptors=HideInWords(epsilon=epsilon))
+    return device.release(_first(features, most), protection, name="words", allow_second=True).message
+
+
+def _first(features: Features, most: int) -> Features:
+    import numpy as np
+
+    return taken(features, np.arange(min(most, len(features))))
