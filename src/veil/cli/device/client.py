@@ -98,7 +98,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     action.add_argument("contributions", nargs="+", metavar="CONTRIBUTION", help="ids, as `veil client status` shows them")
     action.add_argument("--receipt", type=Path, metavar="FILE", help="write the receipts here (JSON)")
     action = _add_action(actions, "verify", "check receipts against the server's chain", _verify)
-    action.add_argument("receipts", type=Path, nargs="+", help="files that `veil client delete --receipt` wrote")
+    action.add_argument("receipts", type=Path, nargs="+", help="files of receipts (JSON)")
 
 
 def _add_action(actions, name: str, summary: str, run) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
