@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from veil.features import Features
+from veil.geometry.earth import EarthFrame
 from veil.pipelines.device import Device
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
@@ -68,6 +70,34 @@ def test_a_query_has_a_pose_and_leaves_nothing(server: Running, door_map: str, m
 
 
 @pytest.mark.slow
+def test_a_map_with_a_place_answers_on_earth(server: Running, door_map: str, messages: dict[str, bytes]) -> None:
+    """Oracle: the place by hand from the pose of the same answer, in a frame that is the map's own, ten times as large."""
+    place = {
+        "place": 1,
+        "origin": {"lat": 55.7, "lon": 13.2, "h": 80.0},
+        "enu_from_map": {"scale": 10.0, "rotation": np.eye(3).tolist(), "translation": [0.0, 0.0, 0.0]},
+        "positions": 9,
+        "agreeing": 8,
+        "median_error_m": 1.5,
+        "largest_error_m": 4.0,
+        "uses_gravity": False,
+    }
+    query = list(messages.values())[-1]
+    assert "geopose" not in server.ask("POST", f"/v1/maps/{door_map}/localize", body=query).value
+    assert server.ask("PUT", f"/v1/maps/{door_map}/place", value={**place, "place": 2}).status == 422
+    assert server.ask("PUT", f"/v1/maps/{door_map}/place", value=place).status == 200
+    value = server.ask("POST", f"/v1/maps/{door_map}/localize", body=query).value
+    center = np.array(value["camera_center"]) * 10
+    expected = EarthFrame(latitude_deg=55.7, longitude_deg=13.2, height_m=80.0).geodetic(center)
+    found = value["geopose"]
+    assert [found["position"][name] for name in ("lat", "lon", "h")] == pytest.approx(expected.tolist(), abs=1e-9)
+    assert set(found["quaternion"]) == set("xyzw") and value["geopose_ypr"]["position"] == found["position"]
+    assert value["place_error_m"] == {"median": 1.5, "largest": 4.0}
+    assert server.ask("PUT", f"/v1/maps/{door_map}/place", value={}).status == 200
+    assert "geopose" not in server.ask("POST", f"/v1/maps/{door_map}/localize", body=query).value
+
+
+@pytest.mark.slow
 def test_every_scope_meets_every_route(server: Running, door_map: str, messages: dict[str, bytes]) -> None:
     """All pairs of a route and a token: none, a wrong one, each scope, and the same scopes without the map.
 
@@ -91,6 +121,7 @@ def test_every_scope_meets_every_route(server: Running, door_map: str, messages:
         ("GET", f"/v1/maps/{door_map}", {}, {"localize": 200, "contribute": 200, "admin": 200, "closed": 404}),
         ("DELETE", "/v1/maps/m0", {}, {"localize": 403, "contribute": 403, "admin": 404, "closed": 403}),
         ("POST", "/v1/maps/m0/rebuild", {"body": b""}, {"localize": 403, "contribute": 403, "admin": 404, "closed": 403}),
+        ("PUT", "/v1/maps/m0/place", {"value": {}}, {"localize": 403, "contribute": 403, "admin": 404, "closed": 403}),
         ("GET", f"/v1/maps/{door_map}/jobs", {}, {"localize": 403, "contribute": 403, "admin": 200, "closed": 403}),
         ("GET", f"/v1/jobs/{job}", {}, {"localize": 403, "contribute": 200, "admin": 200, "closed": 404}),
         ("POST", f"/v1/maps/{door_map}/localize", message, {"localize": 200, "contribute": 403, "admin": 200, "closed": 404}),

@@ -175,6 +175,11 @@ def _add_maps(app: FastAPI) -> None:
         """Delete a map and all contributions to it."""
         return {"receipts": [item.as_json() for item in service.delete_map(token, map_id)]}
 
+    @app.put("/v1/maps/{map_id}/place", tags=["maps"])
+    def place_map(map_id: str, given: dict[str, Any], service: Services, token: Administrating) -> dict[str, Any]:
+        """Say where on Earth a map is, with what `veil map align` wrote; an empty object: it is not known."""
+        return service.set_place(map_id, given or None).as_json()
+
     @app.post("/v1/maps/{map_id}/rebuild", status_code=202, tags=["maps"])
     def rebuild_map(map_id: str, request: Request, service: Services, token: Administrating) -> dict[str, Any]:
         """Make a map anew from all contributions to it; it gets another origin and scale."""

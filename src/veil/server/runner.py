@@ -16,7 +16,7 @@ from veil.server.jobs import Job, end_job, is_held
 from veil.server.map_records import Contribution, MapRecord, contributions_in, map_in, set_state
 from veil.server.processes import Worker as Process
 from veil.server.processes import WorkerDied
-from veil.server.service import CACHE, MATCHES, WORK, Service, deletion_receipt, put_version
+from veil.server.service import CACHE, MATCHES, PLACE, WORK, Service, deletion_receipt, put_version
 from veil.server.tasks import MapOutcome, MapWork, change_map
 
 log = logging.getLogger("veil.server")
@@ -158,7 +158,9 @@ class Runner:
                 held = True
                 states = {item.id: item.state for item in contributions_in(found, record.id)}
                 if outcome.written or outcome.emptied:
-                    put_version(found, present, files, outcome.facts)
+                    # Growth and removal leave the cameras of a map where they are; a map that is made anew has another frame.
+                    kept = {} if job.kind == "rebuild" or outcome.emptied else {PLACE: present.facts.get(PLACE)}
+                    put_version(found, present, files, {**outcome.facts, **{k: v for k, v in kept.items() if v}})
                 for number, model in enumerate(outcome.models, start=1):
                     for name in model:
                         if states.get(name) in ("pending", "left out"):

@@ -10,11 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from veil.errors import InputError, VeilError
+import numpy as np
+
+from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.blobs import FolderBlobs
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
+from veil.files.places import place_facts, place_of
 from veil.forms import Subsets
+from veil.geometry.geopose import basic_quaternion, basic_ypr
+from veil.geometry.rigid import Rigid
 from veil.server.database import SqliteDatabase
 from veil.server.jobs import Job, Jobs, Kind, cancel_jobs, queue_job
 from veil.server.map_records import Contribution, MapRecord, MapRecords, add_contribution, contributions_in, map_in, set_state
@@ -27,6 +32,8 @@ from veil.server.tokens import Token, Tokens
 from veil.wire.receipts import Receipt
 
 DATABASE, BLOBS, CACHE, WORK, MATCHES = "veil.sqlite", "blobs", "cache", "work", "matches"
+# Of a map's facts, where it is on Earth.
+PLACE = "place"
 # How often a query begins again because its map was replaced meanwhile.
 SWAPS = 5
 
@@ -125,6 +132,9 @@ class Service:
             answer = {"status": "no pose", "reason": f"the search was ended: {error}"}
         except WorkerDied as error:
             answer = {"status": "no pose", "reason": f"the search failed: {error}"}
+        place = record.facts.get(PLACE)
+        if place is not None and answer["status"] == "localized" and answer.get("map_version") == record.version:
+            answer = {**answer, **_on_earth(place, answer["cam_from_world"])}
         return {**told, "features": head.features, **answer}
 
     def delete(self, token: Token, contribution_id: str) -> tuple[Receipt | None, Job | None]:
@@ -176,6 +186,27 @@ class Service:
         with self.database.transaction(durable=True) as found:
             put_version(found, record, files, facts)
         return self.map_record(record.id)
+
+    def set_place(self, map_id: str, value: Mapping[str, Any] | None) -> MapRecord:
+        """Say where on Earth a map is, as `veil map align` found it; None: it is not known.
+
+        Raises NotFound for the map, InputError for what is no place, or a map without images.
+        """
+        if value is not None:
+            try:
+                value = place_facts(place_of(value))
+            except FileFormatError as error:
+                raise InputError(str(error)) from None
+        with self.database.transaction(durable=True) as found:
+            present = map_in(found, map_id)
+            if present is None:
+                raise NotFound("there is no such map")
+            if value is not None and not present.files:
+                raise InputError("the map holds no image yet; nothing can be aligned")
+            facts = {name: item for name, item in present.facts.items() if name != PLACE}
+            facts |= {} if value is None else {PLACE: dict(value)}
+            found.run("UPDATE maps SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=map_id)
+        return self.map_record(map_id)
 
     def map_record(self, map_id: str) -> MapRecord:
         """A map, whoever asks. Raises NotFound for one that does not exist."""
@@ -259,6 +290,17 @@ class Service:
             self.records.drop_unused(gone)
             self.database.clear_log()
         return receipt, job
+
+
+def _on_earth(place: Mapping[str, Any], pose: Mapping[str, Any]) -> dict[str, Any]:
+    """A pose as OGC GeoPose writes it, both ways, and how far off the map's place may be."""
+    found = place_of(place)
+    cam_from_map = Rigid(rotation=np.array(pose["rotation"]), translation=np.array(pose["translation"]))
+    return {
+        "geopose": basic_quaternion(found, cam_from_map),
+        "geopose_ypr": basic_ypr(found, cam_from_map),
+        "place_error_m": {"median": found.median_error_m, "largest": found.largest_error_m},
+    }
 
 
 def _coverage(record: MapRecord) -> dict[str, Any]:

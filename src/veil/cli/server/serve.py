@@ -22,6 +22,7 @@ EXAMPLES = """\
   veil serve store/ --config serve.toml          settings of a file; VEIL_SERVE_PORT=9000 and so on go before it
   veil serve token store/ --name "robot 7" --scopes localize contribute
   veil serve token store/ --list
+  veil serve place store/ place.json --map lobby
 """
 
 
@@ -51,6 +52,18 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         help="give the server a map 'demo' of nine bundled photographs, and print the command that localizes another",
     )
     parser.set_defaults(run=_serve)
+
+    parser = add_command(
+        commands,
+        "serve place",
+        "say where on Earth a server's map is",
+        "Give a map of a server the place that `veil map align` found; its answers then hold a GeoPose.",
+        EXAMPLES,
+    )
+    parser.add_argument("folder", type=Path, help="of the server")
+    parser.add_argument("place", type=Path, help="a file that `veil map align` wrote")
+    parser.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
+    parser.set_defaults(run=_place)
 
     parser = add_command(
         commands,
@@ -161,6 +174,22 @@ def _add_demo(arguments: argparse.Namespace, service: Any, url: str) -> None:
         photograph = example.folder / HELD_OUT[0]
     say(arguments, "in a second shell, once the map is made (ten seconds):")
     say(arguments, f"  veil client localize {photograph} --map demo --camera {camera} --server {url} --token-file {path}")
+
+
+def _place(arguments: argparse.Namespace) -> int:
+    from veil.files.places import place_facts, read_place
+
+    found = read_place(arguments.place)
+    service = _service(arguments.folder)
+    try:
+        named = [item for item in service.records.all() if arguments.map in (item.id, item.name)]
+        if len(named) != 1:
+            raise InputError(f"{len(named)} maps are called {arguments.map!r}; give the id of one")
+        service.set_place(named[0].id, place_facts(found))
+        say(arguments, f"map {named[0].name!r} is at {found.frame.latitude_deg:.6f}, {found.frame.longitude_deg:.6f}")
+        return 0
+    finally:
+        service.close()
 
 
 def _token(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,73 @@
+"""`veil map align`: a map's place on Earth, from positions of its cameras."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+from veil.cli.common import add_command, add_json, report, say, write_json
+from veil.errors import InputError
+from veil.files.atomic import write_text
+from veil.files.maps import read_map
+from veil.files.places import place_facts, read_positions
+from veil.geometry.georeference import georeference
+
+EXAMPLES = """\
+  veil map align map/ positions.csv -o place.json
+  veil serve place store/ place.json --map lobby     from then on, the server's answers name the place on Earth
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil map align` to the parser's commands."""
+    parser = add_command(
+        commands,
+        "map align",
+        "a map's place on Earth",
+        "Find the similarity from a map's coordinates to east, north and up in meters, from positions of its cameras on\n"
+        "WGS 84. Positions that disagree with the others are left out and named; the error that is left is told. Cameras\n"
+        "along a line need a map with gravity.",
+        EXAMPLES,
+    )
+    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote")
+    parser.add_argument(
+        "positions", type=Path, help="CSV with columns image, latitude, longitude, height (above the ellipsoid)"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the place (JSON)")
+    parser.add_argument("--seed", type=int, default=0, help="of the search (default 0)")
+    add_json(parser)
+    parser.set_defaults(run=_align)
+
+
+def _align(arguments: argparse.Namespace) -> int:
+    scene = read_map(arguments.map)
+    given = read_positions(arguments.positions)
+    names = sorted(set(given) & set(scene.images))
+    if not names:
+        raise InputError(
+            f"{arguments.positions} names none of the map's images, which are {', '.join(sorted(scene.images)[:3])}; check it"
+        )
+    found = georeference(
+        np.array([scene.images[name].cam_from_world.center for name in names]),
+        np.array([given[name] for name in names]),
+        down=scene.measured_down,
+        seed=arguments.seed,
+    )
+    facts = place_facts(found)
+    left_out = [name for name, agrees in zip(names, found.agreeing.tolist(), strict=True) if not agrees]
+    write_text(arguments.output, json.dumps(facts, indent=2) + "\n")
+    write_json(arguments.json, {**facts, "left_out": left_out})
+    say(
+        arguments,
+        f"{facts['agreeing']} of {facts['positions']} positions agree: {facts['median_error_m']:.2f} m at the median, "
+        f"{facts['largest_error_m']:.2f} m at most; a unit of the map is {found.enu_from_map.scale:.4g} m",
+    )
+    if facts["agreeing"] == (2 if found.uses_gravity else 3):
+        say(arguments, "note: so few positions fit any map; nothing checks them")
+    for name in left_out:
+        say(arguments, f"left out {name}: its position disagrees with the others")
+    report(arguments, arguments.output, "the map's place")
+    return 0

@@ -1,0 +1,164 @@
+"""A map's place on Earth: the similarity from its frame to east, north and up, from positions of its cameras.
+
+Positions of phones are off by meters, and a few by tens of meters, so that the similarity is that of the cameras that agree
+(least median of squares, Rousseeuw 1984), and the error that it leaves is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from veil.errors import InputError
+from veil.geometry.earth import EarthFrame, require_places
+from veil.geometry.rigid import Rigid
+from veil.geometry.similarity import Similarity, align_points
+
+SAMPLES = 2000
+# Cameras on a line, nearly: their spread across it is less than this share of that along it.
+ON_A_LINE = 0.02
+# A normal distribution's deviation as a multiple of the median of its absolute values, and how many of them agree.
+_DEVIATION, _AGREE = 1.4826, 2.5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Georeference:
+    """The place of a map on Earth.
+
+    - `frame`: east, north and up at the middle of the positions.
+    - `enu_from_map`: similarity from the map's coordinates to that frame, in meters.
+    - `median_error_m`, `largest_error_m`: distances of the cameras that agree from their given positions.
+    - `agreeing`, bool (n,): which of the positions they are.
+    - `uses_gravity`: whether the map's gravity told what the positions alone do not.
+    """
+
+    frame: EarthFrame
+    enu_from_map: Similarity
+    median_error_m: float
+    largest_error_m: float
+    agreeing: Bool[np.ndarray, "n"]
+    uses_gravity: bool
+
+    def place(self, cam_from_map: Rigid) -> Float64[np.ndarray, "3"]:
+        """Latitude, longitude and height of a camera."""
+        return self.frame.geodetic(self.enu_from_map.apply(cam_from_map.center))
+
+    def local_frame(self, cam_from_map: Rigid) -> tuple[EarthFrame, Float64[np.ndarray, "3 3"]]:
+        """East, north and up at a camera itself, and the rotation from its axes (x right, y down, z forward) to them."""
+        latitude, longitude, height = self.place(cam_from_map).tolist()
+        here = EarthFrame(latitude_deg=latitude, longitude_deg=longitude, height_m=height)
+        enu_from_cam = self.enu_from_map.rotation @ cam_from_map.rotation.T
+        return here, here.ecef_from_enu.T @ self.frame.ecef_from_enu @ enu_from_cam
+
+
+def georeference(
+    centers: Float64[np.ndarray, "n 3"],
+    places: Float64[np.ndarray, "n 3"],
+    *,
+    down: Float64[np.ndarray, "3"] | None = None,
+    seed: int = 0,
+) -> Georeference:
+    """The place of a map on Earth from positions of its cameras.
+
+    - `centers`, float64 (n, 3): of cameras, in the map's coordinates.
+    - `places`, float64 (n, 3): latitude, longitude (degrees) and height (meters above the ellipsoid) of the same cameras.
+    - `down`, float64 (3,): unit vector of gravity in the map's coordinates, which cameras along a line need.
+    - `seed`: of the samples.
+
+    Raises InputError for fewer than three positions (two with gravity), for cameras on a line without gravity, and if less than
+    half of the positions agree with any similarity; RangeError for places that are none.
+    """
+    require_places(places)
+    least = 3 if down is None else 2
+    if len(centers) != len(places) or len(centers) < least:
+        raise InputError(
+            f"the positions of {len(places)} cameras of the map are given; {least} at least are needed"
+            + ("" if down is not None else " (2 where the map has gravity, `veil map --gravity`)")
+        )
+    middle = np.median(places, axis=0)
+    frame = EarthFrame(latitude_deg=float(middle[0]), longitude_deg=float(middle[1]), height_m=float(middle[2]))
+    local = frame.local(places)
+    if down is None:
+        _require_spread(centers)
+    errors = _least_median(centers, local, down, least, seed)
+    scale = _DEVIATION * float(np.median(errors)) * (1 + 5 / max(1, len(errors) - least))
+    agreeing = errors <= max(_AGREE * scale, 1e-6)
+    if agreeing.sum() < max(least, (len(errors) + 1) // 2):
+        raise InputError("the positions contradict each other: less than half of them agree with any place of the map")
+    if down is None:
+        _require_spread(centers[agreeing])
+    fitted = _similarity(centers[agreeing], local[agreeing], down)
+    left = np.linalg.norm(fitted.apply(centers[agreeing]) - local[agreeing], axis=1)
+    return Georeference(
+        frame=frame,
+        enu_from_map=fitted,
+        median_error_m=float(np.median(left)),
+        largest_error_m=float(left.max()),
+        agreeing=agreeing,
+        uses_gravity=down is not None,
+    )
+
+
+def _require_spread(centers: Float64[np.ndarray, "n 3"]) -> None:
+    """Raise InputError for cameras on a line: how the map is turned about it is not known."""
+    spread = np.linalg.svd(centers - centers.mean(axis=0), compute_uv=False)
+    if not spread[1] > ON_A_LINE * spread[0]:
+        raise InputError(
+            "the cameras lie on a line, so that their positions do not tell how the map is turned about it; give positions of "
+            "others, or make the map with gravity (`veil map --gravity`)"
+        )
+
+
+def _least_median(
+    centers: Float64[np.ndarray, "n 3"],
+    local: Float64[np.ndarray, "n 3"],
+    down: Float64[np.ndarray, "3"] | None,
+    count: int,
+    seed: int,
+) -> Float64[np.ndarray, "n"]:
+    """Errors of all positions under that similarity of a few of them which has the least median error."""
+    generator = np.random.default_rng(seed)
+    best: tuple[float, np.ndarray] | None = None
+    for turn in range(SAMPLES):
+        rows = generator.choice(len(centers), count, replace=False) if turn else np.arange(len(centers))
+        try:
+            found = _similarity(centers[rows], local[rows], down)
+        except InputError:
+            continue
+        errors = np.linalg.norm(found.apply(centers) - local, axis=1)
+        median = float(np.median(errors))
+        if best is None or median < best[0]:
+            best = median, errors
+    if best is None:
+        raise InputError("the positions coincide, or those of the cameras do; nothing tells the map's scale")
+    return best[1]
+
+
+def _similarity(
+    centers: Float64[np.ndarray, "n 3"], local: Float64[np.ndarray, "n 3"], down: Float64[np.ndarray, "3"] | None
+) -> Similarity:
+    """Least-squares similarity, upright where gravity is known. Raises InputError if the points of a frame coincide."""
+    if down is None:
+        return align_points(centers, local)
+    upright = _turned_to_down(down)
+    a, b = centers @ upright.T, local
+    a_mean, b_mean = a.mean(axis=0), b.mean(axis=0)
+    a, b = a - a_mean, b - b_mean
+    turn = np.angle(((b[:, 0] + 1j * b[:, 1]) * (a[:, 0] - 1j * a[:, 1])).sum())
+    yaw = np.array([[np.cos(turn), -np.sin(turn), 0.0], [np.sin(turn), np.cos(turn), 0.0], [0.0, 0.0, 1.0]])
+    total = float((a**2).sum())
+    scale = float(((a @ yaw.T) * b).sum()) / total if total > 0 else 0.0
+    if not scale > 0:
+        raise InputError("the positions coincide; no scale follows from them")
+    rotation = yaw @ upright
+    return Similarity(scale=scale, rotation=rotation, translation=b_mean - scale * yaw @ a_mean)
+
+
+def _turned_to_down(down: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3 3"]:
+    """A rotation that takes a unit vector to (0, 0, -1)."""
+    up = -down / np.linalg.norm(down)
+    side = np.cross(up, [1.0, 0.0, 0.0] if abs(up[0]) < 0.9 else [0.0, 1.0, 0.0])
+    side /= np.linalg.norm(side)
+    return np.stack([side, np.cross(up, side), up])
