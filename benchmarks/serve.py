@@ -3,11 +3,11 @@
     python benchmarks/serve.py OUT --seconds 300 --clients 16
     python benchmarks/serve.py OUT --map map/ --queries queries/ --seconds 300
 
-A server with `--workers` processes is started on the demo's map (nine bundled photographs, hardened), or on `--map`, and clients
-ask for the poses of held-out photographs, or of the messages in `--queries`, as fast as they are answered. Before and after,
-as many processes as the server has workers call `veil.localize` with the same messages for a fifth of the time each: the ratio
-is the service's overhead. Memory is that of the server and its processes, once a second. `--figure` draws it with the latencies.
-OUT holds the server's folder. Needs `pip install 'veil[serve]'`; the client and all load run on the same machine.
+A server with `--workers` processes is started on the demo's map (nine bundled photographs, hardened), or on `--map`, and
+clients ask for the poses of held-out photographs, or of the messages in `--queries`, as fast as they are answered. Before and
+after, as many processes as the server has workers call `veil.localize` with the same messages for a fifth of the time each: the
+ratio is the service's overhead. Memory is that of the server and its processes, once a second; `--figure` draws it with the
+latencies. OUT holds the server's folder. Needs `pip install 'veil[serve]'`; client and load run on the same machine.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def planted(name: str, count: int, *, line: bool = False) -> tuple[np.ndarray, n
     return truth.inverse().apply(local), LUND.geodetic(local), truth, rotation.T @ np.array([0.0, 0.0, -1.0])
 
 
-def away(found, truth: Similarity, centers: np.ndarray) -> float:  # type: ignore[no-untyped-def]
+def away(found, truth: Similarity, centers: np.ndarray) -> float:
     """Largest distance of a camera's place from its true one, in meters."""
     return float(np.abs(LUND.local(found.frame.geodetic(found.enu_from_map.apply(centers))) - truth.apply(centers)).max())
 

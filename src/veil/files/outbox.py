@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from veil.errors import FileFormatError
@@ -32,6 +32,21 @@ class Sending:
     message_sha256: str
     contribution: str = ""
     receipts_head: str = ""
+
+
+_NAMES = ("server", "map_id", "name", "message_sha256", "contribution", "receipts_head")
+
+
+def _facts(sending: Sending) -> dict[str, str]:
+    """What a note's file holds."""
+    return {
+        "server": sending.server,
+        "map_id": sending.map_id,
+        "name": sending.name,
+        "message_sha256": sending.message_sha256,
+        "contribution": sending.contribution,
+        "receipts_head": sending.receipts_head,
+    }
 
 
 class Outbox:
@@ -74,10 +89,10 @@ class Outbox:
 
     def _write(self, state: str, sending: Sending) -> None:
         with replacing(self._path(state, sending), suffix=".part", private=True) as temporary:
-            temporary.write_bytes(json.dumps(asdict(sending)).encode())
+            temporary.write_bytes(json.dumps(_facts(sending)).encode())
 
     def _read(self, state: str) -> list[Sending]:
-        names = {field.name for field in fields(Sending)}
+        names = set(_NAMES)
         found = []
         for path in sorted((self._folder / state).glob("*.json")):
             try:

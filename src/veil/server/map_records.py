@@ -244,6 +244,17 @@ def set_state(found: Statements, contribution: str, state: State, reason: str = 
     )
 
 
+def put_version(found: Statements, record: MapRecord, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+    """Make files the next version of a map."""
+    found.run(
+        "UPDATE maps SET version = :version, files = :files, facts = :facts WHERE id = :id",
+        version=record.version + 1,
+        files=json.dumps(dict(files)),
+        facts=json.dumps(dict(facts)),
+        id=record.id,
+    )
+
+
 def _map(row: Row) -> MapRecord:
     return MapRecord(
         id=row["id"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from veil.errors import InputError, RangeError, WireError
@@ -88,7 +88,15 @@ class MapPolicy:
 
     def as_json(self) -> dict[str, Any]:
         """The policy as JSON values; `MapPolicy.of` reads them."""
-        return {**asdict(self), "forms": list(self.forms)}
+        return {
+            "forms": list(self.forms),
+            "least_profile": self.least_profile,
+            "max_epsilon": self.max_epsilon,
+            "lines_only": self.lines_only,
+            "max_features": self.max_features,
+            "max_bytes": self.max_bytes,
+            "keep_days": self.keep_days,
+        }
 
     def require_head(self, prefix: bytes) -> Head:
         """The header of a message of which `prefix` is the beginning.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from veil.server.database import Database, Row, Statements
+from veil.server.map_records import Contribution
 from veil.wire.receipts import BEGIN, Receipt
 
 
@@ -27,6 +29,22 @@ def add_receipt(found: Statements, *, contribution: str, token: str, content: Ma
         digest=receipt.digest,
     )
     return receipt
+
+
+def deletion_receipt(found: Statements, item: Contribution, *, by: str, why: str, more: Mapping[str, Any]) -> Receipt:
+    """The receipt of a contribution, within the transaction that deletes it."""
+    content = {
+        "contribution": item.id,
+        "map": item.map_id,
+        "message_sha256": item.digest,
+        "bytes": item.size_bytes,
+        "received": item.received,
+        "deleted": time.time(),
+        "token": by,
+        "why": why,
+        **more,
+    }
+    return add_receipt(found, contribution=item.id, token=item.token, content=content)
 
 
 class Receipts:

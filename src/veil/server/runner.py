@@ -13,10 +13,11 @@ from typing import Any
 
 from veil.errors import InputError, VeilError
 from veil.server.jobs import Job, end_job, is_held
-from veil.server.map_records import Contribution, MapRecord, contributions_in, map_in, set_state
+from veil.server.map_records import Contribution, MapRecord, contributions_in, map_in, put_version, set_state
 from veil.server.processes import Worker as Process
 from veil.server.processes import WorkerDied
-from veil.server.service import CACHE, MATCHES, PLACE, WORK, Service, deletion_receipt, put_version
+from veil.server.receipts import deletion_receipt
+from veil.server.service import CACHE, MATCHES, PLACE, WORK, Service
 from veil.server.tasks import MapOutcome, MapWork, change_map
 
 log = logging.getLogger("veil.server")

@@ -22,10 +22,19 @@ from veil.geometry.geopose import basic_quaternion, basic_ypr
 from veil.geometry.rigid import Rigid
 from veil.server.database import SqliteDatabase
 from veil.server.jobs import Job, Jobs, Kind, cancel_jobs, queue_job
-from veil.server.map_records import Contribution, MapRecord, MapRecords, add_contribution, contributions_in, map_in, set_state
+from veil.server.map_records import (
+    Contribution,
+    MapRecord,
+    MapRecords,
+    add_contribution,
+    contributions_in,
+    map_in,
+    put_version,
+    set_state,
+)
 from veil.server.policy import MapPolicy
 from veil.server.processes import Busy, DeadlineExceeded, WorkerDied, WorkerPool
-from veil.server.receipts import Receipts, add_receipt
+from veil.server.receipts import Receipts, deletion_receipt
 from veil.server.settings import ServerSettings
 from veil.server.tasks import examine, localize_query, ready
 from veil.server.tokens import Token, Tokens
@@ -306,30 +315,3 @@ def _on_earth(place: Mapping[str, Any], pose: Mapping[str, Any]) -> dict[str, An
 def _coverage(record: MapRecord) -> dict[str, Any]:
     """What a map covers."""
     return {"models": list(record.facts.get("models", []))}
-
-
-def deletion_receipt(found: Any, item: Contribution, *, by: str, why: str, more: Mapping[str, Any]) -> Receipt:
-    """The receipt of a contribution, within the transaction that deletes it."""
-    content = {
-        "contribution": item.id,
-        "map": item.map_id,
-        "message_sha256": item.digest,
-        "bytes": item.size_bytes,
-        "received": item.received,
-        "deleted": time.time(),
-        "token": by,
-        "why": why,
-        **more,
-    }
-    return add_receipt(found, contribution=item.id, token=item.token, content=content)
-
-
-def put_version(found: Any, record: MapRecord, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
-    """Make files the next version of a map."""
-    found.run(
-        "UPDATE maps SET version = :version, files = :files, facts = :facts WHERE id = :id",
-        version=record.version + 1,
-        files=json.dumps(dict(files)),
-        facts=json.dumps(dict(facts)),
-        id=record.id,
-    )
