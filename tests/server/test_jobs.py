@@ -109,3 +109,12 @@ def test_cancelled_jobs_have_no_result_and_old_ones_are_forgotten(database: Sqli
     assert jobs.get(job) is not None
     jobs.forget(clock[0] + 1)
     assert jobs.get(job) is None and jobs.get("j0") is None
+
+
+def test_a_clock_that_is_set_back_keeps_no_job_waiting(database: SqliteDatabase, clock: list[float]) -> None:
+    """A lease of an hour ahead cannot have been given by this clock."""
+    jobs = Jobs(database)
+    queued(database, "m1")
+    assert jobs.take("a") is not None
+    clock[0] -= 3600
+    assert jobs.take("b") is not None

@@ -41,6 +41,8 @@ def test_a_worker_outlives_what_its_tasks_do(worker: Worker) -> None:
     with pytest.raises(DeadlineExceeded, match=r"0\.5 s"):
         worker.call(tasks.sleep, 60.0, deadline_s=0.5)
     assert time.monotonic() - begun < 20
+    with pytest.raises(DeadlineExceeded):
+        worker.call(tasks.chat, 60.0, deadline_s=0.5)
     second = worker.call(tasks.pid)
     assert second != first
     with pytest.raises(WorkerDied):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -202,4 +203,34 @@ def test_an_empty_map_and_damaged_messages_have_clear_answers(service: Service, 
     assert "two images" in service.jobs.of_map(record.id)[0].result["reason"]
     with pytest.raises(InputError):
         service.queue("m0", "rebuild", mine.id)
+    service.delete_map(mine, record.id)
+
+
+@pytest.mark.slow
+def test_a_job_that_a_server_leaves_is_done_by_the_next(service: Service, messages: dict[str, bytes]) -> None:
+    """The server ends while it works: the job waits again, and no attempt is counted."""
+    mine = owner(service)
+    record = service.records.make("left", MapPolicy())
+    for message in messages.values():
+        job = service.contribute(mine, record.id, message)[1]
+    runner = Runner(service)
+    runner.start()
+    assert job is not None
+    for _ in range(600):
+        present = service.jobs.get(job.id)
+        assert present is not None
+        if present.state == "running":
+            break
+        time.sleep(0.02)
+    runner.stop()
+    present = service.jobs.get(job.id)
+    assert present is not None and present.state == "running" and present.attempts == 0 and present.worker == ""
+    assert work(service) == ["update done"]
+    # Too few images are left for a map: what is left waits, and is tried again when more comes.
+    items = [item for item in service.records.contributions(record.id) if item.state == "mapped"]
+    for item in items[1:]:
+        service.delete(mine, item.id)
+    assert set(work(service)) == {"remove done", "update done"}
+    assert not service.map(mine, record.id).files
+    assert [item.state for item in service.records.contributions(record.id) if item.id == items[0].id] == ["pending"]
     service.delete_map(mine, record.id)

@@ -22,6 +22,13 @@ def sleep(seconds: float, tell: Tell) -> None:
     time.sleep(seconds)
 
 
+def chat(seconds: float, tell: Tell) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        tell("chatting", 0, 1)
+        time.sleep(0.01)
+
+
 def die(tell: Tell) -> None:
     os._exit(3)
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
@@ -67,6 +68,8 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
 
     app = FastAPI(title="veil", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
+    # Threads of their own for what waits for processes: other requests are answered meanwhile.
+    app.state.waiting = CapacityLimiter(service.settings.workers + service.settings.waiting + 1)
     add_problems(app)
     _add_health(app)
     _add_maps(app)
@@ -209,7 +212,7 @@ def _add_contributions(app: FastAPI) -> None:
         """Give a message to a map; the same message again is the same contribution."""
         record = await run_in_threadpool(service.map, token, map_id)
         message = await read_message(request, record.policy)
-        item, job = await run_in_threadpool(service.contribute, token, map_id, message)
+        item, job = await to_thread.run_sync(service.contribute, token, map_id, message, limiter=app.state.waiting)
         _wake(request)
         head = await run_in_threadpool(service.receipts.head)
         return {**item.as_json(), "job": None if job is None else job.id, "receipts_head": head}
@@ -261,7 +264,7 @@ def _add_queries(app: FastAPI) -> None:
         """The pose of a query, or `no pose` with the reason; the query is kept nowhere."""
         record = await run_in_threadpool(service.map, token, map_id)
         message = await read_message(request, record.policy)
-        answer = await run_in_threadpool(service.localize, token, map_id, message)
+        answer = await to_thread.run_sync(service.localize, token, map_id, message, limiter=app.state.waiting)
         request.app.state.metrics.poses.labels(answer["status"]).inc()
         return answer
 

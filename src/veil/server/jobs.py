@@ -130,7 +130,8 @@ class Jobs:
         now = time.time()
         with self._database.transaction() as found:
             rows = found.all("SELECT * FROM jobs WHERE state IN ('queued', 'running') ORDER BY created, id")
-            working = {row["map"] for row in rows if row["state"] == "running" and row["lease"] > now}
+            # A lease that ends later than any can was given before the clock was set back.
+            working = {row["map"] for row in rows if row["state"] == "running" and now < row["lease"] <= now + LEASE_S}
             for row in rows:
                 if row["map"] in working:
                     continue

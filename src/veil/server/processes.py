@@ -72,12 +72,11 @@ class Worker:
                 left = _LOOK_S if until is None else min(_LOOK_S, max(0.0, until - time.monotonic()))
                 if connection.poll(left):
                     kind, value = connection.recv()
-                    if kind == "told":
-                        tell(*value)
-                        continue
                     if kind == "failed":
                         raise value
-                    return value
+                    if kind != "told":
+                        return value
+                    tell(*value)
                 if until is not None and time.monotonic() >= until:
                     raise DeadlineExceeded(f"it took longer than {deadline_s:g} s")
                 if not proceed():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -12,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from veil.errors import InputError, VeilError
-from veil.server.jobs import Job, end_job, is_held
+from veil.server.jobs import Job, end_job, is_held, queue_job
 from veil.server.map_records import Contribution, MapRecord, contributions_in, map_in, put_version, set_state
+from veil.server.processes import DeadlineExceeded, WorkerDied
 from veil.server.processes import Worker as Process
-from veil.server.processes import WorkerDied
 from veil.server.receipts import deletion_receipt
 from veil.server.service import CACHE, MATCHES, PLACE, WORK, Service
 from veil.server.tasks import MapOutcome, MapWork, change_map
@@ -25,6 +26,8 @@ log = logging.getLogger("veil.server")
 LOOK_S, SWEEP_S = 0.5, 600.0
 # Records of jobs and of use are kept for so long after their end; blobs that nothing names are deleted when they are so old.
 KEPT_S, ORPHAN_S = 7 * 86400.0, 3600.0
+# A version of a map that was replaced is deleted after so long, if whoever replaced it was killed before it could.
+STALE_S = 60.0
 
 
 class Runner:
@@ -64,7 +67,7 @@ class Runner:
         return job
 
     def _run(self) -> None:
-        swept = 0.0
+        swept = -math.inf
         while not self._stop.is_set():
             try:
                 if time.monotonic() - swept > SWEEP_S:
@@ -90,9 +93,15 @@ class Runner:
             work = self._work(job, record, items, folder)
             outcome = self._changed(job, work)
             self._record(job, record, items, work, outcome)
-        except WorkerDied as error:  # the lease runs out, and it is tried again
+        except WorkerDied as error:  # it is tried again
             log.warning("job %s: %s", job.id, error)
             self._release(job)
+        except DeadlineExceeded as error:
+            if self._stop.is_set():  # nobody's fault: another server, or the next start, begins it again
+                self._release(job, counts=False)
+                return
+            with service.database.transaction(durable=True) as found:
+                end_job(found, job, "failed", {"reason": str(error)})
         except VeilError as error:
             with service.database.transaction(durable=True) as found:
                 end_job(found, job, "failed", {"reason": str(error)})
@@ -170,9 +179,11 @@ class Runner:
                     if states.get(name) in ("pending", "mapped", "left out"):
                         set_state(found, name, "left out", reason)
                 if outcome.emptied:
-                    for name, state in states.items():
-                        if state in ("mapped", "left out"):
-                            set_state(found, name, "pending", outcome.reason)
+                    left = [name for name, state in states.items() if state in ("mapped", "left out")]
+                    for name in left:
+                        set_state(found, name, "pending", outcome.reason)
+                    if left:
+                        queue_job(found, record.id, "update", job.token)
                 if job.kind == "remove":
                     gone = [item for item in items if item.id in work.remove or (item.state == "leaving" and not record.files)]
                     for item in gone:
@@ -189,11 +200,15 @@ class Runner:
         else:
             service.records.drop_unused([*old.values(), *(item.digest for item in gone)])
 
-    def _release(self, job: Job) -> None:
-        """Have a job's lease end now, so that it is taken again."""
+    def _release(self, job: Job, *, counts: bool = True) -> None:
+        """Give a job back, so that it is taken again; `counts` says whether this was an attempt."""
         with self.service.database.transaction() as found:
             if is_held(found, job):
-                found.run("UPDATE jobs SET lease = 0 WHERE id = :id", id=job.id)
+                found.run(
+                    "UPDATE jobs SET lease = 0, attempts = :attempts, worker = '' WHERE id = :id",
+                    attempts=job.attempts if counts else job.attempts - 1,
+                    id=job.id,
+                )
 
 
 def _enters(item: Contribution, job: Job, record: MapRecord) -> bool:
@@ -210,8 +225,9 @@ def _of_item(name: str, removed: dict[str, Any]) -> dict[str, Any]:
 
 
 def sweep(service: Service) -> None:
-    """Delete contributions whose time is over, old records, and blobs that nothing names."""
+    """Delete contributions whose time is over, old records, and unnamed blobs; ask again for removals that failed."""
     service.expire()
+    service.remove_leaving()
     now = time.time()
     service.jobs.forget(now - KEPT_S)
     service.tokens.forget_usage(now - KEPT_S)
@@ -222,7 +238,7 @@ def sweep(service: Service) -> None:
             if path.name not in present:
                 shutil.rmtree(path, ignore_errors=True)
     for path in (service.folder / CACHE).glob("*/*"):
-        if path.name != present.get(path.parent.name) and now - path.stat().st_mtime > ORPHAN_S:
+        if path.name != present.get(path.parent.name) and now - path.stat().st_mtime > STALE_S:
             shutil.rmtree(path, ignore_errors=True)
     old = [name for name in blobs.names() if now - blobs.path(name).stat().st_mtime > ORPHAN_S]
     service.records.drop_unused(old)

@@ -10,17 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.blobs import FolderBlobs
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
 from veil.files.places import place_facts, place_of
 from veil.forms import Subsets
-from veil.geometry.geopose import basic_quaternion, basic_ypr
-from veil.geometry.rigid import Rigid
 from veil.server.database import SqliteDatabase
+from veil.server.earth_answers import on_earth
 from veil.server.jobs import Job, Jobs, Kind, cancel_jobs, queue_job
 from veil.server.map_records import (
     Contribution,
@@ -143,7 +140,7 @@ class Service:
             answer = {"status": "no pose", "reason": f"the search failed: {error}"}
         place = record.facts.get(PLACE)
         if place is not None and answer["status"] == "localized" and answer.get("map_version") == record.version:
-            answer = {**answer, **_on_earth(place, answer["cam_from_world"])}
+            answer = {**answer, **on_earth(place, answer["cam_from_world"])}
         return {**told, "features": head.features, **answer}
 
     def delete(self, token: Token, contribution_id: str) -> tuple[Receipt | None, Job | None]:
@@ -168,6 +165,12 @@ class Service:
             if item.state != "leaving":
                 self._leave([item], by="", why="its time was over")
         return len(over)
+
+    def remove_leaving(self) -> None:
+        """Queue removals again where contributions are leaving and nothing works on it: the job before may have failed."""
+        for map_id in {item.map_id for item in self.records.contributions() if item.state == "leaving"}:
+            if all(job.kind != "remove" or job.ended is not None for job in self.jobs.of_map(map_id)):
+                self.queue(map_id, "remove", "")
 
     def delete_map(self, token: Token, map_id: str) -> list[Receipt]:
         """Delete a map with all contributions to it; returns their receipts. Raises NotFound for a map that does not exist."""
@@ -299,17 +302,6 @@ class Service:
             self.records.drop_unused(gone)
             self.database.clear_log()
         return receipt, job
-
-
-def _on_earth(place: Mapping[str, Any], pose: Mapping[str, Any]) -> dict[str, Any]:
-    """A pose as OGC GeoPose writes it, both ways, and how far off the map's place may be."""
-    found = place_of(place)
-    cam_from_map = Rigid(rotation=np.array(pose["rotation"]), translation=np.array(pose["translation"]))
-    return {
-        "geopose": basic_quaternion(found, cam_from_map),
-        "geopose_ypr": basic_ypr(found, cam_from_map),
-        "place_error_m": {"median": found.median_error_m, "largest": found.largest_error_m},
-    }
 
 
 def _coverage(record: MapRecord) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from veil.engine import open_engine
 from veil.errors import FileFormatError, InputError, SpaceError
 from veil.files.codebooks import bundled_codebook
@@ -92,6 +94,7 @@ def answer_of(found: Localization | NoPose) -> dict[str, Any]:
     """An answer as JSON values; numbers that JSON lacks are None."""
     if isinstance(found, NoPose):
         return {"status": "no pose", "reason": found.reason, "correspondences": found.correspondences}
+    known = np.isfinite(0.0 if found.covariance is None else found.covariance)
     return {
         "status": "localized",
         "cam_from_world": {
@@ -99,7 +102,7 @@ def answer_of(found: Localization | NoPose) -> dict[str, Any]:
             "translation": found.cam_from_world.translation.tolist(),
         },
         "camera_center": found.cam_from_world.center.tolist(),
-        "covariance": None if found.covariance is None else found.covariance.tolist(),
+        "covariance": None if found.covariance is None or not known.all() else found.covariance.tolist(),
         "turn_deviation_deg": _finite(found.turn_deviation_deg),
         "evidence": {
             "inliers": found.inliers,
