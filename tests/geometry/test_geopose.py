@@ -88,3 +88,14 @@ def test_both_encodings_are_one_rotation() -> None:
 
         np.testing.assert_allclose(about(2, yaw) @ about(1, pitch) @ about(0, roll), expected, atol=1e-9)
         np.testing.assert_allclose(quaternion_of(expected), (x, y, z, w), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "axis", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0.6, -0.8, 0), (0.5**0.5, 0.5**0.5, 0), (0, 0.5**0.5, -(0.5**0.5))]
+)
+def test_a_half_turn_has_one_quaternion_whatever_the_rounding(axis: tuple[float, float, float]) -> None:
+    """A half turn is 2 a a' - 1 for either sign of its axis, so rounding alone would choose between two quaternions."""
+    turn = 2 * np.outer(axis, axis) - np.eye(3)
+    for tilt in (0.0, 1e-15, -1e-15):
+        rounded = turn + tilt * np.array([[0.0, 1, -1], [-1, 0, 1], [1, -1, 0]])
+        np.testing.assert_allclose(quaternion_of(rounded), (*axis, 0.0), atol=1e-12)

@@ -29,8 +29,9 @@ class Client:
       that is sent again is sent as the same bytes.
     - `timeout_s`, `allow_plain`: of the connection.
 
-    Messages wait in the device's folder until the server has acknowledged them. Raises InputError for an address or a token
-    that cannot be one, and what `Device` raises.
+    `notes` are sentences that the user should read, of what was released, each once. Messages wait in the device's folder
+    until the server has acknowledged them. Raises InputError for an address or a token that cannot be one, and what `Device`
+    raises.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Client:
         self._connection = Connection(url, token, timeout_s=timeout_s, allow_plain=allow_plain)
         self.device = device or Device()
         self.outbox = Outbox(self.device.ledger.path.parent)
+        self.notes: dict[str, None] = {}
 
     def __enter__(self) -> Client:
         return self
@@ -59,17 +61,22 @@ class Client:
         raise ServerError(told, status=404, kind="not-found")
 
     def contribute(
-        self, map_id: str, features: Features, protection: Protection | None = None, *, name: str = ""
+        self,
+        map_id: str,
+        features: Features,
+        protection: Protection | None = None,
+        *,
+        name: str = "",
+        allow_second: bool = False,
     ) -> Accepted | None:
         """Release an image and give it to a map; None if the server cannot be reached, and the message waits for `send`.
 
         - `map_id`: id of the map.
-        - `features`, `protection`, `name`: as for `Device.release`; the name stays here.
+        - `features`, `protection`, `name`, `allow_second`: as for `Device.release`; the name stays here.
 
         Raises ServerError if the server refuses, and what `Device.release` raises.
         """
-        released = self.device.release(features, protection, name=name)
-        message = released.message
+        message = self._released(features, protection, name, allow_second)
         sending = Sending(server=self._connection.url, map_id=map_id, name=name, message_sha256=_digest(message))
         self.outbox.put(sending, message)
         try:
@@ -86,14 +93,20 @@ class Client:
         ]
 
     def localize(
-        self, map_id: str, features: Features, protection: Protection | None = None, *, name: str = ""
+        self,
+        map_id: str,
+        features: Features,
+        protection: Protection | None = None,
+        *,
+        name: str = "",
+        allow_second: bool = False,
     ) -> RemotePose | NoPose:
         """Release an image and have it localized; the server keeps nothing of it, and the ledger here notes the release.
 
         Raises Unreachable, ServerError if the server refuses, and what `Device.release` raises.
         """
-        released = self.device.release(features, protection, name=name)
-        return pose_of(self._connection.post_message("v1", "maps", map_id, "localize", message=released.message))
+        message = self._released(features, protection, name, allow_second)
+        return pose_of(self._connection.post_message("v1", "maps", map_id, "localize", message=message))
 
     def contributions(self) -> list[Accepted]:
         """What this token contributed, as the server has it."""
@@ -151,6 +164,12 @@ class Client:
         heads = {item.receipts_head for item in noted} or {""}
         for head in heads:
             require_in_chain(receipt, links, head or None)
+
+    def _released(self, features: Features, protection: Protection | None, name: str, allow_second: bool) -> bytes:
+        """The message of an image, which the ledger then knows."""
+        released = self.device.release(features, protection, name=name, allow_second=allow_second)
+        self.notes |= dict.fromkeys(released.notes)
+        return released.message
 
     def _send(self, sending: Sending, message: bytes) -> Accepted:
         """Send one message of the outbox, and note that it was acknowledged, or drop it if it was refused for good."""

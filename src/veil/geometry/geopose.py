@@ -46,7 +46,10 @@ def _position(place: Georeference, cam_from_map: Rigid) -> dict[str, float]:
 
 
 def quaternion_of(rotation: Float64[np.ndarray, "3 3"]) -> tuple[float, float, float, float]:
-    """Unit quaternion (x, y, z, w) of a rotation, with w >= 0: the eigenvector of Bar-Itzhack (2000), Eq. 3 to 5."""
+    """Unit quaternion (x, y, z, w) of a rotation: the eigenvector of Bar-Itzhack (2000), Eq. 3 to 5.
+
+    Of the two that are the same rotation, the one whose first part of w, x, y, z that is not 0 (but for rounding) is positive.
+    """
     (a, b, c), (d, e, f), (g, h, i) = rotation
     matrix = np.array(
         [
@@ -56,6 +59,7 @@ def quaternion_of(rotation: Float64[np.ndarray, "3 3"]) -> tuple[float, float, f
             [h - f, c - g, d - b, a + e + i],
         ]
     )
-    x, y, z, w = np.linalg.eigh(matrix)[1][:, -1]
-    sign = -1.0 if w < 0 else 1.0
-    return float(sign * x), float(sign * y), float(sign * z), float(sign * w)
+    found = np.linalg.eigh(matrix)[1][:, -1]
+    leading = next(part for part in found[[3, 0, 1, 2]] if abs(part) > 1e-9)
+    x, y, z, w = (found * np.copysign(1.0, leading)).tolist()
+    return x, y, z, w

@@ -73,6 +73,12 @@ def test_photographs_go_in_and_out(
     assert run("verify", receipt, tmp_path / "forged.json", tmp_path / "nonsense.json") == 1
     shown = capsys.readouterr()
     assert "receipt 1 of" in shown.out and "was changed" in shown.err and "no receipt" in shown.err
+    capsys.readouterr()
+    words = ("--words", "bundled", "--epsilon", "8", "--allow-second-release")
+    assert run("localize", tmp_path / "query.h5", "--map", "door", *words) == 1
+    shown = capsys.readouterr()
+    assert "epsilon 8 for each feature" in shown.err and "allow-second-release" not in shown.err
+    assert "words" in shown.err and "subspaces" in shown.err, "a private map answers no words"
     assert run("localize", tmp_path / "query.h5", "--map", "window") == 1
     assert "there is no map 'window'" in capsys.readouterr().err
 

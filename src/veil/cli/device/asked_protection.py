@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,6 @@ from veil.cli.common import at_least
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
-from veil.files.features import read_features
 from veil.mechanisms.lines import RULE_NAMES, LineRule, rule_of
 from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
 from veil.mechanisms.selection import Selection, usual_selection
@@ -82,15 +82,17 @@ def _chosen_profile(arguments: argparse.Namespace, *, quantized: bool) -> Profil
     return hardened(quantized=quantized)
 
 
-def asked_descriptors(arguments: argparse.Namespace, device: Device) -> HideInSubspaces | HideInWords:
-    """The protection of descriptors that the options ask for."""
+def asked_descriptors(
+    arguments: argparse.Namespace, device: Device, images: Iterable[tuple[str, bytes]]
+) -> HideInSubspaces | HideInWords:
+    """The protection of descriptors that the options ask for; `images` are names and digests of what will be released."""
     if arguments.no_descriptors:
         sent = arguments.features_sent
         return positions_alone() if sent is None else positions_alone(None if sent == "all" else sent)
-    return _in_words(arguments, device) if arguments.words else _books(arguments)
+    return _in_words(arguments, device, images) if arguments.words else _books(arguments)
 
 
-def _in_words(arguments: argparse.Namespace, device: Device) -> HideInWords:
+def _in_words(arguments: argparse.Namespace, device: Device, images: Iterable[tuple[str, bytes]]) -> HideInWords:
     """The protection that --words and its options ask for.
 
     Raises InputError without --epsilon, ReleaseRefused for a dictionary made from the user's own photographs.
@@ -109,7 +111,7 @@ def _in_words(arguments: argparse.Namespace, device: Device) -> HideInWords:
     )
     words.image_epsilon(1)  # raises for an impossible delta, before anything is released
     if words.book.provenance.image_digests:
-        device.require_public(words, ((name, item.image_digest) for name, item in read_features(arguments.features)))
+        device.require_public(words, images)
     return words
 
 

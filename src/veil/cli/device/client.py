@@ -44,7 +44,7 @@ from veil.files.gravity import read_gravity
 from veil.files.pictures import named_pictures, read_picture
 from veil.mechanisms.release import HideInLines
 from veil.pipelines.device import Device
-from veil.pipelines.protection import Protection
+from veil.pipelines.protection import HideInWords, Protection
 from veil.wire.receipts import receipt_of
 
 EXAMPLES = """\
@@ -125,7 +125,11 @@ def _client(arguments: argparse.Namespace) -> Iterator[Client]:
     for note in device.notes:
         tell(note)
     with Client(arguments.server, token, device, allow_plain=arguments.plain) as client:
-        yield client
+        try:
+            yield client
+        finally:
+            for note in client.notes:
+                tell(note)
 
 
 def _maps(arguments: argparse.Namespace) -> int:
@@ -152,7 +156,7 @@ def _contribute(arguments: argparse.Namespace) -> int:
         where = _map_id(client, arguments.map)
         job = None
         for name, features, protection in _protected(arguments, client.device):
-            accepted = client.contribute(where, features, protection, name=name)
+            accepted = client.contribute(where, features, protection, name=name, allow_second=arguments.allow_second_release)
             state = "waits for the server" if accepted is None else accepted.state
             rows.append({"name": name, "contribution": accepted and accepted.contribution, "state": state})
             job = job if accepted is None or accepted.job is None else accepted.job
@@ -177,7 +181,7 @@ def _localize(arguments: argparse.Namespace) -> int:
     with _client(arguments) as client:
         where = _map_id(client, arguments.map)
         for name, features, protection in _protected(arguments, client.device):
-            found = client.localize(where, features, protection, name=name)
+            found = client.localize(where, features, protection, name=name, allow_second=arguments.allow_second_release)
             if isinstance(found, RemotePose):
                 pose = found.cam_from_world
                 rows.append(
@@ -279,7 +283,10 @@ def _waited(client: Client, job: str) -> JobStatus:
 
 def _protected(arguments: argparse.Namespace, device: Device) -> Iterator[tuple[str, Features, Protection]]:
     """Names, features and protections of the images that the arguments name."""
-    descriptors = asked_descriptors_of_photographs(arguments, device)
+    # Each image is compared with a dictionary's photographs when it is released.
+    descriptors = asked_descriptors(arguments, device, ())
+    for note in descriptors.notes() if isinstance(descriptors, HideInWords) else []:
+        tell(note)
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     for name, features in _features(arguments):
         protection = Protection(descriptors=fitting(arguments, descriptors, features))
@@ -289,12 +296,6 @@ def _protected(arguments: argparse.Namespace, device: Device) -> Iterator[tuple[
         elif name in gravity:
             protection = replace(protection, gravity=gravity[name])
         yield name, features, protection
-
-
-def asked_descriptors_of_photographs(arguments: argparse.Namespace, device: Device):  # type: ignore[no-untyped-def]
-    """The protection of descriptors; a dictionary is compared with each image when that is released."""
-    arguments.features = None
-    return asked_descriptors(arguments, device)
 
 
 def _features(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:

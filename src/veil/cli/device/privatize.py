@@ -72,7 +72,8 @@ def _privatize(arguments: argparse.Namespace) -> int:
     device = Device(replace_lost=arguments.new_secret)
     for note in device.notes:
         tell(note)
-    descriptors = asked_descriptors(arguments, device)
+    images = ((name, item.image_digest) for name, item in read_features(arguments.features))
+    descriptors = asked_descriptors(arguments, device, images)
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     rows: list[dict] = []
     in_words = isinstance(descriptors, HideInWords)
