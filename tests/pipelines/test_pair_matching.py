@@ -78,11 +78,19 @@ def test_blocks_give_the_matches_of_single_pairs(forms: dict[str, Form], tmp_pat
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_with_the_same_bytes(forms: dict[str, Form], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", [0, 6], ids=["one step", "two steps"])
+def test_a_killed_run_ends_with_the_same_bytes(
+    forms: dict[str, Form], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
     """Planted kills: the run ends before each of its blocks is written, in turn; the next run finishes it and computes no block
-    again that was written."""
+    again that was written. The same for a run that first matches some pairs, and then others that it chose by them."""
     pairs = all_pairs(sorted(forms))
-    matched_in_blocks(forms, pairs, MatchStore(tmp_path / "whole", KIND))
+
+    def run(folder: Path) -> None:
+        for step in filter(None, [pairs[:first], pairs[first:]]):
+            matched_in_blocks(forms, step, MatchStore(folder, KIND))
+
+    run(tmp_path / "whole")
     whole = files_in(tmp_path / "whole")
     write = MatchStore.write
     for kill in range(len(whole)):
@@ -100,12 +108,12 @@ def test_a_killed_run_ends_with_the_same_bytes(forms: dict[str, Form], tmp_path:
 
         monkeypatch.setattr(MatchStore, "write", counted)
         with pytest.raises(Killed):
-            matched_in_blocks(forms, pairs, MatchStore(folder, KIND))
+            run(folder)
         monkeypatch.setattr(MatchStore, "write", write)
         done = {name: data for name, data in files_in(folder).items() if name in whole}
         assert len(done) == kill and all(whole[name] == data for name, data in done.items())
         stamps = {name: (folder / name).stat().st_mtime_ns for name in done}
-        matched_in_blocks(forms, pairs, MatchStore(folder, KIND))
+        run(folder)
         assert files_in(folder) == whole
         assert all((folder / name).stat().st_mtime_ns == stamp for name, stamp in stamps.items())
 

@@ -123,7 +123,9 @@ def matched_in_blocks(
                 done += len(block)
         else:
             _compute(store, blocks, engine, {digest: files[name] for name, digest in digests.items()}, tell)
-    store.finish()
+    # The plan of a later step stays: a run that is begun again comes to that step after this one.
+    if all(pair in store for block in store.plan() for pair in block):
+        store.finish()
     stored = store.matches({_ordered(digests[a], digests[b]) for a, b in pairs})
     return {(a, b): _between(stored, digests[a], digests[b]) for a, b in pairs}
 
