@@ -19,7 +19,7 @@ from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.tokens import SCOPES, Quota
-from worlds.servers import MESSAGE_TYPE, Running, messages_of, running
+from worlds.servers import MESSAGE_TYPE, Running, geopose_request, messages_of, running
 
 PROBLEM = "application/problem+json"
 
@@ -110,6 +110,7 @@ def test_every_scope_meets_every_route(server: Running, door_map: str, messages:
     given = server.ask("POST", f"/v1/maps/{door_map}/contributions", body=query).value
     contribution, job = given["contribution"], given["job"]
     victim = tokens.make("victim", ["localize"])[0].id
+    geopose = {"body": json.dumps(geopose_request(query)).encode(), "kind": "application/json"}
     message, given_path, new_token = {"body": query}, f"/v1/contributions/{contribution}", {"name": "x", "scopes": ["admin"]}
     routes: list[tuple[str, str, dict, dict[str, int]]] = [
         ("GET", "/healthz", {}, {"none": 200, "wrong": 200, "localize": 200, "contribute": 200, "admin": 200, "closed": 200}),
@@ -125,6 +126,9 @@ def test_every_scope_meets_every_route(server: Running, door_map: str, messages:
         ("GET", f"/v1/maps/{door_map}/jobs", {}, {"localize": 403, "contribute": 403, "admin": 200, "closed": 403}),
         ("GET", f"/v1/jobs/{job}", {}, {"localize": 403, "contribute": 200, "admin": 200, "closed": 404}),
         ("POST", f"/v1/maps/{door_map}/localize", message, {"localize": 200, "contribute": 403, "admin": 200, "closed": 404}),
+        ("GET", "/geopose", {}, {"none": 200, "wrong": 200, "localize": 200, "contribute": 200, "admin": 200, "closed": 200}),
+        ("POST", "/geopose", geopose, {"localize": 404, "contribute": 403, "admin": 404, "closed": 404}),
+        ("POST", f"/v1/maps/{door_map}/geopose", geopose, {"localize": 404, "contribute": 403, "admin": 404, "closed": 404}),
         ("POST", "/v1/maps/m0/contributions", message, {"localize": 403, "contribute": 404, "admin": 404, "closed": 404}),
         ("GET", "/v1/contributions", {}, {"localize": 403, "contribute": 200, "admin": 200, "closed": 200}),
         ("GET", given_path, {}, {"localize": 403, "contribute": 404, "admin": 200, "closed": 404}),

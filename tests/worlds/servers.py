@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import threading
@@ -19,9 +20,16 @@ from veil.pipelines.protection import HideInWords, Protection
 from veil.server.app import create_app
 from veil.server.runner import Runner
 from veil.server.service import Service
+from veil.wire import decode
 from worlds.releases import taken
 
 MESSAGE_TYPE = "application/vnd.veil.message"
+PRIVACY: dict[str, list[str]] = {
+    "dataRetention": [],
+    "dataAcceptableUse": [],
+    "dataSanitizationApplied": [],
+    "dataSanitizationRequested": [],
+}
 
 
 @dataclass(frozen=True)
@@ -121,3 +129,24 @@ def _first(features: Features, most: int) -> Features:
     import numpy as np
 
     return taken(features, np.arange(min(most, len(features))))
+
+
+def geopose_request(message: bytes, *, said: tuple[str, ...] = (), **readings: Any) -> dict[str, Any]:
+    """A request of the GeoPoseProtocol as the specification's interfaces have it."""
+    size = decode(message).camera
+    camera = {
+        "timestamp": time.time() * 1000,
+        "sensorId": "camera",
+        "privacy": {**PRIVACY, "dataSanitizationApplied": list(said)},
+        "sequenceNumber": 1,
+        "imageFormat": MESSAGE_TYPE,
+        "size": [size.width_px, size.height_px],
+        "imageBytes": base64.b64encode(message).decode(),
+    }
+    return {
+        "id": "a request",
+        "timestamp": time.time() * 1000,
+        "type": "geopose",
+        "sensors": [{"id": "camera", "type": "camera"}],
+        "sensorReadings": {"cameraReadings": [camera], **readings},
+    }

@@ -52,6 +52,17 @@ def rotation_angle_deg(rotation: Float64[np.ndarray, "3 3"]) -> float:
     return math.degrees(math.atan2(sine, cosine))
 
 
+def center_covariance(cam_from_world: Rigid, covariance: Float64[np.ndarray, "6 6"]) -> Float64[np.ndarray, "3 3"]:
+    """Covariance of a camera's center in the world, from that of (rotation in radians, translation) in the camera frame.
+
+    The center is -R^T t; where R turns by a small w to exp([w]) R and t becomes t + u, it moves by -R^T ([t] w + u).
+    """
+    x, y, z = cam_from_world.translation
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    moved = -cam_from_world.rotation.T @ np.hstack([cross, np.eye(3)])
+    return moved @ covariance @ moved.T
+
+
 def rigid_from_colmap(cam_from_world: Any) -> Rigid:
     """The motion of pycolmap's `Rigid3d` as a `Rigid`."""
     matrix = np.asarray(cam_from_world.matrix(), dtype=np.float64)

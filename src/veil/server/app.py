@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Any
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import Depends, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from veil import __version__
 from veil.forms import lifted_guarantee
-from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, BoundedBodies, read_message, said_length
+from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, admitted
+from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, BoundedBodies, read_message
+from veil.server.geopose_routes import add_geopose
 from veil.server.metrics import Measured, Metrics
 from veil.server.policy import MapPolicy
 from veil.server.problems import add_problems
 from veil.server.runner import Runner
 from veil.server.service import NotFound, Service
-from veil.server.tokens import Quota, Scope, Token
+from veil.server.tokens import Quota, Scope
 
 WORDS = (
     "Words of a public dictionary under local differential privacy: the epsilon of each feature is finite, stands in the "
@@ -75,34 +77,11 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
     _add_maps(app)
     _add_contributions(app)
     _add_queries(app)
+    add_geopose(app)
     _add_tokens(app)
     app.add_middleware(BoundedBodies, seconds=service.settings.body_s)
     app.add_middleware(Measured, metrics=app.state.metrics, log_requests=service.settings.log_requests)
     return app
-
-
-def _service(request: Request) -> Service:
-    found = request.app.state.service
-    assert isinstance(found, Service)
-    return found
-
-
-def _admitted(scope: Scope | None) -> Callable[[Request], Token]:
-    """A dependency: the token of a request, which must have a scope (None: any)."""
-
-    def admitted(request: Request) -> Token:
-        kind, _, secret = request.headers.get("authorization", "").partition(" ")
-        given = secret.strip() if kind.lower() == "bearer" else None
-        return _service(request).tokens.admit(given, scope, body_bytes=said_length(request))
-
-    return admitted
-
-
-Known = Annotated[Token, Depends(_admitted(None))]
-Localizing = Annotated[Token, Depends(_admitted("localize"))]
-Contributing = Annotated[Token, Depends(_admitted("contribute"))]
-Administrating = Annotated[Token, Depends(_admitted("admin"))]
-Services = Annotated[Service, Depends(_service)]
 
 
 def _wake(request: Request) -> None:
@@ -131,7 +110,7 @@ def _add_health(app: FastAPI) -> None:
     def metrics(request: Request, service: Services) -> Response:
         """Numbers for Prometheus."""
         if not service.settings.metrics_open:
-            _admitted("admin")(request)
+            admitted("admin")(request)
         found: Metrics = request.app.state.metrics
         with service.database.transaction() as rows:
             row = rows.one("SELECT count(*) AS waiting FROM jobs WHERE state IN ('queued', 'running')")

@@ -20,6 +20,8 @@ MESSAGE_BODY: dict[str, Any] = {
 }
 # The longest body that is no message, and the longest that is one whatever a map's policy says.
 MOST_JSON, MOST_MESSAGE = 64 << 10, 256 << 20
+# The longest request of the GeoPoseProtocol, which holds a message in base64, and how the paths of its routes end.
+MOST_GEOPOSE, GEOPOSE = 32 << 20, "/geopose"
 _WITH_BODY = ("POST", "PUT", "PATCH")
 
 
@@ -37,7 +39,7 @@ class BoundedBodies:
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
         try:
-            _require_length(str(scope["method"]), headers)
+            _require_length(str(scope["method"]), headers, MOST_GEOPOSE if scope["path"].endswith(GEOPOSE) else MOST_JSON)
         except (NoLength, TooLarge) as error:
             await answer_to(error)(scope, receive, send)
             return
@@ -58,7 +60,7 @@ class BoundedBodies:
         await self._app(scope, bounded, send)
 
 
-def _require_length(method: str, headers: dict[bytes, bytes]) -> None:
+def _require_length(method: str, headers: dict[bytes, bytes], most_json: int) -> None:
     """Raise NoLength or TooLarge for a body that is not to be read."""
     if b"transfer-encoding" in headers or (method in _WITH_BODY and b"content-length" not in headers):
         raise NoLength("send the length of the body in Content-Length; bodies in chunks are not read")
@@ -66,7 +68,7 @@ def _require_length(method: str, headers: dict[bytes, bytes]) -> None:
     if not text.isdigit() or len(text) > 15:
         raise NoLength("Content-Length must be a number of bytes")
     kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    most = MOST_MESSAGE if kind == MESSAGE_TYPE.encode() else MOST_JSON
+    most = MOST_MESSAGE if kind == MESSAGE_TYPE.encode() else most_json
     if int(text) > most:
         raise TooLarge(f"the body has {int(text)} bytes; {most} of this type are read at most")
 

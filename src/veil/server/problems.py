@@ -66,6 +66,7 @@ TITLES = {
     "busy": "The server is busy",
     "storage": "The server cannot use its storage now",
     "invalid": "The request cannot be used",
+    "no-pose": "No pose is better than chance",
     "unavailable": "The server cannot do this now",
     "failed": "The server failed",
     "http": "The request cannot be served",

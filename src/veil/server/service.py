@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float64
+
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.blobs import FolderBlobs
 from veil.files.map_folders import model_folders
@@ -120,8 +123,12 @@ class Service:
             job = queue_job(found, map_id, "update", token.id)
         return contribution, job
 
-    def localize(self, token: Token, map_id: str, message: bytes) -> dict[str, Any]:
+    def localize(
+        self, token: Token, map_id: str, message: bytes, gravity: Float64[np.ndarray, "3"] | None = None
+    ) -> dict[str, Any]:
         """The answer to a query, as JSON values; the query is kept nowhere.
+
+        `gravity`, float64 (3,): unit vector of down in the camera frame, for a message that does not bring it.
 
         Raises NotFound for the map, Refused, WireError or InputError for a query that cannot be answered, Busy if nobody can
         look at it now. A search that takes too long is no pose.
@@ -133,7 +140,7 @@ class Service:
         if not record.files:
             return {"status": "no pose", "reason": "the map holds no image yet", **told}
         try:
-            answer = self._on_map(record, message)
+            answer = self._on_map(record, message, gravity)
         except DeadlineExceeded as error:
             answer = {"status": "no pose", "reason": f"the search was ended: {error}"}
         except WorkerDied as error:
@@ -269,14 +276,15 @@ class Service:
         except (DeadlineExceeded, WorkerDied) as error:
             raise InputError(f"the message cannot be read: {error}") from None
 
-    def _on_map(self, record: MapRecord, message: bytes) -> dict[str, Any]:
+    def _on_map(self, record: MapRecord, message: bytes, gravity: Float64[np.ndarray, "3"] | None) -> dict[str, Any]:
         """The answer to a query on a version of a map, or on the next one if that takes its place meanwhile."""
         pool = self.open_pool()
         for _ in range(SWAPS):
             folder = self.version_folder(record)
             if folder is not None:
+                down = None if gravity is None else gravity.tolist()
                 answer = pool.call(
-                    localize_query, message, record.policy.as_json(), str(folder), deadline_s=self.settings.deadline_s
+                    localize_query, message, record.policy.as_json(), str(folder), down, deadline_s=self.settings.deadline_s
                 )
                 if answer is not None:
                     return {**answer, "map_version": record.version, "coverage": _coverage(record)}

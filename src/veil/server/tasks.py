@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from veil.scene import Scene
 from veil.server.policy import MapPolicy
 from veil.server.processes import Tell
 from veil.wire import decode
-from veil.wire.message import LineUpload
+from veil.wire.message import LineUpload, Upload
 
 # Maps that each process keeps in memory.
 HELD = 8
@@ -70,10 +70,17 @@ def examine(message: bytes, policy: Mapping[str, Any], tell: Tell) -> dict[str, 
     }
 
 
-def localize_query(message: bytes, policy: Mapping[str, Any], folder: str, tell: Tell) -> dict[str, Any] | None:
-    """The answer to a query on the map of a folder, as JSON values (docs/reference/service.md#localize); None if it is gone."""
+def localize_query(
+    message: bytes, policy: Mapping[str, Any], folder: str, gravity: Sequence[float] | None, tell: Tell
+) -> dict[str, Any] | None:
+    """The answer to a query on the map of a folder, as JSON values (docs/reference/service.md#localize); None if it is gone.
+
+    `gravity`: unit vector of down in the camera frame, for a message that does not bring it.
+    """
     begun = time.perf_counter()
     upload = decode(message)
+    if gravity is not None and isinstance(upload, Upload) and upload.gravity is None:
+        upload = replace(upload, gravity=np.array(gravity))
     MapPolicy.of(policy).require_content(upload)
     try:
         where = _map_of(folder)

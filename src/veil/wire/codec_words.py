@@ -74,6 +74,11 @@ def read_payload(message: bytes, head: Head, space: Space) -> Subsets:
     )
 
 
+def mechanism_of(head: Head) -> SubsetMechanism:
+    """Mechanism of a header of words. Raises WireError for no mechanism."""
+    return _read_own(head)[0]
+
+
 def _read_own(head: Head) -> tuple[SubsetMechanism, int]:
     """Mechanism of the header, and its number of bytes of packed ids. Raises WireError for no mechanism."""
     words, epsilon, length = _OWN.unpack(head.own)
