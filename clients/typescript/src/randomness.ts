@@ -34,11 +34,6 @@ export class Secret implements Randomness {
     this.#key = key.slice();
   }
 
-  /** A new secret from the browser's or Node's generator. Raises ReleaseRefused if there is no randomness. */
-  static generate(): Secret {
-    return new Secret(entropy());
-  }
-
   /** Eight hex digits that tell secrets apart in the ledger and say nothing about the key. */
   get fingerprint(): string {
     return hex(blake2b(utf8("fingerprint"), { key: this.#key, size: 4 }));
@@ -56,7 +51,7 @@ export class Secret implements Randomness {
   }
 }
 
-/** 32 bytes from the system's generator. Raises ReleaseRefused if it has none: nothing is drawn from anything weaker. */
+/** The 32 bytes of a new secret, from the system's generator. Raises ReleaseRefused if it has none: nothing is drawn from anything weaker. */
 export function entropy(): Uint8Array {
   try {
     return crypto.getRandomValues(new Uint8Array(KEY_BYTES));
