@@ -1,0 +1,108 @@
+/** Releases, the search for words, pictures. Oracle: whole messages that Python makes of the same image under the same secret. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { hex } from "../dist/bytes.js";
+import { encode } from "../dist/codec.js";
+import { readDictionary } from "../dist/codebook_file.js";
+import { Dictionary } from "../dist/dictionary.js";
+import { InputError, ReleaseRefused } from "../dist/errors.js";
+import { SubsetMechanism } from "../dist/mechanism.js";
+import { imageDigest } from "../dist/picture.js";
+import { Secret } from "../dist/randomness.js";
+import { privatizeWords } from "../dist/words.js";
+import { bytes, fromBase64, law, vectors } from "./vectors.js";
+
+const { image: planted } = vectors;
+const secret = new Secret(bytes(vectors.draws.secret));
+const words = fromBase64(planted.words);
+
+/** The vectors' image. */
+export function image() {
+  const keypoints = new Float32Array(fromBase64(planted.keypoints).buffer), descriptors = fromBase64(planted.descriptors);
+  return {
+    features: { width: 640, height: 480, count: keypoints.length / 2, keypoints, descriptors, normalization: "L2" },
+    camera: { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params: planted.params, focalIsKnown: true },
+    digest: bytes(planted.digest),
+  };
+}
+
+/** The vectors' dictionary, of 8-bit words or of floats. */
+export function dictionary(floats = false, imageDigests = []) {
+  const stored = floats ? Float32Array.from(words, (value) => Math.fround(value / 3)) : words;
+  const facts = { descriptor: "sift", normalization: "L2", dim: 128, stored, digest: planted.books[Number(floats)] };
+  return new Dictionary({ ...facts, imageDigests });
+}
+
+const CHOICES = { featuresSent: null, gravity: null, allowPrivateDictionary: false };
+
+test("one image under one secret is released as the bytes that Python releases", () => {
+  for (const { floats, law: parameters, sent, text, order, missing, error, bytes: expected } of planted.releases) {
+    const mechanism = new SubsetMechanism(law(parameters));
+    const choices = { ...CHOICES, mechanism, dictionary: dictionary(floats), featuresSent: sent };
+    const made = privatizeWords(image(), choices, secret);
+    assert.equal(made.parameters.text, text);
+    assert.deepEqual([...made.order], order);
+    assert.equal(made.missing, missing);
+    made.quantizationError.forEach((value, i) => assert.ok(Math.abs(value - Number(error[i])) < 2e-6));
+    assert.equal(hex(encode(made.upload)), hex(fromBase64(expected)));
+  }
+  // Broken twin: another secret, or another image's digest, gives other bytes.
+  const mechanism = new SubsetMechanism(law(planted.releases[0].law));
+  const choices = { ...CHOICES, mechanism, dictionary: dictionary() };
+  for (const [other, key] of [
+    [image(), new Secret(new Uint8Array(32))],
+    [{ ...image(), digest: new Uint8Array(32) }, secret],
+  ]) {
+    assert.notEqual(hex(encode(privatizeWords(other, choices, key).upload)), hex(fromBase64(planted.releases[0].bytes)));
+  }
+});
+
+test("what cannot be released is refused", () => {
+  const mechanism = new SubsetMechanism({ dictionarySize: 90, epsilon: 6, m: 2 });
+  const choices = { ...CHOICES, mechanism, dictionary: dictionary() };
+  const { features, ...rest } = image();
+  const flawed = [
+    [{ ...rest, features: { ...features, count: 0 } }, choices],
+    [{ ...rest, features: { ...features, normalization: "L1_ROOT" } }, choices],
+    [{ ...rest, features: { ...features, descriptors: features.descriptors.slice().fill(0, 0, 128) } }, choices],
+    [{ ...rest, features: { ...features, width: 641 } }, choices],
+    [{ ...rest, features, digest: new Uint8Array(31) }, choices],
+    [image(), { ...choices, featuresSent: 0 }],
+    [image(), { ...choices, mechanism: new SubsetMechanism({ dictionarySize: 91, epsilon: 6, m: 2 }) }],
+  ];
+  for (const [given, chosen] of flawed) assert.throws(() => privatizeWords(given, chosen, secret), InputError);
+  const own = { ...choices, dictionary: dictionary(false, [planted.digest.slice(0, 16)]) };
+  assert.throws(() => privatizeWords(image(), own, secret), ReleaseRefused);
+  privatizeWords(image(), { ...own, allowPrivateDictionary: true }, secret);
+});
+
+test("a codebook's file is read, its hash verified, and a release with it is the golden one of Python", async () => {
+  const file = process.env.VEIL_CODEBOOK, golden = process.env.VEIL_GOLDEN;
+  if (!file || !golden) return;
+  const data = new Uint8Array(readFileSync(file)), book = await readDictionary(data);
+  assert.equal(book.size, 16384);
+  const { features, digest, params, key, bytes: expected } = JSON.parse(readFileSync(golden, "utf8"));
+  const keypoints = new Float32Array(fromBase64(features[0]).buffer), descriptors = fromBase64(features[1]);
+  const given = {
+    features: { width: 640, height: 480, count: keypoints.length / 2, keypoints, descriptors, normalization: "L2" },
+    camera: { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params, focalIsKnown: true },
+    digest: bytes(digest),
+  };
+  const mechanism = new SubsetMechanism({ dictionarySize: book.size, epsilon: 6, m: 2 });
+  const made = privatizeWords(given, { ...CHOICES, mechanism, dictionary: book, featuresSent: 10 }, new Secret(bytes(key)));
+  assert.equal(hex(encode(made.upload)), expected);
+  const damaged = data.slice();
+  damaged[damaged.length >> 1] ^= 1;
+  for (const wrong of [damaged, data.slice(0, 1000), new Uint8Array(100), data.slice(0, -30)]) {
+    await assert.rejects(readDictionary(wrong), InputError);
+  }
+});
+
+test("a picture's digest is Python's", () => {
+  const rgb = fromBase64(vectors.picture.rgb), rgba = new Uint8ClampedArray(4 * 600).fill(255);
+  for (let i = 0; i < 600; i++) rgba.set(rgb.subarray(3 * i, 3 * i + 3), 4 * i);
+  assert.equal(hex(imageDigest(rgba, 30, 20)), vectors.picture.digest);
+  assert.notEqual(hex(imageDigest(rgba, 20, 30)), vectors.picture.digest);
+});
