@@ -37,6 +37,10 @@ class FileFormatError(VeilError):
     """A file is missing, damaged, or not of the format that its name or place promises."""
 
 
+class StorageTrouble(VeilError):
+    """A server's storage cannot be read or written now; nothing was acknowledged that is not kept."""
+
+
 class ReleaseRefused(VeilError):
     """A release would break a promise made to the user, for example by a second draw for one image; nothing was released."""
 
