@@ -18,7 +18,6 @@ from veil.server.runner import sweep
 from veil.server.service import MATCHES, Service
 from veil.server.settings import ServerSettings, read_settings
 from worlds.buckets import SECRET, Buckets
-from worlds.postgres import Postgres
 from worlds.servers import everything, messages_of, running, work
 
 
@@ -28,15 +27,9 @@ def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def settings(postgres: Postgres, buckets: Buckets, tmp_path: Path) -> ServerSettings:
-    address = buckets.make(f"veil-{tmp_path.name.replace('_', '-').lower()[-40:]}")
-    return ServerSettings(workers=1, map_workers=1, database=postgres.url(), blobs=f"{address}/veil")
-
-
-@pytest.fixture
-def pair(settings: ServerSettings, tmp_path: Path) -> Iterator[tuple[Service, Service]]:
+def pair(shared_settings: ServerSettings, tmp_path: Path) -> Iterator[tuple[Service, Service]]:
     """Two servers."""
-    services = Service(tmp_path / "one", settings), Service(tmp_path / "two", settings)
+    services = Service(tmp_path / "one", shared_settings), Service(tmp_path / "two", shared_settings)
     yield services
     for service in services:
         service.close()
@@ -45,14 +38,14 @@ def pair(settings: ServerSettings, tmp_path: Path) -> Iterator[tuple[Service, Se
 @pytest.mark.slow
 def test_a_contribution_goes_in_by_one_server_and_out_by_another(
     pair: tuple[Service, Service],
-    settings: ServerSettings,
+    shared_settings: ServerSettings,
     messages: dict[str, bytes],
     buckets: Buckets,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted bytes: the message, its name and descriptors, found in the bucket and both folders before, nowhere after."""
     one, two = pair
-    bucket = settings.blobs.split("/")[2]
+    bucket = shared_settings.blobs.split("/")[2]
     with running(one, jobs=False) as here, running(two, jobs=False) as there:
         map_id = here.ask("POST", "/v1/maps", value={"name": "door"}).value["map"]
         given = list(messages.values())[:-1]
@@ -136,16 +129,17 @@ def test_storage_that_goes_away_is_a_503_and_comes_back(
 
 
 @pytest.mark.slow
-def test_a_folder_is_used_with_the_storage_that_it_was_made_for(settings: ServerSettings, tmp_path: Path) -> None:
+def test_a_folder_is_used_with_the_storage_that_it_was_made_for(shared_settings: ServerSettings, tmp_path: Path) -> None:
     """A start without the settings would find no map, and show an empty server."""
-    Service(tmp_path / "store", settings).close()
+    Service(tmp_path / "store", shared_settings).close()
     with pytest.raises(FileFormatError, match="was used with"):
         Service(tmp_path / "store")
     Service(tmp_path / "plain").close()
     with pytest.raises(FileFormatError, match="was used with"):
-        Service(tmp_path / "plain", settings)
+        Service(tmp_path / "plain", shared_settings)
     held = b"".join(path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file())
-    assert b"postgresql" in held and settings.database.encode() not in held and os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
+    assert b"postgresql" in held and shared_settings.database.encode() not in held and SECRET.encode() not in held
+    assert os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
 
 
 def test_settings_of_storage_tell_no_secret() -> None:

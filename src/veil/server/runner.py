@@ -16,6 +16,7 @@ from veil.errors import InputError, StorageTrouble, VeilError
 from veil.files.match_store import MatchStore
 from veil.pipelines.pair_matching import KIND
 from veil.pipelines.removal import forgetting
+from veil.server.backups import update_backups
 from veil.server.jobs import Job, end_job, is_held, queue_job
 from veil.server.map_records import Contribution, MapRecord, contributions_in, map_in, put_version, set_state
 from veil.server.processes import DeadlineExceeded, WorkerDied
@@ -70,17 +71,21 @@ class Runner:
         return job
 
     def _run(self) -> None:
-        swept = -math.inf
+        swept, woken = -math.inf, False
         while not self._stop.is_set():
             try:
                 if time.monotonic() - swept > SWEEP_S:
-                    swept = time.monotonic()
+                    swept, woken = time.monotonic(), True
                     sweep(self.service)
                 if self.work_once() is not None:
+                    woken = True
                     continue
+                if woken:  # something may have been deleted
+                    woken = False
+                    update_backups(self.service)
             except Exception as error:  # a full disk or a database that is away: the queue stays, and is looked at again
                 log.warning("jobs: %s: %s", type(error).__name__, error)
-            self._wake.wait(LOOK_S)
+            woken = self._wake.wait(LOOK_S) or woken
             self._wake.clear()
 
     def _do(self, job: Job) -> None:
