@@ -11,11 +11,10 @@ from veil.cli.server.serve import add_config, service_of, settings_of
 from veil.errors import InputError
 
 EXAMPLES = """\
-  veil serve backup store/ -o backups/2026-11-24.veil-backup     while the server runs; it deletes from the file later what
-                                                                 clients delete
+  veil serve backup store/ -o backups/monday.backup              while the server runs
   veil serve backup store/ --list                                the backups that the server knows
-  veil serve restore backups/2026-11-24.veil-backup store2/
-  veil serve restore old.veil-backup store2/ --newer store/veil.sqlite      with all deletions until then
+  veil serve restore backups/monday.backup store2/
+  veil serve restore monday-copy.backup store2/ --newer store/veil.sqlite      with all deletions until then
 """
 
 
@@ -27,7 +26,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "write a server's state into a file, while it runs",
         "Write maps, contributions, tokens and receipts into one file that only you may read, whichever storage the server\n"
         "uses. The server knows the file from then on: what clients delete is deleted from it, too, as long as it stays\n"
-        "where it was written. A copy elsewhere is not known: restore it with --newer (docs/reference/service.md#backups).",
+        "where it was written. A copy elsewhere is not known (docs/reference/service.md#backups).",
         EXAMPLES,
     )
     parser.add_argument("folder", type=Path, help="of the server")
