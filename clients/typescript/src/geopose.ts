@@ -101,9 +101,10 @@ export function geoposeRequest(message: Uint8Array, readings: GeoPoseReadings = 
     sensorReadings.accelerometerReadings = seen("accelerometer", { x, y, z });
   }
   if (geolocation !== undefined) {
-    const { latitude, longitude } = geolocation;
+    // What the protocol asks for beside them is not known here, and nothing of it is used.
+    const rest = { altitude: 0, accuracy: UNKNOWN, altitudeAccuracy: UNKNOWN, heading: 0, speed: 0 };
     sensors.push({ id: "geolocation", type: "geolocation" });
-    sensorReadings.geolocationReadings = seen("geolocation", { latitude, longitude });
+    sensorReadings.geolocationReadings = seen("geolocation", { ...geolocation, ...rest });
   }
   return { id: randomId(), timestamp, type: "geopose", sensors, sensorReadings };
 }

@@ -1,0 +1,37 @@
+/** Hard budgets of epsilon: refusals, with numbers, of releases that would exceed one. */
+import { composedEpsilon } from "./composition.js";
+import { InputError, ReleaseRefused } from "./errors.js";
+import { general } from "./numbers.js";
+const LIMITED = {
+    image: "each image",
+    point: "a point that every photograph of the session shows",
+    session: "the session",
+};
+const MIN_DELTA = 1e-15;
+/** Raise InputError unless a budget's epsilon is finite and >= 0 and its delta lies between 1e-15 and 1. */
+export function requireBudget({ unit, epsilon, delta }) {
+    if (!(unit in LIMITED))
+        throw new InputError(`a budget is of an image, a point or the session, got '${unit}'`);
+    if (!(epsilon >= 0 && epsilon < Infinity)) {
+        throw new InputError(`a budget's epsilon must be finite and >= 0, got ${general(epsilon)}; infinity limits nothing`);
+    }
+    if (!(delta >= MIN_DELTA && delta < 1)) {
+        throw new InputError(`a budget's delta must lie between ${MIN_DELTA} and 1, got ${general(delta)}; 1e-6 is usual`);
+    }
+}
+/** Epsilon of all charges together at a budget's delta; never below the exact one. */
+export function spent(budget, charges) {
+    const counted = budget.unit === "point" ? charges.map(({ mechanism }) => ({ mechanism, features: 1 })) : charges;
+    return composedEpsilon(counted, budget.delta);
+}
+/** Raise ReleaseRefused if the release `more` of the image called `name` would exceed a budget beside `charges`. */
+export function requireRoom(budget, charges, more, name) {
+    const then = spent(budget, [...charges, more]);
+    if (then <= budget.epsilon)
+        return;
+    const { epsilon, dictionarySize, m } = more.mechanism;
+    throw new ReleaseRefused(`${name}: the budget of ${LIMITED[budget.unit]} is epsilon ${general(budget.epsilon)} at delta ${general(budget.delta)}. ` +
+        `Spent so far: ${general(spent(budget, charges), 4)}. With ${more.features} features at epsilon ${general(epsilon)} ` +
+        `(K=${dictionarySize}, m=${m}) it would be ${general(then, 4)}; nothing was released. Send fewer features, or take a ` +
+        "smaller epsilon");
+}

@@ -1,0 +1,131 @@
+/** The releasing device: secret, ledger and budgets together, so that no release escapes the ledger by accident. */
+import { hex } from "./bytes.js";
+import { encode } from "./codec.js";
+import { basicEpsilon, composedEpsilon } from "./composition.js";
+import { InputError, ReleaseRefused } from "./errors.js";
+import { Ledger } from "./ledger.js";
+import { SubsetMechanism } from "./mechanism.js";
+import { shortest } from "./numbers.js";
+import { Secret, entropy } from "./randomness.js";
+import { sha256 } from "./sha256.js";
+import { privatizeWords } from "./words.js";
+const SUBSET_SIZE = 2, DELTA = 1e-6;
+// Probability of being the true word above which a sent word is no longer hidden among others.
+const MAX_POSTERIOR = 0.25;
+/** A device that releases photographs under its secret and enters each release in its ledger first. */
+export class Device {
+    ledger;
+    /** Whether the secret was made now: nothing that was released under a lost one can be repeated. */
+    isNew;
+    #secret;
+    constructor(secret, ledger, isNew) {
+        this.#secret = secret;
+        this.ledger = ledger;
+        this.isNew = isNew;
+    }
+    /**
+     * The device whose secret and ledger a store keeps; both are made on first use.
+     *
+     * Raises ReleaseRefused if the secret is missing although the ledger has releases, or if there is no randomness to make one.
+     */
+    static async open(store) {
+        const made = entropy();
+        const { key, isNew } = await store.transact((held) => {
+            if (held.secret !== null)
+                return { result: { key: held.secret, isNew: false } };
+            if (held.entries.length > 0) {
+                throw new ReleaseRefused("the secret is lost, but not the ledger: under another secret the same photographs would be released a second time. " +
+                    "Delete the whole store if nothing that it lists matters any more");
+            }
+            return { result: { key: made, isNew: true }, secret: made };
+        });
+        return new Device(new Secret(key), new Ledger(store), isNew);
+    }
+    /** Eight hex digits that tell the secret apart and say nothing about it. */
+    get fingerprint() {
+        return this.#secret.fingerprint;
+    }
+    /**
+     * Protect one image in words, enter the release in the ledger, and return it with the message that may leave.
+     *
+     * The same image and choices give the same bytes each time. `name` is for the ledger alone. Raises ReleaseRefused, and
+     * releases nothing, for a second, different release (unless `allowSecond`), beyond a budget, or with words made from one's own
+     * images; InputError if features and choices do not fit.
+     */
+    async release(image, protection, options = {}) {
+        const { dictionary, epsilon, m = SUBSET_SIZE, featuresSent = null, delta = DELTA } = protection;
+        const mechanism = new SubsetMechanism({ dictionarySize: dictionary.size, epsilon, m });
+        const gravity = protection.gravity ? checkedGravity(protection.gravity) : null;
+        const allowPrivateDictionary = protection.allowPrivateDictionary ?? false;
+        if (!allowPrivateDictionary)
+            await this.#requirePublic(dictionary);
+        const made = privatizeWords(image, { mechanism, dictionary, featuresSent, gravity, allowPrivateDictionary }, this.#secret);
+        const message = encode(made.upload);
+        const features = made.order.length;
+        const releasedAs = this.#secret.pseudonym(image.digest);
+        const positions = gravity === null ? "positions" : `positions gravity=${gravity.map(shortest).join(",")}`;
+        const entry = {
+            imageDigest: hex(image.digest),
+            messageDigest: hex(sha256(message)),
+            releasedAs,
+            name: options.name || releasedAs,
+            parameters: `${made.parameters.text} secret=${this.fingerprint} ${positions}`,
+            features,
+            releasedAt: Date.now() / 1000,
+            mechanism: { dictionarySize: mechanism.dictionarySize, epsilon, m },
+        };
+        const charges = [{ mechanism, features }];
+        const imageEpsilon = composedEpsilon(charges, delta);
+        const entered = await this.ledger.record(entry, { allowSecond: options.allowSecond ?? false });
+        return {
+            message,
+            releasedAs: entered.releasedAs,
+            upload: made.upload,
+            imageEpsilon,
+            basicEpsilon: basicEpsilon(charges),
+            medianError: median(made.quantizationError),
+            order: made.order,
+            notes: notes(mechanism, made.missing),
+        };
+    }
+    /** Raise ReleaseRefused if a dictionary was made from an image of the ledger. */
+    async #requirePublic(dictionary) {
+        const own = (await this.ledger.entries()).find((entry) => dictionary.wasMadeFrom(entry.imageDigest));
+        if (own === undefined)
+            return;
+        throw new ReleaseRefused(`the dictionary was made from a photograph of your own (${own.name}): its words are all but its descriptors, which no ` +
+            "epsilon covers; take one that was made from other photographs");
+    }
+}
+/** A direction of down scaled to unit length. Raises InputError for one that no camera has, such as one that points up. */
+export function checkedGravity(direction) {
+    const length = Math.hypot(...direction);
+    if (!Number.isFinite(length) || !(length > 1e-6)) {
+        throw new InputError(`gravity must be a finite vector of some length, got ${direction.join(", ")}`);
+    }
+    const unit = direction.map((value) => value / length);
+    if (unit[1] < -0.5) {
+        throw new InputError("gravity points up in a camera frame whose y-axis points down; negate the readings (accelerometers at rest report the " +
+            "reaction, which points up)");
+    }
+    return unit;
+}
+function median(values) {
+    const sorted = values.slice().sort(), half = sorted.length >> 1;
+    return sorted.length % 2 === 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+/** What the user should read of one release. */
+function notes(mechanism, missing) {
+    const said = [];
+    if (!Number.isFinite(mechanism.epsilon)) {
+        said.push("warning: epsilon is infinite: the nearest word of each feature is sent for certain. This is no privacy; words can be " +
+            "inverted into images almost like descriptors");
+    }
+    else if (mechanism.posterior > MAX_POSTERIOR) {
+        said.push("warning: a word that is sent is likely the true one; choose a smaller epsilon, or a larger dictionary");
+    }
+    if (missing > 0) {
+        said.push(`note: the image has ${missing} features fewer than were asked for; their number tells how textured it is`);
+    }
+    return said;
+}

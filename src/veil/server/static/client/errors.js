@@ -1,0 +1,17 @@
+/** Errors of veil: each message gives the value and a remedy, and never a secret or a token. */
+/** What veil raises; a caller who wants all of it catches this. */
+export class VeilError extends Error {
+    name = "VeilError";
+}
+/** A value from outside that cannot be used; also a parameter outside its range. */
+export class InputError extends VeilError {
+    name = "InputError";
+}
+/** A message, or an answer of a server, that is not what the protocol allows. */
+export class WireError extends VeilError {
+    name = "WireError";
+}
+/** A release that would give away more than was agreed; nothing was released. */
+export class ReleaseRefused extends VeilError {
+    name = "ReleaseRefused";
+}

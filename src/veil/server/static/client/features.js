@@ -1,0 +1,2 @@
+/** Raw features of one image, which must not leave the device. */
+export {};

@@ -1,0 +1,90 @@
+/** A store in the browser's IndexedDB. Every script of the page's origin can read it, the secret too. */
+import { VeilError } from "./errors.js";
+const LAYOUT = 1;
+const SECRETS = "secrets", ENTRIES = "entries", BUDGETS = "budgets", SENDINGS = "sendings";
+const ALL = [SECRETS, ENTRIES, BUDGETS, SENDINGS];
+/** A store under the name of a database of the page's origin. */
+export class IndexedDbStore {
+    #database;
+    constructor(database) {
+        this.#database = database;
+        // Another tab with a newer veil must not wait for this one.
+        database.onversionchange = () => database.close();
+    }
+    /**
+     * The store of this name, made where there is none.
+     *
+     * The browser is asked not to evict it: with the secret goes the memory of what was released. Raises VeilError if the browser
+     * keeps nothing, as in some private windows.
+     */
+    static async open(name = "veil") {
+        await globalThis.navigator?.storage?.persist?.().catch(() => false);
+        return new Promise((resolve, reject) => {
+            const request = indexedDB.open(name, LAYOUT);
+            request.onupgradeneeded = () => {
+                for (const store of [SECRETS, ENTRIES, BUDGETS, SENDINGS]) {
+                    request.result.createObjectStore(store, { autoIncrement: true });
+                }
+            };
+            request.onsuccess = () => resolve(new IndexedDbStore(request.result));
+            request.onerror = () => reject(trouble(request.error));
+            request.onblocked = () => reject(new VeilError("another tab holds an older store; close it and load the page again"));
+        });
+    }
+    transact(decide) {
+        return new Promise((resolve, reject) => {
+            const transaction = this.#database.transaction(ALL, "readwrite", { durability: "strict" });
+            const requests = ALL.map((name) => transaction.objectStore(name).getAll());
+            let outcome = null, refusal = null;
+            let waiting = requests.length;
+            // No promise may be waited for between the requests: the transaction would end, and another tab come between.
+            for (const request of requests) {
+                request.onsuccess = () => {
+                    if (--waiting > 0)
+                        return;
+                    try {
+                        const change = decide(heldOf(requests.map(({ result }) => result)));
+                        write(transaction, change);
+                        outcome = { change };
+                    }
+                    catch (error) {
+                        refusal = error;
+                        transaction.abort();
+                    }
+                };
+            }
+            transaction.oncomplete = () => resolve(outcome.change.result);
+            transaction.onabort = () => reject(refusal ?? trouble(transaction.error));
+        });
+    }
+    /** Close the database; the store cannot be used any more. */
+    close() {
+        this.#database.close();
+    }
+}
+function heldOf([secrets, entries, budgets, sendings]) {
+    return {
+        secret: secrets[0] ?? null,
+        entries: entries,
+        budgets: budgets,
+        sendings: sendings,
+    };
+}
+function write(transaction, { secret, entry, budgets, sendings }) {
+    if (secret !== undefined)
+        replace(transaction.objectStore(SECRETS), [secret]);
+    if (entry !== undefined)
+        transaction.objectStore(ENTRIES).add(entry);
+    if (budgets !== undefined)
+        replace(transaction.objectStore(BUDGETS), budgets);
+    if (sendings !== undefined)
+        replace(transaction.objectStore(SENDINGS), sendings);
+}
+function replace(store, values) {
+    store.clear();
+    for (const value of values)
+        store.add(value);
+}
+function trouble(error) {
+    return new VeilError(`the browser's storage cannot be used (${error?.name ?? "unknown"}); nothing was released`);
+}

@@ -1,0 +1,81 @@
+/** The ledger: what was released, entered before its bytes are handed out, and what is refused because of it. */
+import { requireBudget, requireRoom } from "./budget.js";
+import { ReleaseRefused } from "./errors.js";
+import { SubsetMechanism } from "./mechanism.js";
+/** The cost of a release: its features under its mechanism. */
+export function chargeOf({ mechanism, features }) {
+    return { mechanism: mechanismOf(mechanism), features };
+}
+const known = new Map();
+/** The mechanism with these parameters, one object for all releases: making it takes arithmetic with fractions. */
+function mechanismOf(parameters) {
+    const key = `${parameters.dictionarySize} ${parameters.epsilon} ${parameters.m}`;
+    const found = known.get(key) ?? new SubsetMechanism(parameters);
+    known.set(key, found);
+    return found;
+}
+/** The record of all releases of a device and of what they cost. */
+export class Ledger {
+    #store;
+    constructor(store) {
+        this.#store = store;
+    }
+    /**
+     * Enter a release before its message is handed out; the entry that stands for it, which is an earlier one for equal bytes.
+     *
+     * Equal bytes cost nothing. Raises ReleaseRefused for other bytes of an image that was released, unless `allowSecond` is set:
+     * each release of one image tells more about its descriptors, and their epsilons add up. Raises ReleaseRefused too if a budget
+     * would be exceeded. Checks and entry are one transaction.
+     */
+    async record(entry, { allowSecond = false } = {}) {
+        return this.#store.transact((held) => {
+            const same = held.entries.filter((other) => other.imageDigest === entry.imageDigest);
+            const equal = same.find((other) => other.messageDigest === entry.messageDigest);
+            if (equal !== undefined)
+                return { result: equal };
+            if (same.length > 0 && !allowSecond)
+                throw new ReleaseRefused(secondRelease(entry, same[0]));
+            for (const budget of held.budgets) {
+                const before = budget.unit === "image" ? same : held.entries;
+                requireRoom(budget, before.map(chargeOf), chargeOf(entry), entry.name);
+            }
+            const taken = same.some((other) => other.releasedAs === entry.releasedAs);
+            const named = taken ? { ...entry, releasedAs: `${entry.releasedAs}-${entry.messageDigest.slice(0, 8)}` } : entry;
+            return { result: named, entry: named };
+        });
+    }
+    /** All releases, oldest first. */
+    async entries() {
+        return this.#store.transact((held) => ({ result: held.entries }));
+    }
+    /** The budgets in force. */
+    async budgets() {
+        return this.#store.transact((held) => ({ result: held.budgets }));
+    }
+    /** Put a budget in force. Raises InputError for one that limits nothing. */
+    async setBudget(budget) {
+        requireBudget(budget);
+        await this.#store.transact((held) => {
+            const budgets = [...held.budgets.filter((other) => other.unit !== budget.unit), { ...budget }];
+            return { result: undefined, budgets };
+        });
+    }
+    /** Have no budget of a unit any more. */
+    async clearBudget(unit) {
+        await this.#store.transact((held) => {
+            return { result: undefined, budgets: held.budgets.filter((other) => other.unit !== unit) };
+        });
+    }
+}
+/** The refusal of a second release: what differs from the first, and what the two together give away. */
+function secondRelease(entry, first) {
+    const then = new Map(first.parameters.split(" ").map((part) => part.split("=")));
+    const changed = entry.parameters
+        .split(" ")
+        .map((part) => part.split("="))
+        .filter(([name, value]) => then.has(name) && then.get(name) !== value && !["choices", "secret"].includes(name))
+        .map(([name, value]) => `${name} ${value} and not ${then.get(name)}`);
+    const told = changed.length > 0 ? changed.join(", ") : "other features";
+    return (`${entry.name} was already released with other choices (${first.parameters}): now ${told}; each release of one image tells ` +
+        "more about its descriptors, and their epsilons add up. Release it with the same choices, or allow a second release");
+}

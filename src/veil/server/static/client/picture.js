@@ -1,0 +1,26 @@
+/** The identity of a picture, and its camera where nothing says which it was. */
+import { Blake2b } from "./blake2b.js";
+import { utf8 } from "./bytes.js";
+import { InputError } from "./errors.js";
+/**
+ * The digest that identifies a picture: BLAKE2b of its size and its RGB pixels, as Python's veil computes it.
+ *
+ * `rgba` are the upright image's pixels, four bytes each, as a canvas gives them; what is not opaque is not a photograph.
+ * Decoders differ in the last bit of a JPEG's pixels: another browser may see another picture.
+ */
+export function imageDigest(rgba, width, height) {
+    if (rgba.length !== 4 * width * height) {
+        throw new InputError(`an image of ${width}x${height} px has ${4 * width * height} bytes of RGBA, got ${rgba.length}`);
+    }
+    const digest = new Blake2b({ size: 32 }).update(utf8(`${width}x${height}|`));
+    const row = new Uint8Array(3 * width);
+    for (let at = 0; at < rgba.length; at += 4 * width) {
+        for (let i = at, j = 0; j < row.length; i += 4, j += 3) {
+            row[j] = rgba[i];
+            row[j + 1] = rgba[i + 1];
+            row[j + 2] = rgba[i + 2];
+        }
+        digest.update(row);
+    }
+    return digest.digest();
+}

@@ -1,0 +1,90 @@
+/**
+ * Draws keyed by a client's secret, the same ones that Python's veil makes (docs/theory/release.md, Eq. 3).
+ *
+ * A draw depends on the key and on its context, never on what was drawn before: keyed BLAKE2b gives a seed, SHAKE-256 a stream.
+ * With a key that the client keeps, this is the memoized release: the same feature is released the same way, however often.
+ */
+import { blake2b } from "./blake2b.js";
+import { concatenated, hex, utf8 } from "./bytes.js";
+import { InputError, ReleaseRefused } from "./errors.js";
+import { shake256 } from "./shake256.js";
+export const KEY_BYTES = 32;
+const WORD = 1n << 64n;
+/** A secret of a client; whoever holds it can undo the memoized choices, so it stays on the device. */
+export class Secret {
+    #key;
+    /** Raises InputError for a key that has not 32 bytes. */
+    constructor(key) {
+        if (key.length !== KEY_BYTES)
+            throw new InputError(`a client secret has ${KEY_BYTES} bytes, got ${key.length}`);
+        this.#key = key.slice();
+    }
+    /** Eight hex digits that tell secrets apart in the ledger and say nothing about the key. */
+    get fingerprint() {
+        return hex(blake2b(utf8("fingerprint"), { key: this.#key, size: 4 }));
+    }
+    /** The name under which an image is released: 16 hex digits that only the holder of the secret can link to it. */
+    pseudonym(imageDigest) {
+        return hex(blake2b(concatenated(utf8("name|"), imageDigest), { key: this.#key, size: 8 }));
+    }
+    bits64(context, count) {
+        const stream = shake256(blake2b(context, { key: this.#key, size: 64 }), 8 * count);
+        const view = new DataView(stream.buffer);
+        return BigUint64Array.from({ length: count }, (_, i) => view.getBigUint64(8 * i, true));
+    }
+}
+/** The 32 bytes of a new secret, from the system's generator. Raises ReleaseRefused if it has none: nothing is drawn from anything weaker. */
+export function entropy() {
+    try {
+        return crypto.getRandomValues(new Uint8Array(KEY_BYTES));
+    }
+    catch (error) {
+        throw new ReleaseRefused(`the system gave no randomness (${String(error)}); nothing was released, try again`);
+    }
+}
+/**
+ * True with exactly the probability that a rational number says.
+ *
+ * A uniform real is drawn 64 binary digits at a time and compared with it until they differ, mostly at once. Where the digits of
+ * the probability end, an equal real is not below it.
+ */
+export function bernoulli(randomness, context, probability) {
+    const { numerator, denominator } = probability;
+    if (numerator < 0n || numerator > denominator || denominator <= 0n)
+        throw new InputError("a probability must lie in [0, 1]");
+    if (numerator === denominator)
+        return true;
+    let rest = numerator;
+    for (let round = 0;; round++) {
+        const digit = (rest * WORD) / denominator;
+        rest = (rest * WORD) % denominator;
+        const bits = randomness.bits64(concatenated(utf8(`digit ${round}|`), context), 1)[0];
+        if (bits !== digit)
+            return bits < digit;
+        if (rest === 0n)
+            return false;
+    }
+}
+/** One integer for each of `bounds`, exactly uniform in 0..bound-1: a remainder of 64 bits, drawn again where it would be biased. */
+export function integersBelow(randomness, context, bounds) {
+    const divisors = bounds.map(BigInt);
+    const last = divisors.map((bound) => WORD - 1n - (WORD % bound));
+    const bits = [...randomness.bits64(context, bounds.length)];
+    for (let round = 1; bits.some((value, i) => value > last[i]); round++) {
+        const again = randomness.bits64(concatenated(utf8(`again ${round}|`), context), bounds.length);
+        bits.forEach((value, i) => (bits[i] = value > last[i] ? again[i] : value));
+    }
+    return bits.map((value, i) => Number(value % divisors[i]));
+}
+/** `size` distinct integers in 0..bound-1, all sets exactly equally likely (Floyd's sampling); their order is not uniform. */
+export function subsetBelow(randomness, context, bound, size) {
+    if (!(size >= 0 && size <= bound))
+        throw new InputError(`cannot draw ${size} distinct integers below ${bound}`);
+    if (size === 0)
+        return [];
+    const tops = Array.from({ length: size }, (_, i) => bound - size + i);
+    const candidates = integersBelow(randomness, context, tops.map((top) => top + 1));
+    const chosen = new Set();
+    candidates.forEach((candidate, i) => chosen.add(chosen.has(candidate) ? tops[i] : candidate));
+    return [...chosen];
+}
