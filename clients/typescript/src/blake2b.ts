@@ -3,6 +3,7 @@
 import { InputError } from "./errors.js";
 
 const BLOCK = 128;
+const CARRY = 2 ** -32;
 // Fractional parts of square roots of the first primes, as low and high halves (RFC 7693, 2.6).
 const IV = new Uint32Array([
   0xf3bcc908, 0x6a09e667, 0x84caa73b, 0xbb67ae85, 0xfe94f82b, 0x3c6ef372, 0x5f1d36f1, 0xa54ff53a,
@@ -110,7 +111,7 @@ export class Blake2b {
 function mix(v: Uint32Array, words: Uint32Array, at: number, x: number, y: number): void {
   const a = MIXED[at]!, b = MIXED[at + 1]!, c = MIXED[at + 2]!, d = MIXED[at + 3]!;
   let low = v[a]! + v[b]! + words[x]!;
-  let aHigh = (v[a + 1]! + v[b + 1]! + words[x + 1]! + Math.floor(low / 0x100000000)) >>> 0;
+  let aHigh = (v[a + 1]! + v[b + 1]! + words[x + 1]! + ((low * CARRY) | 0)) >>> 0;
   let aLow = low >>> 0;
   let dLow = v[d + 1]! ^ aHigh, dHigh = v[d]! ^ aLow; // rotated by 32 bits
   low = v[c]! + (dLow >>> 0);
@@ -119,7 +120,7 @@ function mix(v: Uint32Array, words: Uint32Array, at: number, x: number, y: numbe
   let xLow = v[b]! ^ cLow, xHigh = v[b + 1]! ^ cHigh;
   let bLow = ((xLow >>> 24) | (xHigh << 8)) >>> 0, bHigh = ((xHigh >>> 24) | (xLow << 8)) >>> 0;
   low = aLow + bLow + words[y]!;
-  aHigh = (aHigh + bHigh + words[y + 1]! + Math.floor(low / 0x100000000)) >>> 0;
+  aHigh = (aHigh + bHigh + words[y + 1]! + ((low * CARRY) | 0)) >>> 0;
   aLow = low >>> 0;
   xLow = dLow ^ aLow;
   xHigh = dHigh ^ aHigh;

@@ -18,9 +18,18 @@ const OUTLINE = 16; // samples of each side of the image's outline
 /** Raise InputError, with the value and a remedy, if no photograph can have these intrinsics. */
 export function requirePlausible(camera: Camera): void {
   requireCamera(camera);
+  const { model, widthPx, heightPx, params } = camera;
+  const key = [model, widthPx, heightPx, ...params].join(" ");
+  if (plausible.has(key)) return;
   const reason = implausible(camera) ?? implausibleDistortion(camera);
   if (reason !== null) throw new InputError(reason);
+  if (plausible.size >= MOST_KEPT) plausible.clear();
+  plausible.add(key);
 }
+
+// Cameras that were found plausible: one camera takes many photographs, and the check milliseconds.
+const plausible = new Set<string>();
+const MOST_KEPT = 256;
 
 function implausible(camera: Camera): string | null {
   const { widthPx, heightPx, params } = camera;

@@ -109,8 +109,10 @@ function distorted(lens: Lens, [x, y]: Point): { at: Point; xx: number; xy: numb
 /** The polynomial 1 + k1 s + k2 s^2 + ... and its derivative, by Horner's scheme. */
 function polynomial(square: number, terms: readonly number[]): [number, number] {
   let value = 0, slope = 0;
-  for (const term of [...terms].reverse().concat(1)) {
-    [value, slope] = [value * square + term, slope * square + value];
+  for (let i = terms.length - 1; i >= -1; i--) {
+    const before = value;
+    value = value * square + (i < 0 ? 1 : terms[i]!);
+    slope = slope * square + before;
   }
   return [value, slope];
 }

@@ -6,34 +6,13 @@ import { test } from "node:test";
 import { hex } from "../dist/bytes.js";
 import { encode } from "../dist/codec.js";
 import { readDictionary } from "../dist/codebook_file.js";
-import { Dictionary } from "../dist/dictionary.js";
 import { InputError, ReleaseRefused } from "../dist/errors.js";
 import { SubsetMechanism } from "../dist/mechanism.js";
 import { imageDigest } from "../dist/picture.js";
 import { Secret } from "../dist/randomness.js";
 import { privatizeWords } from "../dist/words.js";
+import { dictionary, image, planted, secret } from "./planted.js";
 import { bytes, fromBase64, law, vectors } from "./vectors.js";
-
-const { image: planted } = vectors;
-const secret = new Secret(bytes(vectors.draws.secret));
-const words = fromBase64(planted.words);
-
-/** The vectors' image. */
-export function image() {
-  const keypoints = new Float32Array(fromBase64(planted.keypoints).buffer), descriptors = fromBase64(planted.descriptors);
-  return {
-    features: { width: 640, height: 480, count: keypoints.length / 2, keypoints, descriptors, normalization: "L2" },
-    camera: { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params: planted.params, focalIsKnown: true },
-    digest: bytes(planted.digest),
-  };
-}
-
-/** The vectors' dictionary, of 8-bit words or of floats. */
-export function dictionary(floats = false, imageDigests = []) {
-  const stored = floats ? Float32Array.from(words, (value) => Math.fround(value / 3)) : words;
-  const facts = { descriptor: "sift", normalization: "L2", dim: 128, stored, digest: planted.books[Number(floats)] };
-  return new Dictionary({ ...facts, imageDigests });
-}
 
 const CHOICES = { featuresSent: null, gravity: null, allowPrivateDictionary: false };
 
@@ -78,12 +57,13 @@ test("what cannot be released is refused", () => {
   privatizeWords(image(), { ...own, allowPrivateDictionary: true }, secret);
 });
 
-test("a codebook's file is read, its hash verified, and a release with it is the golden one of Python", async () => {
-  const file = process.env.VEIL_CODEBOOK, golden = process.env.VEIL_GOLDEN;
-  if (!file || !golden) return;
+const { VEIL_CODEBOOK: file, VEIL_RELEASE: release } = process.env;
+const skip = !(file && release) && "VEIL_CODEBOOK and VEIL_RELEASE do not name files";
+
+test("a codebook's file is read, its hash verified, and a release with it is Python's", { skip }, async () => {
   const data = new Uint8Array(readFileSync(file)), book = await readDictionary(data);
   assert.equal(book.size, 16384);
-  const { features, digest, params, key, bytes: expected } = JSON.parse(readFileSync(golden, "utf8"));
+  const { features, digest, params, key, bytes: expected } = JSON.parse(readFileSync(release, "utf8"));
   const keypoints = new Float32Array(fromBase64(features[0]).buffer), descriptors = fromBase64(features[1]);
   const given = {
     features: { width: 640, height: 480, count: keypoints.length / 2, keypoints, descriptors, normalization: "L2" },

@@ -2,10 +2,10 @@
 import { dotProducts } from "./dot_products.js";
 /** Words that are compared at a time, so that they stay in the processor's cache while all descriptors pass. */
 const BLOCK_WORDS = 256;
-/** Nearest words among 8-bit words: products in whole numbers, divided by the word's length. */
+/** Nearest words among 8-bit words: products in whole numbers, times the inverse of the word's length. */
 export function nearestOfIntegers(descriptors, stored, dim) {
     const count = descriptors.length / dim, size = stored.length / dim;
-    const lengths = rowLengths(stored, dim);
+    const inverse = rowLengths(stored, dim).map((length) => 1 / length);
     const products = dotProducts(descriptors, stored, dim, BLOCK_WORDS);
     const words = new Uint32Array(count), best = new Float64Array(count).fill(-1);
     for (let first = 0; first < size; first += BLOCK_WORDS) {
@@ -14,7 +14,7 @@ export function nearestOfIntegers(descriptors, stored, dim) {
             const found = products(row, first, block);
             let word = words[row], most = best[row];
             for (let i = 0; i < block; i++) {
-                const score = found[i] / lengths[first + i];
+                const score = found[i] * inverse[first + i];
                 if (score > most) {
                     most = score;
                     word = first + i;

@@ -48,12 +48,12 @@ export function shake256(bytes, length) {
 }
 /** Keccak-f[1600] on 25 lanes, each a low and a high half. */
 function permute(a) {
-    const sums = new Uint32Array(10);
+    const sums = new Uint32Array(10), row = new Uint32Array(10);
     for (let round = 0; round < ROUNDS; round++) {
         for (let i = 0; i < 10; i++)
             sums[i] = a[i] ^ a[i + 10] ^ a[i + 20] ^ a[i + 30] ^ a[i + 40];
         for (let x = 0; x < 5; x++) {
-            const left = 2 * ((x + 4) % 5), right = 2 * ((x + 1) % 5);
+            const left = x > 0 ? 2 * x - 2 : 8, right = x < 4 ? 2 * x + 2 : 0;
             const low = sums[left] ^ ((sums[right] << 1) | (sums[right + 1] >>> 31));
             const high = sums[left + 1] ^ ((sums[right + 1] << 1) | (sums[right] >>> 31));
             for (let y = 0; y < 50; y += 10) {
@@ -74,9 +74,12 @@ function permute(a) {
             high = nextHigh;
         }
         for (let y = 0; y < 50; y += 10) {
-            const row = a.slice(y, y + 10);
             for (let x = 0; x < 10; x++)
-                a[y + x] = row[x] ^ (~row[(x + 2) % 10] & row[(x + 4) % 10]);
+                row[x] = a[y + x];
+            for (let x = 0; x < 10; x++) {
+                const next = x < 8 ? x + 2 : x - 8, after = x < 6 ? x + 4 : x - 6;
+                a[y + x] = row[x] ^ (~row[next] & row[after]);
+            }
         }
         a[0] = a[0] ^ CONSTANTS[2 * round];
         a[1] = a[1] ^ CONSTANTS[2 * round + 1];

@@ -1,0 +1,134 @@
+/** A client of the GeoPoseProtocol, version 2, with a message in place of the image (docs/reference/geopose.md). */
+
+import { type GeoPose, geoposeOf } from "./answers.js";
+import { base64 } from "./bytes.js";
+import { requireMessage } from "./client.js";
+import { readOwn } from "./codec.js";
+import { Connection, type ConnectionOptions, MESSAGE_TYPE, VeilProblem } from "./connection.js";
+import { WireError } from "./errors.js";
+import { type Head, hasLines, hasWords, readHead, textOf } from "./head.js";
+import { general } from "./numbers.js";
+
+const OSCP = "application/vnd.oscp+json; version=2.0";
+
+/** A unit quaternion. */
+export interface Quaternion {
+  x: number;
+  y: number;
+  z: number;
+  w: number;
+}
+
+/** An accelerometer at rest, which gives gravity to a message that has none. */
+export interface AccelerometerReading {
+  /** In m/s2, in the axes of the W3C's Accelerometer: at rest it reads upward. */
+  x: number;
+  y: number;
+  z: number;
+  /** Rotations from the rig to the accelerometer and to the camera; without them the reading is not used. */
+  sensorFromRig: Quaternion;
+  cameraFromRig: Quaternion;
+}
+
+/** What is sent beside the message. */
+export interface GeoPoseReadings {
+  accelerometer?: AccelerometerReading;
+  /** Orders the maps of a server that has several, and tells it where the device is. */
+  geolocation?: { latitude: number; longitude: number };
+}
+
+/** The answer to a query: a pose on Earth with its accuracy, or the reason why there is none. */
+export type GeoPoseAnswer =
+  | {
+      status: "localized";
+      geopose: GeoPose;
+      /** Standard deviations in meters and degrees; null where they are not known. */
+      accuracy: { positionM: number | null; orientationDeg: number | null };
+    }
+  | { status: "no pose"; reason: string };
+
+/** The largest float32, with which the protocol's own implementations say that an accuracy is not known. */
+const UNKNOWN = 3.4028234e38;
+
+/** A client that asks a server for poses on Earth. */
+export class GeoPoseClient {
+  readonly #connection: Connection;
+
+  /** Raises InputError for an address or a token that cannot be one. */
+  constructor(options: ConnectionOptions) {
+    this.#connection = new Connection(options);
+  }
+
+  /** Whether the protocol is spoken at the address. */
+  async isRunning(): Promise<boolean> {
+    const answer = await this.#connection.json({ method: "GET", path: ["geopose"] });
+    return (answer as { status?: unknown }).status === "running";
+  }
+
+  /** The pose on Earth of a message's image, on one map or (null) on whichever map shows it. */
+  async localize(message: Uint8Array, map: string | null = null, readings: GeoPoseReadings = {}): Promise<GeoPoseAnswer> {
+    requireMessage(message);
+    const path = map === null ? ["geopose"] : ["v1", "maps", map, "geopose"];
+    const value = geoposeRequest(message, readings);
+    try {
+      const answer = await this.#connection.json({ method: "POST", path, value, accept: OSCP });
+      return answerOf(answer, value.id);
+    } catch (error) {
+      if (error instanceof VeilProblem && error.kind === "no-pose") return { status: "no pose", reason: error.detail };
+      throw error;
+    }
+  }
+}
+
+/** The request about a message, which says of it what was done to its features. */
+export function geoposeRequest(message: Uint8Array, readings: GeoPoseReadings = {}): { id: string } & Record<string, unknown> {
+  const head = readHead(message), timestamp = Date.now(), { accelerometer, geolocation } = readings;
+  const privacy = { dataRetention: [], dataAcceptableUse: [], dataSanitizationRequested: [], dataSanitizationApplied: [] };
+  const seen = (sensorId: string, values: object) => [{ timestamp, sensorId, privacy, ...values }];
+  const turned = (rotation: Quaternion | undefined) => (rotation === undefined ? {} : { rigRotation: rotation });
+  const camera = {
+    sequenceNumber: 1,
+    size: [head.widthPx, head.heightPx],
+    imageFormat: MESSAGE_TYPE,
+    imageBytes: base64(message),
+    privacy: { ...privacy, dataSanitizationApplied: sanitization(head) },
+  };
+  const sensors: object[] = [{ id: "camera", type: "camera", ...turned(accelerometer?.cameraFromRig) }];
+  const sensorReadings: Record<string, object[]> = { cameraReadings: seen("camera", camera) };
+  if (accelerometer !== undefined) {
+    const { x, y, z, sensorFromRig } = accelerometer;
+    sensors.push({ id: "accelerometer", type: "accelerometer", ...turned(sensorFromRig) });
+    sensorReadings.accelerometerReadings = seen("accelerometer", { x, y, z });
+  }
+  if (geolocation !== undefined) {
+    // What the protocol asks for beside them is not known here, and nothing of it is used.
+    const rest = { altitude: 0, accuracy: UNKNOWN, altitudeAccuracy: UNKNOWN, heading: 0, speed: 0 };
+    sensors.push({ id: "geolocation", type: "geolocation" });
+    sensorReadings.geolocationReadings = seen("geolocation", { ...geolocation, ...rest });
+  }
+  return { id: randomId(), timestamp, type: "geopose", sensors, sensorReadings };
+}
+
+/** What became of descriptors and of positions, in veil's terms for the protocol. */
+export function sanitization(head: Head): [string, string] {
+  const descriptors = hasWords(head)
+    ? `veil:words:epsilon=${general(readOwn(head).mechanism.epsilon)}`
+    : `veil:subspaces:${textOf(head.own, "profile")}`;
+  return [descriptors, hasLines(head) ? "veil:lines" : "veil:positions"];
+}
+
+/** An id that says nothing; `crypto.randomUUID` is missing on pages that are not served over TLS. */
+function randomId(): string {
+  return base64(crypto.getRandomValues(new Uint8Array(12)));
+}
+
+function answerOf(value: unknown, id: string): GeoPoseAnswer {
+  const said = value as { id?: unknown; geopose?: unknown; accuracy?: { position?: unknown; orientation?: unknown } };
+  if (said.id !== id) throw new WireError("the server answered another request");
+  const known = (item: unknown): number | null => (typeof item === "number" && item < UNKNOWN ? item : null);
+  return {
+    status: "localized",
+    geopose: geoposeOf(said.geopose),
+    accuracy: { positionM: known(said.accuracy?.position), orientationDeg: known(said.accuracy?.orientation) },
+  };
+}

@@ -1,0 +1,210 @@
+"""The client in TypeScript: its vectors are Python's, its built copy is that of its sources, and it works with a real server.
+
+Its own tests (`clients/typescript/tests`, for `node --test`) run on the built copy that the package holds. Without Node.js they
+are skipped, and the rebuild without its compiler too (`npm ci` in `clients/typescript`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from veil.cli import main
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook
+from veil.files.features import write_features
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.release import privatize_words
+from veil.pipelines.device import Device
+from veil.pipelines.protection import HideInWords, Protection
+from veil.randomness import memoized
+from veil.server.service import Service
+from veil.server.settings import ServerSettings
+from veil.wire import encode
+from worlds.releases import taken
+from worlds.servers import Running, messages_of, running
+from worlds.typescript import PATH, SECRET, image, vectors
+
+CLIENT = Path(__file__).parents[2] / "clients" / "typescript"
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "geopose" / "request.json"
+COPY = Path(str(files("veil"))) / "server" / "static" / "client"
+CODEBOOK = Path(str(files("veil"))) / "data" / "codebook-sift-l2.npz"
+NODE = shutil.which("node")
+COMPILER = CLIENT / "node_modules" / "typescript" / "bin" / "tsc"
+EPSILON = 12.0
+PLACE = {
+    "place": 1,
+    "origin": {"lat": 55.7, "lon": 13.2, "h": 80.0},
+    "enu_from_map": {"scale": 10.0, "rotation": np.eye(3).tolist(), "translation": [0.0, 0.0, 0.0]},
+    "positions": 9,
+    "agreeing": 8,
+    "median_error_m": 1.5,
+    "largest_error_m": 4.0,
+    "uses_gravity": False,
+}
+
+
+def text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as npm would install it, with the built copy that veil ships, and its tests."""
+    if NODE is None:
+        pytest.skip("Node.js is not installed")
+    if int(subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout[1:].split(".")[0]) < 20:
+        pytest.skip("the client needs Node.js 20")
+    folder = tmp_path_factory.mktemp("typescript")
+    shutil.copytree(COPY, folder / "dist")
+    shutil.copytree(CLIENT / "tests", folder / "tests")
+    shutil.copy(CLIENT / "package.json", folder)
+    return folder
+
+
+def ran(package: Path, *names: str, **environment: Path) -> str:
+    """What `node --test` prints of some files; fails where a test does, or where none ran."""
+    assert NODE is not None
+    command = [NODE, "--test", *(str(package / "tests" / name) for name in names)]
+    given = {name: str(path) for name, path in environment.items()}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=package, env={**os.environ, **given}, timeout=300)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    assert "\n# fail 0" in done.stdout and "\n# pass 0" not in done.stdout
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_vectors_are_what_python_computes() -> None:
+    """Golden file with its formula: `worlds.typescript` computes it anew. Broken twin: a file with one digit changed."""
+    kept, computed = PATH.read_text(), vectors()
+    assert kept == computed, "run `python -m worlds.typescript` in tests/, if the protocol was meant to change"
+    assert kept.replace("7", "8", 1) != computed
+
+
+def test_the_built_copy_is_of_these_sources() -> None:
+    """`built.json` holds the digest of every source that was compiled, and the copy a module of every one and no others."""
+    sources = CLIENT / "src"
+    built = json.loads((CLIENT / "built.json").read_text())
+    present = {path.relative_to(sources).as_posix(): path for path in sources.rglob("*.ts")}
+    digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in present.items()}
+    assert built == digests, "run `npm run build` in clients/typescript, and commit what it writes"
+    modules = {path.relative_to(COPY).as_posix() for path in COPY.rglob("*") if path.is_file()}
+    assert modules == {name.removesuffix(".ts") + ".js" for name in present}
+
+
+@pytest.mark.slow
+def test_building_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    if NODE is None or not COMPILER.is_file():
+        pytest.skip("TypeScript's compiler is not installed: `npm ci` in clients/typescript")
+    subprocess.run([NODE, COMPILER, "--project", CLIENT / "tsconfig.json", "--outDir", tmp_path], check=True)
+    made = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.js")}
+    assert made == {path.relative_to(COPY): path.read_bytes() for path in COPY.rglob("*.js")}
+
+
+@pytest.mark.slow
+def test_its_own_tests(package: Path, tmp_path: Path) -> None:
+    """Digests, draws, law, codec, search, device, receipts, requests; and a release with the bundled dictionary is Python's."""
+    book, features = bundled_codebook(), image()
+    law = SubsetMechanism(dictionary_size=len(book), epsilon=6.0, m=2)
+    made = privatize_words(features, mechanism=law, dictionary=book, randomness=memoized(SECRET), features_sent=10)
+    release = {
+        "features": [text(features.keypoints.astype("<f4").tobytes()), text(features.descriptors.tobytes())],
+        "digest": features.image_digest.hex(),
+        "params": features.camera.params,
+        "key": SECRET.key.hex(),
+        "bytes": encode(made.upload).hex(),
+    }
+    (tmp_path / "release.json").write_text(json.dumps(release))
+    names = sorted(path.name for path in (CLIENT / "tests").glob("*.test.js") if path.name != "service.test.js")
+    told = ran(package, *names, VEIL_CODEBOOK=CODEBOOK, VEIL_RELEASE=tmp_path / "release.json")
+    assert len(names) >= 9 and "# SKIP" not in told
+
+
+@pytest.fixture(scope="module")
+def server(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, dict[str, str]]]:
+    """A server with maps of all images but the last one: of hardened messages with a place on Earth, and public for words."""
+    folder = tmp_path_factory.mktemp("service")
+    shown = dict(list(door.items())[:-1])
+    write_features(folder / "shown.h5", shown.items())
+    assert main(["map", str(folder / "shown.h5"), "-o", str(folder / "map")]) == 0
+    service = Service(folder / "store", ServerSettings(workers=1, map_workers=1))
+    words = service.import_map("words", folder / "map").id
+    with running(service) as found:
+        maps = {name: found.ask("POST", "/v1/maps", value={"name": name}).value["map"] for name in ("door", "empty")}
+        for message in messages_of(shown, Device(folder / "mapper")).values():
+            job = found.ask("POST", f"/v1/maps/{maps['door']}/contributions", body=message).value["job"]
+        assert found.done(job)["state"] == "done"
+        assert found.ask("PUT", f"/v1/maps/{maps['door']}/place", value=PLACE).status == 200
+        yield found, {**maps, "words": words}
+
+
+@pytest.mark.slow
+def test_it_works_with_a_real_server(
+    package: Path, server: tuple[Running, dict[str, str]], door: dict[str, Features], elsewhere: Features, tmp_path: Path
+) -> None:
+    """Oracles: poses that the server gives Python for the same bytes; the message that Python's device makes of the same image.
+
+    The request of the GeoPoseProtocol validates against its schema.
+    """
+    found, maps = server
+    features = list(door.values())[-1]
+    device = Device(tmp_path / "device")
+    query, away = (messages_of({"query": item}, device)["query"] for item in (features, elsewhere))
+    extra = messages_of({"extra": taken(features, np.arange(50))}, Device(tmp_path / "another"))["extra"]
+    height, width = features.camera.height_px, features.camera.width_px
+    secret = device._secret.key
+    described: dict[str, Any] = {
+        "url": found.url,
+        "token": found.admin,
+        "map": maps["door"],
+        "empty": maps["empty"],
+        "words": maps["words"],
+        "query": text(query),
+        "elsewhere": text(away),
+        "extra": text(extra),
+        "release": {
+            "secret": secret.hex(),
+            "epsilon": EPSILON,
+            "codebook": str(CODEBOOK),
+            "features": {
+                "keypoints": text(features.keypoints.astype("<f4").tobytes()),
+                "descriptors": text(features.descriptors.tobytes()),
+                "digest": features.image_digest.hex(),
+                "size": [width, height],
+                "model": features.camera.model,
+                "params": features.camera.params,
+            },
+        },
+    }
+    (tmp_path / "service.json").write_text(json.dumps(described))
+    ran(package, "service.test.js", VEIL_SERVICE=tmp_path / "service.json", VEIL_FOUND=tmp_path / "found.json")
+    said = json.loads((tmp_path / "found.json").read_text())
+
+    def answered(map_id: str, message: bytes) -> dict[str, Any]:
+        return found.ask("POST", f"/v1/maps/{map_id}/localize", body=message).value
+
+    expected = answered(maps["door"], query)
+    assert said["localized"]["camFromWorld"] == expected["cam_from_world"]
+    assert said["localized"]["geopose"] == expected["geopose"]
+    protection = Protection(descriptors=HideInWords(epsilon=EPSILON))
+    ours = device.release(features, protection, allow_second=True)
+    assert said["message"] == text(ours.message), "the same secret gives the same message"
+    words = answered(maps["words"], ours.message)
+    assert words["status"] == said["words"]["status"] == "localized"
+    assert said["words"]["evidence"]["inliers"] == words["evidence"]["inliers"] >= 20
+    law = SubsetMechanism(dictionary_size=len(bundled_codebook()), epsilon=EPSILON, m=2)
+    assert said["imageEpsilon"] == pytest.approx(composed_epsilon({law: len(features)}, 1e-6), rel=1e-9)
+    Draft202012Validator(json.loads(SCHEMA.read_text())).validate(said["request"])
