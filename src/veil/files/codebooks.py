@@ -22,6 +22,7 @@ from veil.files.atomic import replacing
 from veil.files.containers import require_filled
 
 FORMAT = 1
+_CODEBOOK = "codebook-sift-l2.npz"
 # What a file says that it holds.
 KINDS: dict[str, type[Codebook]] = {known.kind: known for known in (Dictionary, DecoyPool)}
 # What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
@@ -115,7 +116,12 @@ def _pca(mean: np.ndarray, axes: np.ndarray, dim: int) -> Pca:
 
 def bundled_codebook() -> Codebook:
     """The bundled codebook: public centroids of SIFT (L2) with the PCA of the hardened profile."""
-    return _bundled("codebook-sift-l2.npz")
+    return _bundled(_CODEBOOK)
+
+
+def bundled_codebook_file() -> bytes:
+    """The file of the bundled codebook as it is; whoever reads it verifies its hash."""
+    return (files("veil") / "data" / _CODEBOOK).read_bytes()
 
 
 def bundled_decoys() -> Codebook:

@@ -12,6 +12,9 @@ from veil.files.colmap_text import read_cameras, read_images
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 
+# Photographs of `lund_door` that demos localize on maps of the others.
+HELD_OUT = ("DSC_0003.jpg", "DSC_0006.jpg", "DSC_0010.jpg")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Example:

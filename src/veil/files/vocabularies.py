@@ -67,6 +67,15 @@ def read_vocabulary(map_folder: Path, dictionary: str) -> InvertedIndex | None:
         raise FileFormatError(f"{folder} is damaged ({error}); run `veil index` again") from None
 
 
+def indexed_dictionaries(map_folder: Path) -> list[str]:
+    """The dictionaries (SHA-256 in hex) that a map is indexed for, sorted. Raises FileFormatError for a damaged index."""
+    folders = sorted(map_folder.glob("vocabularies/*"))
+    try:
+        return sorted(str(read_header(folder, map_folder=map_folder)["dictionary"]) for folder in folders if folder.is_dir())
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise FileFormatError(f"an index in {map_folder} is damaged ({error}); run `veil index` again") from None
+
+
 def _assemble(folder: Path, header: dict[str, Any]) -> InvertedIndex:
     """The index of the arrays in `folder`. Raises ValueError if they do not fit together."""
     from scipy.sparse import csr_array

@@ -12,28 +12,35 @@ from pathlib import Path
 import numpy as np
 
 from veil.attacks.intersection.repeat import intersect
+from veil.errors import InputError
 from veil.extraction.segments import vertical_of
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.atomic import write_bytes, write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.examples import HELD_OUT as HELD_OUT
 from veil.files.examples import Example, lund_door, other_place
 from veil.files.features import write_features
 from veil.files.pictures import find_pictures, read_picture, read_rgb
+from veil.files.vocabularies import write_vocabulary
 from veil.geometry.vanishing_point import Vertical
+from veil.mapping import NoMap
 from veil.matching import match_pairs
+from veil.matching.inverted_index import index_map
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
+from veil.pipelines.built_maps import MappingOptions
 from veil.pipelines.device import Device
+from veil.pipelines.mapping import map_images
+from veil.pipelines.maps import Map
 from veil.pipelines.steps import Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
 from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, demo_variants, run_variants
 from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
 
-HELD_OUT = ("DSC_0003.jpg", "DSC_0006.jpg", "DSC_0010.jpg")
 REPEAT_M, REPEAT_FEATURES, REPEAT_TOLERANCE = 4, 200, 1e-4
 
 
@@ -213,6 +220,27 @@ def demo_messages(home: Path, *, max_features: int = 1536, steps: Steps = silent
             messages[path.name] = device.release(features, name=path.name).message
         bar(len(paths), len(paths))
     return messages
+
+
+def write_demo_map(folder: Path, *, max_features: int = 1536, workers: int = 2, steps: Steps = silent) -> Map:
+    """Write a public map of the bundled photographs that the demo maps, with an index for queries in words, and return it.
+
+    It holds raw descriptors of these photographs, which are public anyway. Raises InputError if they give no map.
+    """
+    options = SiftOptions(max_features=max_features)
+    with lund_door() as example, steps("extracting") as bar:
+        paths = [path for path in find_pictures(example.folder) if path.name not in HELD_OUT]
+        features = {}
+        for done, path in enumerate(paths):
+            bar(done, len(paths))
+            features[path.name] = extract_sift(read_picture(path, camera=example.camera), options)
+        bar(len(paths), len(paths))
+    built = map_images(features, options=MappingOptions(workers=workers), steps=steps)
+    if isinstance(built, NoMap):
+        raise InputError(f"the bundled photographs give no map: {built.reason}")
+    made = built.map.write(folder)
+    write_vocabulary(folder, index_map(made.scene, bundled_codebook()))
+    return made
 
 
 def _write_releases(folder: Path, outcomes: Sequence[Outcome], material: _Material) -> None:

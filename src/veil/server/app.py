@@ -16,6 +16,7 @@ from veil import __version__
 from veil.forms import lifted_guarantee
 from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, admitted
 from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, BoundedBodies, read_message
+from veil.server.demo_routes import add_demo_page, add_dictionaries
 from veil.server.geopose_routes import add_geopose
 from veil.server.metrics import Measured, Metrics
 from veil.server.policy import MapPolicy
@@ -78,7 +79,10 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
     _add_contributions(app)
     _add_queries(app)
     add_geopose(app)
+    add_dictionaries(app)
     _add_tokens(app)
+    if service.settings.demo_page:
+        add_demo_page(app)
     app.add_middleware(BoundedBodies, seconds=service.settings.body_s)
     app.add_middleware(Measured, metrics=app.state.metrics, log_requests=service.settings.log_requests)
     return app

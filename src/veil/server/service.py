@@ -18,10 +18,10 @@ from veil.files.blobs import FolderBlobs
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
 from veil.files.places import place_facts, place_of
-from veil.forms import Subsets
 from veil.server.database import SqliteDatabase
 from veil.server.earth_answers import on_earth
 from veil.server.jobs import Job, Jobs, Kind, cancel_jobs, queue_job
+from veil.server.map_facts import facts_of
 from veil.server.map_records import (
     Contribution,
     MapRecord,
@@ -196,12 +196,7 @@ class Service:
         scenes = [read_map(model) for model in model_folders(folder)]
         record = self.records.make(name, policy or MapPolicy())
         files = self.records.keep_files(folder)
-        public = scenes[0].is_public
-        facts = {
-            "models": [{"images": len(scene.images), "points": len(scene.points)} for scene in scenes],
-            "public": public,
-            "words": public or isinstance(next(iter(scenes[0].images.values())).form, Subsets),
-        }
+        facts = facts_of(scenes, folder)
         with self.database.transaction(durable=True) as found:
             put_version(found, record, files, facts)
         return self.map_record(record.id)

@@ -34,6 +34,7 @@ class ServerSettings:
     - `map_seconds`: seconds that a job on a map may take.
     - `log_requests`: one line for each request, with its route and no address, path, token or content.
     - `metrics_open`: whether /metrics needs no token.
+    - `demo_page`: whether the server has a page for browsers at /, which also shows the points of public maps.
 
     Raises RangeError or InputError for values outside their range.
     """
@@ -49,6 +50,7 @@ class ServerSettings:
     map_seconds: float = 86400.0
     log_requests: bool = False
     metrics_open: bool = False
+    demo_page: bool = False
 
     def __post_init__(self) -> None:
         check_engine(self.engine)

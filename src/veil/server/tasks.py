@@ -37,6 +37,7 @@ from veil.pipelines.removal import forgetting, remove_from_map
 from veil.pipelines.uploads import LoadedImage, comparable, files_of, loaded
 from veil.progress import Progress
 from veil.scene import Scene
+from veil.server.map_facts import facts_of
 from veil.server.policy import MapPolicy
 from veil.server.processes import Tell
 from veil.wire import decode
@@ -83,7 +84,7 @@ def localize_query(
         upload = replace(upload, gravity=np.array(gravity))
     MapPolicy.of(policy).require_content(upload)
     try:
-        where = _map_of(folder)
+        where = held_map(folder)
     except FileFormatError:
         if Path(folder).is_dir():
             raise
@@ -130,7 +131,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _map_of(folder: str) -> Map:
+def held_map(folder: str) -> Map:
     """The map of a folder, which stays in memory; a folder never changes what it holds."""
     for gone in [path for path in _held if not Path(path).is_dir()]:  # replaced, perhaps because something was deleted
         del _held[gone]
@@ -213,7 +214,7 @@ def _removed(work: MapWork, tell: Tell) -> MapOutcome:
         written=True,
         models=tuple(tuple(sorted(scene.images)) for scene in scenes),
         left_out=dict(found.left_out),
-        facts=_facts(scenes),
+        facts=facts_of(scenes, work.output),
         removed={name: record[name] for name in ("removed", "points", "features_of_others", "kept_pairs") if name in record},
     )
 
@@ -275,7 +276,7 @@ def _written(work: MapWork, scenes: list[Scene], *, left_out: Mapping[str, str],
         written=True,
         models=models,
         left_out={name: reason for name, reason in left_out.items() if name not in mapped},
-        facts=_facts(scenes),
+        facts=facts_of(scenes, work.output),
     )
 
 
@@ -292,12 +293,3 @@ def _index(work: MapWork, scene: Scene, tell: Tell) -> None:
         write_point_index(work.output, made)
     except SpaceError:  # of another dictionary than the bundled one: queries are matched with all images
         return
-
-
-def _facts(scenes: list[Scene]) -> dict[str, Any]:
-    """What everybody who may use a map is told of it."""
-    return {
-        "models": [{"images": len(scene.images), "points": len(scene.points)} for scene in scenes],
-        "public": scenes[0].is_public,
-        "mean_reprojection_error_px": _finite(scenes[0].mean_reprojection_error_px),
-    }

@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, say, tell, write_json
+from veil.cli.common import add_command, add_json, at_least, quiet_colmap, say, tell, write_json
+from veil.cli.server.serve_demo import add_demo
 from veil.errors import InputError
-from veil.files.atomic import replacing
 
 SCOPES = ("localize", "contribute", "admin")
 FIRST = "administrator"
-DEMO, DEMO_TOKEN = "demo", "demo.token"
 EXAMPLES = """\
   veil serve store/                              listens on http://127.0.0.1:8700; the first start prints the admin token
+  veil serve store/ --demo                       with maps of bundled photographs and a page for browsers
   veil serve store/ --map lobby=map/             with a map that `veil map` wrote
   veil serve store/ --config serve.toml          settings of a file; VEIL_SERVE_PORT=9000 and so on go before it
   veil serve token store/ --name "robot 7" --scopes localize contribute
@@ -49,7 +48,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--demo",
         action="store_true",
-        help="give the server a map 'demo' of nine bundled photographs, and print the command that localizes another",
+        help="give the server maps of nine bundled photographs and a page for browsers, and print its address and the command "
+        "that localizes another photograph",
     )
     parser.set_defaults(run=_serve)
 
@@ -108,7 +108,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     from veil.server.runner import Runner
     from veil.server.settings import read_settings
 
-    given = {f"VEIL_SERVE_{name.upper()}": str(value) for name, value in vars(arguments).items() if _is_setting(name, value)}
+    given = {"VEIL_SERVE_DEMO_PAGE": "true"} if arguments.demo else {}
+    given |= {f"VEIL_SERVE_{name.upper()}": str(value) for name, value in vars(arguments).items() if _is_setting(name, value)}
     settings = read_settings(arguments.config, {**os.environ, **given})
     service = _service(arguments.folder, settings)
     _take_in(arguments, service)
@@ -116,7 +117,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         _, secret = service.tokens.make(FIRST, ["admin"])
         say(arguments, f"admin token, told this once: {secret}")
     if arguments.demo:
-        _add_demo(arguments, service, f"http://{settings.host}:{settings.port}")
+        add_demo(arguments, service, f"http://{settings.host}:{settings.port}")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
     logging.getLogger("veil.server").setLevel(logging.INFO)
     app = create_app(service, Runner(service))
@@ -150,30 +151,6 @@ def _take_in(arguments: argparse.Namespace, service: Any) -> None:
             continue
         record = service.import_map(name, Path(folder))
         say(arguments, f"map {name!r}: {record.id}")
-
-
-def _add_demo(arguments: argparse.Namespace, service: Any, url: str) -> None:
-    """Queue the demo's map where it is missing, and print the command for a second shell."""
-    from veil.files.examples import lund_door
-    from veil.pipelines.demo import HELD_OUT, demo_messages
-
-    path = arguments.folder / DEMO_TOKEN
-    if all(item.name != DEMO for item in service.records.all()):
-        from veil.server.policy import MapPolicy
-
-        record = service.records.make(DEMO, MapPolicy())
-        with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as home:
-            messages = demo_messages(Path(home), steps=Bar)
-        owner, secret = service.tokens.make(DEMO, ["localize", "contribute"], maps=[record.id])
-        with replacing(path, private=True) as temporary:
-            temporary.write_text(secret + "\n")
-        for message in progress(messages.values(), "contributing"):
-            service.contribute(owner, record.id, message)
-    with lund_door() as example:
-        camera = ",".join([example.camera.model, *(f"{value:g}" for value in example.camera.params)])
-        photograph = example.folder / HELD_OUT[0]
-    say(arguments, "in a second shell, once the map is made (ten seconds):")
-    say(arguments, f"  veil client localize {photograph} --map demo --camera {camera} --server {url} --token-file {path}")
 
 
 def _place(arguments: argparse.Namespace) -> int:
