@@ -1,0 +1,121 @@
+/**
+ * SIFT as COLMAP extracts it on the processor (Lowe 2004; VLFeat's choices where the paper leaves some), for veil's features.
+ *
+ * Lowe, Distinctive image features from scale-invariant keypoints, IJCV 60(2), 2004. Parts: `sift/scale_space` (Sec. 3),
+ * `sift/extrema` (Sec. 3.1 and 4), `sift/gradients`, `sift/orientation` (Sec. 5), `sift/descriptor` (Sec. 6).
+ */
+import { DESCRIPTOR_LENGTH, describe, quantize } from "./sift/descriptor.js";
+import { extrema } from "./sift/extrema.js";
+import { gradients } from "./sift/gradients.js";
+import { MOST_ORIENTATIONS, orientations } from "./sift/orientation.js";
+import { LEVELS, firstOctave, nextOctave } from "./sift/scale_space.js";
+const OCTAVES = 4;
+const MOST_FEATURES = 8192;
+const LEAST_SIDE = 16;
+/**
+ * The SIFT features of a picture, keypoints in its pixels.
+ *
+ * Throws RangeError for options outside their range, or a picture below 16 px a side or whose pixels are not as many as its size
+ * says, and Error where no features are found.
+ */
+export function extractSift(image, options = {}) {
+    const most = options.maxFeatures ?? MOST_FEATURES;
+    if (!(Number.isInteger(most) && most >= 1 && most <= MOST_FEATURES)) {
+        throw new RangeError(`maxFeatures must be between 1 and ${MOST_FEATURES}, got ${most}`);
+    }
+    if (!(image.width >= LEAST_SIDE && image.height >= LEAST_SIDE && image.pixels.length === image.width * image.height)) {
+        throw new RangeError(`the picture says ${image.width} x ${image.height} px and has ${image.pixels.length}; features need ${LEAST_SIDE} a side`);
+    }
+    const normalization = options.normalization ?? "L2";
+    if (options.firstOctave !== undefined) {
+        return packed(image, kept(described(image, options.firstOctave), most), normalization);
+    }
+    const few = kept(described(image, 0), most);
+    const enough = 2 * few.length >= most;
+    return packed(image, enough ? few : kept(described(image, -1), most), normalization);
+}
+/** The described keypoints of all octaves, by level of the scale space, from the finest. */
+function described(image, first) {
+    const levels = [];
+    let octave = firstOctave(image, first);
+    for (let number = first; number < first + OCTAVES; number += 1) {
+        if (number > first) {
+            octave = nextOctave(octave);
+        }
+        if (Math.min(octave.width, octave.height) < 3) {
+            break;
+        }
+        const found = extrema(octave);
+        for (let level = 0; level < LEVELS; level += 1) {
+            const here = found.filter((one) => one.level === level);
+            if (here.length > 0) {
+                levels.push(describedLevel(here, octave, level, number));
+            }
+        }
+    }
+    return levels;
+}
+/** The keypoints of one level with their directions and descriptors, in pixels of the image. */
+function describedLevel(found, octave, level, number) {
+    const gradient = gradients(octave, level);
+    const step = 2 ** number;
+    const made = [];
+    for (const one of found) {
+        // COLMAP keeps the first two of up to four directions, in the order of the histogram.
+        for (const angle of orientations(one, gradient).slice(0, MOST_ORIENTATIONS)) {
+            made.push({
+                x: one.x * step,
+                y: one.y * step,
+                sigma: one.sigma * step,
+                angle,
+                histogram: describe(one, angle, gradient),
+            });
+        }
+    }
+    return made;
+}
+/** The features that are kept: whole levels from the coarsest until there are enough, as COLMAP does, then those of largest scale. */
+function kept(levels, most) {
+    let from = levels.length;
+    for (let count = 0; from > 0 && count <= most;) {
+        from -= 1;
+        count += levels[from].length;
+    }
+    const all = levels.slice(from).flat();
+    if (all.length <= most) {
+        return all;
+    }
+    const order = all.map((_, row) => row).sort((a, b) => all[b].sigma - all[a].sigma || a - b);
+    return order
+        .slice(0, most)
+        .sort((a, b) => a - b)
+        .map((row) => all[row]);
+}
+/** Features as arrays, without those whose descriptor is zero. */
+function packed(image, found, normalization) {
+    const descriptors = found.map((one) => quantize(one.histogram, normalization));
+    const lively = found.map((_, row) => row).filter((row) => descriptors[row].some((value) => value > 0));
+    if (lively.length === 0) {
+        throw new Error("no features were found; the image may be blank or out of focus");
+    }
+    const count = lively.length;
+    const features = {
+        width: image.width,
+        height: image.height,
+        count,
+        keypoints: new Float32Array(2 * count),
+        descriptors: new Uint8Array(DESCRIPTOR_LENGTH * count),
+        normalization,
+        scales: new Float32Array(count),
+        orientations: new Float32Array(count),
+    };
+    lively.forEach((row, place) => {
+        const one = found[row];
+        features.keypoints[2 * place] = one.x + 0.5; // pixel centers lie at +0.5
+        features.keypoints[2 * place + 1] = one.y + 0.5;
+        features.descriptors.set(descriptors[row], DESCRIPTOR_LENGTH * place);
+        features.scales[place] = one.sigma;
+        features.orientations[place] = one.angle;
+    });
+    return features;
+}
