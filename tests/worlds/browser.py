@@ -89,7 +89,9 @@ class Browser:
 
     def screenshot(self, *, width: int, height: int | None = None, scale: float = 1.0, dark: bool = False) -> bytes:
         """A PNG of the page (None: of its whole height) as a screen of this width shows it."""
-        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.devtools(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        )
         size = {"width": width, "deviceScaleFactor": scale, "mobile": width < 600}
         self.devtools("Emulation.setDeviceMetricsOverride", height=height or 900, **size)
         time.sleep(0.4)
@@ -115,6 +117,8 @@ def browsing() -> Iterator[Browser]:
             wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"performance": "ALL", "browser": "ALL"}}
             made = _ask(port, "POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
             browser = Browser(port=port, session=made["sessionId"])
+            browser.open("about:blank")
+            browser.log()  # of the browser's own first page
             try:
                 yield browser
             finally:

@@ -27,9 +27,10 @@ TYPES = {
     "svg": "image/svg+xml",
     "jpg": "image/jpeg",
 }
-# Nothing is loaded from elsewhere or sent elsewhere, no script stands in the page, and no other page may frame it.
+# Nothing is loaded from elsewhere or sent elsewhere, no script stands in the page, and no other page may frame it. WebAssembly,
+# by which nearest words are found, is compiled from bytes of the page's own scripts.
 POLICY = (
-    "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; "
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 PAGE_HEADERS = {

@@ -38,16 +38,17 @@ function bring(id) {
   part(id).scrollIntoView({ block: "start", behavior: still ? "auto" : "smooth" });
 }
 
-/** Run what a button starts, with the button out of use meanwhile, and say what went wrong at `place`. */
-async function doing(button, place, work) {
-  button.disabled = true;
+/** Run what a button starts, with the button saying so meanwhile, and say what went wrong at `place`. */
+async function doing(button, place, said, work) {
+  const usual = button.textContent;
+  [button.disabled, button.textContent] = [true, said];
   trouble(place, null);
   try {
     await work();
   } catch (error) {
     trouble(place, error);
   } finally {
-    button.disabled = false;
+    [button.disabled, button.textContent] = [false, usual];
   }
 }
 
@@ -87,9 +88,11 @@ async function chooseMap() {
     ? "This map is public: it holds raw descriptors of its owner's own photographs. Yours are not treated so."
     : "This map was made from words alone.";
   part("map-note").hidden = false;
-  hideAfter(now.release === null ? 1 : 2);
+  hideAfter(2);
   const [digest] = map.dictionaries;
   if (now.dictionary?.digest !== digest) {
+    [now.dictionary, now.release] = [null, null];
+    hideAfter(1);
     const dictionary = await call("dictionary", { file: await server.dictionaryFile(digest) });
     if (dictionary.digest !== digest) {
       throw new Error("The server sent another dictionary than the map's; nothing is released with it.");
@@ -132,7 +135,7 @@ async function choose(source, { name, known = null, button = null }) {
   try {
     const photograph = await pixelsOf(source);
     const { rgba, width, height } = photograph;
-    part("found-caption").textContent = "Looking for keypoints ...";
+    part("choose-state").hidden = false;
     const features = await call("extract", { rgba, width, height });
     if (run !== now.run) {
       return;
@@ -148,6 +151,8 @@ async function choose(source, { name, known = null, button = null }) {
     if (run === now.run) {
       trouble(part("choose-trouble"), error);
     }
+  } finally {
+    part("choose-state").hidden = run === now.run;
   }
 }
 
@@ -265,9 +270,13 @@ part("file").addEventListener("change", () => {
   }
 });
 part("epsilon").addEventListener("input", showPromise);
-part("release").addEventListener("click", () => doing(part("release"), part("release-trouble"), () => release(false)));
-part("release-again").addEventListener("click", () => doing(part("release-again"), part("release-trouble"), () => release(true)));
-part("send").addEventListener("click", () => doing(part("send"), part("send-trouble"), send));
+part("release").addEventListener("click", () =>
+  doing(part("release"), part("release-trouble"), "Drawing words ...", () => release(false)),
+);
+part("release-again").addEventListener("click", () =>
+  doing(part("release-again"), part("release-trouble"), "Drawing words ...", () => release(true)),
+);
+part("send").addEventListener("click", () => doing(part("send"), part("send-trouble"), "Waiting for the answer ...", send));
 startCamera({ part, onPicture: (canvas) => choose(canvas, { name: "camera" }), onTrouble: (error) => trouble(part("choose-trouble"), error) });
 
 offerPhotographs().catch((error) => trouble(part("choose-trouble"), error));

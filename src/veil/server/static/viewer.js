@@ -41,8 +41,8 @@ export class Viewer {
   show(view, found) {
     this.#view = view;
     this.#found = found;
-    this.#frame = frameOf(view, found);
-    [this.#turn, this.#tilt, this.#zoom] = [0.55, 0.3, 1];
+    [this.#turn, this.#tilt, this.#zoom] = [0.42, 0.24, 1];
+    this.#frame = fitted(frameOf(view, found), view, found, this.#turn, this.#tilt);
     this.#draw();
   }
 
@@ -67,8 +67,8 @@ export class Viewer {
     for (const point of this.#view.points) {
       const [x, y, near] = project(point);
       if (near > 0) {
-        context.globalAlpha = Math.min(0.85, Math.max(0.25, 1.3 - near / 2.2));
-        const side = scale * Math.min(2.6, Math.max(1.1, 2.8 / near));
+        context.globalAlpha = Math.min(0.9, Math.max(0.4, 0.9 - 0.3 * (near - 1.8)));
+        const side = scale * Math.min(3, Math.max(1.3, 4.4 / near));
         context.fillRect(x - side / 2, y - side / 2, side, side);
       }
     }
@@ -99,21 +99,47 @@ function frameOf(view, found) {
   const back = unit(length(flat) > 1e-9 ? flat : cross(up, [up[1], up[2], up[0]]));
   // The middle between the points and the cameras, so that both are in the picture.
   const target = plus(middle, towards.map((value) => 0.45 * value));
-  return { target, back, up, side: cross(up, back), reach: 0.62 * extent + 0.75 * length(towards), size: 0.05 * extent };
+  return { target, back, up, side: cross(up, back), reach: 0.62 * extent + 0.75 * length(towards), size: 0.04 * extent };
 }
 
-/** A function from a place in the map to x, y in pixels and its distance in units of the scene's. */
-function projection({ target, back, up, side, reach }, turn, tilt, zoom, width, height) {
+/** A frame with the middle and the extent of what is seen of it at first, but for the outermost points. */
+function fitted(frame, view, found, turn, tilt) {
+  const seen = ray({ ...frame, middle: [0, 0] }, turn, tilt, 1);
+  const cameras = (found === null ? view.cameras : [...view.cameras, found]).map((pose) => seen(centerOf(pose)));
+  const points = view.points.map(seen);
+  const box = [0, 1].map((k) => {
+    const values = points.map((place) => place[k]).sort((a, b) => a - b);
+    const inner = [values[Math.floor(0.03 * values.length)], values[Math.floor(0.97 * (values.length - 1))]];
+    return [Math.min(inner[0], ...cameras.map((place) => place[k])), Math.max(inner[1], ...cameras.map((place) => place[k]))];
+  });
+  return {
+    ...frame,
+    middle: box.map(([low, high]) => (low + high) / 2),
+    spans: box.map(([low, high]) => Math.max(high - low, 1e-9)),
+  };
+}
+
+/** A function from a place in the map to its slopes from the middle of the drawing, to the right and down, and its distance. */
+function ray({ target, back, up, side, reach, middle }, turn, tilt, zoom) {
   const ground = plus(scaled(back, Math.cos(turn)), scaled(side, Math.sin(turn)));
   const behind = plus(scaled(ground, Math.cos(tilt)), scaled(up, Math.sin(tilt)));
   const right = unit(cross(up, ground));
   const top = cross(behind, right);
   const distance = (2.3 * reach) / zoom;
-  const focal = 1.25 * Math.min(width, height);
   return (place) => {
     const from = minus(place, target);
     const depth = distance - dot(from, behind);
-    return [width / 2 + (focal * dot(from, right)) / depth, height / 2 - (focal * dot(from, top)) / depth, depth / reach];
+    return [dot(from, right) / depth - middle[0], -dot(from, top) / depth - middle[1], depth / reach];
+  };
+}
+
+/** A function from a place in the map to x, y in pixels and its distance in units of the scene's. */
+function projection(frame, turn, tilt, zoom, width, height) {
+  const seen = ray(frame, turn, tilt, zoom);
+  const focal = 0.84 * Math.min(width / frame.spans[0], height / frame.spans[1]);
+  return (place) => {
+    const [x, y, near] = seen(place);
+    return [width / 2 + focal * x, height / 2 + focal * y, near];
   };
 }
 
