@@ -1,7 +1,7 @@
 """Compiled inner loops of private retrieval, at the speed of memory; `veil.pir.reference` says what they compute.
 
-Products are modulo 2^32. A word holds one column of four rows of a matrix of bytes, the first row in its lowest byte. For a word
-w and an integer v, the sums over columns of w v, (w >> 8) v, (w >> 16) v and (w >> 24) v give the products of the rows:
+A word holds one column of four rows of a matrix of bytes, the first row in its lowest byte. For words w and factors v, the sums
+modulo 2^32 over columns of w v, (w >> 8) v, (w >> 16) v and (w >> 24) v give the products of the rows:
 sum_k - 2^8 sum_(k+1) is that of row k (docs/theory/pir.md, Eq. 10). So a word is loaded once, and no byte is cut out of it.
 """
 

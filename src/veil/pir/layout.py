@@ -11,7 +11,8 @@ from veil.errors import RangeError
 DIMENSION = 1024  # n
 SIGMA = 6.4
 MOST_SAMPLES = 1 << 21
-SECURITY_BITS = 128
+SECURITY_BITS = 128.0
+CORE_SVP_BITS = 95.0  # docs/theory/pir.md, Eq. 11: the same attack without what the estimator adds for a sieve's steps
 STEP = 1 << 24  # Delta = q / p, for q = 2^32 and p = 256: a byte is a symbol
 CENTER = 128  # bytes count from their middle, so that none weighs noise by more
 FAILURE_BITS = 40  # a record is decoded wrongly with probability below 2^-40

@@ -23,7 +23,7 @@ class Matrix:
     """Records as columns of bytes: column i * parts + k is part k of record i (`veil.pir.layout.Layout`).
 
     - `layout`: how the records lie in it.
-    - `words`: panels of PANEL columns one after the other (the last may be narrower), in each the words of four rows, row-major,
+    - `words`: panels of PANEL columns one after the other (the last may be narrower), in each the words of four rows with
       the first row in the lowest byte. They are as many bytes as the records, but for padding, and may be memory-mapped.
 
     Raises InputError if the words are not those of the layout.

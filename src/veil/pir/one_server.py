@@ -18,15 +18,15 @@ from jaxtyping import Int64, UInt8, UInt32
 from veil.errors import PirError, RangeError
 from veil.ldp.guarantee import ComputationalPrivacy
 from veil.pir import gaussian, kernels, public_matrix
-from veil.pir.layout import CENTER, DIMENSION, SECURITY_BITS, SIGMA, STEP, Layout
+from veil.pir.layout import CENTER, CORE_SVP_BITS, DIMENSION, SECURITY_BITS, SIGMA, STEP, Layout
 from veil.pir.matrix import Matrix, add_panel, aligned, arranged, products, shares
 from veil.threads import shared
 
 __all__ = ["GUARANTEE", "Matrix", "Pending", "answers", "arranged", "decode", "hint", "queries", "read_hint"]
 
 GUARANTEE = ComputationalPrivacy(
-    assumption=f"learning with errors of dimension {DIMENSION} modulo 2^32, noise of standard deviation {SIGMA}, uniform secrets; "
-    "the lattice estimator's figure as quoted by Henzinger et al. 2023",
+    assumption=f"learning with errors in dimension {DIMENSION} modulo 2^32, Gaussian noise (sigma {SIGMA}), uniform secret; "
+    f"the lattice estimator's figure by Henzinger et al. 2023, of which core-SVP leaves {CORE_SVP_BITS:g} bits",
     bits=SECURITY_BITS,
     unit="query",
 )
