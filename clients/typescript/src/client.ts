@@ -71,8 +71,10 @@ export class VeilClient {
   }
 
   /**
-   * Give a message to a map. It waits in the store until the server has acknowledged it, so that a retry (`send`) sends the same
-   * bytes; the same message again is the same contribution.
+   * Give a message to a map.
+   *
+   * It waits in the store until the server has acknowledged it, so that a retry (`send`) sends the same bytes; the same message
+   * again is the same contribution.
    */
   async contribute(map: string, message: Uint8Array): Promise<Accepted> {
     requireMessage(message);

@@ -1,4 +1,4 @@
-/** Releases, the search for words, pictures. Oracle: whole messages that Python makes of the same image under the same secret. */
+/** Releases, dictionaries, pictures. Oracle: whole messages that Python makes of the same image under the same secret. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

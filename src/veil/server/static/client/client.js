@@ -46,8 +46,10 @@ export class VeilClient {
         return localizationOf(await this.#connection.json({ method: "POST", path, message }));
     }
     /**
-     * Give a message to a map. It waits in the store until the server has acknowledged it, so that a retry (`send`) sends the same
-     * bytes; the same message again is the same contribution.
+     * Give a message to a map.
+     *
+     * It waits in the store until the server has acknowledged it, so that a retry (`send`) sends the same bytes; the same message
+     * again is the same contribution.
      */
     async contribute(map, message) {
         requireMessage(message);
