@@ -150,6 +150,12 @@ test("an answer that is no pose is refused", async () => {
   }
 });
 
+test("a dictionary is the one that was asked for, whatever the server sends", async () => {
+  const html = served(() => new Response("<html>"));
+  await assert.rejects(html.client.dictionary("0f".repeat(32)), InputError);
+  assert.equal(html.asked[0].url, `${URL_}/v1/dictionaries/${"0f".repeat(32)}`);
+});
+
 test("a GeoPose request says of its message what is true of it", () => {
   const request = geoposeRequest(MESSAGE, { geolocation: { latitude: 1, longitude: 2 } });
   const [reading] = request.sensorReadings.cameraReadings;

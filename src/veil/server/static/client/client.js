@@ -1,6 +1,7 @@
 /** A client of one server: maps, contributions, queries, and deletions with receipts that are verified. */
 import { acceptedOf, jobOf, listOf, localizationOf, mapOf, } from "./answers.js";
 import { hex } from "./bytes.js";
+import { readDictionary } from "./codebook_file.js";
 import { messageLength } from "./codec.js";
 import { Connection, VeilProblem } from "./connection.js";
 import { WireError } from "./errors.js";
@@ -34,6 +35,18 @@ export class VeilClient {
     /** One map by its id. */
     async map(id) {
         return mapOf(await this.#get("v1", "maps", id));
+    }
+    /**
+     * A public dictionary by its digest, such as one of a map's `dictionaries`; its hash is computed, not believed.
+     *
+     * Raises WireError if the server sends another one, VeilProblem if it has none.
+     */
+    async dictionary(digest) {
+        const path = ["v1", "dictionaries", digest];
+        const found = await readDictionary(await this.#connection.bytes({ method: "GET", path, accept: "*/*" }));
+        if (found.digest !== digest)
+            throw new WireError("the server sent another dictionary than was asked for");
+        return found;
     }
     /** What the token may use, and what it has used. */
     async usage() {
