@@ -154,6 +154,11 @@ export function jobOf(value: unknown): JobStatus {
   });
 }
 
+/** The members of an answer. Raises WireError if it is no object. */
+export function factsOf(value: unknown): Readonly<Record<string, unknown>> {
+  return checked("object", () => object(value));
+}
+
 /** The list under a name of an answer. Raises WireError if there is none. */
 export function listOf(value: unknown, name: string): readonly unknown[] {
   return checked(`list of ${name}`, () => {

@@ -6,6 +6,7 @@ import {
   type Localization,
   type RemoteMap,
   acceptedOf,
+  factsOf,
   jobOf,
   listOf,
   localizationOf,
@@ -22,6 +23,9 @@ import { memberText } from "./json.js";
 import { type Receipt, type ReceiptLink, receiptOf, requireInChain } from "./receipts.js";
 import { sha256 } from "./sha256.js";
 import { MemoryStore, type Sending, type Store } from "./store.js";
+
+// Receipts of one server, more than any has; one that lies must not fill the device's memory.
+const MOST_LINKS = 5_000_000;
 
 /** How a server is reached, and where the client notes what it sent. */
 export interface ClientOptions extends ConnectionOptions {
@@ -47,7 +51,7 @@ export class VeilClient {
 
   /** What the server keeps and for how long, and what every accepted form promises. */
   async policy(): Promise<Readonly<Record<string, unknown>>> {
-    return (await this.#get("v1", "policy")) as Record<string, unknown>;
+    return factsOf(await this.#get("v1", "policy"));
   }
 
   /** The maps that the token may use. */
@@ -67,14 +71,15 @@ export class VeilClient {
    */
   async dictionary(digest: string): Promise<Dictionary> {
     const path = ["v1", "dictionaries", digest];
-    const found = await readDictionary(await this.#connection.bytes({ method: "GET", path, accept: "*/*" }));
+    const file = await this.#connection.bytes({ method: "GET", path, accept: "*/*", isKept: true });
+    const found = await readDictionary(file);
     if (found.digest !== digest) throw new WireError("the server sent another dictionary than was asked for");
     return found;
   }
 
   /** What the token may use, and what it has used. */
   async usage(): Promise<Readonly<Record<string, unknown>>> {
-    return (await this.#get("v1", "me", "usage")) as Record<string, unknown>;
+    return factsOf(await this.#get("v1", "me", "usage"));
   }
 
   /** The pose of a message's image on a map; the server keeps nothing of the message. */
@@ -140,7 +145,7 @@ export class VeilClient {
   async delete(contribution: string): Promise<Receipt> {
     const path = ["v1", "contributions", contribution];
     const answer = await this.#connection.text({ method: "DELETE", path });
-    const { job } = JSON.parse(answer) as { job?: unknown };
+    const { job } = factsOf(JSON.parse(answer));
     let text = memberText(answer, "receipt");
     if ((text === null || text === "null") && typeof job === "string") {
       await this.wait(job);
@@ -166,7 +171,8 @@ export class VeilClient {
       const request = { method: "GET", path: ["v1", "receipts"], query: { after: links.length } } as const;
       const page = listOf(await this.#connection.json(request), "links");
       if (page.length === 0) return links;
-      links.push(...page.map(linkOf));
+      for (const value of page) links.push(linkOf(value));
+      if (links.length > MOST_LINKS) throw new WireError("the server's chain of receipts does not end");
     }
   }
 

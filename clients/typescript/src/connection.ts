@@ -56,6 +56,8 @@ export interface Request {
   message?: Uint8Array;
   value?: unknown;
   accept?: string;
+  /** Whether the browser may keep the answer, as it may what is public and never changes; by default it may not. */
+  isKept?: boolean;
 }
 
 function parsedUrl(text: string): URL | null {
@@ -136,7 +138,8 @@ export class Connection {
     }
   }
 
-  async #answer({ method, path, query = {}, message, value, accept = "application/json" }: Request): Promise<Response> {
+  async #answer(request: Request): Promise<Response> {
+    const { method, path, query = {}, message, value, accept = "application/json", isKept = false } = request;
     const asked = new URLSearchParams(Object.entries(query).map(([name, item]) => [name, String(item)])).toString();
     const target = `${this.url}/${path.map(encodeURIComponent).join("/")}${asked ? `?${asked}` : ""}`;
     const headers: Record<string, string> = { Authorization: `Bearer ${this.#token}`, Accept: accept };
@@ -150,7 +153,7 @@ export class Connection {
         body,
         redirect: "error",
         credentials: "omit",
-        cache: "no-store",
+        cache: isKept ? "default" : "no-store",
         referrerPolicy: "no-referrer",
         signal: AbortSignal.timeout(this.#timeoutMs),
       });

@@ -1,6 +1,6 @@
 /** A client of the GeoPoseProtocol, version 2, with a message in place of the image (docs/reference/geopose.md). */
 
-import { type GeoPose, geoposeOf } from "./answers.js";
+import { type GeoPose, factsOf, geoposeOf } from "./answers.js";
 import { base64 } from "./bytes.js";
 import { requireMessage } from "./client.js";
 import { readOwn } from "./codec.js";
@@ -62,7 +62,7 @@ export class GeoPoseClient {
   /** Whether the protocol is spoken at the address. */
   async isRunning(): Promise<boolean> {
     const answer = await this.#connection.json({ method: "GET", path: ["geopose"] });
-    return (answer as { status?: unknown }).status === "running";
+    return factsOf(answer).status === "running";
   }
 
   /** The pose on Earth of a message's image, on one map or (null) on whichever map shows it. */
@@ -123,12 +123,12 @@ function randomId(): string {
 }
 
 function answerOf(value: unknown, id: string): GeoPoseAnswer {
-  const said = value as { id?: unknown; geopose?: unknown; accuracy?: { position?: unknown; orientation?: unknown } };
+  const said = factsOf(value), accuracy = factsOf(said.accuracy);
   if (said.id !== id) throw new WireError("the server answered another request");
   const known = (item: unknown): number | null => (typeof item === "number" && item < UNKNOWN ? item : null);
   return {
     status: "localized",
     geopose: geoposeOf(said.geopose),
-    accuracy: { positionM: known(said.accuracy?.position), orientationDeg: known(said.accuracy?.orientation) },
+    accuracy: { positionM: known(accuracy.position), orientationDeg: known(accuracy.orientation) },
   };
 }

@@ -25,7 +25,8 @@ export class IndexedDbStore implements Store {
    * keeps nothing, as in some private windows.
    */
   static async open(name = "veil"): Promise<IndexedDbStore> {
-    await globalThis.navigator?.storage?.persist?.().catch(() => false);
+    // Not waited for: some browsers ask the user, who may never answer.
+    void globalThis.navigator?.storage?.persist?.().catch(() => false);
     return new Promise((resolve, reject) => {
       const request = indexedDB.open(name, LAYOUT);
       request.onupgradeneeded = () => {
@@ -41,7 +42,7 @@ export class IndexedDbStore implements Store {
 
   transact<T>(decide: (held: Held) => Change<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const transaction = this.#database.transaction(ALL, "readwrite", { durability: "strict" });
+      const transaction = this.#begun();
       const requests = ALL.map((name) => transaction.objectStore(name).getAll());
       let outcome: { change: Change<T> } | null = null, refusal: unknown = null;
       let waiting = requests.length;
@@ -62,6 +63,15 @@ export class IndexedDbStore implements Store {
       transaction.oncomplete = () => resolve(outcome!.change.result);
       transaction.onabort = () => reject(refusal ?? trouble(transaction.error));
     });
+  }
+
+  /** A transaction over everything. Raises VeilError if the database was closed, as for a newer veil in another tab. */
+  #begun(): IDBTransaction {
+    try {
+      return this.#database.transaction(ALL, "readwrite", { durability: "strict" });
+    } catch (error) {
+      throw trouble(error as DOMException);
+    }
   }
 
   /** Close the database; the store cannot be used any more. */

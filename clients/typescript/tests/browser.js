@@ -8,7 +8,7 @@ import { hex } from "../dist/bytes.js";
 import { Device } from "../dist/device.js";
 import { Dictionary } from "../dist/dictionary.js";
 import { simdProducts } from "../dist/dot_products.js";
-import { ReleaseRefused } from "../dist/errors.js";
+import { ReleaseRefused, VeilError } from "../dist/errors.js";
 import { readDictionary } from "../dist/codebook_file.js";
 import { IndexedDbStore } from "../dist/indexeddb_store.js";
 import { MemoryStore } from "../dist/store.js";
@@ -53,6 +53,8 @@ async function keepsWhatItIsGiven() {
   const first = await (await Device.open(store)).release(image, protection);
   expect(hex(first.message) === expected, "the message is the one that Python makes under this secret");
   store.close();
+  const closed = await rejection(store.transact(() => ({ result: null })));
+  expect(closed instanceof VeilError, "a closed store says so");
   const again = await IndexedDbStore.open("keeps"), device = await Device.open(again);
   expect(!device.isNew, "the secret is found again");
   expect(hex((await device.release(image, protection)).message) === expected, "the same bytes after the store was opened anew");

@@ -125,6 +125,23 @@ test("a contribution waits until it is acknowledged, and a retry sends the same 
   await assert.rejects(client.contribute("m", MESSAGE), /other bytes/);
 });
 
+test("answers that are none of veil's are refused, whatever they are", async () => {
+  const asks = ["policy", "maps", "usage", "contributions", "receipts", "isRunning"];
+  for (const value of [null, 1, "x", [], {}, { maps: {} }, { links: [1] }, { maps: [null] }, { contributions: [[]] }]) {
+    const fetch = async () => json(value), options = { url: URL_, token: TOKEN, fetch };
+    const client = new VeilClient(options), geopose = new GeoPoseClient(options);
+    for (const name of asks) {
+      const ask = name === "isRunning" ? geopose.isRunning() : client[name]();
+      await ask.catch((error) => assert.ok(error instanceof WireError, `${name} of ${JSON.stringify(value)}: ${error}`));
+    }
+    for (const ask of [client.map("m"), client.job("j"), client.delete("c"), client.localize("m", MESSAGE)]) {
+      await assert.rejects(ask, WireError);
+    }
+    await assert.rejects(client.contribute("m", MESSAGE), WireError);
+    await assert.rejects(geopose.localize(MESSAGE), WireError);
+  }
+});
+
 test("an answer that is no pose is refused", async () => {
   const pose = { rotation: [[1, 0, 0], [0, 1, 0], [0, 0, 1]], translation: [1, 2, 3] };
   const good = {

@@ -86,6 +86,10 @@ export function jobOf(value) {
         };
     });
 }
+/** The members of an answer. Raises WireError if it is no object. */
+export function factsOf(value) {
+    return checked("object", () => object(value));
+}
 /** The list under a name of an answer. Raises WireError if there is none. */
 export function listOf(value, name) {
     return checked(`list of ${name}`, () => {

@@ -1,5 +1,5 @@
 /** A client of one server: maps, contributions, queries, and deletions with receipts that are verified. */
-import { acceptedOf, jobOf, listOf, localizationOf, mapOf, } from "./answers.js";
+import { acceptedOf, factsOf, jobOf, listOf, localizationOf, mapOf, } from "./answers.js";
 import { hex } from "./bytes.js";
 import { readDictionary } from "./codebook_file.js";
 import { messageLength } from "./codec.js";
@@ -10,6 +10,8 @@ import { memberText } from "./json.js";
 import { receiptOf, requireInChain } from "./receipts.js";
 import { sha256 } from "./sha256.js";
 import { MemoryStore } from "./store.js";
+// Receipts of one server, more than any has; one that lies must not fill the device's memory.
+const MOST_LINKS = 5_000_000;
 /**
  * A client of one server.
  *
@@ -26,7 +28,7 @@ export class VeilClient {
     }
     /** What the server keeps and for how long, and what every accepted form promises. */
     async policy() {
-        return (await this.#get("v1", "policy"));
+        return factsOf(await this.#get("v1", "policy"));
     }
     /** The maps that the token may use. */
     async maps() {
@@ -43,14 +45,15 @@ export class VeilClient {
      */
     async dictionary(digest) {
         const path = ["v1", "dictionaries", digest];
-        const found = await readDictionary(await this.#connection.bytes({ method: "GET", path, accept: "*/*" }));
+        const file = await this.#connection.bytes({ method: "GET", path, accept: "*/*", isKept: true });
+        const found = await readDictionary(file);
         if (found.digest !== digest)
             throw new WireError("the server sent another dictionary than was asked for");
         return found;
     }
     /** What the token may use, and what it has used. */
     async usage() {
-        return (await this.#get("v1", "me", "usage"));
+        return factsOf(await this.#get("v1", "me", "usage"));
     }
     /** The pose of a message's image on a map; the server keeps nothing of the message. */
     async localize(map, message) {
@@ -111,7 +114,7 @@ export class VeilClient {
     async delete(contribution) {
         const path = ["v1", "contributions", contribution];
         const answer = await this.#connection.text({ method: "DELETE", path });
-        const { job } = JSON.parse(answer);
+        const { job } = factsOf(JSON.parse(answer));
         let text = memberText(answer, "receipt");
         if ((text === null || text === "null") && typeof job === "string") {
             await this.wait(job);
@@ -137,7 +140,10 @@ export class VeilClient {
             const page = listOf(await this.#connection.json(request), "links");
             if (page.length === 0)
                 return links;
-            links.push(...page.map(linkOf));
+            for (const value of page)
+                links.push(linkOf(value));
+            if (links.length > MOST_LINKS)
+                throw new WireError("the server's chain of receipts does not end");
         }
     }
     /**

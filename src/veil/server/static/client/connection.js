@@ -108,7 +108,8 @@ export class Connection {
             return body;
         }
     }
-    async #answer({ method, path, query = {}, message, value, accept = "application/json" }) {
+    async #answer(request) {
+        const { method, path, query = {}, message, value, accept = "application/json", isKept = false } = request;
         const asked = new URLSearchParams(Object.entries(query).map(([name, item]) => [name, String(item)])).toString();
         const target = `${this.url}/${path.map(encodeURIComponent).join("/")}${asked ? `?${asked}` : ""}`;
         const headers = { Authorization: `Bearer ${this.#token}`, Accept: accept };
@@ -124,7 +125,7 @@ export class Connection {
                 body,
                 redirect: "error",
                 credentials: "omit",
-                cache: "no-store",
+                cache: isKept ? "default" : "no-store",
                 referrerPolicy: "no-referrer",
                 signal: AbortSignal.timeout(this.#timeoutMs),
             });

@@ -1,5 +1,5 @@
 /** A client of the GeoPoseProtocol, version 2, with a message in place of the image (docs/reference/geopose.md). */
-import { geoposeOf } from "./answers.js";
+import { factsOf, geoposeOf } from "./answers.js";
 import { base64 } from "./bytes.js";
 import { requireMessage } from "./client.js";
 import { readOwn } from "./codec.js";
@@ -20,7 +20,7 @@ export class GeoPoseClient {
     /** Whether the protocol is spoken at the address. */
     async isRunning() {
         const answer = await this.#connection.json({ method: "GET", path: ["geopose"] });
-        return answer.status === "running";
+        return factsOf(answer).status === "running";
     }
     /** The pose on Earth of a message's image, on one map or (null) on whichever map shows it. */
     async localize(message, map = null, readings = {}) {
@@ -78,13 +78,13 @@ function randomId() {
     return base64(crypto.getRandomValues(new Uint8Array(12)));
 }
 function answerOf(value, id) {
-    const said = value;
+    const said = factsOf(value), accuracy = factsOf(said.accuracy);
     if (said.id !== id)
         throw new WireError("the server answered another request");
     const known = (item) => (typeof item === "number" && item < UNKNOWN ? item : null);
     return {
         status: "localized",
         geopose: geoposeOf(said.geopose),
-        accuracy: { positionM: known(said.accuracy?.position), orientationDeg: known(said.accuracy?.orientation) },
+        accuracy: { positionM: known(accuracy.position), orientationDeg: known(accuracy.orientation) },
     };
 }

@@ -18,7 +18,8 @@ export class IndexedDbStore {
      * keeps nothing, as in some private windows.
      */
     static async open(name = "veil") {
-        await globalThis.navigator?.storage?.persist?.().catch(() => false);
+        // Not waited for: some browsers ask the user, who may never answer.
+        void globalThis.navigator?.storage?.persist?.().catch(() => false);
         return new Promise((resolve, reject) => {
             const request = indexedDB.open(name, LAYOUT);
             request.onupgradeneeded = () => {
@@ -33,7 +34,7 @@ export class IndexedDbStore {
     }
     transact(decide) {
         return new Promise((resolve, reject) => {
-            const transaction = this.#database.transaction(ALL, "readwrite", { durability: "strict" });
+            const transaction = this.#begun();
             const requests = ALL.map((name) => transaction.objectStore(name).getAll());
             let outcome = null, refusal = null;
             let waiting = requests.length;
@@ -56,6 +57,15 @@ export class IndexedDbStore {
             transaction.oncomplete = () => resolve(outcome.change.result);
             transaction.onabort = () => reject(refusal ?? trouble(transaction.error));
         });
+    }
+    /** A transaction over everything. Raises VeilError if the database was closed, as for a newer veil in another tab. */
+    #begun() {
+        try {
+            return this.#database.transaction(ALL, "readwrite", { durability: "strict" });
+        }
+        catch (error) {
+            throw trouble(error);
+        }
     }
     /** Close the database; the store cannot be used any more. */
     close() {
