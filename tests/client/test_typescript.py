@@ -24,7 +24,7 @@ from jsonschema import Draft202012Validator
 
 from veil.cli import main
 from veil.features import Features
-from veil.files.codebooks import bundled_codebook
+from veil.files.codebooks import bundled_codebook, write_codebook
 from veil.files.features import write_features
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
@@ -37,7 +37,8 @@ from veil.server.settings import ServerSettings
 from veil.wire import encode
 from worlds.releases import taken
 from worlds.servers import Running, messages_of, running
-from worlds.typescript import PATH, SECRET, image, vectors
+from worlds.typescript import PATH, dictionary, image, vectors
+from worlds.typescript_messages import SECRET
 
 CLIENT = Path(__file__).parents[2] / "clients" / "typescript"
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "geopose" / "request.json"
@@ -148,7 +149,9 @@ def test_its_own_tests(package: Path, tmp_path: Path) -> None:
     }
     (tmp_path / "release.json").write_text(json.dumps(release))
     names = sorted(path.name for path in (CLIENT / "tests").glob("*.test.js") if path.name != "service.test.js")
-    told = ran(package, *names, VEIL_CODEBOOK=CODEBOOK, VEIL_RELEASE=tmp_path / "release.json")
+    write_codebook(tmp_path / "small.npz", dictionary(floats=True))
+    given = {"VEIL_CODEBOOK": CODEBOOK, "VEIL_SMALL": tmp_path / "small.npz", "VEIL_RELEASE": tmp_path / "release.json"}
+    told = ran(package, *names, **given)
     assert len(names) >= 9 and "# SKIP" not in told
 
 

@@ -7,11 +7,9 @@ random generator's version enters.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import math
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,42 +18,21 @@ import numpy as np
 
 from veil.codebooks.codebook import Provenance
 from veil.codebooks.dictionary import Dictionary
-from veil.errors import RangeError, WireError
+from veil.errors import RangeError
 from veil.extraction.picture import picture
 from veil.features import Features
-from veil.forms import Lines, Subsets
-from veil.geometry.camera import MODELS, Camera
+from veil.geometry.camera import Camera
 from veil.ldp.composition import basic_epsilon, composed_epsilon
 from veil.ldp.mechanism import SCALE, SubsetMechanism
 from veil.mechanisms.release import privatize_words, pseudonym
 from veil.mechanisms.words import randomized
-from veil.randomness import Secret, bernoulli, integers_below, memoized, subsets_below
-from veil.space import Space
-from veil.wire import decode, encode
-from veil.wire.message import LineUpload, Upload
+from veil.randomness import bernoulli, integers_below, memoized, subsets_below
+from veil.wire import encode
 from veil.wire.packing import packed, rice_width
 from veil.wire.receipts import BEGIN, Receipt
-from worlds import lens
-from worlds.hostile_cameras import HOSTILE
+from worlds.typescript_messages import SECRET, SIFT, heads, ids_of, messages, numbers, refusals, stream, text
 
 PATH = Path(__file__).parents[2] / "clients" / "typescript" / "tests" / "vectors.json"
-SECRET = Secret(b"a secret of the vectors".ljust(32, b"."))
-SIFT = Space(descriptor="sift", normalization="L2", dim=128)
-DAMAGES = 400
-
-
-def stream(name: str, *shape: int) -> np.ndarray:
-    """Bytes that no library's version changes."""
-    return np.frombuffer(hashlib.shake_256(name.encode()).digest(math.prod(shape)), dtype=np.uint8).reshape(shape)
-
-
-def numbers(name: str, count: int) -> np.ndarray:
-    """Numbers in [0, 1) with 32 bits."""
-    return stream(name, count, 4).copy().view("<u4")[:, 0] / 2.0**32
-
-
-def text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 def mechanisms() -> list[dict[str, Any]]:
@@ -102,14 +79,6 @@ def draws() -> dict[str, Any]:
     }
 
 
-def ids_of(name: str, count: int, m: int, words: int) -> np.ndarray:
-    """Ascending ids below `words`, the first row the least ones and the last one the largest."""
-    contexts = [f"{name} {row}".encode() for row in range(count)]
-    ids = np.sort(subsets_below(memoized(SECRET), contexts, words, m), axis=1)
-    ids[0], ids[-1] = np.arange(m), np.arange(words - m, words)
-    return ids.astype(np.uint32)
-
-
 def packings() -> list[dict[str, Any]]:
     shapes = [(2, 1, 5), (3, 2, 7), (1000, 1, 9), (1000, 999, 3), (16384, 2, 50), (256_000, 8, 20), (4_294_967_295, 5, 11)]
     found = []
@@ -120,106 +89,7 @@ def packings() -> list[dict[str, Any]]:
     return found
 
 
-def message(camera: Camera, *, lines: bool, gravity: bool, count: int = 9, epsilon: float = 8.0) -> Upload | LineUpload:
-    """A message of random words about an image of `camera`."""
-    law = SubsetMechanism(dictionary_size=1000, epsilon=epsilon, m=3)
-    form = Subsets(ids=ids_of("ids", count, 3, 1000), mechanism=law, space=SIFT, dictionary="0f" * 32, releasable=True)
-    down = np.array([0.0, 0.8, 0.6]) if gravity else None
-    places = numbers("places", 2 * count).reshape(count, 2)
-    if not lines:
-        keypoints = (places * [camera.width_px, camera.height_px]).astype(np.float32)
-        return Upload(camera=camera, keypoints=keypoints, form=form, gravity=down)
-    theta = np.pi * places[:, 0]
-    coefficients = np.stack([np.cos(theta), np.sin(theta), 0.2 * places[:, 1] - 0.1], axis=1).astype(np.float32)
-    aligned = (stream("aligned", count) % 2 == 1) & gravity
-    return LineUpload(
-        camera=camera, lines=Lines(coefficients=coefficients, aligned=aligned, gravity=down, releasable=True), form=form
-    )
-
-
-def facts(sent: Upload | LineUpload) -> dict[str, Any]:
-    """What a message holds, as JSON values."""
-    form, camera = sent.form, sent.camera
-    assert isinstance(form, Subsets)
-    gravity = sent.lines.gravity if isinstance(sent, LineUpload) else sent.gravity
-    seen = sent.lines.coefficients if isinstance(sent, LineUpload) else sent.keypoints
-    return {
-        "kind": "lines" if isinstance(sent, LineUpload) else "positions",
-        "camera": [camera.model, camera.width_px, camera.height_px, list(camera.params), camera.focal_is_known],
-        "space": [
-            form.space.descriptor,
-            form.space.normalization,
-            form.space.dim,
-            form.space.codebook,
-            form.space.dither_steps,
-        ],
-        "law": [form.mechanism.dictionary_size, repr(form.mechanism.epsilon), form.mechanism.m],
-        "dictionary": form.dictionary,
-        "ids": form.ids.ravel().tolist(),
-        "gravity": None if gravity is None else gravity.tolist(),
-        "seen": seen.ravel().tolist(),
-        "aligned": sent.lines.aligned.tolist() if isinstance(sent, LineUpload) else None,
-    }
-
-
-def messages() -> list[dict[str, Any]]:
-    """Messages of words of every camera model, with positions and lines, with gravity and without."""
-    found = []
-    for model in MODELS:
-        for lines, gravity in ((False, False), (False, True), (True, False), (True, True)):
-            camera = replace(lens(model), focal_is_known=gravity != lines)
-            epsilon = math.inf if lines and gravity else 0.0 if gravity else 8.0
-            sent = message(camera, lines=lines, gravity=gravity, epsilon=epsilon)
-            found.append({"bytes": text(encode(sent)), "facts": facts(sent)})
-    other = message(lens("PINHOLE"), lines=False, gravity=False)
-    space = Space(descriptor="a b", normalization="L1_ROOT", dim=7, codebook="0e" * 32, dither_steps=4.0)
-    sent = replace(other, form=replace(other.form, space=space))
-    return [*found, {"bytes": text(encode(sent)), "facts": facts(sent)}]
-
-
-def sealed(body: bytes) -> bytes:
-    """A body with a checksum that fits, as a hostile sender would make it."""
-    return body + hashlib.blake2b(body, digest_size=16, person=b"veil wire v1").digest()
-
-
-def refusals() -> dict[str, Any]:
-    """Damaged and hostile messages, each with what Python says of it: None where it is a message all the same.
-
-    A case is [base, offset, bytes (hex) that stand there instead, whether the checksum is made to fit, verdict]; or
-    [None, 0, whole message (hex), False, verdict].
-    """
-    kinds = [(False, False), (False, True), (True, False), (True, True)]
-    bases = [encode(message(lens("OPENCV"), lines=lines, gravity=gravity)) for lines, gravity in kinds]
-    whole = [b"", b"VEIL", bases[0][:105], bases[0][:121], bases[0][:-1], bases[0] + b"\0", b"\xff\xd8\xff" + bytes(200)]
-    for model, params in HOSTILE.values():
-        base = encode(message(lens(model), lines=False, gravity=False))
-        size = (640).to_bytes(2, "little") + (480).to_bytes(2, "little")
-        own = np.array(params, dtype="<f8").tobytes()
-        whole.append(sealed(base[:10] + size + base[14:106] + own + base[106 + len(own) : -16]))
-    cases: list[list[Any]] = [[None, 0, case.hex(), False, verdict(case)] for case in whole]
-    for number in range(DAMAGES):
-        which, high, low, how, *put = stream(f"damage {number}", 7).tolist()
-        base, spot = bases[which % 4], high << 8 | low
-        # Most damage hits where most of what can be refused stands.
-        places = [*range(26), *range(60, 74), *range(106, 170)]
-        at = spot % (len(base) - 20) if how & 1 else places[spot % len(places)]
-        new = bytes(put[: 1 + how % 3])
-        edited = base[:at] + new + base[at + len(new) :]
-        is_sealed = bool(how & 96)
-        told = verdict(sealed(edited[:-16]) if is_sealed else edited)
-        cases.append([which % 4, at, new.hex(), is_sealed, told])
-    return {"bases": [base.hex() for base in bases], "cases": cases}
-
-
-def verdict(case: bytes) -> str | None:
-    try:
-        decode(case)
-    except WireError as error:
-        return str(error)
-    return None
-
-
-def book(*, floats: bool) -> Dictionary:
+def dictionary(*, floats: bool) -> Dictionary:
     """A dictionary of 90 words, some of them alike."""
     words = stream("words", 90, 128) % 120
     words[50:60] = words[:10]
@@ -254,7 +124,7 @@ def releases() -> dict[str, Any]:
     """Whole releases of one image under one secret."""
     features, found = image(), []
     for floats in (False, True):
-        words = book(floats=floats)
+        words = dictionary(floats=floats)
         for epsilon, m, sent in ((6.0, 2, None), (1e-5, 5, 25), (0.0, 1, 100), (math.inf, 2, None)):
             law = SubsetMechanism(dictionary_size=90, epsilon=epsilon, m=m)
             made = privatize_words(features, mechanism=law, dictionary=words, randomness=memoized(SECRET), features_sent=sent)
@@ -275,8 +145,8 @@ def releases() -> dict[str, Any]:
         "descriptors": text(features.descriptors.tobytes()),
         "digest": features.image_digest.hex(),
         "params": list(features.camera.params),
-        "words": text(book(floats=False).stored.tobytes()),
-        "books": [book(floats=floats).digest for floats in (False, True)],
+        "words": text(dictionary(floats=False).stored.tobytes()),
+        "books": [dictionary(floats=floats).digest for floats in (False, True)],
         "releases": found,
     }
 
@@ -322,6 +192,7 @@ def vectors() -> str:
         "draws": draws(),
         "packings": packings(),
         "messages": messages(),
+        "heads": heads(),
         "refusals": refusals(),
         "image": releases(),
         "compositions": compositions(),

@@ -6,6 +6,7 @@ import { blake2b } from "../dist/blake2b.js";
 import { concatenated, hex, utf8 } from "../dist/bytes.js";
 import { decode, encode, messageLength } from "../dist/codec.js";
 import { InputError, WireError } from "../dist/errors.js";
+import { sanitization } from "../dist/geopose.js";
 import { readHead } from "../dist/head.js";
 import { shortest } from "../dist/numbers.js";
 import { packed, riceWidth, unpacked } from "../dist/packing.js";
@@ -45,6 +46,15 @@ test("messages of every camera and kind are read, and written as the same bytes"
     assert.equal(messageLength(readHead(message)), message.length);
   }
   assert.equal(vectors.messages.length, 9 * 4 + 1);
+});
+
+test("headers of every kind are read: their length, and what was done to the features", () => {
+  const kinds = vectors.heads.map(({ bytes: head, kind, length, sanitization: terms }) => {
+    const found = readHead(bytes(head));
+    assert.deepEqual([found.kind, messageLength(found), sanitization(found)], [kind, length, terms]);
+    return kind;
+  });
+  assert.deepEqual([...new Set(kinds)].sort(), [1, 2, 3, 4]);
 });
 
 test("damaged and hostile messages are refused as Python refuses them, and no others", () => {

@@ -3,13 +3,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { hex } from "../dist/bytes.js";
+import { hex, utf8 } from "../dist/bytes.js";
 import { encode } from "../dist/codec.js";
 import { readDictionary } from "../dist/codebook_file.js";
 import { InputError, ReleaseRefused } from "../dist/errors.js";
 import { SubsetMechanism } from "../dist/mechanism.js";
 import { grayOf, imageDigest } from "../dist/picture.js";
 import { Secret } from "../dist/randomness.js";
+import { shake256 } from "../dist/shake256.js";
 import { privatizeWords } from "../dist/words.js";
 import { dictionary, image, planted, secret } from "./planted.js";
 import { bytes, fromBase64, law, vectors } from "./vectors.js";
@@ -57,8 +58,26 @@ test("what cannot be released is refused", () => {
   privatizeWords(image(), { ...own, allowPrivateDictionary: true }, secret);
 });
 
-const { VEIL_CODEBOOK: file, VEIL_RELEASE: release } = process.env;
-const skip = !(file && release) && "VEIL_CODEBOOK and VEIL_RELEASE do not name files";
+const { VEIL_CODEBOOK: file, VEIL_SMALL: small, VEIL_RELEASE: release } = process.env;
+const skip = !(file && small && release) && "VEIL_CODEBOOK, VEIL_SMALL and VEIL_RELEASE do not name files";
+
+test("a damaged codebook's file is refused, wherever it is damaged", { skip }, async () => {
+  const data = new Uint8Array(readFileSync(small)), expected = dictionary(true);
+  const found = await readDictionary(data);
+  assert.deepEqual([found.digest, found.size, found.stored], [expected.digest, 90, expected.stored]);
+  let refused = 0;
+  for (let turn = 0; turn < 400; turn++) {
+    const [high, low, value, how] = shake256(utf8(`damage ${turn}`), 4), damaged = data.slice();
+    // Half of the damage hits the archive's directory and the last arrays' headers.
+    const at = how & 1 ? (high * 256 + low) % data.length : data.length - 1 - ((high * 256 + low) % 1500);
+    damaged[at] ^= value || 1;
+    const error = await readDictionary(how & 2 ? damaged : damaged.slice(0, at)).then(() => null, (thrown) => thrown);
+    if (error === null) continue; // times of members, and checksums that the hash makes needless
+    assert.ok(error instanceof InputError, `${turn}: ${error.stack}`);
+    refused++;
+  }
+  assert.ok(refused > 250, String(refused));
+});
 
 test("a codebook's file is read, its hash verified, and a release with it is Python's", { skip }, async () => {
   const data = new Uint8Array(readFileSync(file)), book = await readDictionary(data);
