@@ -29,8 +29,16 @@ class WireError(VeilError):
     """A message is truncated, damaged, hostile, or of a version that this veil does not read."""
 
 
+class PirError(VeilError):
+    """A query, an answer or a hint of private retrieval is truncated, damaged, of another database, or was used before."""
+
+
 class FileFormatError(VeilError):
     """A file is missing, damaged, or not of the format that its name or place promises."""
+
+
+class StorageTrouble(VeilError):
+    """A server's storage cannot be read or written now; nothing was acknowledged that is not kept."""
 
 
 class ReleaseRefused(VeilError):

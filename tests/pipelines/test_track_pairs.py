@@ -12,7 +12,8 @@ from veil.matching.pairs import all_pairs
 from veil.matching.similar_images import Background
 from veil.pipelines import track_pairs
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
-from veil.pipelines.pair_choice import PairChoice, accidental_rate, clear_pairs, words_in
+from veil.pipelines.linked_images import similarities_by_matches
+from veil.pipelines.pair_choice import PairChoice, accidental_rate, clear_pairs, nearness, words_in
 from veil.pipelines.steps import silent
 from veil.pipelines.track_pairs import far_pairs, pairs_by_tracks, tracks_of
 from worlds import generator, unit
@@ -142,3 +143,22 @@ def test_words_have_no_tracks_and_are_retrieved() -> None:
     form = Subsets(ids=np.sort(ids, axis=1), mechanism=mechanism, space=BOOK.raw_space, dictionary=BOOK.digest, releasable=True)
     found = matched_as_chosen({"a": form, "b": form, "c": form}, PairChoice(method="tracks"), None, workers=1, steps=silent)
     assert set(found) == {("a", "b"), ("a", "c"), ("b", "c")}
+
+
+def test_images_that_chains_of_matches_join_are_tried_and_ranked() -> None:
+    """Planted: images of one walk see two thirds of the next, and nothing of the third; a stranger is ranked last.
+
+    Second method: without the last step, ends of chains are not tried.
+    """
+    stranger = Points(vectors=points(SEEN, dim=DIM, case="elsewhere").astype(np.float32), space=BOOK.raw_space)
+    forms = {name: form for name, form in two_walks().items() if name[0] == "a"} | {"stranger": stranger}
+    features = {name: len(form) for name, form in forms.items()}
+    matches = {pair: found for pair, found in within_walks(forms).items() if int(pair[1][1]) - int(pair[0][1]) == 1}
+    further = nearness(matches, features, 0.0).pairs(4, matches)
+    assert ("a0", "a2") in further and ("a0", "a4") in further and not any("stranger" in pair for pair in further)
+    names, found = similarities_by_matches(forms, steps=silent)
+    assert names == sorted(forms)
+    for row, name in enumerate(names[:-1]):
+        order = [names[other] for other in np.argsort(-found[row], kind="stable") if other != row]
+        assert order[-1] == "stranger" and abs(int(order[0][1]) - int(name[1])) == 1
+        assert found[row][names.index("stranger")] < 1 < found[row][names.index(order[1])]

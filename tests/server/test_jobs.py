@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
-from veil.server.database import SqliteDatabase
+from veil.server.database import Database
 from veil.server.jobs import ATTEMPTS, LEASE_S, Jobs, cancel_jobs, end_job, queue_job
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> SqliteDatabase:
-    return SqliteDatabase(tmp_path / "veil.sqlite")
 
 
 @pytest.fixture
@@ -23,12 +17,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def queued(database: SqliteDatabase, map_id: str, kind: str = "update") -> str:
+def queued(database: Database, map_id: str, kind: str = "update") -> str:
     with database.transaction() as found:
         return queue_job(found, map_id, kind, "t1").id  # type: ignore[arg-type]
 
 
-def test_waiting_work_of_one_kind_is_one_job(database: SqliteDatabase, clock: list[float]) -> None:
+def test_waiting_work_of_one_kind_is_one_job(database: Database, clock: list[float]) -> None:
     jobs = Jobs(database)
     first = queued(database, "m1")
     clock[0] += 1
@@ -40,7 +34,7 @@ def test_waiting_work_of_one_kind_is_one_job(database: SqliteDatabase, clock: li
     assert [job.kind for job in jobs.of_map("m1")] == ["update", "remove", "update"]
 
 
-def test_one_map_is_worked_on_by_one_job(database: SqliteDatabase, clock: list[float]) -> None:
+def test_one_map_is_worked_on_by_one_job(database: Database, clock: list[float]) -> None:
     jobs = Jobs(database)
     for name in ("m1", "m2"):
         queued(database, name)
@@ -51,7 +45,7 @@ def test_one_map_is_worked_on_by_one_job(database: SqliteDatabase, clock: list[f
     assert [job and (job.map_id, job.kind) for job in taken] == [("m1", "update"), ("m2", "update"), None]
 
 
-def test_a_killed_servers_job_is_taken_up_and_its_late_result_dropped(database: SqliteDatabase, clock: list[float]) -> None:
+def test_a_killed_servers_job_is_taken_up_and_its_late_result_dropped(database: Database, clock: list[float]) -> None:
     """The first server was only slow: what it brings after its lease ran out changes nothing."""
     jobs = Jobs(database)
     queued(database, "m1")
@@ -75,7 +69,7 @@ def test_a_killed_servers_job_is_taken_up_and_its_late_result_dropped(database: 
     assert again is None
 
 
-def test_the_same_server_that_takes_a_job_twice_has_it_once(database: SqliteDatabase, clock: list[float]) -> None:
+def test_the_same_server_that_takes_a_job_twice_has_it_once(database: Database, clock: list[float]) -> None:
     jobs = Jobs(database)
     queued(database, "m1")
     first = jobs.take("a")
@@ -85,7 +79,7 @@ def test_the_same_server_that_takes_a_job_twice_has_it_once(database: SqliteData
     assert not jobs.beat(first, "", 0, 0) and jobs.beat(second, "", 0, 0)
 
 
-def test_a_job_that_kills_its_servers_fails(database: SqliteDatabase, clock: list[float]) -> None:
+def test_a_job_that_kills_its_servers_fails(database: Database, clock: list[float]) -> None:
     jobs = Jobs(database)
     job = queued(database, "m1")
     for _ in range(ATTEMPTS):
@@ -96,7 +90,7 @@ def test_a_job_that_kills_its_servers_fails(database: SqliteDatabase, clock: lis
     assert failed is not None and failed.state == "failed" and "5 times" in failed.result["reason"]
 
 
-def test_cancelled_jobs_have_no_result_and_old_ones_are_forgotten(database: SqliteDatabase, clock: list[float]) -> None:
+def test_cancelled_jobs_have_no_result_and_old_ones_are_forgotten(database: Database, clock: list[float]) -> None:
     jobs = Jobs(database)
     job = queued(database, "m1")
     taken = jobs.take("a")
@@ -111,7 +105,7 @@ def test_cancelled_jobs_have_no_result_and_old_ones_are_forgotten(database: Sqli
     assert jobs.get(job) is None and jobs.get("j0") is None
 
 
-def test_a_clock_that_is_set_back_keeps_no_job_waiting(database: SqliteDatabase, clock: list[float]) -> None:
+def test_a_clock_that_is_set_back_keeps_no_job_waiting(database: Database, clock: list[float]) -> None:
     """A lease of an hour ahead cannot have been given by this clock."""
     jobs = Jobs(database)
     queued(database, "m1")

@@ -1,4 +1,4 @@
-"""The database: transactions of several threads, deleted rows that are gone from the file, and files of other kinds."""
+"""The databases: transactions of several threads and servers, deleted rows that are gone, and files of other kinds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from veil.errors import FileFormatError
-from veil.server.database import SqliteDatabase
+from veil.server.database import Database, SqliteDatabase
+from worlds.storage import DatabaseUnderTest
 
 
-def test_a_transaction_is_whole_or_not_at_all(tmp_path: Path) -> None:
-    database = SqliteDatabase(tmp_path / "new" / "veil.sqlite")
+def test_a_transaction_is_whole_or_not_at_all(database: Database) -> None:
     with pytest.raises(RuntimeError), database.transaction() as found:
         found.run("INSERT INTO facts (name, value) VALUES ('a', 'b')")
         raise RuntimeError
@@ -24,44 +24,49 @@ def test_a_transaction_is_whole_or_not_at_all(tmp_path: Path) -> None:
     database.close()
 
 
-def test_threads_add_up(tmp_path: Path) -> None:
-    """Second method: the sum of what each thread added; none reads between another's read and write."""
-    database = SqliteDatabase(tmp_path / "veil.sqlite")
+def test_values_are_no_part_of_a_statement(database: Database) -> None:
+    """Colons, percent signs and quotes in text and in values come back as they were."""
+    strange = "it's :name, 100 % of %(name)s"
     with database.transaction() as found:
+        found.run("INSERT INTO facts (name, value) VALUES ('a:b %s', :value)", value=strange)
+        assert found.all("SELECT * FROM facts WHERE name LIKE 'a:b %'") == [{"name": "a:b %s", "value": strange}]
+
+
+def test_threads_and_servers_add_up(databases: DatabaseUnderTest) -> None:
+    """Second method: the sum of what each thread added; none reads between another's read and write."""
+    servers = [databases.open(), databases.open()]
+    with servers[0].transaction() as found:
         found.run("INSERT INTO facts (name, value) VALUES ('sum', '0')")
 
-    def add() -> None:
-        for _ in range(50):
+    def add(database: Database) -> None:
+        for _ in range(25):
             with database.transaction() as rows:
                 row = rows.one("SELECT value FROM facts WHERE name = 'sum'")
                 assert row is not None
                 rows.run("UPDATE facts SET value = :value WHERE name = 'sum'", value=str(int(row["value"]) + 1))
 
-    threads = [threading.Thread(target=add) for _ in range(4)]
+    threads = [threading.Thread(target=add, args=(database,)) for database in servers for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    with database.transaction() as found:
+    with servers[1].transaction() as found:
         assert found.one("SELECT value FROM facts WHERE name = 'sum'") == {"value": "200"}
 
 
-def test_what_is_deleted_is_gone_from_the_files(tmp_path: Path) -> None:
+def test_what_is_deleted_is_gone_from_the_files(databases: DatabaseUnderTest) -> None:
     """Planted bytes are in the files before, and in none after the log is cleared."""
-    database = SqliteDatabase(tmp_path / "veil.sqlite")
+    database = databases.open()
     planted = "planted-" + "xyz" * 40
     with database.transaction(durable=True) as found:
         found.run("INSERT INTO facts (name, value) VALUES ('a', :value)", value=planted)
     database.clear_log()
-
-    def held() -> bool:
-        return any(planted.encode() in path.read_bytes() for path in tmp_path.iterdir())
-
-    assert held()
+    assert databases.held(planted.encode())
     with database.transaction(durable=True) as found:
         found.run("DELETE FROM facts WHERE name = 'a'")
     database.clear_log()
-    assert not held()
+    database.clear_log(left_over=True)
+    assert databases.held(planted.encode()) == []
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from veil.files.match_store import MatchStore
 from veil.forms import Form, Points, Subspaces
 from veil.mapping.options import LEAST_INLIERS
 from veil.matching import Matches, match_pairs
+from veil.matching.pair_selection import BY_TRACKS
 from veil.pipelines.images_on_demand import sizes_in, types_in
 from veil.pipelines.pair_choice import (
     DISTINCTIVE,
@@ -22,6 +23,7 @@ from veil.pipelines.pair_choice import (
     described,
     first_pairs,
     more_pairs,
+    nearness,
     pair_choice,
     words_in,
 )
@@ -87,6 +89,7 @@ def matched_as_chosen(
         return [(a, b) for a, b in pairs if not (a in matched_already and b in matched_already)]
 
     matches: dict[tuple[str, str], Matches] = {}
+    rate = 0.0
     if choice.method in ("tracks", "retrieval"):
         with steps("retrieval") as bar:
             pairs = new(first_pairs(forms, choice, codebook=work.codebook, threads=workers, progress=bar))
@@ -100,8 +103,13 @@ def matched_as_chosen(
     work.tell(described(choice, len(forms), pairs))
     with steps("matching") as bar:
         matches |= _matched(forms, pairs, work, workers, bar)
-    if choice.method == "retrieval" and (further := new(more_pairs(matches, sizes_in(forms)))):
-        work.tell(f"{len(further):,} more pairs of images that match a common one")
+    further = []
+    if choice.method == "retrieval":
+        further = new(more_pairs(matches, sizes_in(forms)))
+    elif choice.method == "tracks":
+        further = new(nearness(matches, sizes_in(forms), rate).pairs(choice.count or BY_TRACKS, matches))
+    if further:
+        work.tell(f"{len(further):,} more pairs of images that match common ones")
         with steps("matching further") as bar:
             matches |= _matched(forms, further, work, workers, bar)
     work.matched.extend(matches)

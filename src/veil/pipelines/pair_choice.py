@@ -17,6 +17,7 @@ from veil.files.codebooks import bundled_codebook
 from veil.files.pair_lists import read_pairs
 from veil.forms import Flat, Form, Points, Subsets, Subspaces
 from veil.matching import Matches
+from veil.matching.match_graph import Nearness
 from veil.matching.pair_selection import RETRIEVED, expanded_pairs, require_listed, sequential_pairs, similar_pairs
 from veil.matching.pairs import all_pairs
 from veil.matching.retrieval import words_in_common
@@ -143,14 +144,26 @@ def accidental_rate(matches: Mapping[tuple[str, str], Matches], features: Mappin
     return float(np.median(rates)) if rates else 0.0
 
 
-def clear_pairs(matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int], rate: float) -> list[tuple[str, str]]:
-    """Pairs with more distinctive matches than accidents give at this rate, by `CLEARLY` standard deviations."""
-    found = []
+def unusual(
+    matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int], rate: float
+) -> dict[tuple[str, str], float]:
+    """How many more distinctive matches each pair has than accidents give at this rate, in standard deviations."""
+    found = {}
     for (a, b), own in matches.items():
         usual = rate * math.sqrt(features[a] * features[b])
-        if _distinctive(own) > usual + CLEARLY * math.sqrt(usual + 1):
-            found.append((a, b))
+        found[a, b] = (_distinctive(own) - usual) / math.sqrt(usual + 1)
     return found
+
+
+def clear_pairs(matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int], rate: float) -> list[tuple[str, str]]:
+    """Pairs with more distinctive matches than accidents give at this rate, by `CLEARLY` standard deviations."""
+    return [pair for pair, value in unusual(matches, features, rate).items() if value > CLEARLY]
+
+
+def nearness(matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int], rate: float) -> Nearness:
+    """How near the images of `features` are in the graph of the clear ones among matched pairs (scale.md#chains-of-matches)."""
+    values = unusual(matches, features, rate)
+    return Nearness({pair: value for pair, value in values.items() if value > CLEARLY}, sorted(features))
 
 
 def more_pairs(

@@ -1,4 +1,4 @@
-"""Records of the service in SQL: one small interface, and SQLite behind it."""
+"""Records of the service in SQL: one small interface, and SQLite behind it; `postgres_database` is the other."""
 
 from __future__ import annotations
 
@@ -7,62 +7,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import writing
+from veil.files.atomic import replacing, writing
 from veil.files.sqlite import PATIENCE_S, trouble
+from veil.server.schema import VERSION, make_tables, require_known, upgrade, version_in
+from veil.server.statements import Row, Statements
 
-# Version of the tables below, kept in the database; an older folder is brought up to it when it is opened.
-VERSION = 1
-# Every statement here is SQL that PostgreSQL reads, too.
-SCHEMA = """
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE tokens (
-    id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, name TEXT NOT NULL, scopes TEXT NOT NULL, maps TEXT,
-    requests_per_minute INTEGER NOT NULL, bytes_per_day BIGINT NOT NULL, created DOUBLE PRECISION NOT NULL,
-    revoked DOUBLE PRECISION
-);
-CREATE TABLE usage (
-    token TEXT NOT NULL, period TEXT NOT NULL, requests BIGINT NOT NULL, bytes BIGINT NOT NULL, PRIMARY KEY (token, period)
-);
-CREATE TABLE maps (
-    id TEXT PRIMARY KEY, name TEXT NOT NULL, policy TEXT NOT NULL, created DOUBLE PRECISION NOT NULL,
-    version INTEGER NOT NULL, files TEXT NOT NULL, facts TEXT NOT NULL
-);
-CREATE TABLE contributions (
-    id TEXT PRIMARY KEY, map TEXT NOT NULL, token TEXT NOT NULL, digest TEXT NOT NULL, bytes BIGINT NOT NULL,
-    facts TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, received DOUBLE PRECISION NOT NULL,
-    expires DOUBLE PRECISION, UNIQUE (map, token, digest)
-);
-CREATE INDEX contributions_by_digest ON contributions (digest);
-CREATE TABLE jobs (
-    id TEXT PRIMARY KEY, map TEXT NOT NULL, kind TEXT NOT NULL, token TEXT NOT NULL, state TEXT NOT NULL, step TEXT NOT NULL,
-    done BIGINT NOT NULL, total BIGINT NOT NULL, result TEXT NOT NULL, worker TEXT NOT NULL, lease DOUBLE PRECISION NOT NULL,
-    attempts INTEGER NOT NULL, created DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION
-);
-CREATE INDEX jobs_by_state ON jobs (state, created);
-CREATE TABLE receipts (
-    number INTEGER PRIMARY KEY, contribution TEXT NOT NULL, token TEXT NOT NULL, content TEXT NOT NULL,
-    content_digest TEXT NOT NULL, digest TEXT NOT NULL
-);
-CREATE INDEX receipts_by_contribution ON receipts (contribution);
-"""
-Row = dict[str, Any]
-
-
-@runtime_checkable
-class Statements(Protocol):
-    """What runs within one transaction; parameters are named `:name` in the text."""
-
-    def all(self, sql: str, **values: object) -> list[Row]:
-        """All rows that a query gives."""
-
-    def one(self, sql: str, **values: object) -> Row | None:
-        """The first row that a query gives, None without any."""
-
-    def run(self, sql: str, **values: object) -> int:
-        """Run a statement, and return the number of rows that it changed."""
+# How the name of a copy ends that is kept until an older database is brought up to this version.
+COPY = ".version-"
 
 
 @runtime_checkable
@@ -73,6 +27,12 @@ class Database(Protocol):
         """Statements that take effect together when the block ends, or not at all if it raises; no other writer is between.
 
         `durable` returns only when they would survive a power cut.
+        """
+
+    def clear_log(self, *, left_over: bool = False) -> None:
+        """Have no deleted row be left in the database's files.
+
+        A database that would be held up too often by it may leave it for later; `left_over` asks for what was left.
         """
 
     def close(self) -> None:
@@ -99,8 +59,9 @@ class _SqliteStatements:
 class SqliteDatabase:
     """Records in one SQLite file in WAL mode, made where it is missing; a connection for each thread.
 
-    What is deleted is overwritten in the file (`secure_delete`). Raises InputError if the file cannot be made, FileFormatError
-    if it is of a newer version or none of ours.
+    What is deleted is overwritten in the file (`secure_delete`). A file of an older version is brought up to this one, at once
+    or not at all; a copy of it lies beside it meanwhile. Raises InputError if the file cannot be made, FileFormatError if it is
+    of a newer version or none of ours.
     """
 
     def __init__(self, path: Path) -> None:
@@ -110,8 +71,7 @@ class SqliteDatabase:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with self.transaction(durable=True) as found:
-                self._upgrade(found)
+            self._prepare()
         except sqlite3.DatabaseError as error:
             told = trouble(error) if isinstance(error, sqlite3.OperationalError) else "other"
             if told != "other":
@@ -138,9 +98,10 @@ class SqliteDatabase:
         self._open.clear()
         self._threads = threading.local()
 
-    def clear_log(self) -> None:
-        """Move what the log beside the file holds into the file, so that no deleted row is left there."""
-        self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    def clear_log(self, *, left_over: bool = False) -> None:
+        """Move what the log beside the file holds into the file, so that no deleted row is left there; nothing is left over."""
+        if not left_over:
+            self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _connection(self) -> sqlite3.Connection:
         known: sqlite3.Connection | None = getattr(self._threads, "connection", None)
@@ -154,16 +115,34 @@ class SqliteDatabase:
             self._open.append(known)
         return known
 
-    def _upgrade(self, found: Statements) -> None:
-        """Make the tables, or check that they are those of this version."""
+    def _prepare(self) -> None:
+        """Make the tables, or bring them up to this version."""
+        with self.transaction(durable=True) as found:
+            held = self._version(found)
+            if held is None:
+                make_tables(found)
+            elif require_known(held, str(self.path)) < VERSION:
+                self._copy(self.path.with_name(f"{self.path.name}{COPY}{held}"))
+                upgrade(found, held)
+        # A copy would keep what is deleted from now on.
+        for copy in self.path.parent.glob(f"{self.path.name}{COPY}*"):
+            with writing(copy):
+                copy.unlink(missing_ok=True)
+
+    def _version(self, found: Statements) -> int | None:
+        """The version of the tables, None without any."""
         if found.one("SELECT name FROM sqlite_master WHERE name = 'facts'") is None:
             if found.one("SELECT name FROM sqlite_master") is not None:
                 raise FileFormatError(f"{self.path} holds tables of something else; give another folder")
-            for statement in SCHEMA.split(";"):
-                if statement.strip():
-                    found.run(statement)
-            found.run("INSERT INTO facts (name, value) VALUES ('version', :version)", version=str(VERSION))
-        row = found.one("SELECT value FROM facts WHERE name = 'version'")
-        if row is None or int(row["value"]) != VERSION:
-            held = "none" if row is None else row["value"]
-            raise FileFormatError(f"{self.path} is of version {held}, this veil knows {VERSION}; update veil")
+            return None
+        return version_in(found)
+
+    def _copy(self, path: Path) -> None:
+        """Copy the file's committed state; nobody writes meanwhile, as the caller is in a transaction."""
+        with replacing(path, private=True) as temporary:
+            source, target = sqlite3.connect(self.path), sqlite3.connect(temporary)
+            try:
+                source.backup(target)
+            finally:
+                source.close()
+                target.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shutil
 import tempfile
@@ -13,14 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from veil.errors import InputError
+from veil.errors import InputError, StorageTrouble
 from veil.files.atomic import read_bytes, writing
-from veil.files.blobs import FolderBlobs
+from veil.files.blobs import Blobs
 from veil.server.database import Database, Row, Statements
 from veil.server.policy import MapPolicy
 
 State = Literal["pending", "mapped", "left out", "leaving"]
 DAY_S = 86400.0
+# So many blobs are compared with all contributions at once.
+MANY = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ class Contribution:
 class MapRecords:
     """Maps and contributions of a server."""
 
-    def __init__(self, database: Database, blobs: FolderBlobs) -> None:
+    def __init__(self, database: Database, blobs: Blobs) -> None:
         self.database = database
         self.blobs = blobs
 
@@ -152,10 +153,7 @@ class MapRecords:
                 for name, digest in files.items():
                     target = staging / name
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    try:
-                        os.link(self.blobs.path(digest), target)
-                    except OSError:  # of another file system
-                        shutil.copyfile(self.blobs.path(digest), target)
+                    self.blobs.place(digest, target)
                 try:
                     staging.rename(folder)
                 except OSError:
@@ -165,13 +163,23 @@ class MapRecords:
                 shutil.rmtree(staging, ignore_errors=True)
         return folder
 
+    def require_kept(self, files: Mapping[str, str]) -> None:
+        """Raise StorageTrouble unless all files are among the blobs, within the transaction that begins to use them.
+
+        Between `keep_files` and it, another server may have dropped what nothing used yet.
+        """
+        if missing := [name for name, digest in files.items() if not self.blobs.has(digest)]:
+            raise StorageTrouble(f"{len(missing)} files of a new version were dropped before it was there; it is made again")
+
     def drop_unused(self, digests: Iterable[str]) -> int:
         """Delete those blobs that no contribution and no map uses any more, and return their number."""
-        dropped = 0
+        dropped, given = 0, set(digests)
         # Within the transaction nobody else can start to use one of them.
         with self.database.transaction() as found:
             used = {digest for row in found.all("SELECT files FROM maps") for digest in json.loads(row["files"]).values()}
-            for digest in set(digests) - used:
+            if len(given) > MANY:
+                used |= {row["digest"] for row in found.all("SELECT DISTINCT digest FROM contributions")}
+            for digest in given - used:
                 if found.one("SELECT id FROM contributions WHERE digest = :digest", digest=digest) is None:
                     self.blobs.delete(digest)
                     dropped += 1

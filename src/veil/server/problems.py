@@ -12,10 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from veil.errors import FileFormatError, InputError, VeilError, WireError
+from veil.errors import FileFormatError, InputError, StorageTrouble, VeilError, WireError
 from veil.server.policy import NotAMessage, Refused
 from veil.server.processes import Busy
-from veil.server.service import NotFound, StorageTrouble
+from veil.server.service import NotFound
 from veil.server.tokens import Forbidden, QuotaExceeded, Unauthorized
 
 log = logging.getLogger("veil.server")

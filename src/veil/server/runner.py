@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from veil.errors import InputError, VeilError
+from veil.errors import InputError, StorageTrouble, VeilError
 from veil.server.jobs import Job, end_job, is_held, queue_job
 from veil.server.map_records import Contribution, MapRecord, contributions_in, map_in, put_version, set_state
 from veil.server.processes import DeadlineExceeded, WorkerDied
@@ -96,6 +96,9 @@ class Runner:
         except WorkerDied as error:  # it is tried again
             log.warning("job %s: %s", job.id, error)
             self._release(job)
+        except StorageTrouble:  # nobody's fault either: it is tried again when the storage answers
+            self._release(job, counts=False)
+            raise
         except DeadlineExceeded as error:
             if self._stop.is_set():  # nobody's fault: another server, or the next start, begins it again
                 self._release(job, counts=False)
@@ -168,6 +171,7 @@ class Runner:
                 held = True
                 states = {item.id: item.state for item in contributions_in(found, record.id)}
                 if outcome.written or outcome.emptied:
+                    service.records.require_kept(files)
                     # Growth and removal leave the cameras of a map where they are; a map that is made anew has another frame.
                     kept = {} if job.kind == "rebuild" or outcome.emptied else {PLACE: present.facts.get(PLACE)}
                     put_version(found, present, files, {**outcome.facts, **{k: v for k, v in kept.items() if v}})
@@ -231,7 +235,6 @@ def sweep(service: Service) -> None:
     now = time.time()
     service.jobs.forget(now - KEPT_S)
     service.tokens.forget_usage(now - KEPT_S)
-    blobs = service.records.blobs
     present = {record.id: str(record.version) for record in service.records.all()}
     for folder in (CACHE, MATCHES, WORK):
         for path in (service.folder / folder).glob("*"):
@@ -240,5 +243,4 @@ def sweep(service: Service) -> None:
     for path in (service.folder / CACHE).glob("*/*"):
         if path.name != present.get(path.parent.name) and now - path.stat().st_mtime > STALE_S:
             shutil.rmtree(path, ignore_errors=True)
-    old = [name for name in blobs.names() if now - blobs.path(name).stat().st_mtime > ORPHAN_S]
-    service.records.drop_unused(old)
+    service.records.drop_unused(service.records.blobs.names(older_than_s=ORPHAN_S))

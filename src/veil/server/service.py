@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from veil.errors import FileFormatError, InputError, VeilError
-from veil.files.blobs import FolderBlobs
+from veil.errors import FileFormatError, InputError, StorageTrouble
+from veil.files.atomic import writing
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
 from veil.files.places import place_facts, place_of
-from veil.server.database import SqliteDatabase
 from veil.server.earth_answers import on_earth
 from veil.server.jobs import Job, Jobs, Kind, cancel_jobs, queue_job
 from veil.server.map_facts import facts_of
@@ -36,11 +35,12 @@ from veil.server.policy import MapPolicy
 from veil.server.processes import Busy, DeadlineExceeded, WorkerDied, WorkerPool
 from veil.server.receipts import Receipts, deletion_receipt
 from veil.server.settings import ServerSettings
+from veil.server.storage import open_storage
 from veil.server.tasks import examine, localize_query, ready
 from veil.server.tokens import Token, Tokens
 from veil.wire.receipts import Receipt
 
-DATABASE, BLOBS, CACHE, WORK, MATCHES = "veil.sqlite", "blobs", "cache", "work", "matches"
+CACHE, WORK, MATCHES = "cache", "work", "matches"
 # Of a map's facts, where it is on Earth.
 PLACE = "place"
 # How often a query begins again because its map was replaced meanwhile.
@@ -49,10 +49,6 @@ SWAPS = 5
 
 class NotFound(InputError):
     """A map, contribution, job or receipt that does not exist, or that the token may not know of."""
-
-
-class StorageTrouble(VeilError):
-    """The server's own files cannot be read or written now; nothing was acknowledged that is not kept."""
 
 
 class Service:
@@ -68,9 +64,11 @@ class Service:
     def __init__(self, folder: Path, settings: ServerSettings | None = None) -> None:
         self.folder = folder
         self.settings = settings or ServerSettings()
-        self.database = SqliteDatabase(folder / DATABASE)
-        folder.chmod(0o700)
-        self.records = MapRecords(self.database, FolderBlobs(folder / BLOBS))
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)
+        self.database, blobs = open_storage(folder, self.settings)
+        self.records = MapRecords(self.database, blobs)
         self.tokens = Tokens(self.database)
         self.jobs = Jobs(self.database)
         self.receipts = Receipts(self.database)

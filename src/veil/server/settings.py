@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class ServerSettings:
     - `body_s`: seconds within which a body must arrive.
     - `waiting`: requests that may wait for a process; more are told to come again.
     - `map_seconds`: seconds that a job on a map may take.
+    - `database`: a PostgreSQL database (`postgresql://USER@HOST/NAME`) that servers share; empty: SQLite in the folder.
+    - `blobs`: bucket (`s3://BUCKET/PREFIX`) that servers share; empty: files in the folder.
     - `log_requests`: one line for each request, with its route and no address, path, token or content.
     - `metrics_open`: whether /metrics needs no token.
     - `demo_page`: whether the server has a page for browsers at /, which also shows the points of public maps.
@@ -48,12 +50,19 @@ class ServerSettings:
     body_s: float = 30.0
     waiting: int = 64
     map_seconds: float = 86400.0
+    # It may hold a password.
+    database: str = field(default="", repr=False)
+    blobs: str = ""
     log_requests: bool = False
     metrics_open: bool = False
     demo_page: bool = False
 
     def __post_init__(self) -> None:
         check_engine(self.engine)
+        if self.database and not self.database.startswith(("postgresql://", "postgres://")):
+            raise InputError("database must be postgresql://USER@HOST/NAME, or empty for SQLite in the folder")
+        if self.blobs and not self.blobs.startswith("s3://"):
+            raise InputError(f"blobs must be s3://BUCKET/PREFIX, or empty for files in the folder, got {self.blobs!r}")
         limits: tuple[tuple[str, float, float], ...] = (
             ("port", 0, 65535),
             ("workers", 1, 1024),
@@ -79,7 +88,7 @@ def read_settings(path: Path | None, environment: Mapping[str, str]) -> ServerSe
             values = tomllib.loads(read_bytes(path).decode("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise FileFormatError(f"{path} is no TOML file: {error}") from None
-    types = {field.name: type(field.default) for field in fields(ServerSettings)}
+    types = {item.name: type(item.default) for item in fields(ServerSettings)}
     for name, text in environment.items():
         if name.startswith(PREFIX):
             values[name.removeprefix(PREFIX).lower()] = text
@@ -101,4 +110,5 @@ def _typed(name: str, value: Any, kind: type) -> Any:
             pass
     if type(value) is kind:
         return value
-    raise InputError(f"the setting {name} takes {kind.__name__}, got {value!r}")
+    shown = "another value" if name == "database" else repr(value)
+    raise InputError(f"the setting {name} takes {kind.__name__}, got {shown}")

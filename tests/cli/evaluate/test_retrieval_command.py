@@ -30,7 +30,7 @@ def test_retrieval_is_evaluated_on_photographs(tmp_path: Path, capsys: pytest.Ca
     record = json.loads(out.read_text())
     validate("evaluate-retrieval", record)
     assert {(row["scene"], row["form"]) for row in record["rows"]} == {
-        (s, f) for s in ("door", "") for f in ("raw", "subspaces")
+        (s, f) for s in ("door", "") for f in ("raw", "subspaces", "tracks")
     }
     assert all(row["images"] == 4 and row["queries"] == 3 and row["recall"]["5"] == 1 for row in record["rows"])
     assert "subspaces" in capsys.readouterr().out

@@ -13,6 +13,7 @@ from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.pictures import find_pictures, read_picture
+from veil.pipelines.linked_images import similarities_by_matches
 from veil.pipelines.pair_choice import similarities
 from veil.randomness import seeded
 from veil.studies.matching.retrieval_recall import RETRIEVED, RecallRow, overlapping, recall_rows, released_alike
@@ -30,8 +31,8 @@ def register(protocols: Any) -> None:
         "retrieval",
         "similar images from subspaces, beside raw descriptors",
         "Put the photographs of all scenes and of strangers together, and ask each photograph of a scene for the images that\n"
-        "look most like it: by the words of raw descriptors, and by the hardened subspaces of the same features. Right are\n"
-        "photographs of its scene whose raw features match.",
+        "look most like it: by the words of raw descriptors, by the hardened subspaces of the same features, and by what\n"
+        "`veil map --pairs tracks` matches of these. Right are photographs of its scene whose raw features match.",
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of photographs, or with images/ of them")
@@ -75,6 +76,8 @@ def _retrieval(arguments: argparse.Namespace) -> int:
         forms = released_alike(features, codebook=book, decoys=decoys, randomness=seeded(arguments.study), progress=bar)
     with Bar("retrieval") as bar:
         rows = recall_rows(forms, scenes, pairs, partial(similarities, codebook=book, threads=arguments.workers, progress=bar))
+    by_matches = partial(similarities_by_matches, steps=Bar, codebook=book, workers=arguments.workers)
+    rows += recall_rows({"tracks": forms["subspaces"]}, scenes, pairs, by_matches)
     write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     for line in _table(rows):
         say(arguments, line)

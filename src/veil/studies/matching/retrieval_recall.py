@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float
 
 from veil.codebooks.codebook import Codebook
 from veil.features import Features
@@ -24,7 +24,7 @@ OVERLAPPING, RATIO, WITHIN_PX = 30, 0.8, 2.0
 # Numbers of retrieved images that are looked at.
 RETRIEVED = (1, 5, 10, 20)
 
-Similarity = Callable[[Mapping[str, Form]], tuple[list[str], Float32[np.ndarray, "images images"]]]
+Similarity = Callable[[Mapping[str, Form]], tuple[list[str], Float[np.ndarray, "images images"]]]
 
 
 @dataclass(frozen=True, kw_only=True)

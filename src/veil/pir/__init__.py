@@ -1,0 +1,5 @@
+"""Private information retrieval: records of equal size are fetched, and the server does not learn which (docs/theory/pir.md).
+
+- `two_servers`: each of k servers XORs a random subset of the records; perfect privacy unless all of them collude.
+- `one_server`: SimplePIR; privacy rests on learning with errors. `layout` chooses how records lie in its matrix.
+"""
