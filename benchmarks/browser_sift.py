@@ -1,8 +1,9 @@
 """Is SIFT in TypeScript, by which the demo page reads photographs, that of COLMAP, and how long does it take?
 
 For the twelve bundled photographs: the share of COLMAP's features that TypeScript finds within 1 px, 10 % of scale and 10
-degrees, and the other way around; the distance of their descriptors as unit vectors (median and 99th percentile); seconds of the
-extraction by each. Then matches (mutual, ratio test) of neighboring photographs: both by COLMAP, one by each, both by TypeScript.
+degrees, and the other way around; the distance of their descriptors as unit vectors (median, 99th percentile); seconds of the
+extraction by each. Then matches (mutual, ratio test) of neighboring photographs: both by COLMAP, one by each, both by
+TypeScript.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ const DELTA = 1e-6;
 const part = (id) => document.getElementById(id);
 const viewer = new Viewer(part("viewer"));
 /** What is chosen now; `run` numbers the choices, so that what comes late is not shown for another one. */
-const now = { run: 0, maps: [], views: new Map(), dictionary: null, photograph: null, features: null, release: null };
+const now = { run: 0, maps: [], views: new Map(), ready: null, dictionary: null, photograph: null, features: null, release: null };
 
 function trouble(place, error) {
   place.textContent = error === null ? "" : error.message;
@@ -89,21 +89,27 @@ async function chooseMap() {
     : "This map was made from words alone.";
   part("map-note").hidden = false;
   hideAfter(2);
-  const [digest] = map.dictionaries;
-  if (now.dictionary?.digest !== digest) {
-    [now.dictionary, now.release] = [null, null];
-    hideAfter(1);
-    const dictionary = await call("dictionary", { file: await server.dictionaryFile(digest) });
-    if (dictionary.digest !== digest) {
-      throw new Error("The server sent another dictionary than the map's; nothing is released with it.");
-    }
-    now.dictionary = dictionary;
-    part("dictionary-size").textContent = dictionary.size.toLocaleString("en");
-    showPromise();
-  }
+  now.ready = useDictionary(map.dictionaries[0]);
+  await now.ready;
   if (!now.views.has(map.map)) {
     now.views.set(map.map, map.public ? await server.view(map.map) : null);
   }
+}
+
+/** Have the dictionary of a map loaded, and its hash verified. */
+async function useDictionary(digest) {
+  if (now.dictionary?.digest === digest) {
+    return;
+  }
+  [now.dictionary, now.release] = [null, null];
+  hideAfter(1);
+  const dictionary = await call("dictionary", { file: await server.dictionaryFile(digest) });
+  if (dictionary.digest !== digest) {
+    throw new Error("The server sent another dictionary than the map's; nothing is released with it.");
+  }
+  now.dictionary = dictionary;
+  part("dictionary-size").textContent = dictionary.size.toLocaleString("en");
+  showPromise();
 }
 
 // Photograph -----------------------------------------------------------------------------------------------------------------
@@ -197,9 +203,10 @@ function percent(value) {
 }
 
 async function release(allowSecond) {
-  if (now.dictionary === null) {
-    throw new Error("Choose a map first: it says which words it understands.");
+  if (now.ready === null) {
+    throw new Error("Connect to a map first: it says which words it understands.");
   }
+  await now.ready;
   const epsilon = Number(part("epsilon").value);
   const { camera, name } = now.photograph;
   const run = now.run;
