@@ -17,9 +17,9 @@ from veil.features import Features
 from veil.files.examples import lund_door, other_place
 from veil.files.pictures import read_picture
 from veil.threads import settle
-from worlds.storage import buckets, database, databases, postgres
+from worlds.storage import buckets, database, databases, postgres, shared_settings
 
-__all__ = ["buckets", "database", "databases", "postgres"]
+__all__ = ["buckets", "database", "databases", "postgres", "shared_settings"]
 
 # One BLAS thread here and, by the environment, in xdist's workers and in programs that tests start: threads of several
 # processes on one core wait for each other in loops, and the suite takes twice the processor time.

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -112,6 +113,24 @@ def test_building_again_gives_the_same_bytes(tmp_path: Path) -> None:
     subprocess.run([NODE, COMPILER, "--project", CLIENT / "tsconfig.json", "--outDir", tmp_path], check=True)
     made = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.js")}
     assert made == {path.relative_to(COPY): path.read_bytes() for path in COPY.rglob("*.js")}
+
+
+@pytest.mark.slow
+def test_the_examples_of_its_readme_compile(tmp_path: Path) -> None:
+    """Each example is a module that the compiler accepts with the sources' own types; a name that does not exist is refused."""
+    if NODE is None or not COMPILER.is_file():
+        pytest.skip("TypeScript's compiler is not installed: `npm ci` in clients/typescript")
+    examples = re.findall(r"```ts\n(.*?)```", (CLIENT / "README.md").read_text(), flags=re.DOTALL)
+    assert len(examples) == 3
+    paths = {"veil-client": [str(CLIENT / "src" / "index.ts")]}
+    options = {"noEmit": True, "paths": paths, "rootDir": "/", "typeRoots": []}
+    for broken in (False, True):
+        for number, example in enumerate(examples):
+            (tmp_path / f"{number}.ts").write_text(example.replace("await", "awaits", 1) if broken else example)
+        settings = {"extends": str(CLIENT / "tsconfig.json"), "compilerOptions": options, "include": [f"{tmp_path}/*.ts"]}
+        (tmp_path / "tsconfig.json").write_text(json.dumps(settings))
+        done = subprocess.run([NODE, COMPILER, "--project", tmp_path], capture_output=True, text=True)
+        assert (done.returncode != 0) == broken, done.stdout
 
 
 @pytest.mark.slow

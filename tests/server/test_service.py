@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
@@ -21,7 +19,7 @@ from veil.server.runner import Runner, sweep
 from veil.server.service import NotFound, Service
 from veil.server.settings import ServerSettings
 from veil.server.tokens import Token
-from worlds.servers import messages_of
+from worlds.servers import everything, messages_of, work
 
 
 @pytest.fixture(scope="module")
@@ -38,36 +36,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def owner(service: Service, name: str = "owner") -> Token:
     return service.tokens.make(name, ["localize", "contribute"])[0]
-
-
-def work(service: Service) -> list[str]:
-    """Do all jobs that wait, in this thread; returns their states."""
-    runner = Runner(service)
-    states = []
-    while (job := runner.work_once()) is not None:
-        ended = service.jobs.get(job.id)
-        assert ended is not None
-        states.append(f"{ended.kind} {ended.state}")
-    runner._process.kill()
-    return states
-
-
-def arrays_of(path: Path) -> list[bytes]:
-    """Bytes of all arrays of an HDF5 file."""
-    found: list[bytes] = []
-    with h5py.File(path) as file:
-        file.visititems(lambda _, item: found.append(item[()].tobytes()) if isinstance(item, h5py.Dataset) else None)
-    return found
-
-
-def everything(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """All files of a server's folder, and what compressed files hold."""
-    for path in sorted(folder.rglob("*")):
-        if not path.is_file():
-            continue
-        yield str(path.relative_to(folder)), path.read_bytes()
-        if h5py.is_hdf5(path):
-            yield f"{path.relative_to(folder)} (arrays)", b"".join(arrays_of(path))
 
 
 @pytest.mark.slow

@@ -42,10 +42,12 @@ class Buckets:
     def objects(self, name: str) -> dict[str, bytes]:
         """What a bucket holds, by key, old versions and parts of uploads too."""
         bucket = self.backend.buckets[name]
-        found = {key: item.value for key, item in bucket.keys.items()}
-        for key in bucket.keys:
-            for number, item in enumerate(bucket.keys.getlist(key)):
-                found[f"{key} {number}"] = getattr(item, "value", b"")
+        found = {
+            key if number == 0 else f"{key} {number}": item.value
+            for key in bucket.keys
+            for number, item in enumerate(bucket.keys.getlist(key))
+            if hasattr(item, "value")  # the mark of a deletion has none
+        }
         for upload in bucket.multiparts.values():
             found |= {f"{upload.id} {number}": part.value for number, part in upload.parts.items()}
         return found

@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import h5py
 import uvicorn
 
 from veil.features import Features
@@ -150,3 +152,33 @@ def geopose_request(message: bytes, *, said: tuple[str, ...] = (), **readings: A
         "sensors": [{"id": "camera", "type": "camera"}],
         "sensorReadings": {"cameraReadings": [camera], **readings},
     }
+
+
+def work(service: Service) -> list[str]:
+    """Do all jobs that wait, in this thread; returns their states."""
+    runner = Runner(service)
+    states = []
+    while (job := runner.work_once()) is not None:
+        ended = service.jobs.get(job.id)
+        assert ended is not None
+        states.append(f"{ended.kind} {ended.state}")
+    runner._process.kill()
+    return states
+
+
+def arrays_of(path: Path) -> list[bytes]:
+    """Bytes of all arrays of an HDF5 file."""
+    found: list[bytes] = []
+    with h5py.File(path) as file:
+        file.visititems(lambda _, item: found.append(item[()].tobytes()) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def everything(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """All files of a server's folder, and what compressed files hold."""
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        yield str(path.relative_to(folder)), path.read_bytes()
+        if h5py.is_hdf5(path):
+            yield f"{path.relative_to(folder)} (arrays)", b"".join(arrays_of(path))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from veil.server.database import Database, SqliteDatabase
+from veil.server.settings import ServerSettings
 from worlds import buckets as s3
 from worlds import postgres as pg
 from worlds.buckets import Buckets, running_buckets
 from worlds.postgres import Postgres, running_postgres
 
+_numbers = count(1)
 KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
 
 
@@ -75,6 +78,13 @@ def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databa
         yield DatabaseUnderTest(open=kept(lambda: PostgresDatabase(url)), held=server.held)
     for database in opened:
         database.close()
+
+
+@pytest.fixture
+def shared_settings(postgres: Postgres, buckets: Buckets, tmp_path: Path) -> ServerSettings:
+    """Settings of servers that share PostgreSQL and a bucket without anything in them."""
+    address = buckets.make(f"veil-{next(_numbers)}")
+    return ServerSettings(workers=1, map_workers=1, database=postgres.url(), blobs=f"{address}/veil")
 
 
 @pytest.fixture

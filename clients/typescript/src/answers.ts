@@ -8,6 +8,8 @@ export interface RemoteMap {
   name: string;
   mapped: boolean;
   version: number;
+  /** SHA-256 (hex) of each dictionary in whose words it is asked. */
+  dictionaries: readonly string[];
   facts: Readonly<Record<string, unknown>>;
 }
 
@@ -114,7 +116,8 @@ export function mapOf(value: unknown): RemoteMap {
   return checked("map", () => {
     const facts = object(value);
     const { map, name, mapped, version } = facts;
-    return { id: text(map), name: text(name), mapped: mapped === true, version: number(version), facts };
+    const dictionaries = facts.dictionaries === undefined ? [] : listOf(value, "dictionaries").map(text);
+    return { id: text(map), name: text(name), mapped: mapped === true, version: number(version), dictionaries, facts };
   });
 }
 

@@ -12,8 +12,10 @@ import {
   mapOf,
 } from "./answers.js";
 import { hex } from "./bytes.js";
+import { readDictionary } from "./codebook_file.js";
 import { messageLength } from "./codec.js";
 import { Connection, type ConnectionOptions, VeilProblem } from "./connection.js";
+import type { Dictionary } from "./dictionary.js";
 import { WireError } from "./errors.js";
 import { HEAD_BYTES, readHead } from "./head.js";
 import { memberText } from "./json.js";
@@ -58,6 +60,18 @@ export class VeilClient {
     return mapOf(await this.#get("v1", "maps", id));
   }
 
+  /**
+   * A public dictionary by its digest, such as one of a map's `dictionaries`; its hash is computed, not believed.
+   *
+   * Raises WireError if the server sends another one, VeilProblem if it has none.
+   */
+  async dictionary(digest: string): Promise<Dictionary> {
+    const path = ["v1", "dictionaries", digest];
+    const found = await readDictionary(await this.#connection.bytes({ method: "GET", path, accept: "*/*" }));
+    if (found.digest !== digest) throw new WireError("the server sent another dictionary than was asked for");
+    return found;
+  }
+
   /** What the token may use, and what it has used. */
   async usage(): Promise<Readonly<Record<string, unknown>>> {
     return (await this.#get("v1", "me", "usage")) as Record<string, unknown>;
@@ -71,8 +85,10 @@ export class VeilClient {
   }
 
   /**
-   * Give a message to a map. It waits in the store until the server has acknowledged it, so that a retry (`send`) sends the same
-   * bytes; the same message again is the same contribution.
+   * Give a message to a map.
+   *
+   * It waits in the store until the server has acknowledged it, so that a retry (`send`) sends the same bytes; the same message
+   * again is the same contribution.
    */
   async contribute(map: string, message: Uint8Array): Promise<Accepted> {
     requireMessage(message);

@@ -27,7 +27,7 @@ interface NpyArray {
   data: Uint8Array;
 }
 
-/** The dictionary in the bytes of a codebook's file. Raises InputError if it is damaged, foreign, or does not match its hash. */
+/** The dictionary in a codebook's file. Raises InputError if it is damaged, foreign, or does not match its hash. */
 export async function readDictionary(file: Uint8Array): Promise<Dictionary> {
   try {
     return await read(file);

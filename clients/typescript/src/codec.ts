@@ -1,4 +1,4 @@
-/** Encoding of messages of words as bytes, version 1 (docs/reference/wire.md): lengths are checked before anything is allocated. */
+/** Messages of words as bytes, version 1 (docs/reference/wire.md): lengths are checked before anything is allocated. */
 
 import { blake2b } from "./blake2b.js";
 import { areEqual, concatenated, floatBytes, fromHex, hex, utf8, viewOf } from "./bytes.js";

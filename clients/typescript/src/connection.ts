@@ -1,5 +1,6 @@
 /** Requests to one server under one token: JSON answers, and errors that say what to do and never show the token. */
 
+import { concatenated } from "./bytes.js";
 import { InputError, VeilError, WireError } from "./errors.js";
 
 export const MESSAGE_TYPE = "application/vnd.veil.message";
@@ -97,6 +98,11 @@ export class Connection {
     return JSON.parse(await this.text(request));
   }
 
+  /** The bytes of an answer that is no JSON. Raises what `text` raises. */
+  async bytes(request: Request): Promise<Uint8Array> {
+    return this.#asked(request);
+  }
+
   /**
    * The answer to a request as text in JSON. Waits while the server says that it is busy, a minute in all.
    *
@@ -104,23 +110,29 @@ export class Connection {
    * not followed, as they would take the token elsewhere.
    */
   async text(request: Request): Promise<string> {
+    const text = new TextDecoder().decode(await this.#asked(request));
+    try {
+      JSON.parse(text);
+    } catch {
+      throw new WireError("the answer is not of a veil server; check the address");
+    }
+    return text;
+  }
+
+  /** The body of the answer to a request, once the server is not busy. */
+  async #asked(request: Request): Promise<Uint8Array> {
     const until = Date.now() + PATIENCE_MS;
     for (;;) {
       const response = await this.#answer(request);
       const after = response.headers.get("retry-after") ?? "";
       const waitMs = /^\d+$/.test(after) ? 1000 * Number(after) : null;
-      const text = await this.#read(response);
+      const body = await this.#read(response);
       if ([429, 503].includes(response.status) && waitMs !== null && Date.now() + waitMs < until) {
         await new Promise((resolve) => setTimeout(resolve, Math.max(1000, waitMs)));
         continue;
       }
-      if (!response.ok) throw this.#problem(response.status, text, waitMs);
-      try {
-        JSON.parse(text);
-      } catch {
-        throw new WireError("the answer is not of a veil server; check the address");
-      }
-      return text;
+      if (!response.ok) throw this.#problem(response.status, new TextDecoder().decode(body), waitMs);
+      return body;
     }
   }
 
@@ -148,14 +160,14 @@ export class Connection {
   }
 
   /** The body of an answer. Raises WireError for one that is too long. */
-  async #read(response: Response): Promise<string> {
-    const decoder = new TextDecoder(), reader = response.body?.getReader();
-    let text = "", length = 0;
+  async #read(response: Response): Promise<Uint8Array> {
+    const reader = response.body?.getReader(), parts: Uint8Array[] = [];
+    let length = 0;
     try {
       for (let part = await reader?.read(); part && !part.done; part = await reader!.read()) {
         length += part.value.length;
         if (length > MOST_ANSWER) break;
-        text += decoder.decode(part.value, { stream: true });
+        parts.push(part.value);
       }
     } catch (error) {
       throw this.#unreachable(error);
@@ -164,7 +176,7 @@ export class Connection {
       await reader?.cancel();
       throw new WireError("the server's answer is too long to be one of veil's");
     }
-    return text + decoder.decode();
+    return concatenated(...parts);
   }
 
   #problem(status: number, text: string, waitMs: number | null): VeilProblem {

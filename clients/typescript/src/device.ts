@@ -78,7 +78,7 @@ export class Device {
       if (held.secret !== null) return { result: { key: held.secret, isNew: false } };
       if (held.entries.length > 0) {
         throw new ReleaseRefused(
-          "the secret is lost, but not the ledger: under another secret the same photographs would be released a second time. " +
+          "the secret is lost, but not the ledger: under another one the same photographs would be released a second time. " +
             "Delete the whole store if nothing that it lists matters any more",
         );
       }
@@ -96,8 +96,8 @@ export class Device {
    * Protect one image in words, enter the release in the ledger, and return it with the message that may leave.
    *
    * The same image and choices give the same bytes each time. `name` is for the ledger alone. Raises ReleaseRefused, and
-   * releases nothing, for a second, different release (unless `allowSecond`), beyond a budget, or with words made from one's own
-   * images; InputError if features and choices do not fit.
+   * releases nothing, for a second, different release (unless `allowSecond`), beyond a budget, or with words made from one's
+   * own images; InputError if features and choices do not fit.
    */
   async release(
     image: Image,

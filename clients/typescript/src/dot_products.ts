@@ -1,4 +1,4 @@
-/** Products of 8-bit rows in whole numbers: by WebAssembly's SIMD where the engine has it, else by plain loops; both are exact. */
+/** Products of 8-bit rows in whole numbers, by WebAssembly's SIMD where the engine has it, else by plain loops: both exact. */
 
 /** Products of descriptor `row` with `count` words from `first` on; the array is used again by the next call. */
 export type Products = (row: number, first: number, count: number) => Int32Array;

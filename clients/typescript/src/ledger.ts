@@ -32,9 +32,9 @@ export class Ledger {
   /**
    * Enter a release before its message is handed out; the entry that stands for it, which is an earlier one for equal bytes.
    *
-   * Equal bytes cost nothing. Raises ReleaseRefused for other bytes of an image that was released, unless `allowSecond` is set:
-   * each release of one image tells more about its descriptors, and their epsilons add up. Raises ReleaseRefused too if a budget
-   * would be exceeded. Checks and entry are one transaction.
+   * Equal bytes cost nothing. Raises ReleaseRefused for other bytes of an image that was released, unless `allowSecond` is
+   * set: each release of one image tells more about its descriptors, and their epsilons add up. Raises ReleaseRefused too if a
+   * budget would be exceeded. Checks and entry are one transaction.
    */
   async record(entry: Entry, { allowSecond = false } = {}): Promise<Entry> {
     return this.#store.transact((held) => {
@@ -89,7 +89,7 @@ function secondRelease(entry: Entry, first: Entry): string {
     .map(([name, value]) => `${name} ${value} and not ${then.get(name)}`);
   const told = changed.length > 0 ? changed.join(", ") : "other features";
   return (
-    `${entry.name} was already released with other choices (${first.parameters}): now ${told}; each release of one image tells ` +
-    "more about its descriptors, and their epsilons add up. Release it with the same choices, or allow a second release"
+    `${entry.name} was already released with other choices (${first.parameters}): now ${told}; each release of one image ` +
+    "tells more about its descriptors, and their epsilons add up. Release it with the same choices, or allow a second release"
   );
 }

@@ -21,7 +21,7 @@ interface Lens {
 /** Where a pixel lies: in the normalized plane, nowhere on it ("undefined"), or beyond it, as fisheyes see. */
 export type Undistorted = Point | "undefined" | "beyond";
 
-/** Undistorted points of pixels, which are followed outwards from the principal point (veil.geometry.intrinsics.undistorted). */
+/** Undistorted points of pixels, followed outwards from the principal point (veil.geometry.intrinsics.undistorted). */
 export function undistorter(camera: Camera): (pixel: Point) => Undistorted {
   const count = focalCount(camera.model);
   const focal: Point = [camera.params[0]!, camera.params[count - 1]!];

@@ -1,4 +1,4 @@
-/** The identity of a picture, and its camera where nothing says which it was. */
+/** Pictures as a canvas gives them: their identity, and their gray values. */
 
 import { Blake2b } from "./blake2b.js";
 import { utf8 } from "./bytes.js";
@@ -25,4 +25,18 @@ export function imageDigest(rgba: Uint8Array | Uint8ClampedArray, width: number,
     digest.update(row);
   }
   return digest.digest();
+}
+
+// ITU-R 601, in single precision as Python's veil computes it.
+const LUMA = [0.299, 0.587, 0.114].map(Math.fround) as [number, number, number];
+
+/** Gray values of a picture, 0 to 255, rounded: luma of ITU-R 601. `rgba` are four bytes a pixel. */
+export function grayOf(rgba: Uint8Array | Uint8ClampedArray): Uint8Array {
+  const pixels = new Uint8Array(rgba.length / 4);
+  for (let at = 0, from = 0; at < pixels.length; at++, from += 4) {
+    const red = Math.fround(LUMA[0] * rgba[from]!), green = Math.fround(LUMA[1] * rgba[from + 1]!);
+    const sum = Math.fround(Math.fround(red + green) + Math.fround(LUMA[2] * rgba[from + 2]!));
+    pixels[at] = Math.fround(sum + 0.5);
+  }
+  return pixels;
 }

@@ -51,7 +51,7 @@ export class Secret implements Randomness {
   }
 }
 
-/** The 32 bytes of a new secret, from the system's generator. Raises ReleaseRefused if it has none: nothing is drawn from anything weaker. */
+/** The bytes of a new secret, from the system's generator. Raises ReleaseRefused if it has none: nothing weaker is used. */
 export function entropy(): Uint8Array {
   try {
     return crypto.getRandomValues(new Uint8Array(KEY_BYTES));
@@ -63,8 +63,8 @@ export function entropy(): Uint8Array {
 /**
  * True with exactly the probability that a rational number says.
  *
- * A uniform real is drawn 64 binary digits at a time and compared with it until they differ, mostly at once. Where the digits of
- * the probability end, an equal real is not below it.
+ * A uniform real is drawn 64 binary digits at a time and compared with it until they differ, mostly at once. Where the digits
+ * of the probability end, an equal real is not below it.
  */
 export function bernoulli(randomness: Randomness, context: Uint8Array, probability: Fraction): boolean {
   const { numerator, denominator } = probability;
@@ -80,7 +80,7 @@ export function bernoulli(randomness: Randomness, context: Uint8Array, probabili
   }
 }
 
-/** One integer for each of `bounds`, exactly uniform in 0..bound-1: a remainder of 64 bits, drawn again where it would be biased. */
+/** One integer for each of `bounds`, exactly uniform in 0..bound-1: remainders of 64 bits, drawn again where biased. */
 export function integersBelow(randomness: Randomness, context: Uint8Array, bounds: readonly number[]): number[] {
   const divisors = bounds.map(BigInt);
   const last = divisors.map((bound) => WORD - 1n - (WORD % bound));

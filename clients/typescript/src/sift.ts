@@ -5,6 +5,7 @@
  * `sift/extrema` (Sec. 3.1 and 4), `sift/gradients`, `sift/orientation` (Sec. 5), `sift/descriptor` (Sec. 6).
  */
 
+import { InputError } from "./errors.js";
 import type { Features, Normalization } from "./features.js";
 import { DESCRIPTOR_LENGTH, describe, quantize } from "./sift/descriptor.js";
 import { type Extremum, extrema } from "./sift/extrema.js";
@@ -56,16 +57,16 @@ interface Described {
 /**
  * The SIFT features of a picture, keypoints in its pixels.
  *
- * Throws RangeError for options outside their range, or a picture below 16 px a side or whose pixels are not as many as its size
- * says, and Error where no features are found.
+ * Raises InputError for options outside their range, for a picture below 16 px a side or whose pixels are not as many as its size
+ * says, and where no features are found.
  */
 export function extractSift(image: GrayImage, options: SiftOptions = {}): SiftFeatures {
   const most = options.maxFeatures ?? MOST_FEATURES;
   if (!(Number.isInteger(most) && most >= 1 && most <= MOST_FEATURES)) {
-    throw new RangeError(`maxFeatures must be between 1 and ${MOST_FEATURES}, got ${most}`);
+    throw new InputError(`maxFeatures must be between 1 and ${MOST_FEATURES}, got ${most}`);
   }
   if (!(image.width >= LEAST_SIDE && image.height >= LEAST_SIDE && image.pixels.length === image.width * image.height)) {
-    throw new RangeError(
+    throw new InputError(
       `the picture says ${image.width} x ${image.height} px and has ${image.pixels.length}; features need ${LEAST_SIDE} a side`,
     );
   }
@@ -143,7 +144,7 @@ function packed(image: GrayImage, found: Described[], normalization: Normalizati
   const descriptors = found.map((one) => quantize(one.histogram, normalization));
   const lively = found.map((_, row) => row).filter((row) => descriptors[row]!.some((value) => value > 0));
   if (lively.length === 0) {
-    throw new Error("no features were found; the image may be blank or out of focus");
+    throw new InputError("no features were found; the image may be blank or out of focus");
   }
   const count = lively.length;
   const features: SiftFeatures = {

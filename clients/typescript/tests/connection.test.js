@@ -27,7 +27,8 @@ function served(answer, options = {}) {
 }
 
 test("a token goes to one address alone, over TLS or within this machine", async () => {
-  for (const url of ["http://maps.example.org", "http://10.0.0.1:8700", "http://127.0.0.1.example.org", "http://localhost.example.org"]) {
+  const far = ["maps.example.org", "10.0.0.1:8700", "127.0.0.1.example.org", "localhost.example.org"];
+  for (const url of far.map((host) => `http://${host}`)) {
     assert.throws(() => new Connection({ url, token: TOKEN }), /without encryption/);
     new Connection({ url, token: TOKEN, allowPlain: true });
   }
@@ -107,7 +108,8 @@ test("a contribution waits until it is acknowledged, and a retry sends the same 
   const { client } = served((_, { body }) => {
     sent.push(Buffer.from(body).toString("hex"));
     if (isAway) throw new TypeError("fetch failed");
-    return json({ contribution: "c1", map: "m", message_sha256: isAway === null ? sha : digest, state: "pending", reason: "", job: "j", receipts_head: sha });
+    const accepted = { contribution: "c1", map: "m", state: "pending", reason: "", job: "j", receipts_head: sha };
+    return json({ ...accepted, message_sha256: isAway === null ? sha : digest });
   }, { store });
   const digest = Buffer.from(await crypto.subtle.digest("SHA-256", MESSAGE)).toString("hex");
   await assert.rejects(client.contribute("m", MESSAGE), Unreachable);
@@ -146,6 +148,12 @@ test("an answer that is no pose is refused", async () => {
   ]) {
     await assert.rejects(localized({ ...good, ...change }), WireError);
   }
+});
+
+test("a dictionary is the one that was asked for, whatever the server sends", async () => {
+  const html = served(() => new Response("<html>"));
+  await assert.rejects(html.client.dictionary("0f".repeat(32)), InputError);
+  assert.equal(html.asked[0].url, `${URL_}/v1/dictionaries/${"0f".repeat(32)}`);
 });
 
 test("a GeoPose request says of its message what is true of it", () => {

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hex } from "../dist/bytes.js";
+import { VeilClient } from "../dist/client.js";
 import { decode } from "../dist/codec.js";
 import { Device } from "../dist/device.js";
 import { InputError, ReleaseRefused } from "../dist/errors.js";
@@ -119,4 +120,26 @@ test("gravity is sent as a unit vector, and refused where it points up", async (
   for (const gravity of [[0, -9, 0], [0, 0, 0], [NaN, 1, 0]]) {
     await assert.rejects(device.release(other(), { ...protection(), gravity }), InputError);
   }
+});
+
+test("nothing raw is in the request that sends a release", async () => {
+  const requests = [], { features, digest } = image();
+  const send = async (url, { headers, body }) => {
+    requests.push(Buffer.concat([Buffer.from(`${url}\n${JSON.stringify(headers)}\n`), Buffer.from(body)]));
+    return new Response('{"status": "no pose", "reason": "none", "map": "m"}');
+  };
+  const client = new VeilClient({ url: "https://maps.example.org", token: "t", fetch: send });
+  const device = await Device.open(new MemoryStore());
+  const { message } = await device.release(image(), protection(), { name: "holiday-in-paris.jpg" });
+  assert.equal((await client.localize("m", message)).status, "no pose");
+  const raw = [Buffer.from("holiday"), Buffer.from(digest), Buffer.from(hex(digest))];
+  raw.push(Buffer.from(features.keypoints.buffer, 0, 24)); // positions in the order of detection
+  for (let row = 0; row < features.count; row++) {
+    const descriptor = features.descriptors.subarray(128 * row, 128 * row + 128);
+    raw.push(Buffer.from(descriptor.slice(0, 24)), Buffer.from(Float32Array.from(descriptor.subarray(0, 16)).buffer));
+  }
+  assert.deepEqual(raw.filter((part) => requests[0].includes(part)), []);
+  // Broken twin: a client that sent features would be found out by every one of these.
+  const twin = Buffer.concat([...raw]);
+  assert.ok(raw.every((part) => twin.includes(part)) && requests.length === 1);
 });

@@ -58,7 +58,8 @@ for (const kind of ["8-bit", "float"]) {
 }
 
 test("what is no dictionary is refused", () => {
-  const good = { descriptor: "sift", normalization: "L2", dim: 4, stored: Uint8Array.of(1, 0, 0, 0, 0, 2, 0, 0), digest: DIGEST };
+  const stored = Uint8Array.of(1, 0, 0, 0, 0, 2, 0, 0);
+  const good = { descriptor: "sift", normalization: "L2", dim: 4, stored, digest: DIGEST };
   assert.equal(new Dictionary(good).size, 2);
   for (const change of [
     { stored: good.stored.subarray(4) },

@@ -1,4 +1,4 @@
-/** Releases, the search for words, pictures. Oracle: whole messages that Python makes of the same image under the same secret. */
+/** Releases, dictionaries, pictures. Oracle: whole messages that Python makes of the same image under the same secret. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { encode } from "../dist/codec.js";
 import { readDictionary } from "../dist/codebook_file.js";
 import { InputError, ReleaseRefused } from "../dist/errors.js";
 import { SubsetMechanism } from "../dist/mechanism.js";
-import { imageDigest } from "../dist/picture.js";
+import { grayOf, imageDigest } from "../dist/picture.js";
 import { Secret } from "../dist/randomness.js";
 import { privatizeWords } from "../dist/words.js";
 import { dictionary, image, planted, secret } from "./planted.js";
@@ -80,9 +80,14 @@ test("a codebook's file is read, its hash verified, and a release with it is Pyt
   }
 });
 
-test("a picture's digest is Python's", () => {
+test("a picture's digest is Python's, and gray is its luma", () => {
   const rgb = fromBase64(vectors.picture.rgb), rgba = new Uint8ClampedArray(4 * 600).fill(255);
   for (let i = 0; i < 600; i++) rgba.set(rgb.subarray(3 * i, 3 * i + 3), 4 * i);
   assert.equal(hex(imageDigest(rgba, 30, 20)), vectors.picture.digest);
   assert.notEqual(hex(imageDigest(rgba, 20, 30)), vectors.picture.digest);
+  grayOf(rgba).forEach((value, i) => {
+    const [red, green, blue] = rgb.subarray(3 * i);
+    assert.ok(Math.abs(value - (0.299 * red + 0.587 * green + 0.114 * blue)) <= 0.5 + 1e-4);
+  });
+  assert.deepEqual([...grayOf(Uint8Array.of(0, 0, 0, 255, 255, 255, 255, 255))], [0, 255]);
 });

@@ -106,7 +106,11 @@ test("a service is used from maps to a verified deletion", { skip }, async (t) =
       camera: { model: features.model, widthPx: width, heightPx: height, params: features.params, focalIsKnown: true },
       digest: bytes(features.digest),
     };
-    const dictionary = await readDictionary(new Uint8Array(readFileSync(codebook)));
+    const { dictionaries } = await client.map(service.words);
+    assert.equal(dictionaries.length, 1);
+    const dictionary = await client.dictionary(dictionaries[0]);
+    assert.equal(dictionary.digest, (await readDictionary(new Uint8Array(readFileSync(codebook)))).digest);
+    assert.equal((await client.dictionary("0".repeat(64)).catch((thrown) => thrown)).kind, "not-found");
     const started = performance.now();
     const released = await device.release(image, { epsilon, dictionary });
     found.seconds = (performance.now() - started) / 1000;

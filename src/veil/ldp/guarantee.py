@@ -1,4 +1,4 @@
-"""Guarantees of what leaves the device: of released forms an epsilon or no proof, of private fetches secrecy of what was fetched."""
+"""Guarantees of what leaves the device: an epsilon or no proof of a released form, privacy of what a fetch was for."""
 
 from __future__ import annotations
 

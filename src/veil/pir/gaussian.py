@@ -1,8 +1,8 @@
 """Discrete Gaussian noise, sampled exactly from the operating system's generator (docs/theory/pir.md#exact-noise).
 
 A uniform real U is drawn as a binary fraction, digits at a time; the sample is the least x with U < F(x), for the distribution
-function F. The first 64 digits leave a cell for U, which mostly holds no F(x): a sorted search decides all samples at once. Where
-it holds one, more digits and closer bounds on F, in integers, decide.
+function F. The first 64 digits leave a cell for U, which mostly holds no F(x): a sorted search decides all samples at once.
+Where it holds one, more digits and closer bounds on F, in integers, decide.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def sample(count: int, draw: Draw = os.urandom, digits: int = 64) -> Int64[np.nd
 
 
 def decide(cell: int, digits: int, draw: Draw = os.urandom) -> int:
-    """The sample for a U with `cell` <= U 2^digits < `cell` + 1, whose further digits are drawn 64 at a time as they are needed."""
+    """The sample for a U with `cell` <= U 2^digits < `cell` + 1, with further digits drawn as they are needed."""
     while True:
         reach, low, high = bounds(digits + _GUARD)
         surely = bisect_right(high, cell << _GUARD)

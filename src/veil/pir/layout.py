@@ -1,4 +1,4 @@
-"""How records lie in SimplePIR's matrix of bytes, what a layout costs, and the noise that it can bear (docs/theory/pir.md, Eq. 6-9)."""
+"""How records lie in SimplePIR's matrix of bytes, what that costs, and the noise it bears (docs/theory/pir.md, Eq. 6-9)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from veil.errors import RangeError
 
-# Henzinger et al., USENIX Security 2023, section 4.2: 128 bits by the lattice estimator, for as many samples as its table has rows.
+# Henzinger et al., USENIX Security 2023: 128 bits by the lattice estimator; their table of parameters ends at 2^21 samples.
 DIMENSION = 1024  # n
 SIGMA = 6.4
 MOST_SAMPLES = 1 << 21
-SECURITY_BITS = 128
+SECURITY_BITS = 128.0
+CORE_SVP_BITS = 95.0  # docs/theory/pir.md, Eq. 11: the same attack without what the estimator adds for a sieve's steps
 STEP = 1 << 24  # Delta = q / p, for q = 2^32 and p = 256: a byte is a symbol
 CENTER = 128  # bytes count from their middle, so that none weighs noise by more
 FAILURE_BITS = 40  # a record is decoded wrongly with probability below 2^-40
@@ -52,8 +53,8 @@ class Layout:
             )
         if self.columns > most_columns(self.size):
             raise RangeError(
-                f"{self.records} records in {self.parts} parts are {self.columns} columns, and records of {self.size} bytes are "
-                f"decoded from at most {most_columns(self.size)}; use fewer parts, or several databases"
+                f"{self.records} records in {self.parts} parts are {self.columns} columns, and records of {self.size} bytes "
+                f"allow at most {most_columns(self.size)}; use fewer parts, or several databases"
             )
 
     @property

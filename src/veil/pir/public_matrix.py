@@ -10,10 +10,11 @@ import numpy as np
 from jaxtyping import UInt32
 
 from veil.errors import RangeError
+from veil.pir.kernels import PANEL
 from veil.pir.layout import DIMENSION
 
 SEED_BYTES = 32
-BLOCK = 512  # rows of the matrix that are expanded at a time: 2 MiB
+BLOCK = PANEL  # rows that are expanded at a time, 4 MiB: those for the columns of a panel
 _DOMAIN = b"veil pir public matrix 1"
 
 
@@ -22,8 +23,8 @@ def new_seed() -> bytes:
     return os.urandom(SEED_BYTES)
 
 
-def blocks(seed: bytes, columns: int) -> Iterator[tuple[int, UInt32[np.ndarray, "block 1024"]]]:
-    """The matrix of `columns` rows (one for each column of the records' matrix) in blocks, each with the number of its first row.
+def blocks(seed: bytes, columns: int) -> Iterator[tuple[slice, UInt32[np.ndarray, "block 1024"]]]:
+    """The matrix, a row for each column of the records' matrix, in blocks of rows; each with the columns that it is for.
 
     Block b is SHAKE-256 of the domain, the seed and b as 8 bytes, read as integers of 32 bits, least byte first. Raises
     RangeError for a seed that is not 32 bytes.
@@ -33,4 +34,7 @@ def blocks(seed: bytes, columns: int) -> Iterator[tuple[int, UInt32[np.ndarray, 
     for start in range(0, columns, BLOCK):
         rows = min(BLOCK, columns - start)
         stream = hashlib.shake_256(_DOMAIN + seed + (start // BLOCK).to_bytes(8, "little")).digest(4 * rows * DIMENSION)
-        yield start, np.frombuffer(stream, dtype="<u4").astype(np.uint32, copy=False).reshape(rows, DIMENSION)
+        yield (
+            slice(start, start + rows),
+            np.frombuffer(stream, dtype="<u4").astype(np.uint32, copy=False).reshape(rows, DIMENSION),
+        )

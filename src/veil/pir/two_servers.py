@@ -1,4 +1,4 @@
-"""Private retrieval from servers that do not all collude: each XORs a random subset of the records (docs/theory/pir.md, Eq. 1-2).
+"""Private retrieval from servers that do not all collude: each XORs random records (docs/theory/pir.md, Eq. 1-2).
 
 Chor, Goldreich, Kushilevitz and Sudan, FOCS 1995. All servers hold the same records. All but one get a uniformly random subset;
 the last gets the sum of these (modulo 2), with the wanted record's membership flipped. Any servers but all together see
@@ -17,7 +17,11 @@ from jaxtyping import Bool, UInt8
 
 from veil.errors import PirError, RangeError
 from veil.ldp.guarantee import PerfectPrivacy
-from veil.pir.kernels import xor_of_chosen
+from veil.pir import kernels
+from veil.pir.matrix import shares
+from veil.threads import shared
+
+_BLOCK_BYTES = 1 << 19  # of records that stay in a core's cache while all queries of a batch read them
 
 
 def guarantee(servers: int = 2) -> PerfectPrivacy:
@@ -50,11 +54,24 @@ def queries(index: int, records: int, servers: int = 2) -> list[bytes]:
 
 
 def answer(records: UInt8[np.ndarray, "records size"], query: bytes) -> bytes:
-    """The XOR of the records that a query chooses, as long as one record. Raises PirError if the query is not for these records."""
-    chosen = np.flatnonzero(_chosen(query, len(records)))
-    out = np.zeros(records.shape[1], dtype=np.uint8)
-    xor_of_chosen(records, chosen, out)
-    return out.tobytes()
+    """The XOR of the records that a query chooses, as long as a record. Raises PirError for a query of other records."""
+    return answers(records, [query])[0]
+
+
+def answers(records: UInt8[np.ndarray, "records size"], messages: Sequence[bytes], threads: int = 1) -> list[bytes]:
+    """The answer to each query, from one pass over the records by so many threads; see `answer`."""
+    count, size = records.shape
+    chosen = np.zeros((len(messages), count), dtype=bool)
+    for row, message in zip(chosen, messages, strict=True):
+        row[:] = _chosen(message, count)
+    out = np.zeros((len(messages), size), dtype=np.uint8)
+    block = max(1, _BLOCK_BYTES * threads // max(size, 1))
+
+    def work(part: slice) -> None:
+        kernels.xor_chosen(records, chosen, block, part.start, part.stop, out)
+
+    list(shared(work, shares(size, threads), threads))
+    return [row.tobytes() for row in out]
 
 
 def decode(answers: Sequence[bytes]) -> bytes:

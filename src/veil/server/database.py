@@ -39,7 +39,7 @@ class Database(Protocol):
         """Give connections back."""
 
 
-class _SqliteStatements:
+class SqliteStatements:
     """Statements of an open SQLite connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -85,7 +85,7 @@ class SqliteDatabase:
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         connection.execute("BEGIN IMMEDIATE")
         try:
-            yield _SqliteStatements(connection)
+            yield SqliteStatements(connection)
         except BaseException:
             connection.rollback()
             raise
@@ -122,8 +122,13 @@ class SqliteDatabase:
             if held is None:
                 make_tables(found)
             elif require_known(held, str(self.path)) < VERSION:
-                self._copy(self.path.with_name(f"{self.path.name}{COPY}{held}"))
-                upgrade(found, held)
+                copy = self.path.with_name(f"{self.path.name}{COPY}{held}")
+                self._copy(copy)
+                try:
+                    upgrade(found, held)
+                except sqlite3.Error as error:
+                    told = f"{self.path} stays at version {held}: a step to {VERSION} failed ({error}); {copy} is a copy"
+                    raise FileFormatError(told) from None
         # A copy would keep what is deleted from now on.
         for copy in self.path.parent.glob(f"{self.path.name}{COPY}*"):
             with writing(copy):

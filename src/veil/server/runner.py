@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from veil.errors import InputError, StorageTrouble, VeilError
+from veil.files.match_store import MatchStore
+from veil.pipelines.pair_matching import KIND
+from veil.pipelines.removal import forgetting
+from veil.server.backups import update_backups
 from veil.server.jobs import Job, end_job, is_held, queue_job
 from veil.server.map_records import Contribution, MapRecord, contributions_in, map_in, put_version, set_state
 from veil.server.processes import DeadlineExceeded, WorkerDied
@@ -67,17 +71,21 @@ class Runner:
         return job
 
     def _run(self) -> None:
-        swept = -math.inf
+        swept, woken = -math.inf, False
         while not self._stop.is_set():
             try:
                 if time.monotonic() - swept > SWEEP_S:
-                    swept = time.monotonic()
+                    swept, woken = time.monotonic(), True
                     sweep(self.service)
                 if self.work_once() is not None:
+                    woken = True
                     continue
+                if woken:  # something may have been deleted
+                    woken = False
+                    update_backups(self.service)
             except Exception as error:  # a full disk or a database that is away: the queue stays, and is looked at again
                 log.warning("jobs: %s: %s", type(error).__name__, error)
-            self._wake.wait(LOOK_S)
+            woken = self._wake.wait(LOOK_S) or woken
             self._wake.clear()
 
     def _do(self, job: Job) -> None:
@@ -243,4 +251,20 @@ def sweep(service: Service) -> None:
     for path in (service.folder / CACHE).glob("*/*"):
         if path.name != present.get(path.parent.name) and now - path.stat().st_mtime > STALE_S:
             shutil.rmtree(path, ignore_errors=True)
+    forget_matches(service)
     service.records.drop_unused(service.records.blobs.names(older_than_s=ORPHAN_S))
+    service.database.clear_log(left_over=True)
+
+
+def forget_matches(service: Service) -> None:
+    """Delete this folder's matches of contributions that are gone: another server, with a folder of its own, removed them."""
+    for path in (service.folder / MATCHES).glob("*"):
+        if any(job.state == "running" for job in service.jobs.of_map(path.name)):
+            continue
+        kept = MatchStore(path, KIND, read=False).names()
+        present = {item.id for item in service.records.contributions(path.name)}
+        if gone := [name for name in kept if name not in present]:
+            try:
+                forgetting(path)(gone)
+            except InputError:  # it cannot say whose matches it keeps
+                shutil.rmtree(path, ignore_errors=True)

@@ -74,9 +74,7 @@ class TileCoding:
         """Places in whole steps from the map's zero."""
         return np.rint(points / self.step).astype(np.int64)
 
-    def sizes(
-        self, pixels: Float64[np.ndarray, "rows"], frames: Float64[np.ndarray, "rows"]
-    ) -> UInt8[np.ndarray, "rows 2"]:
+    def sizes(self, pixels: Float64[np.ndarray, "rows"], frames: Float64[np.ndarray, "rows"]) -> UInt8[np.ndarray, "rows 2"]:
         """Sizes in parts of an octave above the least."""
         octaves = np.log2(np.stack([pixels / self.least_pixels, frames / self.least_frames], axis=1))
         return np.clip(np.rint(SIZE_STEPS * octaves), 0, 255).astype(np.uint8)
@@ -101,7 +99,7 @@ def octahedral(directions: Float64[np.ndarray, "rows 3"]) -> UInt8[np.ndarray, "
 
 
 def unfolded(places: UInt8[np.ndarray, "rows 2"]) -> Float64[np.ndarray, "rows 3"]:
-    """The unit vectors of `octahedral` places; within 0.9 degrees of those that were kept."""
+    """The unit vectors of `octahedral` places; within a degree of those that were kept."""
     xy = places / 255 * 2 - 1
     z = 1 - np.abs(xy).sum(axis=1)
     below = np.maximum(-z, 0.0)[:, None]

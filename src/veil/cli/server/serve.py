@@ -38,7 +38,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         EXAMPLES,
     )
     parser.add_argument("folder", type=Path, help="of the server; made where it is missing")
-    parser.add_argument("--config", type=Path, metavar="TOML", help="settings (docs/reference/service.md#settings)")
+    add_config(parser)
     parser.add_argument("--host", help="default 127.0.0.1")
     parser.add_argument("--port", type=at_least(0), help="default 8700")
     parser.add_argument("--workers", type=at_least(1), help="processes that localize (default 2)")
@@ -63,6 +63,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("folder", type=Path, help="of the server")
     parser.add_argument("place", type=Path, help="a file that `veil map align` wrote")
     parser.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
+    add_config(parser)
     parser.set_defaults(run=_place)
 
     parser = add_command(
@@ -79,13 +80,37 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--requests-per-minute", type=at_least(0), default=600, help="default %(default)s")
     parser.add_argument("--bytes-per-day", type=at_least(0), default=10 << 30, help="default %(default)s")
     parser.add_argument("--list", action="store_true", help="print all tokens")
+    add_config(parser)
     parser.add_argument("--revoke", metavar="TOKEN", help="id of a token that is to allow nothing any more")
     add_json(parser)
     parser.set_defaults(run=_token)
 
 
-def _service(folder: Path, settings: Any = None) -> Any:
-    """The service of a folder. Raises InputError where the extra is not installed."""
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names a file of settings."""
+    parser.add_argument("--config", type=Path, metavar="TOML", help="settings (docs/reference/service.md#settings)")
+
+
+def service_of(arguments: argparse.Namespace) -> Any:
+    """The service of a folder, with the storage that --config and the environment name."""
+    settings = settings_of(arguments)
+    from veil.server.service import Service
+
+    return Service(arguments.folder, settings)
+
+
+def settings_of(arguments: argparse.Namespace) -> Any:
+    """The settings of --config, the environment and the command line. Raises InputError where the extra is not installed."""
+    require_extra()
+    from veil.server.settings import read_settings
+
+    given = {"VEIL_SERVE_DEMO_PAGE": "true"} if getattr(arguments, "demo", False) else {}
+    given |= {f"VEIL_SERVE_{name.upper()}": str(value) for name, value in vars(arguments).items() if _is_setting(name, value)}
+    return read_settings(arguments.config, {**os.environ, **given})
+
+
+def require_extra() -> None:
+    """Raise InputError where the extra is not installed."""
     try:
         import fastapi
         import prometheus_client
@@ -93,25 +118,17 @@ def _service(folder: Path, settings: Any = None) -> Any:
     except ImportError as error:
         raise InputError(f"the service needs {error.name}; run `pip install 'veil[serve]'`") from None
     assert fastapi and prometheus_client and uvicorn
-    from veil.server.service import Service
-
-    return Service(folder, settings)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    service = _service(arguments.folder)
-    service.close()
+    service = service_of(arguments)
+    settings = service.settings
     import uvicorn
 
     from veil.server.app import create_app
     from veil.server.runner import Runner
-    from veil.server.settings import read_settings
 
-    given = {"VEIL_SERVE_DEMO_PAGE": "true"} if arguments.demo else {}
-    given |= {f"VEIL_SERVE_{name.upper()}": str(value) for name, value in vars(arguments).items() if _is_setting(name, value)}
-    settings = read_settings(arguments.config, {**os.environ, **given})
-    service = _service(arguments.folder, settings)
     _take_in(arguments, service)
     if not service.tokens.all():
         _, secret = service.tokens.make(FIRST, ["admin"])
@@ -157,7 +174,7 @@ def _place(arguments: argparse.Namespace) -> int:
     from veil.files.places import place_facts, read_place
 
     found = read_place(arguments.place)
-    service = _service(arguments.folder)
+    service = service_of(arguments)
     try:
         named = [item for item in service.records.all() if arguments.map in (item.id, item.name)]
         if len(named) != 1:
@@ -174,7 +191,7 @@ def _token(arguments: argparse.Namespace) -> int:
 
     if sum([arguments.list, arguments.revoke is not None, arguments.name is not None]) != 1:
         raise InputError("give --name for a new token, --list, or --revoke TOKEN")
-    service = _service(arguments.folder)
+    service = service_of(arguments)
     try:
         if arguments.list:
             found = service.tokens.all()

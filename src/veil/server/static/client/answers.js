@@ -50,7 +50,8 @@ export function mapOf(value) {
     return checked("map", () => {
         const facts = object(value);
         const { map, name, mapped, version } = facts;
-        return { id: text(map), name: text(name), mapped: mapped === true, version: number(version), facts };
+        const dictionaries = facts.dictionaries === undefined ? [] : listOf(value, "dictionaries").map(text);
+        return { id: text(map), name: text(name), mapped: mapped === true, version: number(version), dictionaries, facts };
     });
 }
 /** A contribution. Raises WireError for what is none. */

@@ -1,6 +1,7 @@
 /** A client of one server: maps, contributions, queries, and deletions with receipts that are verified. */
 import { acceptedOf, jobOf, listOf, localizationOf, mapOf, } from "./answers.js";
 import { hex } from "./bytes.js";
+import { readDictionary } from "./codebook_file.js";
 import { messageLength } from "./codec.js";
 import { Connection, VeilProblem } from "./connection.js";
 import { WireError } from "./errors.js";
@@ -35,6 +36,18 @@ export class VeilClient {
     async map(id) {
         return mapOf(await this.#get("v1", "maps", id));
     }
+    /**
+     * A public dictionary by its digest, such as one of a map's `dictionaries`; its hash is computed, not believed.
+     *
+     * Raises WireError if the server sends another one, VeilProblem if it has none.
+     */
+    async dictionary(digest) {
+        const path = ["v1", "dictionaries", digest];
+        const found = await readDictionary(await this.#connection.bytes({ method: "GET", path, accept: "*/*" }));
+        if (found.digest !== digest)
+            throw new WireError("the server sent another dictionary than was asked for");
+        return found;
+    }
     /** What the token may use, and what it has used. */
     async usage() {
         return (await this.#get("v1", "me", "usage"));
@@ -46,8 +59,10 @@ export class VeilClient {
         return localizationOf(await this.#connection.json({ method: "POST", path, message }));
     }
     /**
-     * Give a message to a map. It waits in the store until the server has acknowledged it, so that a retry (`send`) sends the same
-     * bytes; the same message again is the same contribution.
+     * Give a message to a map.
+     *
+     * It waits in the store until the server has acknowledged it, so that a retry (`send`) sends the same bytes; the same message
+     * again is the same contribution.
      */
     async contribute(map, message) {
         requireMessage(message);

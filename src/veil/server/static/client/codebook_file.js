@@ -6,7 +6,7 @@ import { shortest } from "./numbers.js";
 import { sha256 } from "./sha256.js";
 const FORMAT = 1;
 const MOST_BYTES = 2 ** 30;
-/** The dictionary in the bytes of a codebook's file. Raises InputError if it is damaged, foreign, or does not match its hash. */
+/** The dictionary in a codebook's file. Raises InputError if it is damaged, foreign, or does not match its hash. */
 export async function readDictionary(file) {
     try {
         return await read(file);

@@ -1,4 +1,5 @@
 /** Requests to one server under one token: JSON answers, and errors that say what to do and never show the token. */
+import { concatenated } from "./bytes.js";
 import { InputError, VeilError, WireError } from "./errors.js";
 export const MESSAGE_TYPE = "application/vnd.veil.message";
 // The longest answer that is read; a server that lies must not fill the device's memory.
@@ -70,6 +71,10 @@ export class Connection {
     async json(request) {
         return JSON.parse(await this.text(request));
     }
+    /** The bytes of an answer that is no JSON. Raises what `text` raises. */
+    async bytes(request) {
+        return this.#asked(request);
+    }
     /**
      * The answer to a request as text in JSON. Waits while the server says that it is busy, a minute in all.
      *
@@ -77,25 +82,30 @@ export class Connection {
      * not followed, as they would take the token elsewhere.
      */
     async text(request) {
+        const text = new TextDecoder().decode(await this.#asked(request));
+        try {
+            JSON.parse(text);
+        }
+        catch {
+            throw new WireError("the answer is not of a veil server; check the address");
+        }
+        return text;
+    }
+    /** The body of the answer to a request, once the server is not busy. */
+    async #asked(request) {
         const until = Date.now() + PATIENCE_MS;
         for (;;) {
             const response = await this.#answer(request);
             const after = response.headers.get("retry-after") ?? "";
             const waitMs = /^\d+$/.test(after) ? 1000 * Number(after) : null;
-            const text = await this.#read(response);
+            const body = await this.#read(response);
             if ([429, 503].includes(response.status) && waitMs !== null && Date.now() + waitMs < until) {
                 await new Promise((resolve) => setTimeout(resolve, Math.max(1000, waitMs)));
                 continue;
             }
             if (!response.ok)
-                throw this.#problem(response.status, text, waitMs);
-            try {
-                JSON.parse(text);
-            }
-            catch {
-                throw new WireError("the answer is not of a veil server; check the address");
-            }
-            return text;
+                throw this.#problem(response.status, new TextDecoder().decode(body), waitMs);
+            return body;
         }
     }
     async #answer({ method, path, query = {}, message, value, accept = "application/json" }) {
@@ -125,14 +135,14 @@ export class Connection {
     }
     /** The body of an answer. Raises WireError for one that is too long. */
     async #read(response) {
-        const decoder = new TextDecoder(), reader = response.body?.getReader();
-        let text = "", length = 0;
+        const reader = response.body?.getReader(), parts = [];
+        let length = 0;
         try {
             for (let part = await reader?.read(); part && !part.done; part = await reader.read()) {
                 length += part.value.length;
                 if (length > MOST_ANSWER)
                     break;
-                text += decoder.decode(part.value, { stream: true });
+                parts.push(part.value);
             }
         }
         catch (error) {
@@ -142,7 +152,7 @@ export class Connection {
             await reader?.cancel();
             throw new WireError("the server's answer is too long to be one of veil's");
         }
-        return text + decoder.decode();
+        return concatenated(...parts);
     }
     #problem(status, text, waitMs) {
         let said = {};

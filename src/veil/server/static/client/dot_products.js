@@ -1,4 +1,4 @@
-/** Products of 8-bit rows in whole numbers: by WebAssembly's SIMD where the engine has it, else by plain loops; both are exact. */
+/** Products of 8-bit rows in whole numbers, by WebAssembly's SIMD where the engine has it, else by plain loops: both exact. */
 /** Products of descriptors with words, in blocks of at most `block` words, by the faster way that the engine has. */
 export function dotProducts(descriptors, stored, dim, block) {
     return simdProducts(descriptors, stored, dim, block) ?? plainProducts(descriptors, stored, dim, block);

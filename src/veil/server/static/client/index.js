@@ -13,6 +13,7 @@ export { HEAD_BYTES, hasLines, hasWords, readHead } from "./head.js";
 export { IndexedDbStore } from "./indexeddb_store.js";
 export { Ledger } from "./ledger.js";
 export { SubsetMechanism } from "./mechanism.js";
-export { imageDigest } from "./picture.js";
+export { grayOf, imageDigest } from "./picture.js";
 export { receiptOf, requireInChain } from "./receipts.js";
+export { extractSift } from "./sift.js";
 export { MemoryStore } from "./store.js";

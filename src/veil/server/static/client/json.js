@@ -3,8 +3,8 @@ import { WireError } from "./errors.js";
 /**
  * Canonical JSON of a text in JSON: sorted keys, no blanks, ASCII, numbers as they stand.
  *
- * It is what Python's `json.dumps(..., sort_keys=True, separators=(",", ":"))` writes of what Python wrote. Raises WireError for
- * what is no JSON, or nested more than a hundred deep.
+ * It is what Python's `json.dumps(..., sort_keys=True, separators=(",", ":"))` writes of what Python wrote. Raises WireError
+ * for what is no JSON, or nested more than a hundred deep.
  */
 export function canonicalJson(text) {
     return new Reader(text).whole();

@@ -5,7 +5,7 @@ const MAX_STRETCH = 4; // magnification relative to the center
 const STEPS = 24; // along each ray
 const NEWTON = 4; // iterations at each step
 const DIRECT = 100; // iterations without steps, as in COLMAP
-/** Undistorted points of pixels, which are followed outwards from the principal point (veil.geometry.intrinsics.undistorted). */
+/** Undistorted points of pixels, followed outwards from the principal point (veil.geometry.intrinsics.undistorted). */
 export function undistorter(camera) {
     const count = focalCount(camera.model);
     const focal = [camera.params[0], camera.params[count - 1]];

@@ -1,4 +1,4 @@
-/** Parameters of releases of words, version 1 (veil.mechanisms.parameters): one encoding keys the draws and is compared by the ledger. */
+/** Parameters of releases of words, version 1 (veil.mechanisms.parameters): what keys draws and what the ledger compares. */
 import { concatenated, hex, utf8 } from "./bytes.js";
 import { shortest } from "./numbers.js";
 import { sha256 } from "./sha256.js";

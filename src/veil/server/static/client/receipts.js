@@ -42,8 +42,8 @@ export function receiptOf(text) {
 /**
  * Raise WireError unless a receipt is in a server's chain, and the chain runs through an end that was noted earlier.
  *
- * `links` are all receipts of the server from the first on; `head` is the digest of the last one that was known earlier, `BEGIN`
- * for none, null if nothing was noted.
+ * `links` are all receipts of the server from the first on; `head` is the digest of the last one that was known earlier,
+ * `BEGIN` for none, null if nothing was noted.
  */
 export function requireInChain(receipt, links, head = null) {
     let before = BEGIN, isFound = false, isKnown = head === null || head === BEGIN;

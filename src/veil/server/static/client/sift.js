@@ -4,6 +4,7 @@
  * Lowe, Distinctive image features from scale-invariant keypoints, IJCV 60(2), 2004. Parts: `sift/scale_space` (Sec. 3),
  * `sift/extrema` (Sec. 3.1 and 4), `sift/gradients`, `sift/orientation` (Sec. 5), `sift/descriptor` (Sec. 6).
  */
+import { InputError } from "./errors.js";
 import { DESCRIPTOR_LENGTH, describe, quantize } from "./sift/descriptor.js";
 import { extrema } from "./sift/extrema.js";
 import { gradients } from "./sift/gradients.js";
@@ -15,16 +16,16 @@ const LEAST_SIDE = 16;
 /**
  * The SIFT features of a picture, keypoints in its pixels.
  *
- * Throws RangeError for options outside their range, or a picture below 16 px a side or whose pixels are not as many as its size
- * says, and Error where no features are found.
+ * Raises InputError for options outside their range, for a picture below 16 px a side or whose pixels are not as many as its size
+ * says, and where no features are found.
  */
 export function extractSift(image, options = {}) {
     const most = options.maxFeatures ?? MOST_FEATURES;
     if (!(Number.isInteger(most) && most >= 1 && most <= MOST_FEATURES)) {
-        throw new RangeError(`maxFeatures must be between 1 and ${MOST_FEATURES}, got ${most}`);
+        throw new InputError(`maxFeatures must be between 1 and ${MOST_FEATURES}, got ${most}`);
     }
     if (!(image.width >= LEAST_SIDE && image.height >= LEAST_SIDE && image.pixels.length === image.width * image.height)) {
-        throw new RangeError(`the picture says ${image.width} x ${image.height} px and has ${image.pixels.length}; features need ${LEAST_SIDE} a side`);
+        throw new InputError(`the picture says ${image.width} x ${image.height} px and has ${image.pixels.length}; features need ${LEAST_SIDE} a side`);
     }
     const normalization = options.normalization ?? "L2";
     if (options.firstOctave !== undefined) {
@@ -96,7 +97,7 @@ function packed(image, found, normalization) {
     const descriptors = found.map((one) => quantize(one.histogram, normalization));
     const lively = found.map((_, row) => row).filter((row) => descriptors[row].some((value) => value > 0));
     if (lively.length === 0) {
-        throw new Error("no features were found; the image may be blank or out of focus");
+        throw new InputError("no features were found; the image may be blank or out of focus");
     }
     const count = lively.length;
     const features = {

@@ -1,4 +1,4 @@
-/** Release of one image in words: random subsets of a public dictionary in place of descriptors, in an order that tells nothing. */
+/** Release of one image in words: random subsets of a public dictionary in place of descriptors, in an order that is drawn. */
 import { requirePlausible } from "./intrinsics.js";
 import { concatenated, floatBytes, hex, utf8 } from "./bytes.js";
 import { InputError, ReleaseRefused } from "./errors.js";

@@ -1,0 +1,40 @@
+/** How long a release of 2,000 features takes with the bundled dictionary: `npm run build`, then `npm run benchmark`. */
+
+import { readFileSync } from "node:fs";
+import { plainProducts, simdProducts } from "./dist/dot_products.js";
+import { Device, MemoryStore, readDictionary } from "./dist/index.js";
+import { utf8 } from "./dist/bytes.js";
+import { shake256 } from "./dist/shake256.js";
+
+const FEATURES = 2000, BLOCK = 256, REPEATS = 5;
+const dictionary = await readDictionary(readFileSync(new URL("../../src/veil/data/codebook-sift-l2.npz", import.meta.url)));
+const descriptors = shake256(utf8("descriptors"), 128 * FEATURES);
+const keypoints = Float32Array.from(shake256(utf8("keypoints"), 2 * FEATURES), (value) => value + 0.5);
+const image = (turn) => ({
+  features: { width: 640, height: 480, count: FEATURES, keypoints, descriptors, normalization: "L2" },
+  camera: { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params: [768, 320, 240, 0], focalIsKnown: false },
+  digest: new Uint8Array(32).fill(turn),
+});
+
+/** The least time of several runs, in milliseconds. */
+async function least(run) {
+  let found = Infinity;
+  for (let turn = 0; turn < REPEATS; turn++) {
+    const started = performance.now();
+    await run(turn);
+    found = Math.min(found, performance.now() - started);
+  }
+  return Math.round(found);
+}
+
+function products(made) {
+  const find = made(descriptors, dictionary.stored, 128, BLOCK);
+  for (let first = 0; first < dictionary.size; first += BLOCK) for (let row = 0; row < FEATURES; row++) find(row, first, BLOCK);
+}
+
+const device = await Device.open(new MemoryStore());
+console.log(`${FEATURES} features, ${dictionary.size} words, least of ${REPEATS} runs, Node.js ${process.version}:`);
+console.log(`  products by plain loops  ${await least(() => products(plainProducts))} ms`);
+console.log(`  products by SIMD         ${await least(() => products(simdProducts))} ms`);
+console.log(`  nearest words            ${await least(() => dictionary.nearest(descriptors))} ms`);
+console.log(`  whole release            ${await least((turn) => device.release(image(turn), { epsilon: 8, dictionary }))} ms`);

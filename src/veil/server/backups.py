@@ -1,0 +1,150 @@
+"""Backups of a server in one file each, which it knows, so that what clients delete is deleted from them, too."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from veil.errors import FileFormatError, InputError, VeilError
+from veil.files.atomic import replacing
+from veil.files.backup_file import BackupFile, flush
+from veil.server.backup_rows import ID, blobs_in, follow, insert, last_receipt, write_rows
+from veil.server.database import SqliteStatements
+from veil.server.schema import VERSION, require_known, upgrade, version_in
+from veil.server.service import Service
+
+log = logging.getLogger("veil.server")
+# How often what changed while it was copied is copied again.
+ROUNDS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backup:
+    """A backup that a server knows.
+
+    - `path`: where it was written.
+    - `receipts`: number of the last receipt whose deletion it follows.
+    - `behind`: deletions that it does not follow yet, because the file could not be written.
+    """
+
+    id: str
+    path: Path
+    created: float
+    receipts: int
+    behind: int
+
+
+def write_backup(service: Service, path: Path) -> Backup:
+    """Write the state of a server into a new file, while the server runs, and have the server know it.
+
+    The file is complete or not there, and its owner's alone (mode 0600). Raises InputError if it is there already, cannot be
+    written, or the server changes all the time.
+    """
+    path = path.absolute()
+    if path.exists():
+        raise InputError(f"{path} exists; a backup is a new file each, such as one with today's date")
+    backup = dict[str, Any](id="b" + secrets.token_hex(8), path=str(path), created=time.time())
+    with replacing(path, private=True) as temporary:
+        file = BackupFile.make(temporary)
+        try:
+            for _ in range(ROUNDS):
+                with service.database.transaction() as found:
+                    named = blobs_in(found)
+                _copy_blobs(service, file, named - file.names())
+                with service.database.transaction(durable=True) as found:
+                    named = blobs_in(found)
+                    if named <= file.names():
+                        # From now on what is deleted is deleted from the file, too.
+                        backup["receipts"] = last_receipt(found)
+                        insert(found, "backups", backup)
+                        with file.transaction() as connection:
+                            write_rows(SqliteStatements(connection), found, str(backup["id"]))
+                        break
+            else:
+                raise InputError("the server changed all the time while it was copied; try again when fewer jobs run")
+            file.drop(file.names() - named)
+        finally:
+            file.close()
+        flush(temporary)
+    return next(item for item in known_backups(service) if item.id == backup["id"])
+
+
+def known_backups(service: Service) -> list[Backup]:
+    """The backups that a server knows, oldest first."""
+    with service.database.transaction() as found:
+        last = last_receipt(found)
+        rows = found.all("SELECT * FROM backups ORDER BY created, id")
+    return [
+        Backup(
+            id=row["id"],
+            path=Path(row["path"]),
+            created=row["created"],
+            receipts=row["receipts"],
+            behind=last - row["receipts"],
+        )
+        for row in rows
+    ]
+
+
+def forget_backup(service: Service, backup: str) -> bool:
+    """Have a server know a backup no longer, as it was deleted; returns whether it did."""
+    with service.database.transaction(durable=True) as found:
+        return found.run("DELETE FROM backups WHERE id = :id", id=backup) > 0
+
+
+def update_backups(service: Service) -> int:
+    """Delete from each backup what was deleted since it was made, and return the number of those that could not be written."""
+    failed = 0
+    for backup in known_backups(service):
+        if backup.behind:
+            try:
+                _update(service, backup)
+            except VeilError as error:
+                failed += 1
+                log.warning("backup %s does not follow %d deletions yet: %s", backup.id, backup.behind, error)
+    return failed
+
+
+def _update(service: Service, backup: Backup) -> None:
+    """Bring the maps of a backup from which something was deleted to their present state."""
+    file = BackupFile.open(backup.path)
+    try:
+        with file.transaction() as connection:
+            held = SqliteStatements(connection)
+            own = held.one("SELECT value FROM facts WHERE name = :name", name=ID)
+            if own is None or own["value"] != backup.id:
+                raise FileFormatError(f"{backup.path} is another file now; `--forget {backup.id}` if the backup is gone")
+            if (version := require_known(version_in(held), str(backup.path))) < VERSION:
+                upgrade(held, version)
+            since = last_receipt(held)
+            for _ in range(ROUNDS):
+                with service.database.transaction() as found:
+                    follow(held, found, since)
+                named = blobs_in(held)
+                _copy_blobs(service, file, named - file.names())
+                if named <= file.names():
+                    break
+            else:
+                raise InputError("its maps changed all the time while they were copied")
+            file.drop(file.names() - named)
+            last = last_receipt(held)
+    finally:
+        file.close()
+    with service.database.transaction(durable=True) as found:
+        found.run("UPDATE backups SET receipts = :last WHERE id = :id", last=last, id=backup.id)
+
+
+def _copy_blobs(service: Service, file: BackupFile, names: Collection[str]) -> None:
+    """Copy blobs into a file; one that was deleted meanwhile is left out, and missed by the next round."""
+    for name in names:
+        if service.records.blobs.has(name):
+            try:
+                file.add(name, service.records.blobs.get(name))
+            except FileFormatError:
+                if service.records.blobs.has(name):
+                    raise

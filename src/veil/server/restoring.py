@@ -1,0 +1,118 @@
+"""A server's folder from a backup of it, also with the deletions of a later state."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+
+from veil.errors import FileFormatError, InputError
+from veil.files.atomic import writing
+from veil.files.backup_file import BackupFile
+from veil.server.backup_rows import TABLES, blobs_in, copy_rows, follow, last_receipt
+from veil.server.database import SqliteStatements
+from veil.server.jobs import queue_job
+from veil.server.schema import VERSION, require_known, upgrade, version_in
+from veil.server.settings import ServerSettings
+from veil.server.statements import Statements
+from veil.server.storage import open_storage
+
+
+def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *, newer: Path | None = None) -> dict[str, int]:
+    """Make a server's folder from a backup, and return how many maps, contributions and tokens it has.
+
+    - `folder`: missing or empty; it is complete at the end or not there.
+    - `settings`: with the storage of the new server, which may be of another kind than the old one's; it must be empty.
+    - `newer`: a database (`veil.sqlite`) or backup of the same server of a later time: what was deleted until then is deleted.
+
+    Raises FileFormatError for a backup that is damaged or none, InputError for a folder or storage in use, or a newer state
+    that does not follow the backup.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is in use; a backup is restored into a new folder")
+    file = BackupFile.open(path)
+    try:
+        file.check()
+        with file.transaction(keep=False) as connection:
+            found = SqliteStatements(connection)
+            if (version := require_known(version_in(found), str(path))) < VERSION:
+                upgrade(found, version)
+            if newer is not None:
+                _follow_file(found, newer, path)
+            _leave_out_missing(found, file.names())
+            _fill(file, found, folder, settings or ServerSettings())
+            tables = ("maps", "contributions", "tokens")
+            return {name: int((found.one(f"SELECT count(*) AS n FROM {name}") or {"n": 0})["n"]) for name in tables}
+    finally:
+        file.close()
+
+
+def _follow_file(held: Statements, newer: Path, path: Path) -> None:
+    """Delete what was deleted until the state of a file."""
+    if not newer.is_file():
+        raise FileFormatError(f"cannot read {newer}: there is no such file")
+    try:
+        connection = sqlite3.connect(f"{newer.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        connection.row_factory = sqlite3.Row
+        try:
+            connection.execute("BEGIN")
+            found, since = SqliteStatements(connection), last_receipt(held)
+            _require_later(held, found, since, f"{newer} does not follow {path}")
+            follow(held, found, since)
+        finally:
+            connection.close()
+    except sqlite3.DatabaseError as error:
+        raise FileFormatError(f"{newer} is no database of a veil server ({error})") from None
+
+
+def _require_later(held: Statements, newer: Statements, since: int, told: str) -> None:
+    """Raise InputError unless a state has all tokens of an earlier one, and goes on from its last receipt."""
+    last, same = (each.one("SELECT digest FROM receipts WHERE number = :number", number=since) for each in (held, newer))
+    if last != same:
+        raise InputError(f"{told}: its receipts are others, or end before")
+    tokens, later = ({row["digest"] for row in each.all("SELECT digest FROM tokens")} for each in (held, newer))
+    if not tokens <= later:
+        raise InputError(f"{told}: it is of another server")
+
+
+def _leave_out_missing(found: Statements, names: Collection[str]) -> None:
+    """Take out what a newer state names and the backup does not hold; a map without its files is made again from messages."""
+    for row in found.all("SELECT id, digest FROM contributions"):
+        if row["digest"] not in names:
+            found.run("DELETE FROM contributions WHERE id = :id", id=row["id"])
+    for row in found.all("SELECT id, files FROM maps"):
+        if not set(json.loads(row["files"]).values()) <= set(names):
+            found.run("UPDATE maps SET files = '{}', facts = '{}', version = version + 1 WHERE id = :id", id=row["id"])
+            found.run(
+                "UPDATE contributions SET state = 'pending', reason = '' WHERE map = :map AND state <> 'leaving'", map=row["id"]
+            )
+            queue_job(found, row["id"], "update", "")
+
+
+def _fill(file: BackupFile, found: Statements, folder: Path, settings: ServerSettings) -> None:
+    """Make a folder with the rows and blobs of a backup."""
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        database, blobs = open_storage(staging, settings)
+        try:
+            for name in blobs_in(found):
+                blobs.put(file.get(name))
+            with database.transaction(durable=True) as target:
+                for table in TABLES:
+                    if target.one(f"SELECT 1 AS one FROM {table}") is not None:
+                        raise InputError("the database that the settings name holds a server; give an empty one")
+                    copy_rows(target, found, table)
+            database.clear_log()
+        finally:
+            database.close()
+        with writing(folder):
+            if folder.exists():
+                folder.rmdir()
+            staging.rename(folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)

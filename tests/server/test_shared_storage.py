@@ -1,0 +1,151 @@
+"""Two servers with folders of their own share PostgreSQL and a bucket: one map, one result, and deletion everywhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import pytest
+
+from veil.errors import FileFormatError, InputError
+from veil.features import Features
+from veil.pipelines.device import Device
+from veil.server import runner
+from veil.server.policy import MapPolicy
+from veil.server.runner import sweep
+from veil.server.service import MATCHES, Service
+from veil.server.settings import ServerSettings, read_settings
+from worlds.buckets import SECRET, Buckets
+from worlds.servers import everything, messages_of, running, work
+
+
+@pytest.fixture(scope="module")
+def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return messages_of(door, Device(tmp_path_factory.mktemp("device")))
+
+
+@pytest.fixture
+def pair(shared_settings: ServerSettings, tmp_path: Path) -> Iterator[tuple[Service, Service]]:
+    """Two servers."""
+    services = Service(tmp_path / "one", shared_settings), Service(tmp_path / "two", shared_settings)
+    yield services
+    for service in services:
+        service.close()
+
+
+@pytest.mark.slow
+def test_a_contribution_goes_in_by_one_server_and_out_by_another(
+    pair: tuple[Service, Service],
+    shared_settings: ServerSettings,
+    messages: dict[str, bytes],
+    buckets: Buckets,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bytes: the message, its name and descriptors, found in the bucket and both folders before, nowhere after."""
+    one, two = pair
+    bucket = shared_settings.blobs.split("/")[2]
+    with running(one, jobs=False) as here, running(two, jobs=False) as there:
+        map_id = here.ask("POST", "/v1/maps", value={"name": "door"}).value["map"]
+        given = list(messages.values())[:-1]
+        answers = [here.ask("POST", f"/v1/maps/{map_id}/contributions", body=message) for message in given]
+        assert [answer.status for answer in answers] == [202] * len(given)
+        again = there.ask("POST", f"/v1/maps/{map_id}/contributions", body=given[0], token=here.admin)
+        assert again.value["contribution"] == answers[0].value["contribution"] and again.value["job"] is None
+        assert work(two) == ["update done"] and work(one) == []
+        query = list(messages.values())[-1]
+        poses = [server.ask("POST", f"/v1/maps/{map_id}/localize", body=query).value for server in (here, there)]
+        assert all(pose["status"] == "localized" and pose["map_version"] == 1 for pose in poses)
+
+        mapped = [item for item in one.records.contributions(map_id) if item.state == "mapped"]
+        gone = next(item for item in mapped if item.id == answers[0].value["contribution"])
+        folder = one.version_folder(one.map_record(map_id))
+        assert folder is not None
+        with h5py.File(folder / "descriptors.h5") as file:
+            arrays = [item[()].tobytes() for item in file[gone.id].values() if isinstance(item, h5py.Dataset)]
+        planted = [given[0][:200], gone.id.encode(), max(arrays, key=len)[:64]]
+
+        def held() -> set[str]:
+            found = {"bucket"} if any(part in data for data in buckets.objects(bucket).values() for part in planted) else set()
+            for name, service in (("first", one), ("second", two)):
+                if any(part in data for _, data in everything(service.folder) for part in planted):
+                    found.add(name)
+            return found
+
+        assert held() == {"first", "second", "bucket"}
+        assert (two.folder / MATCHES / map_id).is_dir()
+        answer = there.ask("DELETE", f"/v1/contributions/{gone.id}", token=here.admin)
+        assert answer.status == 202
+        assert work(one) == ["remove done"]
+        receipt = there.ask("GET", f"/v1/contributions/{gone.id}/receipt", token=here.admin)
+        assert receipt.status == 200 and receipt.value["content"]["features"] > 0
+        assert here.ask("GET", "/v1/receipts").value == there.ask("GET", "/v1/receipts").value
+        # The other server's folder follows with its next sweep.
+        monkeypatch.setattr(runner, "STALE_S", 0.0)
+        sweep(two)
+        assert held() == set()
+        assert there.ask("POST", f"/v1/maps/{map_id}/localize", body=query).value["map_version"] == 2
+        assert here.ask("DELETE", f"/v1/maps/{map_id}").status == 200
+    assert buckets.objects(bucket) == {}
+
+
+@pytest.mark.slow
+def test_storage_that_goes_away_is_a_503_and_comes_back(
+    pair: tuple[Service, Service],
+    messages: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The bucket does not answer: the message is not acknowledged and no record of it is left. No log tells a secret."""
+    from veil.files import bucket_blobs
+
+    service = pair[0]
+    record = service.records.make("away", MapPolicy())
+    message = next(iter(messages.values()))
+    with running(service, jobs=False) as server:
+        right = bucket_blobs.obstore.head
+
+        def away(*given: object) -> object:
+            raise bucket_blobs.BaseError("Generic S3 error: nobody is there\n\nDebug source: ...")
+
+        monkeypatch.setattr(bucket_blobs.obstore, "head", away)
+        answer = server.ask("POST", f"/v1/maps/{record.id}/contributions", body=message)
+        assert answer.status == 503 and answer.headers["retry-after"] == "10" and "s3://" not in answer.data.decode()
+        assert service.records.contributions(record.id) == []
+        monkeypatch.setattr(bucket_blobs.obstore, "head", right)
+        assert server.ask("POST", f"/v1/maps/{record.id}/contributions", body=message).status == 202
+        database = service.database
+        monkeypatch.setattr(database, "_address", "host=/nowhere user=veil password=another-secret")
+        database.close()
+        answer = server.ask("GET", "/v1/maps")
+        assert answer.status == 503 and answer.headers["retry-after"] == "10"
+        assert server.ask("GET", "/readyz").status == 503
+        monkeypatch.undo()
+        database._away_until = 0.0  # type: ignore[attr-defined]
+        assert server.ask("GET", "/v1/maps").status == 200
+    assert "nobody is there" in caplog.text and "cannot be used now" in caplog.text
+    assert SECRET not in caplog.text and "another-secret" not in caplog.text
+
+
+@pytest.mark.slow
+def test_a_folder_is_used_with_the_storage_that_it_was_made_for(shared_settings: ServerSettings, tmp_path: Path) -> None:
+    """A start without the settings would find no map, and show an empty server."""
+    Service(tmp_path / "store", shared_settings).close()
+    with pytest.raises(FileFormatError, match="was used with"):
+        Service(tmp_path / "store")
+    Service(tmp_path / "plain").close()
+    with pytest.raises(FileFormatError, match="was used with"):
+        Service(tmp_path / "plain", shared_settings)
+    held = b"".join(path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file())
+    assert b"postgresql" in held and shared_settings.database.encode() not in held and SECRET.encode() not in held
+    assert os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
+
+
+def test_settings_of_storage_tell_no_secret() -> None:
+    shown = repr(ServerSettings(database="postgresql://veil:a-secret@host/veil"))
+    assert "a-secret" not in shown
+    for name, value in (("database", "mysql://veil:a-secret@host/x"), ("blobs", "/srv/blobs")):
+        with pytest.raises(InputError, match=name) as slip:
+            read_settings(None, {f"VEIL_SERVE_{name.upper()}": value})
+        assert "a-secret" not in str(slip.value)
