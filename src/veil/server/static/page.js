@@ -142,7 +142,7 @@ async function choose(source, { name, known = null, button = null }) {
     const photograph = await pixelsOf(source);
     const { rgba, width, height } = photograph;
     part("choose-state").hidden = false;
-    const features = await call("extract", { rgba, width, height });
+    const features = await call("extract", { run, rgba, width, height });
     if (run !== now.run) {
       return;
     }
@@ -206,18 +206,18 @@ async function release(allowSecond) {
   if (now.ready === null) {
     throw new Error("Connect to a map first: it says which words it understands.");
   }
-  await now.ready;
+  const { run, ready } = now;
+  await ready;
   const epsilon = Number(part("epsilon").value);
   const { camera, name } = now.photograph;
-  const run = now.run;
   let made;
   try {
-    made = await call("release", { epsilon, camera, name, allowSecond });
+    made = await call("release", { run, epsilon, camera, name, allowSecond });
   } catch (error) {
     part("release-again").hidden = error.name !== "ReleaseRefused";
     throw error;
   }
-  if (run !== now.run) {
+  if (run !== now.run || ready !== now.ready) {
     return;
   }
   part("release-again").hidden = true;
@@ -238,10 +238,10 @@ async function release(allowSecond) {
 
 async function send() {
   const map = chosenMap();
-  const run = now.run;
+  const { run, release: sent } = now;
   const begun = performance.now();
-  const answer = await server.localize(map.map, now.release.message);
-  if (run !== now.run) {
+  const answer = await server.localize(map.map, sent.message);
+  if (run !== now.run || sent !== now.release) {
     return;
   }
   const seconds = (performance.now() - begun) / 1000;
