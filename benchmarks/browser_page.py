@@ -18,7 +18,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from veil.files.examples import HELD_OUT
-from veil.pipelines.demo import write_demo_map
+from veil.pipelines.demo import demo_features, write_demo_map
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
@@ -42,7 +42,7 @@ def main() -> None:
         raise SystemExit(reason)
     arguments.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="veil-browser-page-") as folder:
-        write_demo_map(Path(folder) / "map")
+        write_demo_map(demo_features(), Path(folder) / "map")
         service = Service(Path(folder) / "store", ServerSettings(workers=1, demo_page=True))
         record = service.import_map("demo in words", Path(folder) / "map", MapPolicy(forms=("words",)))
         _, secret = service.tokens.make("page", ["localize"], maps=[record.id])

@@ -18,7 +18,7 @@ from veil.files.examples import HELD_OUT, lund_door
 from veil.files.pictures import read_picture
 from veil.forms import Subsets
 from veil.localization.by_distance import Localization
-from veil.pipelines.demo import write_demo_map
+from veil.pipelines.demo import demo_features, write_demo_map
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
 from veil.server.policy import MapPolicy
@@ -44,7 +44,7 @@ class Listening(Service):
 
 @pytest.fixture(scope="module")
 def door_map(tmp_path_factory: pytest.TempPathFactory) -> Map:
-    return write_demo_map(tmp_path_factory.mktemp("map") / "map", max_features=800)
+    return write_demo_map(demo_features(max_features=800), tmp_path_factory.mktemp("map") / "map")
 
 
 @pytest.fixture(scope="module")
