@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from veil.features import Features
+from veil.files.codebooks import bundled_codebook
+from veil.files.examples import HELD_OUT
 from veil.geometry.earth import EarthFrame
 from veil.pipelines.device import Device
 from veil.server.policy import MapPolicy
@@ -31,7 +33,7 @@ def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    settings = ServerSettings(workers=1, map_workers=1, body_s=2.0)
+    settings = ServerSettings(workers=1, map_workers=1, body_s=2.0, demo_page=True)
     with running(Service(tmp_path_factory.mktemp("server") / "store", settings)) as found:
         yield found
 
@@ -112,7 +114,15 @@ def test_every_scope_meets_every_route(server: Running, door_map: str, messages:
     victim = tokens.make("victim", ["localize"])[0].id
     geopose = {"body": json.dumps(geopose_request(query)).encode(), "kind": "application/json"}
     message, given_path, new_token = {"body": query}, f"/v1/contributions/{contribution}", {"name": "x", "scopes": ["admin"]}
+    everybody = dict.fromkeys(("none", "wrong", *SCOPES, "closed"), 200)
     routes: list[tuple[str, str, dict, dict[str, int]]] = [
+        ("GET", "/", {}, everybody),
+        ("GET", "/static/page.js", {}, everybody),
+        ("GET", "/demo/photographs", {}, everybody),
+        ("GET", f"/demo/photographs/{HELD_OUT[0]}", {}, everybody),
+        ("GET", f"/v1/dictionaries/{bundled_codebook().digest}", {}, dict.fromkeys((*SCOPES, "closed"), 200)),
+        # The map holds contributions, not its owner's public photographs: nobody is shown its points.
+        ("GET", f"/v1/maps/{door_map}/view", {}, dict.fromkeys((*SCOPES, "closed"), 404)),
         ("GET", "/healthz", {}, {"none": 200, "wrong": 200, "localize": 200, "contribute": 200, "admin": 200, "closed": 200}),
         ("GET", "/readyz", {}, {"none": 200, "wrong": 200, "localize": 200, "contribute": 200, "admin": 200, "closed": 200}),
         ("GET", "/v1/policy", {}, {"none": 200, "wrong": 200, "localize": 200, "contribute": 200, "admin": 200, "closed": 200}),

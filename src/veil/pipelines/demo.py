@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,34 +207,36 @@ def _repeat(setup: HeldOutSetup, features: Features) -> dict:
     }
 
 
-def demo_messages(home: Path, *, max_features: int = 1536, steps: Steps = silent) -> dict[str, bytes]:
-    """Messages of the bundled photographs that the demo maps, by name, released under a secret that is made in `home`."""
-    device = Device(home)
+def demo_features(*, max_features: int = 1536, steps: Steps = silent) -> dict[str, Features]:
+    """Features of the bundled photographs that the demo maps, by name."""
     options = SiftOptions(max_features=max_features)
-    messages = {}
-    with lund_door() as example, steps("releasing") as bar:
-        paths = [path for path in find_pictures(example.folder) if path.name not in HELD_OUT]
-        for done, path in enumerate(paths):
-            bar(done, len(paths))
-            features = extract_sift(read_picture(path, camera=example.camera), options)
-            messages[path.name] = device.release(features, name=path.name).message
-        bar(len(paths), len(paths))
-    return messages
-
-
-def write_demo_map(folder: Path, *, max_features: int = 1536, workers: int = 2, steps: Steps = silent) -> Map:
-    """Write a public map of the bundled photographs that the demo maps, with an index for queries in words, and return it.
-
-    It holds raw descriptors of these photographs, which are public anyway. Raises InputError if they give no map.
-    """
-    options = SiftOptions(max_features=max_features)
+    features = {}
     with lund_door() as example, steps("extracting") as bar:
         paths = [path for path in find_pictures(example.folder) if path.name not in HELD_OUT]
-        features = {}
         for done, path in enumerate(paths):
             bar(done, len(paths))
             features[path.name] = extract_sift(read_picture(path, camera=example.camera), options)
         bar(len(paths), len(paths))
+    return features
+
+
+def demo_messages(features: Mapping[str, Features], home: Path, *, steps: Steps = silent) -> dict[str, bytes]:
+    """Hardened messages of the demo's photographs, by name, released under a secret that is made in `home`."""
+    device = Device(home)
+    messages = {}
+    with steps("releasing") as bar:
+        for done, (name, item) in enumerate(features.items()):
+            bar(done, len(features))
+            messages[name] = device.release(item, name=name).message
+        bar(len(features), len(features))
+    return messages
+
+
+def write_demo_map(features: Mapping[str, Features], folder: Path, *, workers: int = 2, steps: Steps = silent) -> Map:
+    """Write a public map of the demo's photographs, with an index for queries in words, and return it.
+
+    It holds raw descriptors of these photographs, which are public anyway. Raises InputError if they give no map.
+    """
     built = map_images(features, options=MappingOptions(workers=workers), steps=steps)
     if isinstance(built, NoMap):
         raise InputError(f"the bundled photographs give no map: {built.reason}")

@@ -30,8 +30,8 @@ TYPES = {
 # Nothing is loaded from elsewhere or sent elsewhere, no script stands in the page, and no other page may frame it. WebAssembly,
 # by which nearest words are found, is compiled from bytes of the page's own scripts.
 POLICY = (
-    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self' blob:; "
+    "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 PAGE_HEADERS = {
     "Content-Security-Policy": POLICY,

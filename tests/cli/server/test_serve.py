@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -51,6 +52,11 @@ def test_the_demo_is_served_and_localizes_from_a_second_shell(tmp_path: Path) ->
                     break
                 assert answer.returncode in (1, 3), answer.stderr
                 time.sleep(0.5)
+            (page, secret) = re.findall(r"^  (http://\S+)/#token=(\S+)$", text, re.MULTILINE)[0]
+            with urlopen(f"{page}/") as opened:
+                assert opened.headers["content-type"].startswith("text/html") and secret not in opened.read().decode()
+            with urlopen(Request(f"{page}/v1/maps", headers={"Authorization": f"Bearer {secret}"})) as opened:
+                assert [item["name"] for item in json.load(opened)["maps"]] == ["demo in words"]
             assert answer is not None and re.search(r"DSC_0003.jpg: camera center .*, \d{3} inliers", answer.stdout), answer
         finally:
             server.send_signal(signal.SIGINT)
@@ -61,7 +67,9 @@ def test_the_demo_is_served_and_localizes_from_a_second_shell(tmp_path: Path) ->
     assert [(item.name, item.scopes) for item in service.tokens.all()] == [
         ("administrator", ("admin",)),
         ("demo", ("localize", "contribute")),
+        ("demo in words", ("localize",)),
     ]
+    assert service.records.all()[1].facts["public"] and service.tokens.all()[2].maps == (service.records.all()[1].id,)
     assert service.records.all()[0].facts["models"][0]["images"] == 9
     service.close()
 

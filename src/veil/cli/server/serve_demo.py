@@ -16,51 +16,54 @@ PUBLIC, PAGE_TOKEN = "demo in words", "demo-page.token"
 
 def add_demo(arguments: argparse.Namespace, service: Any, url: str) -> None:
     """Give a server the demo's maps where they are missing; print the command for a second shell, and the page's address."""
+    from veil.files.atomic import read_bytes
     from veil.files.examples import HELD_OUT, lund_door
 
-    path = arguments.folder / DEMO_TOKEN
-    if all(item.name != DEMO for item in service.records.all()):
-        _contribute(service, path)
-    secret = _page_secret(service, arguments.folder / PAGE_TOKEN)
+    path, page_path = arguments.folder / DEMO_TOKEN, arguments.folder / PAGE_TOKEN
+    missing = {DEMO, PUBLIC} - {item.name for item in service.records.all()}
+    if missing:
+        from veil.pipelines.demo import demo_features
+
+        features = demo_features(steps=Bar)
+        if DEMO in missing:
+            _contribute(service, features, path)
+        if PUBLIC in missing:
+            _import_public(service, features)
+    if PUBLIC in missing or not page_path.is_file():
+        public = next(item for item in service.records.all() if item.name == PUBLIC)
+        # The address of the page holds this token: it may ask the public map, and nothing else.
+        _keep(service.tokens.make(PUBLIC, ["localize"], maps=[public.id])[1], page_path)
     with lund_door() as example:
         camera = ",".join([example.camera.model, *(f"{value:g}" for value in example.camera.params)])
         photograph = example.folder / HELD_OUT[0]
     say(arguments, "in a second shell, once the map is made (ten seconds):")
     say(arguments, f"  veil client localize {photograph} --map demo --camera {camera} --server {url} --token-file {path}")
     say(arguments, "in a browser, where photographs are protected before they leave:")
-    say(arguments, f"  {url}/#token={secret}")
+    say(arguments, f"  {url}/#token={read_bytes(page_path).decode().strip()}")
 
 
-def _contribute(service: Any, path: Path) -> None:
+def _contribute(service: Any, features: Any, path: Path) -> None:
     """Queue the demo's map of hardened messages, and keep the secret of a token for it in a file."""
     from veil.pipelines.demo import demo_messages
     from veil.server.policy import MapPolicy
 
     record = service.records.make(DEMO, MapPolicy())
     with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as home:
-        messages = demo_messages(Path(home), steps=Bar)
+        messages = demo_messages(features, Path(home), steps=Bar)
     owner, secret = service.tokens.make(DEMO, ["localize", "contribute"], maps=[record.id])
     _keep(secret, path)
     for message in progress(messages.values(), "contributing"):
         service.contribute(owner, record.id, message)
 
 
-def _page_secret(service: Any, path: Path) -> str:
-    """Secret of a token that may localize on the public demo map alone; map and token are made where they are missing."""
-    from veil.files.atomic import read_bytes
+def _import_public(service: Any, features: Any) -> None:
+    """Take a public map of the same photographs into the server, for queries in words."""
     from veil.pipelines.demo import write_demo_map
     from veil.server.policy import MapPolicy
 
-    found = next((item for item in service.records.all() if item.name == PUBLIC), None)
-    if found is not None and path.is_file():
-        return read_bytes(path).decode().strip()
-    if found is None:
-        with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as folder:
-            write_demo_map(Path(folder) / "map", steps=Bar)
-            found = service.import_map(PUBLIC, Path(folder) / "map", MapPolicy(forms=("words",)))
-    _, secret = service.tokens.make(PUBLIC, ["localize"], maps=[found.id])
-    _keep(secret, path)
-    return secret
+    with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as folder:
+        write_demo_map(features, Path(folder) / "map", steps=Bar)
+        service.import_map(PUBLIC, Path(folder) / "map", MapPolicy(forms=("words",)))
 
 
 def _keep(secret: str, path: Path) -> None:

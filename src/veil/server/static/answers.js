@@ -5,7 +5,8 @@ export function verdictOf(answer) {
   if (answer.status === "localized") {
     return { found: true, text: `Localized. ${answer.evidence.inliers.toLocaleString("en")} features agree on where the camera was.` };
   }
-  return { found: false, text: `No pose: ${answer.reason}. No answer is made up in its place.` };
+  const reason = answer.reason.replace(/[.\s]+$/, "");
+  return { found: false, text: `No pose: ${reason}${reason.endsWith("?") ? "" : "."} No answer is made up in its place.` };
 }
 
 /** Rows of a table with the numbers behind an answer. */

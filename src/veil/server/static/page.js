@@ -19,7 +19,7 @@ const DELTA = 1e-6;
 const part = (id) => document.getElementById(id);
 const viewer = new Viewer(part("viewer"));
 /** What is chosen now; `run` numbers the choices, so that what comes late is not shown for another one. */
-const now = { run: 0, maps: [], views: new Map(), dictionary: null, photograph: null, features: null, release: null };
+const now = { run: 0, maps: [], views: new Map(), ready: null, dictionary: null, photograph: null, features: null, release: null };
 
 function trouble(place, error) {
   place.textContent = error === null ? "" : error.message;
@@ -89,21 +89,27 @@ async function chooseMap() {
     : "This map was made from words alone.";
   part("map-note").hidden = false;
   hideAfter(2);
-  const [digest] = map.dictionaries;
-  if (now.dictionary?.digest !== digest) {
-    [now.dictionary, now.release] = [null, null];
-    hideAfter(1);
-    const dictionary = await call("dictionary", { file: await server.dictionaryFile(digest) });
-    if (dictionary.digest !== digest) {
-      throw new Error("The server sent another dictionary than the map's; nothing is released with it.");
-    }
-    now.dictionary = dictionary;
-    part("dictionary-size").textContent = dictionary.size.toLocaleString("en");
-    showPromise();
-  }
+  now.ready = useDictionary(map.dictionaries[0]);
+  await now.ready;
   if (!now.views.has(map.map)) {
     now.views.set(map.map, map.public ? await server.view(map.map) : null);
   }
+}
+
+/** Have the dictionary of a map loaded, and its hash verified. */
+async function useDictionary(digest) {
+  if (now.dictionary?.digest === digest) {
+    return;
+  }
+  [now.dictionary, now.release] = [null, null];
+  hideAfter(1);
+  const dictionary = await call("dictionary", { file: await server.dictionaryFile(digest) });
+  if (dictionary.digest !== digest) {
+    throw new Error("The server sent another dictionary than the map's; nothing is released with it.");
+  }
+  now.dictionary = dictionary;
+  part("dictionary-size").textContent = dictionary.size.toLocaleString("en");
+  showPromise();
 }
 
 // Photograph -----------------------------------------------------------------------------------------------------------------
@@ -136,7 +142,7 @@ async function choose(source, { name, known = null, button = null }) {
     const photograph = await pixelsOf(source);
     const { rgba, width, height } = photograph;
     part("choose-state").hidden = false;
-    const features = await call("extract", { rgba, width, height });
+    const features = await call("extract", { run, rgba, width, height });
     if (run !== now.run) {
       return;
     }
@@ -197,20 +203,21 @@ function percent(value) {
 }
 
 async function release(allowSecond) {
-  if (now.dictionary === null) {
-    throw new Error("Choose a map first: it says which words it understands.");
+  if (now.ready === null) {
+    throw new Error("Connect to a map first: it says which words it understands.");
   }
+  const { run, ready } = now;
+  await ready;
   const epsilon = Number(part("epsilon").value);
   const { camera, name } = now.photograph;
-  const run = now.run;
   let made;
   try {
-    made = await call("release", { epsilon, camera, name, allowSecond });
+    made = await call("release", { run, epsilon, camera, name, allowSecond });
   } catch (error) {
     part("release-again").hidden = error.name !== "ReleaseRefused";
     throw error;
   }
-  if (run !== now.run) {
+  if (run !== now.run || ready !== now.ready) {
     return;
   }
   part("release-again").hidden = true;
@@ -231,10 +238,10 @@ async function release(allowSecond) {
 
 async function send() {
   const map = chosenMap();
-  const run = now.run;
+  const { run, release: sent } = now;
   const begun = performance.now();
-  const answer = await server.localize(map.map, now.release.message);
-  if (run !== now.run) {
+  const answer = await server.localize(map.map, sent.message);
+  if (run !== now.run || sent !== now.release) {
     return;
   }
   const seconds = (performance.now() - begun) / 1000;
