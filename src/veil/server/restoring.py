@@ -12,9 +12,10 @@ from pathlib import Path
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import writing
 from veil.files.backup_file import BackupFile
-from veil.server.backup_rows import TABLES, blobs_in, copy_rows, follow, last_receipt
+from veil.server.backup_rows import TABLES, copy_rows, follow, last_receipt
 from veil.server.database import SqliteStatements
 from veil.server.jobs import queue_job
+from veil.server.map_records import blobs_in
 from veil.server.schema import VERSION, require_known, upgrade, version_in
 from veil.server.settings import ServerSettings
 from veil.server.statements import Statements
