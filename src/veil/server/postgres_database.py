@@ -151,6 +151,8 @@ class PostgresDatabase:
         try:
             yield
         except _AWAY as error:
+            if not isinstance(error, psycopg.errors.LockNotAvailable):
+                self._drop()  # it may lead to a server that is a standby now
             raise StorageTrouble(f"{self.place} cannot be used now: {_first_line(error)}") from None
         finally:
             self._turn.release()
