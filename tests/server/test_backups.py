@@ -14,9 +14,9 @@ import pytest
 
 from veil.errors import FileFormatError, InputError
 from veil.server import backups
-from veil.server.backup_rows import TABLES, blobs_in
+from veil.server.backup_rows import TABLES
 from veil.server.backups import forget_backup, known_backups, update_backups, write_backup
-from veil.server.map_records import Contribution, add_contribution, map_in, put_version, set_state
+from veil.server.map_records import Contribution, add_contribution, blobs_in, map_in, put_version, set_state
 from veil.server.policy import MapPolicy
 from veil.server.receipts import deletion_receipt
 from veil.server.restoring import restore

@@ -10,6 +10,7 @@ import pytest
 
 from veil.errors import FileFormatError
 from veil.server.database import Database, SqliteDatabase
+from veil.server.schema import VERSION, version_in
 from worlds.storage import DatabaseUnderTest
 
 
@@ -52,6 +53,21 @@ def test_threads_and_servers_add_up(databases: DatabaseUnderTest) -> None:
         thread.join()
     with servers[1].transaction() as found:
         assert found.one("SELECT value FROM facts WHERE name = 'sum'") == {"value": "200"}
+
+
+def test_servers_that_start_at_once_make_the_tables_once(databases: DatabaseUnderTest) -> None:
+    versions: list[int] = []
+
+    def start() -> None:
+        with databases.open().transaction() as found:
+            versions.append(version_in(found))
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert versions == [VERSION] * 4
 
 
 def test_what_is_deleted_is_gone_from_the_files(databases: DatabaseUnderTest) -> None:

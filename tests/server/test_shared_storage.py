@@ -9,15 +9,18 @@ from pathlib import Path
 import h5py
 import pytest
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, StorageTrouble
 from veil.features import Features
 from veil.pipelines.device import Device
 from veil.server import runner
+from veil.server.jobs import queue_job
+from veil.server.map_records import add_contribution
 from veil.server.policy import MapPolicy
 from veil.server.runner import sweep
 from veil.server.service import MATCHES, Service
 from veil.server.settings import ServerSettings, read_settings
 from worlds.buckets import SECRET, Buckets
+from worlds.postgres import Postgres
 from worlds.servers import everything, messages_of, running, work
 
 
@@ -41,6 +44,7 @@ def test_a_contribution_goes_in_by_one_server_and_out_by_another(
     shared_settings: ServerSettings,
     messages: dict[str, bytes],
     buckets: Buckets,
+    postgres: Postgres,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted bytes: the message, its name and descriptors, found in the bucket and both folders before, nowhere after."""
@@ -74,6 +78,9 @@ def test_a_contribution_goes_in_by_one_server_and_out_by_another(
             return found
 
         assert held() == {"first", "second", "bucket"}
+        # In the database, digests of the version's files; what the receipt says of the contribution stays there.
+        digest = one.map_record(map_id).files["descriptors.h5"].encode()
+        assert postgres.held(digest)
         assert (two.folder / MATCHES / map_id).is_dir()
         answer = there.ask("DELETE", f"/v1/contributions/{gone.id}", token=here.admin)
         assert answer.status == 202
@@ -85,6 +92,8 @@ def test_a_contribution_goes_in_by_one_server_and_out_by_another(
         monkeypatch.setattr(runner, "STALE_S", 0.0)
         sweep(two)
         assert held() == set()
+        one.database.clear_log(left_over=True)
+        assert postgres.held(digest) == []
         assert there.ask("POST", f"/v1/maps/{map_id}/localize", body=query).value["map_version"] == 2
         assert here.ask("DELETE", f"/v1/maps/{map_id}").status == 200
     assert buckets.objects(bucket) == {}
@@ -140,6 +149,37 @@ def test_a_folder_is_used_with_the_storage_that_it_was_made_for(shared_settings:
     held = b"".join(path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file())
     assert b"postgresql" in held and shared_settings.database.encode() not in held and SECRET.encode() not in held
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
+
+
+def test_a_job_waits_for_storage_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is nobody's fault: the job goes back to the queue, and no attempt is counted. Of another error, it fails."""
+    service = Service(tmp_path / "store")
+    record = service.records.make("door", MapPolicy())
+    with service.database.transaction() as found:
+        digest = service.records.blobs.put(b"a message")
+        add_contribution(found, record, token="t0", digest=digest, size_bytes=9, facts={})
+        job = queue_job(found, record.id, "update", "t0")
+    for wrong, state in ((StorageTrouble("away"), "running"), (InputError("wrong"), "failed")):
+
+        def away(*given: object, wrong: Exception = wrong) -> None:
+            raise wrong
+
+        monkeypatch.setattr(service.records.blobs, "place", away)
+        worker = runner.Runner(service)
+        if state == "running":
+            with pytest.raises(StorageTrouble):
+                worker.work_once()
+        else:
+            worker.work_once()
+        worker._process.kill()
+        ended = service.jobs.get(job.id)
+        assert ended is not None and (ended.state, ended.worker == "") == (state, state == "running")
+        assert ended.attempts == (0 if state == "running" else 1)
+    kept = {"a": service.records.blobs.put(b"kept")}
+    service.records.require_kept(kept)
+    with pytest.raises(StorageTrouble, match="1 files"):
+        service.records.require_kept({**kept, "b": "0" * 64})
+    service.close()
 
 
 def test_settings_of_storage_tell_no_secret() -> None:

@@ -31,12 +31,6 @@ def write_rows(target: Statements, source: Statements, backup: str) -> None:
         copy_rows(target, source, table)
 
 
-def blobs_in(found: Statements) -> set[str]:
-    """Names of the blobs that maps and contributions use."""
-    files = {digest for row in found.all("SELECT files FROM maps") for digest in json.loads(row["files"]).values()}
-    return files | {row["digest"] for row in found.all("SELECT DISTINCT digest FROM contributions")}
-
-
 def last_receipt(found: Statements) -> int:
     row = found.one("SELECT number FROM receipts ORDER BY number DESC")
     return 0 if row is None else int(row["number"])

@@ -13,8 +13,9 @@ from typing import Any
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.atomic import replacing
 from veil.files.backup_file import BackupFile, flush
-from veil.server.backup_rows import ID, blobs_in, follow, insert, last_receipt, write_rows
+from veil.server.backup_rows import ID, follow, insert, last_receipt, write_rows
 from veil.server.database import SqliteStatements
+from veil.server.map_records import blobs_in
 from veil.server.schema import VERSION, require_known, upgrade, version_in
 from veil.server.service import Service
 

@@ -20,8 +20,8 @@ from veil.server.policy import MapPolicy
 
 State = Literal["pending", "mapped", "left out", "leaving"]
 DAY_S = 86400.0
-# So many blobs are compared with all contributions at once.
-MANY = 100
+# So many blobs are deleted within a transaction, for which everybody waits.
+MANY = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,16 +173,17 @@ class MapRecords:
 
     def drop_unused(self, digests: Iterable[str]) -> int:
         """Delete those blobs that no contribution and no map uses any more, and return their number."""
-        dropped, given = 0, set(digests)
-        # Within the transaction nobody else can start to use one of them.
-        with self.database.transaction() as found:
-            used = {digest for row in found.all("SELECT files FROM maps") for digest in json.loads(row["files"]).values()}
-            if len(given) > MANY:
-                used |= {row["digest"] for row in found.all("SELECT DISTINCT digest FROM contributions")}
-            for digest in given - used:
-                if found.one("SELECT id FROM contributions WHERE digest = :digest", digest=digest) is None:
-                    self.blobs.delete(digest)
-                    dropped += 1
+        dropped, left = 0, sorted(set(digests))
+        if len(left) > MANY:
+            with self.database.transaction() as found:
+                left = sorted(set(left) - blobs_in(found))
+        for start in range(0, len(left), MANY):
+            # Within the transaction nobody else can start to use one of them.
+            with self.database.transaction() as found:
+                for digest in set(left[start : start + MANY]) - _files_in(found):
+                    if found.one("SELECT id FROM contributions WHERE digest = :digest", digest=digest) is None:
+                        self.blobs.delete(digest)
+                        dropped += 1
         return dropped
 
 
@@ -240,6 +241,15 @@ def contributions_in(found: Statements, map_id: str | None = None) -> list[Contr
     else:
         rows = found.all("SELECT * FROM contributions WHERE map = :map ORDER BY received, id", map=map_id)
     return [_contribution(row) for row in rows]
+
+
+def blobs_in(found: Statements) -> set[str]:
+    """Names of the blobs that maps and contributions use."""
+    return _files_in(found) | {row["digest"] for row in found.all("SELECT DISTINCT digest FROM contributions")}
+
+
+def _files_in(found: Statements) -> set[str]:
+    return {digest for row in found.all("SELECT files FROM maps") for digest in json.loads(row["files"]).values()}
 
 
 def set_state(found: Statements, contribution: str, state: State, reason: str = "") -> None:

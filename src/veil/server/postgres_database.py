@@ -21,9 +21,9 @@ from veil.server.statements import Row, Statements
 
 log = logging.getLogger("veil.server")
 # How long a transaction waits for others, an attempt to connect waits, and none is made after one that failed.
-PATIENCE_S, CONNECT_S, AWAY_S = 30, 5, 1.0
+PATIENCE_S, CONNECT_S, AWAY_S = 30.0, 5, 1.0
 # Seconds that a server which hangs within a transaction may hold up all others.
-IDLE_S = 120
+IDLE_S = 120.0
 # Of a lock that every transaction takes: PostgreSQL's advisory locks are numbers.
 LOCK = int.from_bytes(b"veil", "big")
 # Deleted rows are cleared again only after so many times the seconds that it took: it holds up every transaction.
@@ -74,7 +74,7 @@ class PostgresDatabase:
             raise InputError("database is no PostgreSQL address; write postgresql://USER@HOST:PORT/NAME") from None
         bounds: dict[str, str | int | None] = {
             "connect_timeout": CONNECT_S,
-            "tcp_user_timeout": 1000 * PATIENCE_S,
+            "tcp_user_timeout": round(1000 * PATIENCE_S),
             "application_name": "veil",
         }
         self._address = make_conninfo("", **{**bounds, **given})
@@ -124,9 +124,14 @@ class PostgresDatabase:
         try:
             with self._alone():
                 connection = self._connected()
-                connection.execute("DELETE FROM facts WHERE name = %s", [_UNCLEARED])
-                for table in CHANGING:
-                    connection.execute(f"VACUUM FULL {table}")
+                # Whoever waits for the lock may see what was deleted since it began to wait, so that it would be kept.
+                connection.execute(f"SELECT pg_advisory_lock({LOCK})")
+                try:
+                    connection.execute("DELETE FROM facts WHERE name = %s", [_UNCLEARED])
+                    for table in CHANGING:
+                        connection.execute(f"VACUUM FULL {table}")
+                finally:
+                    self._unlock(connection)
         except StorageTrouble as error:
             log.warning("deleted rows are not cleared yet: %s", error)
             with self.transaction() as found:
@@ -142,10 +147,12 @@ class PostgresDatabase:
     def _alone(self) -> Iterator[None]:
         """A block in which no other thread uses the connection, and errors of a database that is away become StorageTrouble."""
         if not self._turn.acquire(timeout=PATIENCE_S):
-            raise StorageTrouble(f"{self.place} is busy: no transaction began for {PATIENCE_S} s")
+            raise StorageTrouble(f"{self.place} is busy: no transaction began for {PATIENCE_S:g} s")
         try:
             yield
         except _AWAY as error:
+            if not isinstance(error, psycopg.errors.LockNotAvailable):
+                self._drop()  # it may lead to a server that is a standby now
             raise StorageTrouble(f"{self.place} cannot be used now: {_first_line(error)}") from None
         finally:
             self._turn.release()
@@ -175,12 +182,20 @@ class PostgresDatabase:
         except _AWAY:
             self._away_until = time.monotonic() + AWAY_S
             raise
-        found.execute(f"SET lock_timeout = '{PATIENCE_S}s'; SET idle_in_transaction_session_timeout = '{IDLE_S}s'")
+        for name, seconds in (("lock_timeout", PATIENCE_S), ("idle_in_transaction_session_timeout", IDLE_S)):
+            found.execute(f"SET {name} = '{round(1000 * seconds)}ms'")
         # What must survive a power cut waits for the disk, whatever this database does otherwise.
         if found.execute("SHOW synchronous_commit").fetchone() == {"synchronous_commit": "off"}:
             found.execute("SET synchronous_commit = on")
         self._connection = found
         return found
+
+    def _unlock(self, connection: Connection) -> None:
+        """Give back the lock that was taken for longer than a transaction; with the connection, if it cannot be done."""
+        try:
+            connection.execute(f"SELECT pg_advisory_unlock({LOCK})")
+        except psycopg.Error:
+            self._drop()
 
     def _undo(self) -> None:
         """End a transaction without effect; a connection that cannot do it is dropped."""

@@ -12,9 +12,10 @@ from pathlib import Path
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import writing
 from veil.files.backup_file import BackupFile
-from veil.server.backup_rows import TABLES, blobs_in, copy_rows, follow, last_receipt
+from veil.server.backup_rows import TABLES, copy_rows, follow, last_receipt
 from veil.server.database import SqliteStatements
 from veil.server.jobs import queue_job
+from veil.server.map_records import blobs_in
 from veil.server.schema import VERSION, require_known, upgrade, version_in
 from veil.server.settings import ServerSettings
 from veil.server.statements import Statements
@@ -26,7 +27,7 @@ def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *,
 
     - `folder`: missing or empty; it is complete at the end or not there.
     - `settings`: with the storage of the new server, which may be of another kind than the old one's; it must be empty.
-    - `newer`: a database (`veil.sqlite`) or backup of the same server of a later time: what was deleted until then is deleted.
+    - `newer`: a database file or backup of the same server of a later time: what was deleted until then is deleted.
 
     Raises FileFormatError for a backup that is damaged or none, InputError for a folder or storage in use, or a newer state
     that does not follow the backup.

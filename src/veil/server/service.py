@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import time
@@ -105,19 +104,17 @@ class Service:
         facts = self._examined(message, record.policy)
         if facts["form"] == "words" and record.facts.get("public"):
             raise InputError("the map is public and made by its owner; it takes queries in words and no contributions of them")
-        digest = hashlib.sha256(message).hexdigest()
+        digest = self._keep(message)
         with self.database.transaction(durable=True) as found:
             present = map_in(found, map_id)
-            if present is None:
+            if present is None:  # the sweep takes what was kept
                 raise NotFound("the map was deleted meanwhile")
             before = {item.id for item in contributions_in(found, map_id)}
             contribution = add_contribution(found, present, token=token.id, digest=digest, size_bytes=len(message), facts=facts)
             if contribution.id in before:
                 return contribution, None
-            try:
-                self.records.blobs.put(message)
-            except InputError as error:  # a full disk
-                raise StorageTrouble(str(error)) from None
+            # Again, as it may have been dropped as unused; nobody waits for more than a look if it is there.
+            self._keep(message)
             job = queue_job(found, map_id, "update", token.id)
         return contribution, job
 
@@ -261,6 +258,13 @@ class Service:
             shutil.rmtree(self.folder / WORK / record.id, ignore_errors=True)
         self.records.drop_unused([*record.files.values(), *digests])
         self.database.clear_log()
+
+    def _keep(self, message: bytes) -> str:
+        """Keep a message among the blobs, and return its name. Raises StorageTrouble if it cannot be written."""
+        try:
+            return self.records.blobs.put(message)
+        except InputError as error:  # a full disk
+            raise StorageTrouble(str(error)) from None
 
     def _examined(self, message: bytes, policy: MapPolicy) -> dict[str, Any]:
         """What a message contains; a process looks at it, which is killed if it takes long."""
