@@ -258,6 +258,10 @@ def test_a_file_or_a_wrong_token_has_a_clear_answer(server: Running, secret: str
             browser.type("#file", str(tmp_path / name))
             browser.wait(f"return document.getElementById('choose-trouble').textContent.includes('{told}')")
             assert browser.run("return document.getElementById('protect').hidden")
+        reason = "the best pose has 8 of 1035 features as inliers; is the map of this place?"
+        script = "return import('/static/answers.js').then((module) => module.verdictOf(arguments[0]))"
+        verdict = browser.run(script, {"status": "no pose", "reason": reason})
+        assert not verdict["found"] and verdict["text"].startswith(f"No pose: {reason}")
         browser.click("#camera")
         browser.wait("return document.getElementById('video').videoWidth > 0")
         browser.click("#take")
