@@ -24,6 +24,7 @@ from veil.files.features import write_features
 from veil.files.pictures import find_pictures, read_picture, read_rgb
 from veil.files.vocabularies import write_vocabulary
 from veil.geometry.vanishing_point import Vertical
+from veil.localization.by_distance import Localization, NoPose
 from veil.mapping import NoMap
 from veil.matching import match_pairs
 from veil.matching.inverted_index import index_map
@@ -33,13 +34,16 @@ from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.pipelines.built_maps import MappingOptions
 from veil.pipelines.device import Device
+from veil.pipelines.localization import localize
 from veil.pipelines.mapping import map_images
 from veil.pipelines.maps import Map
+from veil.pipelines.protection import HideInWords, Protection
 from veil.pipelines.steps import Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
 from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, demo_variants, run_variants
 from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
+from veil.wire import decode
 
 REPEAT_M, REPEAT_FEATURES, REPEAT_TOLERANCE = 4, 200, 1e-4
 
@@ -243,6 +247,13 @@ def write_demo_map(features: Mapping[str, Features], folder: Path, *, workers: i
     made = built.map.write(folder)
     write_vocabulary(folder, index_map(made.scene, bundled_codebook()))
     return made
+
+
+def rehearse_words(features: Features, where: Map) -> Localization | NoPose:
+    """Localize a photograph by words once and return the answer: the code that it compiles is kept for the first query."""
+    with tempfile.TemporaryDirectory(prefix="veil-demo-") as home:
+        message = Device(Path(home)).release(features, Protection(descriptors=HideInWords(epsilon=10.0))).message
+    return localize(decode(message), where)
 
 
 def _write_releases(folder: Path, outcomes: Sequence[Outcome], material: _Material) -> None:

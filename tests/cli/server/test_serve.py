@@ -38,7 +38,7 @@ def test_the_demo_is_served_and_localizes_from_a_second_shell(tmp_path: Path) ->
         )
         try:
             text = ""
-            for _ in range(600):
+            for _ in range(1800):  # the first start compiles
                 text = (tmp_path / "log").read_text()
                 if "veil serves" in text or server.poll() is not None:
                     break

@@ -58,11 +58,14 @@ def _contribute(service: Any, features: Any, path: Path) -> None:
 
 def _import_public(service: Any, features: Any) -> None:
     """Take a public map of the same photographs into the server, for queries in words."""
-    from veil.pipelines.demo import write_demo_map
+    from veil.pipelines.demo import rehearse_words, write_demo_map
     from veil.server.policy import MapPolicy
 
     with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as folder:
-        write_demo_map(features, Path(folder) / "map", steps=Bar)
+        made = write_demo_map(features, Path(folder) / "map", steps=Bar)
+        with Bar("compiling") as bar:
+            rehearse_words(next(iter(features.values())), made)
+            bar(1, 1)
         service.import_map(PUBLIC, Path(folder) / "map", MapPolicy(forms=("words",)))
 
 
