@@ -23,6 +23,7 @@ from veil.server.policy import MapPolicy
 from veil.server.problems import add_problems
 from veil.server.runner import Runner
 from veil.server.service import NotFound, Service
+from veil.server.suspects import suspects_record
 from veil.server.tokens import Quota, Scope
 
 WORDS = (
@@ -177,6 +178,12 @@ def _add_maps(app: FastAPI) -> None:
     def list_jobs(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
         """The jobs of a map."""
         return {"jobs": [job.as_json() for job in service.jobs.of_map(service.map(token, map_id).id)]}
+
+    @app.get("/v1/maps/{map_id}/suspects", tags=["contributions"])
+    def list_suspects(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
+        """Contributions that an administrator should look at, with the evidence, and how much each token gave."""
+        record = service.map(token, map_id)
+        return suspects_record(record, service.records.contributions(record.id))
 
     @app.get("/v1/jobs/{job_id}", tags=["jobs"])
     def describe_job(job_id: str, service: Services, token: Contributing) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from veil.errors import FileFormatError, InputError, StorageTrouble, VeilError, 
 from veil.server.policy import NotAMessage, Refused
 from veil.server.processes import Busy
 from veil.server.service import NotFound
+from veil.server.suspects import TooMuch
 from veil.server.tokens import Forbidden, QuotaExceeded, Unauthorized
 
 log = logging.getLogger("veil.server")
@@ -43,6 +44,7 @@ KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (NoLength, 411, "no-length"),
     (TooLarge, 413, "too-large"),
     (NotAMessage, 415, "not-a-message"),
+    (TooMuch, 422, "too-much"),
     (Refused, 422, "refused"),
     (WireError, 400, "damaged"),
     (QuotaExceeded, 429, "quota"),
@@ -61,6 +63,7 @@ TITLES = {
     "too-large": "The body is too long",
     "not-a-message": "The body is no veil message",
     "refused": "The map does not accept the message",
+    "too-much": "The token has given the map as much as it may",
     "damaged": "The message is damaged",
     "quota": "The quota of the token is used up",
     "busy": "The server is busy",
