@@ -212,7 +212,7 @@ def test_a_token_that_floods_is_refused(service: Service, messages: list[bytes])
     assert len(service.records.contributions(half)) == 2
     for wrong in ({"max_share_of_token": 0.0}, {"max_share_of_token": float("nan")}, {"max_contributions_of_token": -1}):
         with pytest.raises(RangeError):
-            MapPolicy(**wrong)  # type: ignore[arg-type]
+            MapPolicy(**wrong)
     admin = service.tokens.make("admin", ["admin"])[0]
     for name in (few, half):
         service.delete_map(admin, name)

@@ -18,6 +18,7 @@ from veil.server.admission import Administrating, Contributing, Known, Localizin
 from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, BoundedBodies, read_message
 from veil.server.demo_routes import add_demo_page, add_dictionaries
 from veil.server.geopose_routes import add_geopose
+from veil.server.identities import IdentityProvider
 from veil.server.metrics import Measured, Metrics
 from veil.server.policy import MapPolicy
 from veil.server.problems import add_problems
@@ -72,6 +73,7 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
 
     app = FastAPI(title="veil", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
+    app.state.identities = IdentityProvider(service.settings) if service.settings.oidc_issuer else None
     # Threads of their own for what waits for processes: other requests are answered meanwhile.
     app.state.waiting = CapacityLimiter(service.settings.workers + service.settings.waiting + 1)
     add_problems(app)
