@@ -16,7 +16,7 @@ CLEAR_RATIO = 0.8
 # Matched features stand in the same place of two images if they are this share of the image's diagonal apart at most.
 SAME_PLACE = 0.0025
 # Copies of subspaces whose decoys do not meet differ by rounding alone.
-LEAST_DISTANCE = 1e-3
+LEAST_DISTANCE = 1e-2
 # Fewer features than this are not looked at: some of them lie on a line by chance.
 LEAST_FEATURES = 8
 # Keypoints lie along a line if they spread across it by less than this share of the image's diagonal.
@@ -68,7 +68,7 @@ def copied_share(new: Form, old: Form) -> float:
     if isinstance(new, Points) or isinstance(old, Points) or new.space != old.space:
         return 0.0
     limit = max(new.space.decoy_distance, LEAST_DISTANCE)
-    a, b = new.origin.astype(np.float64), old.origin.astype(np.float64)
+    a, b = new.origin, old.origin
     apart = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T
     near = apart <= limit**2
     return float(min(near.any(axis=0).sum(), near.any(axis=1).sum())) / least

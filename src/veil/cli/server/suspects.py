@@ -23,7 +23,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "contributions to a server's map that its administrator should look at",
         "List contributions that are degenerate, contradict the map, repeat others or are seen by their own token alone, and\n"
         "how much of the map each token gave (docs/theory/contributions.md). Nothing is deleted: `DELETE` of the contribution\n"
-        "does that, and `veil serve token --revoke` keeps more from coming. Honest contributions can be listed, too.",
+        "does that, and a revoked token gives no more (`veil serve token`). Honest contributions can be listed, too.",
         EXAMPLES,
     )
     parser.add_argument("folder", type=Path, help="of the server")
