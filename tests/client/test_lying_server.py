@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import json
 import ssl
 import threading
@@ -14,10 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from veil.client import Client, RemotePose, Unreachable
 from veil.errors import WireError
@@ -27,7 +21,7 @@ from veil.files.outbox import Sending
 from veil.localization.by_distance import NoPose
 from veil.pipelines.device import Device
 from veil.wire.receipts import BEGIN, Receipt
-from worlds.issuers import rsa_key
+from worlds.certificates import write_certificate
 from worlds.releases import taken
 
 
@@ -185,13 +179,7 @@ def test_the_chain_tells_nothing_of_what_others_deleted() -> None:
 
 def test_a_server_without_a_certificate_is_not_spoken_to(tmp_path: Path) -> None:
     """TLS with a certificate that nobody vouches for: the token is not sent. Broken twin: a client that is told to trust it."""
-    key, name = rsa_key(0), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
-    made = made.not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
-    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    certificate = made.add_extension(here, critical=False).sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
-    (tmp_path / "both.pem").write_bytes(certificate + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    write_certificate(tmp_path)
     server = Liar()
     server.says["/v1/maps"] = {"maps": []}
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

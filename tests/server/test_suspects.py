@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from veil.cli import main
-from veil.errors import RangeError
+from veil.errors import InputError, RangeError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from veil.geometry.rigid import rotation_angle_deg
+from veil.mapping import NoMap
+from veil.pipelines.built_maps import BuiltMap
 from veil.pipelines.device import Device
-from veil.pipelines.uploads import loaded
-from veil.server.entering import usable_images
+from veil.pipelines.maps import Map
+from veil.pipelines.uploads import LoadedImage, loaded
+from veil.server.entering import OWNERS, built_by_any, usable_images
 from veil.server.jobs import Job
 from veil.server.map_records import Contribution
 from veil.server.policy import MapPolicy
@@ -234,6 +237,46 @@ def test_one_message_of_another_kind_keeps_no_others_waiting(door: dict[str, Fea
     assert set(usable_images(pair, None, order=["words", "a"])[0]) == {"words"}
     assert set(usable_images(pair, None, order=["a", "words"])[0]) == {"a"}
     assert usable_images({}, None, order=[]) == ({}, {})
+
+
+def test_what_one_token_gives_keeps_no_others_from_the_map(unchecked: None) -> None:
+    """Planted: a builder whose map is refused as soon as a poison is in it. The others' enter, one token after another.
+
+    Names stand for images, and sets of names for maps. Broken twin: entering all together or nothing, as the builder says of
+    all.
+    """
+
+    def image(name: str) -> Any:
+        return name
+
+    def built(names: set[str], further: tuple[Map, ...] = ()) -> BuiltMap:
+        return BuiltMap(map=cast(Map, frozenset(names)), check=None, left_out={}, further=further)
+
+    asked: list[tuple[list[str], str]] = []
+
+    def build(images: Mapping[str, LoadedImage], base: Map | None, folder: str) -> BuiltMap | NoMap:
+        asked.append((sorted(images), folder))
+        if any("poison" in name for name in images):
+            return NoMap("it cannot be trusted", {})
+        if base is None and len(images) < 2:
+            raise InputError("too few")
+        return built({*cast(frozenset[str], base or frozenset()), *images})
+
+    owners = {"a1": "a", "poison 1": "evil", "b1": "b", "b2": "b", "c1": "c", "poison 2": "evil"}
+    images = {name: image(name) for name in owners}
+    found = built_by_any(images, owners, None, build)
+    assert isinstance(found, BuiltMap) and found.map == {"b1", "b2", "c1"}
+    assert found.left_out == dict.fromkeys(["poison 1", "poison 2"], "it cannot be trusted")
+    assert [names for names, _ in asked[1:]] == [["a1"], ["poison 1", "poison 2"], ["b1", "b2"], ["c1"]]
+    assert len({folder for _, folder in asked}) == len(asked), "no run takes another's unfinished work for its own"
+    asked.clear()
+    assert isinstance(built_by_any({name: images[name] for name in ("a1", "c1")}, owners, None, build), BuiltMap)
+    assert len(asked) == 1, "where all together give a map, nothing else is tried"
+    alone = built_by_any({"poison 1": images["poison 1"], "poison 2": images["poison 2"]}, owners, None, build)
+    assert isinstance(alone, NoMap) and len(asked) == 2
+    crowd = {f"poison {number}": f"e{number}" for number in range(50)}
+    assert isinstance(built_by_any({name: image(name) for name in crowd}, crowd, None, build), NoMap)
+    assert len(asked) == 3 + OWNERS
 
 
 def test_reasons_need_a_map(poisoned_item: Contribution) -> None:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from veil.errors import InputError, SpaceError
+from veil.mapping import NoMap
 from veil.mapping.resemblance import degenerate
+from veil.pipelines.built_maps import BuiltMap
+from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage, loaded
 from veil.pipelines.weighing import Weighed
 from veil.scene import Scene
 from veil.wire.message import Message
+
+# Whose contributions are tried by themselves, at most, in one job.
+OWNERS = 8
+Build = Callable[[Mapping[str, LoadedImage], "Map | None", str], "BuiltMap | NoMap"]
 
 
 def degenerate_message(message: Message) -> list[str]:
@@ -47,6 +56,43 @@ def _kind_of(base: Scene) -> str:
     image = next(iter(base.images.values()))
     positions = image.keypoints if image.lines is None else image.lines
     return LoadedImage(camera=image.camera, positions=positions, form=image.form).kind
+
+
+def built_by_any(
+    images: Mapping[str, LoadedImage], owners: Mapping[str, str], base: Map | None, build: Build
+) -> BuiltMap | NoMap:
+    """The map with all images, or where these give none, with those of one owner after another.
+
+    So what one of them gave keeps no others waiting. `owners` names the owner of each image, in the order in which they came;
+    `build` makes a map of some images and of the one before, in a folder of this name. `OWNERS` are tried at most. Raises
+    InputError and SpaceError as `build` does.
+    """
+    together = build(images, base, "")
+    if isinstance(together, BuiltMap):
+        return together
+    groups: dict[str, list[str]] = {}
+    rank = {name: number for number, name in enumerate(owners)}
+    for name in sorted(images, key=lambda name: (rank.get(name, len(rank)), name)):
+        groups.setdefault(owners.get(name, ""), []).append(name)
+    if len(groups) < 2:
+        return together
+    last: BuiltMap | None = None
+    left_out: dict[str, str] = {}
+    further: list[Map] = []
+    for number, names in enumerate(list(groups.values())[:OWNERS]):
+        try:
+            found = build({name: images[name] for name in names}, base, f"apart-{number}")
+        except (InputError, SpaceError):  # too few images for a first map
+            continue
+        if isinstance(found, NoMap):
+            left_out |= {name: found.left_out.get(name, found.reason) for name in names}
+            continue
+        left_out |= found.left_out
+        further += found.further
+        last, base = found, found.map
+    if last is None:
+        return together
+    return replace(last, left_out=left_out, further=tuple(further))
 
 
 def farthest_move(before: Scene, after: Scene) -> float:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from veil.pipelines.uploads import LoadedImage, files_of, loaded
 from veil.pipelines.weighing import weighed
 from veil.progress import Progress
 from veil.scene import Scene
-from veil.server.entering import degenerate_message, evidence_of, farthest_move, usable_images
+from veil.server.entering import built_by_any, degenerate_message, evidence_of, farthest_move, usable_images
 from veil.server.map_facts import facts_of
 from veil.server.policy import MapPolicy
 from veil.server.processes import Tell
@@ -251,7 +252,7 @@ def _entered(work: MapWork, tell: Tell) -> MapOutcome:
 
     before = further if first is None else [first, *further]
     try:
-        built = _built(work, images, base, tell)
+        built = built_by_any(images, dict(work.owners), base, partial(_built, work, tell))
     except (InputError, SpaceError) as error:  # too few images
         return MapOutcome(written=False, left_out=skipped, reason=str(error), evidence=weigh(before))
     if isinstance(built, NoMap):
@@ -262,8 +263,8 @@ def _entered(work: MapWork, tell: Tell) -> MapOutcome:
     return replace(outcome, evidence=weigh(scenes), moved=None if first is None else farthest_move(first, scenes[0]))
 
 
-def _built(work: MapWork, images: Mapping[str, LoadedImage], base: Map | None, tell: Tell) -> BuiltMap | NoMap:
-    """A map of messages, or one with more of them."""
+def _built(work: MapWork, tell: Tell, images: Mapping[str, LoadedImage], base: Map | None, folder: str) -> BuiltMap | NoMap:
+    """A map of messages, or one with more of them; what is unfinished is kept in a folder of this name."""
     options = MappingOptions(workers=work.workers)
     assert work.messages is not None
 
@@ -276,7 +277,7 @@ def _built(work: MapWork, images: Mapping[str, LoadedImage], base: Map | None, t
             store=MatchStore(work.matches, KIND),
             engine=engine if work.engine != "local" else None,
             files=files_of(work.messages, list(images)),
-            unfinished=work.unfinished,
+            unfinished=work.unfinished / folder,
         )
         if images and all(isinstance(image.positions, Lines) for image in images.values()):
             return map_lines(images, options=options, add_to=base, work=matching, steps=steps)
