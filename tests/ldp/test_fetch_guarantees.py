@@ -40,7 +40,9 @@ def test_sentences() -> None:
     assert PerfectPrivacy(non_colluding=0, of=1, unit="session", learns=("when",)).sentence == (
         "No server learns which records a session fetched, however much it computes; each server learns when."
     )
-    assert ComputationalPrivacy(assumption="factoring is hard", bits=128.0, unit="query", learns=("how many", "when")).sentence == (
+    assert ComputationalPrivacy(
+        assumption="factoring is hard", bits=128.0, unit="query", learns=("how many", "when")
+    ).sentence == (
         "To learn which record a query fetched, the server needs an estimated 2^128 operations (factoring is hard); "
         "each server learns how many and when."
     )
