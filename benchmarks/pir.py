@@ -5,10 +5,10 @@
 
 `sum` adds the records' bytes as integers of 64 bits, by a compiled loop: the speed at which one core reads memory. `one query`
 and `16 queries` are passes of SimplePIR's server, `two servers` of theirs (which read the half of the records that a query
-chooses): the bytes of all records times the number of queries in a second. `hint` is the bytes of records whose hint is computed
-in a second, with the public matrix. Records are read in pieces of 4 MiB, all pieces by one kernel and then by the next, several
-times over; a pass counts the best time of each piece, so that what other programs took is left out where they left a piece alone
-once. `client` is processor time of the calls themselves.
+chooses): the bytes of all records times the number of queries in a second. `hint` is the bytes of records whose hint is
+computed in a second, with the public matrix. Records are read in pieces of 4 MiB, all pieces by one kernel and then by the next,
+several times over; a pass counts the best time of each piece, so that what other programs took is left out where they left a
+piece alone once. `client` is processor time of the calls themselves.
 
 The last line is one JSON object.
 """
