@@ -6,9 +6,11 @@
 `sum` adds the records' bytes as integers of 64 bits, by a compiled loop: the speed at which one core reads memory. `one query`
 and `16 queries` are passes of SimplePIR's server, `two servers` of theirs (which read the half of the records that a query
 chooses): the bytes of all records times the number of queries in a second. `in cache` is the same kernel on 1 MiB again and
-again, which reads no memory. `hint` is the bytes of records whose hint is computed in a second, with the public matrix. Records are
-read in pieces of 4 MiB, all pieces by one kernel and then by the next, several times over; a pass counts the best time of each
-piece, so that what other programs took is left out where they left a piece alone once. `client` is processor time of the calls.
+again, which reads no memory. `hint` is the bytes of records whose hint is computed in a second, with the public matrix.
+
+Records are read in pieces of 4 MiB, all pieces by one kernel and then by the next, several times over; a pass counts the best
+time of each piece, so that what other programs took is left out where they left a piece alone once. `client` is processor time
+of the calls.
 
 The last line is one JSON object.
 """
@@ -20,6 +22,7 @@ import json
 import platform
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +46,7 @@ Works = list[Callable[[], object]]
 
 
 @compiled
-def total(words: np.ndarray) -> int:
+def total(words: np.ndarray) -> np.uint64:
     """The sum of integers of 64 bits."""
     result = np.uint64(0)
     for index in range(words.shape[0]):
@@ -85,9 +88,9 @@ def passes(matrix: Matrix) -> dict[str, Works]:
         step = PIECE_BYTES // (4 * panel.shape[1])
         for first in range(0, matrix.groups, step):
             some, rows = panel[first : first + step], slice(4 * first, 4 * (first + step))
-            works["sum"].append(lambda some=some: total(some.reshape(-1).view(np.uint64)))
-            works["one"].append(lambda some=some, piece=piece, rows=rows: add_panel(some, piece[:1], out[:1, rows]))
-            works["batch"].append(lambda some=some, piece=piece, rows=rows: add_panel(some, piece, out[:, rows]))
+            works["sum"].append(partial(total, some.reshape(-1).view(np.uint64)))
+            works["one"].append(partial(add_panel, some, piece[:1], out[:1, rows]))
+            works["batch"].append(partial(add_panel, some, piece, out[:, rows]))
     return works
 
 
@@ -101,8 +104,8 @@ def in_cache(panel: np.ndarray) -> dict[str, Works]:
     out, wide = aligned((BATCH, 4 * CACHED_GROUPS)), aligned((DIMENSION, 4 * HINT_GROUPS))
     some = [slice(first, first + HINT_VECTORS) for first in range(0, DIMENSION, HINT_VECTORS)]
     return {
-        "batch in cache": [lambda: add_panel(panel[:CACHED_GROUPS], batch, out)] * 100,
-        "hint": [lambda part=part: add_panel(panel[:HINT_GROUPS], public[part], wide[part]) for part in some],
+        "batch in cache": [partial(add_panel, panel[:CACHED_GROUPS], batch, out)] * 100,
+        "hint": [partial(add_panel, panel[:HINT_GROUPS], public[part], wide[part]) for part in some],
     }
 
 
@@ -113,7 +116,7 @@ def xors(records: np.ndarray) -> dict[str, Works]:
     out, step, block = np.zeros((BATCH, size), dtype=np.uint8), max(1, PIECE_BYTES // size), max(1, BLOCK_BYTES // size)
 
     def work(some: slice, queries: int) -> Callable[[], object]:
-        return lambda: kernels.xor_chosen(records[some], chosen[:queries, some], block, 0, size, out[:queries])
+        return partial(kernels.xor_chosen, records[some], chosen[:queries, some], block, 0, size, out[:queries])
 
     pieces = [slice(first, first + step) for first in range(0, count, step)]
     return {name: [work(some, n) for some in pieces] for name, n in (("xor one", 1), ("xor batch", BATCH))}
@@ -123,7 +126,7 @@ def server(layout: Layout, words: np.ndarray, repetitions: int) -> dict[str, flo
     """Rates of the servers' passes in GB/s, and of the hint in MB/s."""
     matrix = Matrix(layout=layout, words=words)
     panel = next(matrix.panels())[1]
-    expand = {"expansion": [lambda: next(public_matrix.blocks(bytes(32), kernels.PANEL))]}
+    expand: dict[str, Works] = {"expansion": [lambda: next(public_matrix.blocks(bytes(32), kernels.PANEL))]}
     works = passes(matrix) | in_cache(panel) | xors(words.view(np.uint8).reshape(layout.records, layout.size)) | expand
     took, gigabytes = best_passes(works, repetitions), words.nbytes / 1e9
     hint = took["hint"] * words.nbytes / panel[:HINT_GROUPS].nbytes + took["expansion"] * layout.columns / kernels.PANEL
@@ -143,15 +146,17 @@ def client(layout: Layout, words: np.ndarray) -> dict[str, float]:
     matrix = Matrix(layout=layout, words=words)
     hint = np.zeros((layout.rows, DIMENSION), dtype=np.uint32)  # the time does not hang on what it holds
 
-    def timed(call: Callable[[], object]) -> tuple[object, float]:
-        start = time.process_time()
-        return call(), time.process_time() - start
-
     one_server.queries([0], Layout(records=1, size=1), bytes(32))  # compiles
-    (messages, pending), asking = timed(lambda: one_server.queries([5], layout, bytes(32)))  # type: ignore[misc]
+    times = [time.process_time()]
+    messages, pending = one_server.queries([5], layout, bytes(32))
+    times.append(time.process_time())
     answers = one_server.answers(matrix, messages)
-    _, decoding = timed(lambda: one_server.decode(answers, pending, hint))
-    _, asking_two = timed(lambda: two_servers.queries(5, layout.records))
+    times.append(time.process_time())
+    one_server.decode(answers, pending, hint)
+    times.append(time.process_time())
+    two_servers.queries(5, layout.records)
+    times.append(time.process_time())
+    asking, _, decoding, asking_two = np.diff(times).tolist()
     return {
         "client query s": asking,
         "client decode s": decoding,

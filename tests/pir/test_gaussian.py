@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 
@@ -20,6 +21,13 @@ def digits_of(name: str) -> Callable[[int], bytes]:
     return random.bytes
 
 
+def given(*numbers: int, size: int = 8) -> Callable[[int], bytes]:
+    """The first number in `size` bytes, then each of the others in 8."""
+    first, *others = numbers
+    pieces = iter([first.to_bytes(size, "little"), *(number.to_bytes(8, "little") for number in others)])
+    return lambda _: next(pieces)
+
+
 @pytest.mark.slow
 def test_samples_have_the_law() -> None:
     """Oracle: chi-square against the definition, bounded on both sides. Broken twins: a rounded normal of 6.3, and its half."""
@@ -32,15 +40,19 @@ def test_samples_have_the_law() -> None:
 
 @pytest.mark.slow
 def test_samples_that_need_more_digits_have_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: as above, with 8 digits searched at once, which leave four of ten samples to the exact decision.
+    """Oracle: as above, with 8 digits searched at once, which leave a part of the samples to the exact decision.
 
     Broken twin: a decision on the next cell.
     """
-    count, decided = 100_000, []
-    decide = gaussian.decide
-    monkeypatch.setattr(gaussian, "decide", lambda *arguments: decided.append(1) or decide(*arguments))
+    count, decide, decided = 100_000, gaussian.decide, Counter[int]()
+
+    def counted(cell: int, digits: int, draw: gaussian.Draw) -> int:
+        decided[cell] += 1
+        return decide(cell, digits, draw)
+
+    monkeypatch.setattr(gaussian, "decide", counted)
     require_discrete_gaussian(gaussian.sample(count, digits_of("few digits"), digits=8), sees=0.04)
-    assert 0.1 * count < len(decided) < 0.9 * count
+    assert 0.1 * count < decided.total() < 0.9 * count
     monkeypatch.setattr(gaussian, "decide", lambda cell, digits, draw: decide(min(cell + 1, 254), digits, draw))
     with pytest.raises(AssertionError, match="p ="):
         require_discrete_gaussian(gaussian.sample(count, digits_of("few digits"), digits=8), sees=0.04)
@@ -69,16 +81,14 @@ def test_a_cell_that_holds_a_value_of_the_distribution_function_is_split_there()
             if abs(x) <= 30:
                 first = int(below * 2**192)
                 for real, expected in ((first - 1, x), (first + 1, x + 1)):
-                    rest = [(real >> 64) & (2**64 - 1), real & (2**64 - 1), 0]
-                    draw = iter(rest).__next__
-                    assert gaussian.decide(real >> 128, 64, lambda _, draw=draw: draw().to_bytes(8, "little")) == expected
+                    rest = given((real >> 64) & (2**64 - 1), real & (2**64 - 1), 0)
+                    assert gaussian.decide(real >> 128, 64, rest) == expected
 
 
 def test_the_ends_of_the_unit_interval_are_decided_by_more_digits() -> None:
     """Oracle: the tail in 100 decimal digits. The first 64 digits are all 0 or all 1; the sampler stops at neither."""
     for cell, sign in ((0, -1), (2**64 - 1, 1)):
-        rest = iter([7 << 60, 0] if sign < 0 else [2**64 - 1 - (7 << 60), 0])
-        value = gaussian.decide(cell, 64, lambda _, rest=rest: next(rest).to_bytes(8, "little"))
+        value = gaussian.decide(cell, 64, given(7 << 60 if sign < 0 else 2**64 - 1 - (7 << 60), 0))
         tail = sum(probability for x, probability in law().items() if sign * x > abs(value))
         assert tail < Decimal(7) / 2**68 < tail + law()[value]
         assert np.sign(value) == sign
@@ -88,10 +98,8 @@ def test_the_common_path_is_the_exact_decision() -> None:
     """Oracle: the exact decision, for samples at the edges of all cells and in the middle."""
     cells = {int(edge) + step for edge in gaussian._cells(16).first for step in (-1, 0, 1)} & set(range(1, 2**16 - 1))
     for cell in sorted(cells):
-        digits = [cell.to_bytes(2, "little"), *[(1 << 63).to_bytes(8, "little")] * 4]
-        first, second = iter(digits), iter(digits[1:])
-        sampled = gaussian.sample(1, lambda _, it=first: next(it), digits=16)
-        assert sampled.tolist() == [gaussian.decide(cell, 16, lambda _, it=second: next(it))]
+        more = [1 << 63] * 4
+        assert gaussian.sample(1, given(cell, *more, size=2), digits=16).tolist() == [gaussian.decide(cell, 16, given(*more))]
 
 
 def test_no_samples_and_fresh_ones() -> None:
