@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,18 @@ def test_more_rows_than_a_block_of_groups() -> None:
     matrix = arranged(data, Layout(records=9, size=1500))
     expected = (factors.astype(np.uint64) @ data.astype(np.uint64)) % 2**32
     np.testing.assert_array_equal(products(matrix, factors), expected)
+
+
+@pytest.mark.slow
+def test_words_may_be_read_from_a_file(tmp_path: Path) -> None:
+    """Oracle: the same words in memory. The file is mapped and cannot be written to."""
+    random = generator("mapped")
+    matrix = arranged(random.integers(0, 256, (50, 9), dtype=np.uint8), Layout(records=50, size=9))
+    np.save(tmp_path / "words.npy", matrix.words)
+    mapped = Matrix(layout=matrix.layout, words=np.load(tmp_path / "words.npy", mmap_mode="r"))
+    for vectors in (1, 4):
+        factors = random.integers(0, 1 << 32, (vectors, 50), dtype=np.uint32)
+        np.testing.assert_array_equal(products(mapped, factors), products(matrix, factors))
 
 
 def test_words_of_another_layout_are_refused() -> None:
