@@ -38,7 +38,7 @@ def write_map(folder: Path, scene: Scene) -> None:
     import h5py
 
     require_vacant(folder)
-    with writing(folder), _new_folder(folder) as temporary:
+    with writing(folder), new_folder(folder) as temporary:
         sparse = temporary / "sparse"
         sparse.mkdir()
         _reconstruction(scene).write(sparse)
@@ -63,7 +63,7 @@ def require_vacant(folder: Path) -> None:
 
 
 @contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that takes the place of `folder` when the block ends well, and is removed when it raises."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))

@@ -1,0 +1,285 @@
+"""A public map cut into tiles of equal size, each enough to localize in by itself (docs/theory/tiles.md#cutting)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64, UInt8
+
+from veil.codebooks.compression import fit_pca
+from veil.errors import InputError, RangeError
+from veil.geometry.georeference import Georeference
+from veil.progress import Progress, ignore_progress
+from veil.scene import Scene
+from veil.tiles import merkle
+from veil.tiles.aspects import Aspects, aspects
+from veil.tiles.cells import Cell, halved
+from veil.tiles.coding import TileCoding, fitted_scales, octahedral
+from veil.tiles.manifest import MOST_TILE_BYTES, Manifest
+from veil.tiles.sketches import WORDS, sketched
+from veil.tiles.tile_format import BITS, HEADER, PLACE_BITS, Tile, encode_tile, point_bytes
+
+# Principal axes, scales and words are found from so many descriptors at most.
+SAMPLE = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutOptions:
+    """How a map is cut.
+
+    - `tile_bytes`: size of every tile, without its proof.
+    - `points`: most points in a tile, or None: as many as fit.
+    - `axes`, `bits`: principal axes of the descriptors, and bits along each (4 or 8).
+    - `aspects`: descriptors of a point whose views differ much, at most: 1 or 2.
+    - `overlap`: share of its own number of cameras that a cell takes from around it.
+    - `angle`: step of the points' places, as an angle (radians) at their median distance from the cameras.
+    - `asked`: number of tiles that a localization asks for.
+    - `words`: of the sketches.
+    - `seed`: of the sample and of the words.
+
+    Raises RangeError for values that no tile can have.
+    """
+
+    tile_bytes: int = 128 << 10
+    points: int | None = None
+    axes: int = 64
+    bits: int = 8
+    aspects: int = 2
+    overlap: float = 0.15
+    angle: float = 1e-4
+    asked: int = 4
+    words: int = WORDS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.bits not in BITS or not 2 <= self.axes < 4096 or self.axes * self.bits % 8:
+            raise RangeError(f"descriptors take 4 or 8 bits along an even number of axes, got {self.bits!r} and {self.axes!r}")
+        if self.aspects not in (1, 2) or not self.asked >= 1 or not self.words >= 2:
+            raise RangeError("a point has 1 or 2 aspects, a localization asks for a tile or more, a sketch has 2 words or more")
+        if not 0 <= self.overlap <= 1 or not 1e-7 <= self.angle <= 1e-2:
+            raise RangeError(f"overlap must lie in 0..1 and angle in 1e-7..1e-2, got {self.overlap!r} and {self.angle!r}")
+        if self.points is not None and not self.points >= 1:
+            raise RangeError(f"a tile has at least one point, got {self.points!r}")
+        least = HEADER.size + point_bytes(self.axes, self.bits, self.aspects)
+        if not least <= self.tile_bytes <= MOST_TILE_BYTES:
+            raise RangeError(f"a tile takes {least} to {MOST_TILE_BYTES} bytes, got {self.tile_bytes!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutReport:
+    """What cutting a map did to it.
+
+    - `map_points`, `kept_points`: of the map, and those that are in one tile or more.
+    - `placed`, `crowded_out`, `too_far`: points counted once for each tile: kept; left out because the tile was full; left out
+      because they are too far away for places in steps.
+    - `crowded_tiles`: tiles that were full.
+    - `filled`: share of the tiles' bytes that is no filling.
+    - `aspects`: descriptors a point, on average.
+    - `variance_kept`: share of the descriptors' variance that compression and levels keep.
+    """
+
+    map_points: int
+    kept_points: int
+    placed: int
+    crowded_out: int
+    too_far: int
+    crowded_tiles: int
+    filled: float
+    aspects: float
+    variance_kept: float
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "map_points": self.map_points,
+            "kept_points": self.kept_points,
+            "placed": self.placed,
+            "crowded_out": self.crowded_out,
+            "too_far": self.too_far,
+            "crowded_tiles": self.crowded_tiles,
+            "filled": self.filled,
+            "aspects": self.aspects,
+            "variance_kept": self.variance_kept,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CutMap:
+    """A map's tiles: the manifest, a record a tile (the tile and its proof), and what was left out."""
+
+    manifest: Manifest
+    records: UInt8[np.ndarray, "tiles size"]
+    report: CutReport
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Piece:
+    """Points of a cell's tile: rows, those that found no room, and those that are too far away."""
+
+    origin: Int64[np.ndarray, "3"]
+    points: Int64[np.ndarray, "_"]
+    crowded_out: Int64[np.ndarray, "_"]
+    too_far: Int64[np.ndarray, "_"]
+
+
+def cut(
+    scene: Scene, options: CutOptions | None = None, *, place: Georeference | None = None, progress: Progress | None = None
+) -> CutMap:
+    """Cut a public map into tiles.
+
+    - `scene`: a map of raw descriptors.
+    - `options`: sizes and precision.
+    - `place`: where on Earth the map is, which the manifest then says.
+    - `progress`: called with the number of tiles made and of all.
+
+    Raises InputError for a map of private forms and for one with too few descriptors for the axes.
+    """
+    options, progress = options or CutOptions(), progress or ignore_progress
+    if not scene.is_public:
+        raise InputError("tiles are cut from a map of raw descriptors; build one from features, if the place may be public")
+    found = aspects(scene, options.aspects)
+    step = options.angle * _median_distance(scene)
+    room = _Room(scene, found, options)
+    steps = np.rint(scene.points / step)
+    cells = halved(room.centers, room.fits, overlap=options.overlap)
+    pieces = [room.piece(cell, steps) for cell in cells]
+    coding = _coding(scene, found, pieces, step, options)
+    tiles = []
+    for index, piece in enumerate(pieces):
+        tile = _tile(index, piece, steps, found, coding)
+        tiles.append((tile, encode_tile(tile, bits=options.bits, size=options.tile_bytes)))
+        progress(index + 1, len(pieces))
+    tree = merkle.levels([merkle.leaf_hash(data) for _, data in tiles])
+    records = [data + merkle.proof(tree, index) for index, (_, data) in enumerate(tiles)]
+    vectors = coding.vectors(coding.levels(found.descriptors.astype(np.float64)))
+    sketches = sketched(
+        vectors, [found.rows_of(piece.points) for piece in pieces], words=options.words, seed=options.seed
+    )
+    manifest = Manifest(
+        coding=coding,
+        low=np.array([cell.low for cell in cells]),
+        high=np.array([cell.high for cell in cells]),
+        sketches=sketches,
+        tile_bytes=options.tile_bytes,
+        asked=min(options.asked, len(cells)),
+        root=tree[-1][0],
+        place=place,
+    )
+    made = np.frombuffer(b"".join(records), dtype=np.uint8).reshape(len(records), -1)
+    return CutMap(manifest=manifest, records=made, report=_report(scene, pieces, found, coding, options))
+
+
+class _Room:
+    """Which points of a cell's cameras a tile has room for."""
+
+    def __init__(self, scene: Scene, found: Aspects, options: CutOptions) -> None:
+        self.options = options
+        self.centers = np.array([image.cam_from_world.center for image in scene.images.values()])
+        self._seen = [np.unique(image.point_rows) for image in scene.images.values()]
+        counts = np.diff(found.starts)
+        self._bytes = counts * point_bytes(options.axes, options.bits) - (counts - 1) * point_bytes(options.axes, options.bits, 0)
+
+    def fits(self, cameras: Int64[np.ndarray, "_"]) -> bool:
+        """Whether a tile has room for all points of some cameras."""
+        return len(self._kept(self._union(cameras))) == len(self._union(cameras))
+
+    def piece(self, cell: Cell, steps: Float64[np.ndarray, "points 3"]) -> _Piece:
+        """The points of a cell's tile, sorted."""
+        points = self._union(cell.cameras)
+        middle = np.median(steps[points], axis=0)
+        origin = np.clip(middle, -(1 << 51), 1 << 51).astype(np.int64) - (1 << (PLACE_BITS - 1))
+        near = ((steps[points] >= origin) & (steps[points] < origin + (1 << PLACE_BITS))).all(axis=1)
+        ordered = self._by_worth(points[near], cell)
+        kept = self._kept(ordered)
+        return _Piece(
+            origin=origin, points=np.sort(kept), crowded_out=np.setdiff1d(ordered, kept), too_far=points[~near]
+        )
+
+    def _union(self, cameras: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
+        return np.unique(np.concatenate([self._seen[camera] for camera in cameras]))
+
+    def _kept(self, ordered: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
+        """The first points, as many as there is room for."""
+        room = self.options.tile_bytes - HEADER.size
+        count = int(np.searchsorted(np.cumsum(self._bytes[ordered]), room, side="right"))
+        return ordered[: min(count, self.options.points or count)]
+
+    def _by_worth(self, points: Int64[np.ndarray, "_"], cell: Cell) -> Int64[np.ndarray, "_"]:
+        """Points in the order in which they are kept: each camera in turn takes that one of its own that most cameras see."""
+        cameras = cell.cameras
+        times = np.bincount(np.concatenate([self._seen[camera] for camera in cameras]), minlength=int(points.max(initial=0)) + 1)
+        turn = np.full(len(times), np.iinfo(np.int64).max)
+        for camera in cameras:
+            own = np.intersect1d(self._seen[camera], points)
+            own = own[np.lexsort((own, -times[own]))]
+            turn[own] = np.minimum(turn[own], np.arange(len(own)))
+        return points[np.lexsort((points, -times[points], turn[points]))]
+
+
+def _median_distance(scene: Scene) -> float:
+    """Median distance between a camera and a point that it sees, in units of the map."""
+    distances = [
+        np.linalg.norm(scene.points[image.point_rows] - image.cam_from_world.center, axis=1) for image in scene.images.values()
+    ]
+    median = float(np.median(np.concatenate(distances)))
+    if not median > 0:
+        raise InputError("the map's points lie in its cameras; it cannot be cut")
+    return median
+
+
+def _coding(scene: Scene, found: Aspects, pieces: list[_Piece], step: float, options: CutOptions) -> TileCoding:
+    """What the tiles' numbers mean, from the descriptors that are kept."""
+    kept = np.unique(np.concatenate([piece.points for piece in pieces]))
+    rows = found.rows_of(kept)
+    if len(rows) > SAMPLE:
+        rows = np.sort(np.random.default_rng(options.seed).choice(rows, SAMPLE, replace=False))
+    sample = found.descriptors[rows].astype(np.float64)
+    pca = fit_pca(sample, options.axes)
+    return TileCoding(
+        raw_space=scene.space,
+        pca=pca,
+        scales=fitted_scales(pca, sample, options.bits),
+        bits=options.bits,
+        step=step,
+        least_pixels=float(found.pixels.min()),
+        least_frames=float(found.frames.min()),
+    )
+
+
+def _tile(
+    index: int, piece: _Piece, steps: Float64[np.ndarray, "points 3"], found: Aspects, coding: TileCoding
+) -> Tile:
+    rows = found.rows_of(piece.points)
+    return Tile(
+        index=index,
+        origin=piece.origin,
+        places=(steps[piece.points].astype(np.int64) - piece.origin).astype(np.uint32),
+        counts=np.diff(found.starts)[piece.points].astype(np.uint8),
+        directions=octahedral(found.direction[rows]),
+        sizes=coding.sizes(found.pixels[rows], found.frames[rows]),
+        descriptors=coding.levels(found.descriptors[rows].astype(np.float64)),
+    )
+
+
+def _report(
+    scene: Scene, pieces: list[_Piece], found: Aspects, coding: TileCoding, options: CutOptions
+) -> CutReport:
+    placed = np.concatenate([piece.points for piece in pieces])
+    rows = found.rows_of(placed)
+    exact = found.descriptors[rows].astype(np.float64)
+    back = coding.vectors(coding.levels(exact)) @ coding.pca.axes + coding.pca.mean
+    lost = float(((exact - back) ** 2).sum() / max(((exact - exact.mean(axis=0)) ** 2).sum(), 1e-12))
+    used = sum(HEADER.size + len(piece.points) * point_bytes(options.axes, options.bits, 0) for piece in pieces)
+    used += len(rows) * (point_bytes(options.axes, options.bits) - point_bytes(options.axes, options.bits, 0))
+    return CutReport(
+        map_points=len(scene.points),
+        kept_points=len(np.unique(placed)),
+        placed=len(placed),
+        crowded_out=sum(len(piece.crowded_out) for piece in pieces),
+        too_far=sum(len(piece.too_far) for piece in pieces),
+        crowded_tiles=sum(len(piece.crowded_out) > 0 for piece in pieces),
+        filled=used / (len(pieces) * options.tile_bytes),
+        aspects=len(rows) / max(len(placed), 1),
+        variance_kept=1 - lost,
+    )
