@@ -30,12 +30,16 @@ class TilePoints:
 
 
 def united(tiles: Sequence[Tile], coding: TileCoding) -> TilePoints:
-    """The points of some tiles. Neighbors share points, whose numbers are the same in both: each is taken from the first."""
+    """The points of some tiles. Neighbors share points, whose places are the same in both: these are taken from the first.
+
+    Several points at one place stay several: a keypoint with two orientations gives two points there, with two descriptors.
+    """
     places = np.concatenate([tile.places.astype(np.int64) + tile.origin for tile in tiles])
     counts = np.concatenate([tile.counts.astype(np.int64) for tile in tiles])
     ends = np.cumsum(counts)
-    _, first = np.unique(places, axis=0, return_index=True)
-    first = np.sort(first)
+    tile_of = np.repeat(np.arange(len(tiles)), [len(tile) for tile in tiles])
+    _, first, place = np.unique(places, axis=0, return_index=True, return_inverse=True)
+    first = np.flatnonzero(tile_of == tile_of[first][place.reshape(-1)])
     kept = counts[first]
     starts = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
     rows = np.repeat(ends[first] - kept - starts[:-1], kept) + np.arange(starts[-1])

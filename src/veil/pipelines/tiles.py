@@ -1,0 +1,86 @@
+"""Private tiles: cut a map, and localize on the device in tiles that are fetched without telling which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from veil.features import Features
+from veil.files.maps import read_map
+from veil.files.tiles import read_manifest, read_records, write_tiles
+from veil.geometry.georeference import Georeference
+from veil.localization.by_distance import Localization, NoPose
+from veil.progress import Progress
+from veil.tiles.cutting import CutMap, CutOptions, cut
+from veil.tiles.device import TileOptions, localize_in_tiles, place_in_map, wanted_tiles
+from veil.tiles.exits import Region
+from veil.tiles.fetching import Fetched, TileCache, TileFetcher
+
+PREFIX = "tiles:"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TileAnswer:
+    """The answer to a photograph, which was found on the device, and what was fetched for it.
+
+    `wanted` are the tiles that it was looked for in, the most promising first; they are known to this device alone.
+    """
+
+    found: Localization | NoPose
+    fetched: Fetched
+    wanted: Sequence[int]
+
+
+def cut_map(
+    source: Path,
+    target: Path,
+    options: CutOptions | None = None,
+    *,
+    place: Georeference | None = None,
+    progress: Progress | None = None,
+) -> CutMap:
+    """Cut the map in a folder into tiles and write them to a new folder, at once or not at all.
+
+    Raises FileFormatError for a damaged map, InputError for a map of private forms, and if the new folder holds something.
+    """
+    made = cut(read_map(source), options, place=place, progress=progress)
+    write_tiles(target, made)
+    return made
+
+
+def fetcher_of(folder: Path, *, cache: TileCache | None = None, offline: bool = False) -> TileFetcher:
+    """A fetcher for the tiles of a folder, which are all read at the first fetch. Raises FileFormatError for a damaged one."""
+    manifest = read_manifest(folder)
+    return TileFetcher(manifest, Region(read=lambda: read_records(folder, manifest)), cache=cache, offline=offline)
+
+
+def localize_with_tiles(
+    features: Features,
+    fetcher: TileFetcher,
+    *,
+    near: np.ndarray | None = None,
+    within: float = 0.0,
+    fix: tuple[float, float] | None = None,
+    options: TileOptions | None = None,
+) -> TileAnswer:
+    """Localize a photograph on this device: choose tiles, fetch once, match, estimate (docs/theory/tiles.md).
+
+    Every call fetches once, also where the photograph then gives no pose.
+
+    - `features`: raw features of the photograph. They stay here.
+    - `fetcher`: of the map's tiles.
+    - `near`, `within`: where the device is about, float64 (3,), and how uncertain that is, in units of the map.
+    - `fix`: latitude and longitude in degrees, in place of `near`, on a map with a place on Earth.
+    - `options`: thresholds and the number of wanted tiles.
+
+    Raises SpaceError for features of another kind, InputError where nothing says where to look, and what the exit raises.
+    """
+    options = options or TileOptions()
+    if fix is not None:
+        near = place_in_map(fetcher.manifest, *fix)
+    wanted = wanted_tiles(fetcher.manifest, features, near=near, within=within, options=options)
+    fetched = fetcher.fetch(wanted)
+    return TileAnswer(found=localize_in_tiles(features, fetcher.manifest, fetched.tiles, options), fetched=fetched, wanted=wanted)
