@@ -47,11 +47,13 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_records(folder: Path, manifest: Manifest) -> UInt8[np.ndarray, "records size"]:
-    """All records of a folder of tiles, mapped into memory and not read yet. Raises FileFormatError for another number of bytes."""
+    """All records of a folder of tiles, mapped into memory. Raises FileFormatError for another number of bytes."""
     path, shape = folder / RECORDS, (len(manifest), manifest.record_bytes)
     try:
         if path.stat().st_size != shape[0] * shape[1]:
-            raise FileFormatError(f"{path} has {path.stat().st_size} bytes, and the manifest says {shape[0] * shape[1]}; get it again")
+            raise FileFormatError(
+                f"{path} has {path.stat().st_size} bytes, and the manifest says {shape[0] * shape[1]}; get it again"
+            )
         return np.memmap(path, dtype=np.uint8, mode="r", shape=shape)
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror or error}") from None

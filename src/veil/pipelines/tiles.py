@@ -83,4 +83,6 @@ def localize_with_tiles(
         near = place_in_map(fetcher.manifest, *fix)
     wanted = wanted_tiles(fetcher.manifest, features, near=near, within=within, options=options)
     fetched = fetcher.fetch(wanted)
-    return TileAnswer(found=localize_in_tiles(features, fetcher.manifest, fetched.tiles, options), fetched=fetched, wanted=wanted)
+    return TileAnswer(
+        found=localize_in_tiles(features, fetcher.manifest, fetched.tiles, options), fetched=fetched, wanted=wanted
+    )

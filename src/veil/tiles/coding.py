@@ -74,9 +74,7 @@ class TileCoding:
         """Places in whole steps from the map's zero."""
         return np.rint(points / self.step).astype(np.int64)
 
-    def sizes(
-        self, pixels: Float64[np.ndarray, "rows"], frames: Float64[np.ndarray, "rows"]
-    ) -> UInt8[np.ndarray, "rows 2"]:
+    def sizes(self, pixels: Float64[np.ndarray, "rows"], frames: Float64[np.ndarray, "rows"]) -> UInt8[np.ndarray, "rows 2"]:
         """Sizes in parts of an octave above the least."""
         octaves = np.log2(np.stack([pixels / self.least_pixels, frames / self.least_frames], axis=1))
         return np.clip(np.rint(SIZE_STEPS * octaves), 0, 255).astype(np.uint8)

@@ -153,9 +153,7 @@ def cut(
     tree = merkle.levels([merkle.leaf_hash(data) for _, data in tiles])
     records = [data + merkle.proof(tree, index) for index, (_, data) in enumerate(tiles)]
     vectors = coding.vectors(coding.levels(found.descriptors.astype(np.float64)))
-    sketches = sketched(
-        vectors, [found.rows_of(piece.points) for piece in pieces], words=options.words, seed=options.seed
-    )
+    sketches = sketched(vectors, [found.rows_of(piece.points) for piece in pieces], words=options.words, seed=options.seed)
     manifest = Manifest(
         coding=coding,
         low=np.array([cell.low for cell in cells]),
@@ -178,7 +176,9 @@ class _Room:
         self.centers = np.array([image.cam_from_world.center for image in scene.images.values()])
         self._seen = [np.unique(image.point_rows) for image in scene.images.values()]
         counts = np.diff(found.starts)
-        self._bytes = counts * point_bytes(options.axes, options.bits) - (counts - 1) * point_bytes(options.axes, options.bits, 0)
+        self._bytes = counts * point_bytes(options.axes, options.bits) - (counts - 1) * point_bytes(
+            options.axes, options.bits, 0
+        )
 
     def fits(self, cameras: Int64[np.ndarray, "_"]) -> bool:
         """Whether a tile has room for all points of some cameras."""
@@ -192,9 +192,7 @@ class _Room:
         near = ((steps[points] >= origin) & (steps[points] < origin + (1 << PLACE_BITS))).all(axis=1)
         ordered = self._by_worth(points[near], cell)
         kept = self._kept(ordered)
-        return _Piece(
-            origin=origin, points=np.sort(kept), crowded_out=np.setdiff1d(ordered, kept), too_far=points[~near]
-        )
+        return _Piece(origin=origin, points=np.sort(kept), crowded_out=np.setdiff1d(ordered, kept), too_far=points[~near])
 
     def _union(self, cameras: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
         return np.unique(np.concatenate([self._seen[camera] for camera in cameras]))
@@ -208,7 +206,9 @@ class _Room:
     def _by_worth(self, points: Int64[np.ndarray, "_"], cell: Cell) -> Int64[np.ndarray, "_"]:
         """Points in the order in which they are kept: each camera in turn takes that one of its own that most cameras see."""
         cameras = cell.cameras
-        times = np.bincount(np.concatenate([self._seen[camera] for camera in cameras]), minlength=int(points.max(initial=0)) + 1)
+        times = np.bincount(
+            np.concatenate([self._seen[camera] for camera in cameras]), minlength=int(points.max(initial=0)) + 1
+        )
         turn = np.full(len(times), np.iinfo(np.int64).max)
         for camera in cameras:
             own = np.intersect1d(self._seen[camera], points)
@@ -247,9 +247,7 @@ def _coding(scene: Scene, found: Aspects, pieces: list[_Piece], step: float, opt
     )
 
 
-def _tile(
-    index: int, piece: _Piece, steps: Float64[np.ndarray, "points 3"], found: Aspects, coding: TileCoding
-) -> Tile:
+def _tile(index: int, piece: _Piece, steps: Float64[np.ndarray, "points 3"], found: Aspects, coding: TileCoding) -> Tile:
     rows = found.rows_of(piece.points)
     return Tile(
         index=index,
@@ -262,9 +260,7 @@ def _tile(
     )
 
 
-def _report(
-    scene: Scene, pieces: list[_Piece], found: Aspects, coding: TileCoding, options: CutOptions
-) -> CutReport:
+def _report(scene: Scene, pieces: list[_Piece], found: Aspects, coding: TileCoding, options: CutOptions) -> CutReport:
     placed = np.concatenate([piece.points for piece in pieces])
     rows = found.rows_of(placed)
     exact = found.descriptors[rows].astype(np.float64)

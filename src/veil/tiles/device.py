@@ -84,7 +84,9 @@ def place_in_map(manifest: Manifest, latitude_deg: float, longitude_deg: float, 
     place that is none.
     """
     if manifest.place is None:
-        raise InputError("nobody said where on Earth this map is, so a GPS fix does not help; give features, or a place in the map")
+        raise InputError(
+            "nobody said where on Earth this map is, so a GPS fix does not help; give features, or a place in the map"
+        )
     frame, enu_from_map = manifest.place.frame, manifest.place.enu_from_map
     height = frame.height_m if height_m is None else height_m
     require_places(np.array([[latitude_deg, longitude_deg, height]]))

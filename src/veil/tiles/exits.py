@@ -1,7 +1,7 @@
 """Ways to fetch tiles, each with what it promises: everything, from two servers, or from one (docs/theory/tiles.md#exits).
 
-An exit fetches records of equal size by their indices. What reaches a server is made here and in `veil.pir`, from indices alone:
-this file knows neither features nor poses.
+An exit fetches records of equal size by their indices. What reaches a server is made here and in `veil.pir`, from indices
+alone: this file knows neither features nor poses.
 """
 
 from __future__ import annotations
@@ -120,5 +120,7 @@ def _answered(transport: Transport, messages: Sequence[bytes], size: int) -> lis
     """The answers to some messages. Raises PirError unless there is one of `size` bytes for each."""
     answers = list(transport(messages))
     if len(answers) != len(messages) or any(len(answer) != size for answer in answers):
-        raise PirError(f"{len(messages)} answers of {size} bytes were due, and the server sent {[len(item) for item in answers]}")
+        raise PirError(
+            f"{len(messages)} answers of {size} bytes were due, and the server sent {[len(item) for item in answers]}"
+        )
     return answers

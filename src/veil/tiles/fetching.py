@@ -1,4 +1,4 @@
-"""Which tiles a device asks for: always as many as all devices do, at once, and whatever comes of it (docs/theory/tiles.md#fetching).
+"""Which tiles a device asks for: as many as all devices do, at once, whatever comes of it (docs/theory/tiles.md#fetching).
 
 What is sent depends on nothing but the map, as the exit hides the indices and their number never changes. In particular nothing
 is asked for again because it failed, or left out because it is kept: a fetch that is left out tells that the device stayed.

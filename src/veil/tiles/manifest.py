@@ -132,7 +132,9 @@ def decode_manifest(text: bytes, binary: bytes) -> Manifest:
 
 
 def _manifest(facts: Mapping[str, Any], binary: bytes) -> Manifest:
-    count, words, axes = (_number(facts, key, most) for key, most in (("tiles", MOST_TILES), ("words", MOST_WORDS), ("axes", 4095)))
+    count, words, axes = (
+        _number(facts, key, most) for key, most in (("tiles", MOST_TILES), ("words", MOST_WORDS), ("axes", 4095))
+    )
     tile_bytes = _number(facts, "tile_bytes", MOST_TILE_BYTES)
     kept = facts["descriptor"]
     space = Space(descriptor=kept["kind"], normalization=kept["normalization"], dim=_number(kept, "dim", 4096))

@@ -33,7 +33,9 @@ class Sketches:
         if not self.words.any(axis=1).all():
             raise RangeError("a word of the sketches is zero")
 
-    def ranked(self, vectors: Float32[np.ndarray, "rows axes"]) -> tuple[Int64[np.ndarray, "tiles"], Float64[np.ndarray, "tiles"]]:
+    def ranked(
+        self, vectors: Float32[np.ndarray, "rows axes"]
+    ) -> tuple[Int64[np.ndarray, "tiles"], Float64[np.ndarray, "tiles"]]:
         """Tiles from the one most like the given compressed descriptors to the least, and the cosines in this order."""
         weight = _counts(self.words, vectors) * self.rarity
         tiles = _unit(self.weights.astype(np.float64))

@@ -1,9 +1,10 @@
-"""Bytes of a tile: whole numbers alone, little-endian, filled up to the size that all tiles of a map have (docs/reference/tiles.md)."""
+"""Bytes of a tile: whole numbers, little-endian, filled up to the size of all tiles of a map (docs/reference/tiles.md)."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Int8, Int64, UInt8, UInt32
@@ -92,7 +93,7 @@ def decode_tile(data: bytes, *, index: int, axes: int, bits: int) -> Tile:
     if data[ends[-1] :].strip(b"\0"):
         raise WireError("a tile's filling must be zero")
     packed, counts, directions, sizes, levels = (
-        np.frombuffer(data[start:end], dtype=np.uint8) for start, end in zip(ends, ends[1:], strict=False)
+        np.frombuffer(data[start:end], dtype=np.uint8) for start, end in pairwise(ends)
     )
     if points and (not 1 <= counts.min() <= counts.max() <= MOST_ASPECTS or int(counts.sum(dtype=np.int64)) != aspects):
         raise WireError("a tile's points must each have between one and four aspects, and all of them together")

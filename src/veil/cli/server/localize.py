@@ -22,8 +22,10 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.device.tile_queries import add_tile_arguments, localize_in_fetched, map_or_tiles
 from veil.cli.server.index import read_dictionary
 from veil.cli.server.map import add_matching, matching_options
+from veil.cli.server.pose_rows import pose_line, pose_row
 from veil.errors import InputError
 from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
@@ -42,6 +44,7 @@ EXAMPLES = """\
   veil localize map/ words.veil --dictionary dictionary.npz   a query in words; once for all: `veil index`
   veil localize map/ words.veil --near 1.5 0 -2               among the three images of the map nearest to this place
   veil localize map/ positions.veil --near-images a.jpg b.jpg   of `privatize --no-descriptors`
+  veil localize tiles:tiles/ photo.jpg                        on the device, in tiles of a public map; nothing of it leaves
 """
 
 
@@ -52,11 +55,14 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "localize",
         "upload + map -> a pose, or a reason why there is none",
         "Estimate the pose of each query. A pose is returned only if chance cannot explain its inliers; otherwise the\n"
-        "reason is printed and the exit code is 3.",
+        "reason is printed and the exit code is 3. In tiles photographs are localized\n"
+        "on this device, and nothing of them leaves.",
         EXAMPLES,
     )
-    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote")
-    parser.add_argument("queries", type=Path, nargs="+", help=".veil messages, or raw features (.h5)")
+    parser.add_argument("map", type=map_or_tiles, help="a folder that `veil map` wrote, or tiles:FOLDER (`veil tiles cut`)")
+    parser.add_argument(
+        "queries", type=Path, nargs="+", help=".veil messages, or raw features (.h5); in tiles photographs or raw features"
+    )
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="of the queries; default: the bundled one")
     parser.add_argument("--dictionary", metavar="FILE", help="of queries in words, if the map has no index for it")
     parser.add_argument("--max-error", type=float, default=8.0, metavar="PX", help="inlier threshold (default 8)")
@@ -78,7 +84,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         type=float,
         nargs=3,
         metavar=("X", "Y", "Z"),
-        help="words, positions: where the query is about, in the map's coordinates",
+        help="words, positions, tiles: where the query is about, in the map's coordinates",
     )
     parser.add_argument("--near-images", nargs="+", metavar="NAME", help="words, positions: images of the map that are near")
     parser.add_argument("--nearest", type=at_least(1), default=3, metavar="N", help="images that --near takes (default 3)")
@@ -98,6 +104,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         help=f"images of the index to match, more while there is no pose (default {' '.join(map(str, RETRIEVED))})",
     )
     parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
+    add_tile_arguments(parser)
     add_strict(parser)
     add_matching(parser)
     add_json(parser)
@@ -105,6 +112,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _localize(arguments: argparse.Namespace) -> int:
+    if isinstance(arguments.map, str):
+        return localize_in_fetched(arguments)
     quiet_colmap()
     where = Map.read(arguments.map)
     rows: list[dict] = []
@@ -119,8 +128,8 @@ def _localize(arguments: argparse.Namespace) -> int:
                     raise
                 skipped[name] = str(error)
                 continue
-            rows.append(_row(name, found, time.perf_counter() - start))
-            say(arguments, _pose_line(name, found))
+            rows.append(pose_row(name, found, time.perf_counter() - start))
+            say(arguments, pose_line(name, found))
     finally:  # a query that cannot be read takes nothing from the others
         tell_skipped(skipped)
         write_json(arguments.json, {"queries": rows, "skipped": skipped})
@@ -182,31 +191,3 @@ def _near(arguments: argparse.Namespace, where: Map) -> list[str] | None:
     """Images of the map that the query is known to be near; None where nothing is known."""
     place = [] if arguments.near is None else where.scene.nearest(np.array(arguments.near), arguments.nearest)
     return [*place, *(arguments.near_images or [])] or None
-
-
-def _row(name: str, found: Localization | NoPose, seconds: float) -> dict:
-    if isinstance(found, NoPose):
-        return {"name": name, "status": "no pose", "reason": found.reason, "seconds": seconds}
-    return {
-        "name": name,
-        "status": "localized",
-        "cam_from_world": {
-            "rotation": found.cam_from_world.rotation.tolist(),
-            "translation": found.cam_from_world.translation.tolist(),
-        },
-        "camera_center": found.cam_from_world.center.tolist(),
-        "covariance": None if found.covariance is None else found.covariance.tolist(),
-        "turn_deviation_deg": found.turn_deviation_deg,
-        "inliers": found.inliers,
-        "correspondences": found.correspondences,
-        "log10_nfa": found.log10_nfa,
-        "seconds": seconds,
-    }
-
-
-def _pose_line(name: str, found: Localization | NoPose) -> str:
-    if isinstance(found, NoPose):
-        return f"{name}: no pose: {found.reason}"
-    center = " ".join(f"{value:.4f}" for value in found.cam_from_world.center)
-    told = f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches"
-    return f"{told}, turn known to {found.turn_deviation_deg:.2f} deg"

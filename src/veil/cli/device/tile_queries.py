@@ -1,0 +1,117 @@
+"""`veil localize tiles:FOLDER`: photographs are localized on this device, in tiles that are fetched without telling which."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from veil.cli.common import EXIT_NO_POSE, EXIT_OK, quiet_colmap, say, tell, tell_skipped, write_json
+from veil.cli.device.extract import with_camera
+from veil.cli.server.pose_rows import pose_line, pose_row
+from veil.errors import InputError, VeilError
+from veil.extraction import EXTRACTORS, extract
+from veil.extraction.sift import SiftOptions
+from veil.features import Features
+from veil.files.features import holds_features, read_features
+from veil.files.pictures import named_pictures, read_picture
+from veil.files.tiles import FolderCache
+from veil.files.weights import load_network
+from veil.localization.by_distance import LocalizeOptions
+from veil.matching import MatchOptions
+from veil.pipelines.tiles import PREFIX, TileAnswer, fetcher_of, localize_with_tiles
+from veil.space import Space
+from veil.tiles.device import TileOptions
+from veil.tiles.fetching import TileFetcher
+
+
+def map_or_tiles(text: str) -> Path | str:
+    """The folder of a map, or the text "tiles:..." of a map's tiles (an argparse type)."""
+    return text if text.startswith(PREFIX) else Path(text)
+
+
+def add_tile_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of localization in tiles."""
+    parser.add_argument("--camera", metavar="MODEL,P1,...", help="tiles: of all photographs (default: K.txt beside them)")
+    parser.add_argument(
+        "--fix", type=float, nargs=2, metavar=("LAT", "LON"), help="tiles: where the device is about on Earth (degrees)"
+    )
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=0.0,
+        metavar="D",
+        help="tiles: how far from --near or --fix, in the map's units",
+    )
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="tiles: keep what is fetched there, for --offline")
+    parser.add_argument("--offline", action="store_true", help="tiles: send nothing, use what --cache holds")
+
+
+def localize_in_fetched(arguments: argparse.Namespace) -> int:
+    """Localize the photographs of the arguments in tiles; exit code 3 if one has no pose."""
+    quiet_colmap()
+    if arguments.offline and arguments.cache is None:
+        raise InputError("--offline uses what is kept on this device; say where with --cache")
+    cache = FolderCache(folder=arguments.cache) if arguments.cache else None
+    fetcher = fetcher_of(Path(arguments.map.removeprefix(PREFIX)), cache=cache, offline=arguments.offline)
+    rows: list[dict] = []
+    refused: dict[str, dict[str, str]] = {}
+    skipped: dict[str, str] = {}
+    for name, features in _features(arguments, fetcher.manifest.coding.raw_space, skipped):
+        start = time.perf_counter()
+        answer = _answer(arguments, features, fetcher)
+        rows.append(pose_row(name, answer.found, time.perf_counter() - start))
+        say(arguments, pose_line(name, answer.found))
+        for index, why in answer.fetched.refused.items():
+            tell(f"veil: {name}: tile {index} was not used: {why}")
+            refused.setdefault(name, {})[str(index)] = why
+    tell_skipped(skipped)
+    if not rows:
+        raise InputError(f"none of the {len(skipped)} photographs could be used")
+    sentence = "Nothing was sent." if arguments.offline else fetcher.exit.guarantee.sentence
+    tiles = {
+        "version": fetcher.manifest.version,
+        "asked": 0 if arguments.offline else fetcher.manifest.asked,
+        "record_bytes": fetcher.manifest.record_bytes,
+        "guarantee": sentence,
+        "refused": refused,
+    }
+    write_json(arguments.json, {"queries": rows, "skipped": skipped, "tiles": tiles})
+    say(arguments, f"localized on this device, in tiles of a public map. {sentence}")
+    return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
+
+
+def _answer(arguments: argparse.Namespace, features: Features, fetcher: TileFetcher) -> TileAnswer:
+    """The answer to one photograph, with the options of the arguments."""
+    ratio = arguments.ratio if arguments.ratio is not None else "none"
+    matching = MatchOptions(max_ratio=None if ratio in ("none", "auto") else float(ratio), threads=arguments.workers)
+    return localize_with_tiles(
+        features,
+        fetcher,
+        near=None if arguments.near is None else np.array(arguments.near),
+        within=arguments.within,
+        fix=None if arguments.fix is None else (arguments.fix[0], arguments.fix[1]),
+        options=TileOptions(localize=LocalizeOptions(max_error_px=arguments.max_error, matching=matching, seed=arguments.seed)),
+    )
+
+
+def _features(arguments: argparse.Namespace, space: Space, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
+    """Names and raw features of all photographs, extracted as the map's were; why others have none is added to `skipped`."""
+    alone = len(arguments.queries) == 1
+    for given in arguments.queries:
+        if given.is_file() and holds_features(given):
+            yield from read_features(given)
+            continue
+        if space.descriptor not in EXTRACTORS:
+            raise InputError(f"the map holds {space.descriptor} descriptors; extract them, and give the features (.h5)")
+        options, network = SiftOptions(normalization=space.normalization), load_network(space.descriptor)
+        for name, path in named_pictures([given]):
+            try:
+                yield name, extract(with_camera(read_picture(path), arguments.camera, path), space.descriptor, options, network)
+            except VeilError as error:
+                if arguments.strict or alone:
+                    raise
+                skipped[name] = str(error)
