@@ -99,7 +99,7 @@ def octahedral(directions: Float64[np.ndarray, "rows 3"]) -> UInt8[np.ndarray, "
 
 
 def unfolded(places: UInt8[np.ndarray, "rows 2"]) -> Float64[np.ndarray, "rows 3"]:
-    """The unit vectors of `octahedral` places; within 0.9 degrees of those that were kept."""
+    """The unit vectors of `octahedral` places; within a degree of those that were kept."""
     xy = places / 255 * 2 - 1
     z = 1 - np.abs(xy).sum(axis=1)
     below = np.maximum(-z, 0.0)[:, None]

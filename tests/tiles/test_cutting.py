@@ -1,0 +1,160 @@
+"""Cutting a planted street: what is in the tiles, what was left out, and what the report says of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from veil.errors import InputError, RangeError
+from veil.tiles.aspects import aspects
+from veil.tiles.cutting import CutMap, CutOptions, cut
+from veil.tiles.fetching import proved_tile
+from veil.tiles.tile_format import Tile
+from veil.tiles.union import united
+from worlds import unit
+from worlds.map_scenes import planted_map
+from worlds.tile_streets import street
+
+OPTIONS = CutOptions(tile_bytes=30_000, axes=64, words=32)
+
+
+def tiles_of(made: CutMap) -> list[Tile]:
+    return [proved_tile(made.manifest, index, record.tobytes()) for index, record in enumerate(made.records)]
+
+
+def test_tiles_have_one_size_and_hold_what_their_cameras_see() -> None:
+    """Oracle: the planted points, the nearest of which must be seen by a camera of the tile's cell, within the stated error."""
+    place = street("cut", cameras=12)
+    made = cut(place.scene, OPTIONS)
+    assert len(made.manifest) > 3 and made.records.shape == (len(made.manifest), made.manifest.record_bytes)
+    centers = np.array([image.cam_from_world.center for image in place.scene.images.values()])
+    seen = [set(image.point_rows.tolist()) for image in place.scene.images.values()]
+    for index, tile in enumerate(tiles_of(made)):
+        points = (tile.places.astype(np.int64) + tile.origin) * made.manifest.coding.step
+        gaps = np.linalg.norm(points[:, None] - place.scene.points[None], axis=2)
+        rows = gaps.argmin(axis=1)
+        assert gaps.min(axis=1).max() <= made.manifest.coding.max_position_error * (1 + 1e-9)
+        low, high = made.manifest.low[index], made.manifest.high[index]
+        inside = np.flatnonzero(((centers >= low) & (centers <= high)).all(axis=1))
+        away = np.linalg.norm(np.maximum(np.maximum(low - centers, centers - high), 0), axis=1)
+        allowed = np.argsort(away, kind="stable")[: len(inside) + int(np.ceil(OPTIONS.overlap * len(inside)))]
+        assert set(rows.tolist()) <= set().union(*(seen[camera] for camera in allowed))
+        # The planted descriptor of a point is nearest to its own, whatever the rounding.
+        levels = tile.descriptors[np.cumsum(tile.counts) - tile.counts]
+        vectors, truth = made.manifest.coding.vectors(levels), made.manifest.coding.pca.apply(place.descriptors)
+        assert (((vectors[:, None] - truth[None]) ** 2).sum(axis=2).argmin(axis=1) == rows).mean() > 0.98
+
+
+def test_nothing_is_left_out_in_silence() -> None:
+    """Oracle: points counted once more from the cells' cameras: each is placed, crowded out or too far."""
+    place = street("full", cameras=6, density=80)
+    roomy, full = cut(place.scene, replace(OPTIONS, tile_bytes=1 << 20)), cut(place.scene, replace(OPTIONS, tile_bytes=6000))
+    assert roomy.report.crowded_out == roomy.report.too_far == roomy.report.crowded_tiles == 0
+    assert roomy.report.kept_points == roomy.report.map_points == roomy.report.placed == len(place.scene.points)
+    assert len(roomy.manifest) == 1 and roomy.manifest.asked == 1
+    told = full.report
+    assert told.crowded_tiles == len(full.manifest) and told.filled > 0.97
+    assert told.placed == sum(len(tile) for tile in tiles_of(full))
+    fewer = cut(place.scene, replace(OPTIONS, tile_bytes=1 << 20, points=50))
+    assert {len(tile) for tile in tiles_of(fewer)} == {50}
+    seen = [image.point_rows for image in place.scene.images.values()]
+    centers = np.array([image.cam_from_world.center for image in place.scene.images.values()])
+    due = 0
+    for low, high in zip(full.manifest.low, full.manifest.high, strict=True):
+        own = np.flatnonzero(((centers >= low) & (centers <= high)).all(axis=1))
+        away = np.linalg.norm(np.maximum(np.maximum(low - centers, centers - high), 0), axis=1)
+        cameras = np.argsort(away, kind="stable")[: len(own) + int(np.ceil(OPTIONS.overlap * len(own)))]
+        due += len(np.unique(np.concatenate([seen[camera] for camera in cameras])))
+    assert told.placed + told.crowded_out + told.too_far == due
+
+
+def test_points_that_are_too_far_for_their_cell_are_told() -> None:
+    place = street("far", cameras=4)
+    points = place.scene.points.copy()
+    points[:3] *= 1e4
+    told = cut(replace(place.scene, points=points), replace(OPTIONS, tile_bytes=1 << 20)).report
+    assert told.too_far == 3 and told.kept_points == told.map_points - 3
+
+
+def test_a_full_tile_keeps_points_of_each_camera() -> None:
+    """Broken twin: taking the points that most cameras see, without turns, leaves the cameras at the ends with few."""
+    place = street("turns", cameras=4, density=60)
+    made = cut(place.scene, replace(OPTIONS, points=60, tile_bytes=1 << 20, overlap=0.0))
+    tile = max(tiles_of(made), key=len)
+    rows = nearest_rows(tile, made, place.scene.points)
+    low, high = made.manifest.low[tile.index], made.manifest.high[tile.index]
+    images = [
+        image
+        for image in place.scene.images.values()
+        if (image.cam_from_world.center >= low).all() and (image.cam_from_world.center <= high).all()
+    ]
+    times = np.bincount(np.concatenate([image.point_rows for image in images]), minlength=len(place.scene.points))
+    shares = [np.isin(image.point_rows, rows).sum() for image in images]
+    assert min(shares) >= 60 / len(images)
+    assert times[rows].mean() > times[times > 0].mean()
+
+
+def nearest_rows(tile: Tile, made: CutMap, points: np.ndarray) -> np.ndarray:
+    places = (tile.places.astype(np.int64) + tile.origin) * made.manifest.coding.step
+    return np.linalg.norm(places[:, None] - points[None], axis=2).argmin(axis=1)
+
+
+def test_neighbors_share_points_exactly() -> None:
+    """The union of all tiles has each kept point once, though tiles overlap."""
+    made = cut(street("shared", cameras=10).scene, OPTIONS)
+    tiles = tiles_of(made)
+    assert made.report.placed > made.report.kept_points
+    assert len(united(tiles, made.manifest.coding).points) == made.report.kept_points
+    assert len(united([*tiles, *tiles[::-1]], made.manifest.coding).points) == made.report.kept_points
+
+
+def test_views_that_differ_give_two_descriptors() -> None:
+    """Oracle: planted descriptors; half of the images see the first points with another descriptor."""
+    place = street("aspects", cameras=6)
+    other = {
+        name: replace(
+            image,
+            form=replace(
+                image.form,
+                vectors=np.where((image.point_rows < 40)[:, None], -image.form.vectors[:, ::-1], image.form.vectors),
+            ),
+        )
+        if int(name[:2]) % 2
+        else image
+        for name, image in place.scene.images.items()
+    }
+    found = aspects(replace(place.scene, images=other), 2)
+    counts = np.diff(found.starts)
+    by_name = {name: set(image.point_rows.tolist()) for name, image in place.scene.images.items()}
+    both = [point for point in range(40) if {int(name[:2]) % 2 for name, rows in by_name.items() if point in rows} == {0, 1}]
+    assert len(both) > 20 and (counts[both] == 2).all() and (counts[40:] == 1).all()
+    for point in both:
+        kinds = {
+            bool(found.descriptors[row] @ place.descriptors[point] > 0.9)
+            for row in range(found.starts[point], found.starts[point + 1])
+        }
+        assert kinds == {True, False}
+    one = aspects(replace(place.scene, images=other), 1)
+    assert (np.diff(one.starts) == 1).all()
+    np.testing.assert_allclose(np.linalg.norm(one.direction, axis=1), 1)
+    np.testing.assert_allclose(unit(one.descriptors), one.descriptors, atol=1e-6)
+
+
+def test_what_cannot_be_cut_is_refused() -> None:
+    with pytest.raises(InputError, match="raw descriptors"):
+        cut(planted_map("private", "subspaces")[0])
+    for change in (
+        {"bits": 5},
+        {"axes": 3, "bits": 4},
+        {"aspects": 3},
+        {"tile_bytes": 60},
+        {"tile_bytes": 1 << 40},
+        {"overlap": float("nan")},
+        {"angle": 0.0},
+        {"asked": 0},
+        {"points": 0},
+    ):
+        with pytest.raises(RangeError):
+            replace(OPTIONS, **change)
