@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import UInt8, UInt32
@@ -24,6 +24,7 @@ Transport = Callable[[Sequence[bytes]], Sequence[bytes]]
 DOWNLOADED = ("that the whole map was downloaded", "when", "from which network address")
 
 
+@runtime_checkable
 class Exit(Protocol):
     """A way to fetch records, and what it promises."""
 

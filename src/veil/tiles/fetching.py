@@ -10,7 +10,7 @@ import random
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from veil.errors import InputError, RangeError, WireError
 from veil.tiles import merkle
@@ -19,6 +19,7 @@ from veil.tiles.manifest import Manifest
 from veil.tiles.tile_format import Tile, decode_tile
 
 
+@runtime_checkable
 class TileCache(Protocol):
     """What a device keeps of fetched records, by the version of the map. Whoever reads it knows where the device was."""
 
