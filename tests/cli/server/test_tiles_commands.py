@@ -1,0 +1,117 @@
+"""`veil tiles cut` and `veil localize tiles:FOLDER`, on a planted street whose poses are known."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veil.cli import main
+from veil.files.features import write_features
+from veil.files.maps import write_map
+from veil.files.tiles import RECORDS
+from veil.geometry.rigid import Rigid
+from worlds.schemas import validate
+from worlds.tile_streets import street
+
+PLACE = {
+    "place": 1,
+    "origin": {"lat": 48.0, "lon": 11.0, "h": 500.0},
+    "enu_from_map": {"scale": 1.0, "rotation": np.eye(3).tolist(), "translation": [0.0, 0.0, 0.0]},
+    "positions": 4,
+    "agreeing": 4,
+    "median_error_m": 0.1,
+    "largest_error_m": 0.2,
+    "uses_gravity": False,
+}
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rigid]:
+    """A folder with the street's map, its tiles, and the features of a photograph in it and of one elsewhere; and a pose."""
+    folder = tmp_path_factory.mktemp("tiles")
+    place = street("tiles commands", cameras=12)
+    write_map(folder / "map", place.scene)
+    (folder / "place.json").write_text(json.dumps(PLACE))
+    query, pose = place.query(4.4)
+    write_features(folder / "query.h5", [("here.jpg", query)])
+    write_features(folder / "other.h5", [("elsewhere.jpg", street("elsewhere", cameras=3).query(1.0)[0])])
+    words = ["--bytes", "30000", "--asked", "2", "--place", str(folder / "place.json"), "--json", str(folder / "cut.json")]
+    assert main(["tiles", "cut", str(folder / "map"), "-o", str(folder / "tiles"), *words]) == 0
+    return folder, pose
+
+
+@pytest.mark.slow
+def test_cutting_says_what_it_did(work: tuple[Path, Rigid], capsys: pytest.CaptureFixture[str]) -> None:
+    folder, _ = work
+    record = json.loads((folder / "cut.json").read_text())
+    validate("tiles-cut", record)
+    assert record["tiles"] > 2 and record["tile_bytes"] == 30000 and record["asked"] == 2
+    assert (folder / "tiles" / RECORDS).stat().st_size == record["tiles"] * record["record_bytes"]
+    assert main(["tiles", "cut", str(folder / "map"), "-o", str(folder / "small"), "--bytes", "4000", "--bits", "4"]) == 0
+    printed = capsys.readouterr().out
+    assert "left out" in printed and "were full" in printed and "inverted into pictures" in printed
+    assert main(["tiles", "cut", str(folder / "map"), "-o", str(folder / "tiles")]) == 1
+    assert "not empty" in capsys.readouterr().err
+
+
+def localized(folder: Path, *words: str, name: str = "query") -> tuple[int, dict]:
+    code = main(["localize", f"tiles:{folder / 'tiles'}", str(folder / f"{name}.h5"), "--json", str(folder / "o.json"), *words])
+    record = json.loads((folder / "o.json").read_text())
+    validate("localize", record)
+    return code, record
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [[], ["--near", "4", "0", "0"], ["--fix", "48.0", "11.00006", "--within", "3"]])
+def test_a_photograph_is_localized_on_the_device(
+    work: tuple[Path, Rigid], where: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Oracle: the planted pose."""
+    folder, pose = work
+    code, record = localized(folder, *where)
+    (row,) = record["queries"]
+    assert code == 0 and np.linalg.norm(np.array(row["camera_center"]) - pose.center) < 0.02
+    assert record["tiles"]["asked"] == 2 and record["tiles"]["refused"] == {}
+    assert "No server learns which records" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_another_place_gets_no_pose_and_nothing_is_sent_offline(work: tuple[Path, Rigid], tmp_path: Path) -> None:
+    folder, _ = work
+    code, record = localized(folder, name="other")
+    assert code == 3 and record["queries"][0]["status"] == "no pose" and record["tiles"]["asked"] == 2
+    code, record = localized(folder, "--offline", "--cache", str(tmp_path / "kept"))
+    assert code == 3 and record["tiles"]["asked"] == 0 and len(record["tiles"]["refused"]["here.jpg"]) == 2
+    assert localized(folder, "--cache", str(tmp_path / "kept"))[0] == 0
+    code, record = localized(folder, "--offline", "--cache", str(tmp_path / "kept"))
+    assert code == 0 and record["tiles"] | {"asked": 0, "refused": {}} == record["tiles"]
+    assert record["tiles"]["guarantee"] == "Nothing was sent."
+
+
+@pytest.mark.slow
+def test_changed_tiles_are_told_to_the_user(
+    work: tuple[Path, Rigid], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _ = work
+    shutil.copytree(folder / "tiles", tmp_path / "tiles")
+    data = bytearray((tmp_path / "tiles" / RECORDS).read_bytes())
+    data[100:-100:1000] = bytes(len(data[100:-100:1000]))
+    (tmp_path / "tiles" / RECORDS).write_bytes(bytes(data))
+    shutil.copy(folder / "query.h5", tmp_path / "query.h5")
+    code, record = localized(tmp_path)
+    assert code == 3 and len(record["tiles"]["refused"]["here.jpg"]) == 2
+    assert "is not the one that the manifest names" in capsys.readouterr().err
+
+
+def test_slips_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, told in (
+        (["localize", f"tiles:{tmp_path / 'none'}", "q.jpg"], "cannot read"),
+        (["localize", f"tiles:{tmp_path}", "q.jpg", "--offline"], "--cache"),
+        (["localize", "tiles:https://maps.example/tiles", "q.jpg"], "cannot read"),
+    ):
+        assert main(words) == 1
+        assert told in capsys.readouterr().err
