@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import UInt8, UInt32
 
 from veil.errors import InputError, PirError
-from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
+from veil.ldp.guarantee import ComputationalPrivacy, FetchGuarantee, PerfectPrivacy
 from veil.pir import one_server, two_servers
 from veil.pir.layout import Layout
 
@@ -29,7 +29,7 @@ class Exit(Protocol):
     """A way to fetch records, and what it promises."""
 
     @property
-    def guarantee(self) -> PerfectPrivacy | ComputationalPrivacy:
+    def guarantee(self) -> FetchGuarantee:
         """What the servers can and cannot learn from a fetch."""
         ...
 

@@ -27,7 +27,7 @@ from veil.tiles.tile_format import BITS
 
 EXAMPLES = """\
   veil evaluate tiles lund_door strecha/castle-P19 --json tiles.json --figure tiles.png
-  veil evaluate tiles fox --bytes 65536 --bits 4 --strangers photos/ --most-strangers 100
+  veil evaluate tiles fox --bytes 65536 --bits 4 --strangers photos/ --false 100
 """
 
 
@@ -49,7 +49,9 @@ def register(protocols: Any) -> None:
     parser.add_argument("--asked", type=at_least(1), nargs="+", default=[4], help="tiles of a localization (default 4)")
     parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
     parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
-    parser.add_argument("--most-strangers", type=at_least(1), metavar="N", help="so many of them, evenly (default: all)")
+    parser.add_argument(
+        "--false", type=at_least(0), default=12, metavar="N", help="photographs of elsewhere, a map (default %(default)s)"
+    )
     parser.add_argument("--noise", type=at_least(0), default=3, help="noise queries of either kind, a map (default 3)")
     parser.add_argument(
         "--same-place", nargs="+", action="append", default=[], metavar="NAME", help="scenes not asked of each other"
@@ -73,12 +75,12 @@ def _tiles(arguments: argparse.Namespace) -> int:
     scenes = [read_scene(folder) for folder in arguments.scenes]
     others = other_places(scenes, arguments.same_place)
     features = {scene.name: extracted_features(scene, arguments) for scene in scenes}
-    strangers = stranger_features(arguments, most=arguments.most_strangers)
+    strangers = stranger_features(arguments, most=max(arguments.false * arguments.folds, 1))
     trials: list[TileTrial] = []
     for scene in scenes:
         folds = _folds(scene, features[scene.name], arguments)
         foreign = {f"{name}/{photo}": item for name in others[scene.name] for photo, item in features[name].items()}
-        false = false_queries(folds, strangers | foreign, noise=arguments.noise)
+        false = false_queries(folds, strangers | foreign, most=arguments.false, noise=arguments.noise)
         jobs = [(fold, own, setting) for fold, own in zip(folds, false, strict=True) for setting in settings]
         for fold in folds:
             trials += raw_trials(fold)

@@ -155,14 +155,18 @@ def tile_trials(
         yield _trial(fold, name, true, setting, made, found, errors, seconds)
 
 
-def false_queries(folds: Sequence[Fold], others: Mapping[str, Features], *, noise: int) -> list[dict[str, Features]]:
-    """False queries for each fold of a place: photographs `others` of other places in turn, and noise.
+def false_queries(folds: Sequence[Fold], others: Mapping[str, Features], *, most: int, noise: int) -> list[dict[str, Features]]:
+    """False queries for each fold of a place: at most `most` photographs `others` of other places, and noise.
 
-    `noise` queries for each fold are random, and as many are a held-out photograph's features at each other's positions.
+    The photographs are taken evenly, each for one fold. `noise` queries for each fold are random, and as many are a held-out
+    photograph's features at each other's positions.
     """
     found: list[dict[str, Features]] = [{} for _ in folds]
-    for number, (name, item) in enumerate(sorted(others.items())):
-        found[number % len(folds)][name] = item
+    names = sorted(others)
+    asked = min(most * len(folds), len(names))
+    for number in range(asked):
+        name = names[number * len(names) // asked]
+        found[number % len(folds)][name] = others[name]
     for fold, false in zip(folds, found, strict=True):
         for number in range(noise):
             name = fold.held_out[number % len(fold.held_out)]
