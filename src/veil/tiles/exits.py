@@ -1,4 +1,4 @@
-"""Ways to fetch tiles, each with what it promises: everything, from two servers, or from one (docs/theory/tiles.md#exits).
+"""Ways to fetch tiles, each with what it promises: everything, from two servers, or from one (docs/theory/tiles.md#fetching).
 
 An exit fetches records of equal size by their indices. What reaches a server is made here and in `veil.pir`, from indices
 alone: this file knows neither features nor poses.

@@ -30,8 +30,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "tiles plan",
         "what private fetching of tiles costs",
         "Print what a device downloads once and exchanges a localization, and what servers compute, for each way to\n"
-        "fetch: the whole map, from two servers, or from one; and for how many localizations each takes the fewest bytes. Seconds\n"
-        "of servers are of one core, measured on this machine.",
+        "fetch: the whole map, from two servers, or from one; and for how many localizations each takes the fewest bytes.\n"
+        "Seconds of servers are of one core, measured on this machine.",
         EXAMPLES,
     )
     parser.add_argument("map", type=Path, help="a folder that `veil tiles cut` or, from raw features, `veil map` wrote")
