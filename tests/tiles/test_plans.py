@@ -21,7 +21,7 @@ def test_costs_follow_from_their_formulas() -> None:
     assert (two.once_bytes, two.up_bytes, two.down_bytes) == (700_000, 2 * 4 * 125, 2 * 4 * 262_464)
     assert two.server_s == pytest.approx(8 * 262_464_000 * 2e-10)
     assert two.total_bytes == 700_000 + 700 * (1000 + 8 * 262_464) and two.link_s == pytest.approx(8 * two.total_bytes / 20e6)
-    assert one.prepare_s == pytest.approx(26.2464) and one.once_bytes > 700_000 and one.down_bytes > 4 * 4 * 262_464
+    assert one.prepare_s == pytest.approx(26.2464) and one.once_bytes > 700_000 and one.down_bytes >= 4 * 4 * 262_464
     assert region.prepare_s == two.prepare_s == region.server_s == 0.0
 
 
