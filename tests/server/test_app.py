@@ -134,6 +134,7 @@ def test_every_scope_meets_every_route(server: Running, door_map: str, messages:
         ("POST", "/v1/maps/m0/rebuild", {"body": b""}, {"localize": 403, "contribute": 403, "admin": 404, "closed": 403}),
         ("PUT", "/v1/maps/m0/place", {"value": {}}, {"localize": 403, "contribute": 403, "admin": 404, "closed": 403}),
         ("GET", f"/v1/maps/{door_map}/jobs", {}, {"localize": 403, "contribute": 403, "admin": 200, "closed": 403}),
+        ("GET", "/v1/maps/m0/suspects", {}, {"localize": 403, "contribute": 403, "admin": 404, "closed": 403}),
         ("GET", f"/v1/jobs/{job}", {}, {"localize": 403, "contribute": 200, "admin": 200, "closed": 404}),
         ("POST", f"/v1/maps/{door_map}/localize", message, {"localize": 200, "contribute": 403, "admin": 200, "closed": 404}),
         ("GET", "/geopose", {}, {"none": 200, "wrong": 200, "localize": 200, "contribute": 200, "admin": 200, "closed": 200}),

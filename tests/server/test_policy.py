@@ -10,7 +10,7 @@ import pytest
 
 from veil.errors import InputError, RangeError
 from veil.features import Features
-from veil.forms import Subsets
+from veil.forms import Subsets, Subspaces
 from veil.mechanisms.profile import hardened, paper
 from veil.server.policy import MapPolicy, NotAMessage, Refused, require_message
 from veil.wire.codec import encode, message_length
@@ -110,3 +110,16 @@ def test_impossible_policies_are_refused() -> None:
     for wrong in wrongs:
         with pytest.raises(InputError):
             MapPolicy.of(wrong)
+
+
+def test_a_lie_about_the_profile_is_believed(messages: dict[str, Message]) -> None:
+    """What the server cannot know: how numbers were drawn. A lifting that is broken passes under another name.
+
+    Whoever lies so harms himself: docs/theory/hardened.md says what is recovered from it.
+    """
+    paper_lifted = messages["paper"]
+    assert isinstance(paper_lifted.form, Subspaces)
+    lie = replace(paper_lifted, form=replace(paper_lifted.form, profile="hardened"))
+    with pytest.raises(Refused, match="paper"):
+        MapPolicy().require_content(paper_lifted)
+    MapPolicy().require_content(lie)

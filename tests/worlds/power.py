@@ -71,3 +71,14 @@ def require_unrelated(first: np.ndarray, second: np.ndarray, *, sees: float) -> 
     assert sees >= least, f"{len(first)} pairs see correlations of {least:.2g}, not {sees:.2g}"
     found = float(stats.spearmanr(first, second).statistic)
     assert abs(math.atanh(found)) < limit, f"correlation {found:.3g}, allowed {math.tanh(limit):.2g}"
+
+
+def require_counts(counts: np.ndarray, probabilities: np.ndarray, *, sees: float) -> None:
+    """Chi-square of `counts` against a law; one whose cells are off by `sees` (root mean square, weighted by it) is seen."""
+    total, freedom = float(np.sum(counts)), len(counts) - 1
+    limit = stats.chi2.isf(LEVEL, freedom)
+    missed = float(stats.ncx2.cdf(limit, freedom, total * sees**2))
+    assert missed <= MISSED, f"{total:.0f} draws miss a law that is {sees:.1%} off with probability {missed:.2g}"
+    statistic = float(((counts - total * probabilities) ** 2 / (total * probabilities)).sum())
+    p = float(stats.chi2.sf(statistic, freedom))
+    assert LEVEL < p < 1 - LEVEL, f"p = {p:.2g}: {np.asarray(counts).tolist()}"

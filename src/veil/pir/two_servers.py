@@ -21,7 +21,7 @@ from veil.pir import kernels
 from veil.pir.matrix import shares
 from veil.threads import shared
 
-_BLOCK_BYTES = 1 << 19  # of records that stay in a core's cache while all queries of a batch read them
+BLOCK_BYTES = 1 << 19  # of records that stay in a core's cache while all queries of a batch read them
 
 
 def guarantee(servers: int = 2) -> PerfectPrivacy:
@@ -65,7 +65,7 @@ def answers(records: UInt8[np.ndarray, "records size"], messages: Sequence[bytes
     for row, message in zip(chosen, messages, strict=True):
         row[:] = _chosen(message, count)
     out = np.zeros((len(messages), size), dtype=np.uint8)
-    block = max(1, _BLOCK_BYTES * threads // max(size, 1))
+    block = max(1, BLOCK_BYTES * threads // max(size, 1))
 
     def work(part: slice) -> None:
         kernels.xor_chosen(records, chosen, block, part.start, part.stop, out)

@@ -8,8 +8,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from veil.server.bodies import said_length
+from veil.server.identities import IdentityProvider
 from veil.server.service import Service
-from veil.server.tokens import Scope, Token
+from veil.server.tokens import PREFIX, Quota, Scope, Token
 
 
 def service_of(request: Request) -> Service:
@@ -24,8 +25,15 @@ def admitted(scope: Scope | None) -> Callable[[Request], Token]:
 
     def found(request: Request) -> Token:
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
-        given = secret.strip() if kind.lower() == "bearer" else None
-        return service_of(request).tokens.admit(given, scope, body_bytes=said_length(request))
+        given = secret.strip() if kind.lower() == "bearer" else ""
+        service, length = service_of(request), said_length(request)
+        identities: IdentityProvider | None = request.app.state.identities
+        if identities is None or given.startswith(PREFIX) or given.count(".") != 2:
+            return service.tokens.admit(given or None, scope, body_bytes=length)
+        settings = service.settings
+        quota = Quota(requests_per_minute=settings.oidc_requests_per_minute, bytes_per_day=settings.oidc_bytes_per_day)
+        who = identities.subject(given)
+        return service.tokens.admit_subject(who.issuer, who.subject, who.scopes, scope, quota=quota, body_bytes=length)
 
     return found
 

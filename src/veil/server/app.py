@@ -18,11 +18,13 @@ from veil.server.admission import Administrating, Contributing, Known, Localizin
 from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, BoundedBodies, read_message
 from veil.server.demo_routes import add_demo_page, add_dictionaries
 from veil.server.geopose_routes import add_geopose
+from veil.server.identities import IdentityProvider
 from veil.server.metrics import Measured, Metrics
 from veil.server.policy import MapPolicy
 from veil.server.problems import add_problems
 from veil.server.runner import Runner
 from veil.server.service import NotFound, Service
+from veil.server.suspects import suspects_record
 from veil.server.tokens import Quota, Scope
 
 WORDS = (
@@ -71,6 +73,7 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
 
     app = FastAPI(title="veil", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
+    app.state.identities = IdentityProvider(service.settings) if service.settings.oidc_issuer else None
     # Threads of their own for what waits for processes: other requests are answered meanwhile.
     app.state.waiting = CapacityLimiter(service.settings.workers + service.settings.waiting + 1)
     add_problems(app)
@@ -177,6 +180,12 @@ def _add_maps(app: FastAPI) -> None:
     def list_jobs(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
         """The jobs of a map."""
         return {"jobs": [job.as_json() for job in service.jobs.of_map(service.map(token, map_id).id)]}
+
+    @app.get("/v1/maps/{map_id}/suspects", tags=["contributions"])
+    def list_suspects(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
+        """Contributions that an administrator should look at, with the evidence, and how much each token gave."""
+        record = service.map(token, map_id)
+        return suspects_record(record, service.records.contributions(record.id))
 
     @app.get("/v1/jobs/{job_id}", tags=["jobs"])
     def describe_job(job_id: str, service: Services, token: Contributing) -> dict[str, Any]:

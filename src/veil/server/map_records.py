@@ -62,7 +62,8 @@ class Contribution:
     - `id`: the server's name of it, and that of its image in the map.
     - `token`: id of the token that gave it, whose holder may see and delete it.
     - `digest`, `size_bytes`: SHA-256 (hex) and length of the message.
-    - `facts`: what the message contains, as `veil.server.tasks.examine` says it.
+    - `facts`: what the message contains, as `veil.server.tasks.examine` says it; and "evidence", what the map says of it, which
+      is for administrators alone, as it also tells of what others contributed.
     - `state`: "pending" before it was mapped, "mapped", "left out" with a `reason`, or "leaving" while it is taken out.
     - `expires`: when it is deleted (seconds since 1970); None: when its owner says so.
     """
@@ -89,7 +90,7 @@ class Contribution:
             "reason": self.reason,
             "received": self.received,
             "expires": self.expires,
-            **{name: value for name, value in self.facts.items() if name != "kind"},
+            **{name: value for name, value in self.facts.items() if name not in ("kind", "evidence")},
         }
 
 
@@ -260,6 +261,15 @@ def set_state(found: Statements, contribution: str, state: State, reason: str = 
         reason=reason,
         id=contribution,
     )
+
+
+def add_evidence(found: Statements, contribution: str, evidence: Mapping[str, Any]) -> None:
+    """Add to what the map says of a contribution, if there still is one."""
+    row = found.one("SELECT facts FROM contributions WHERE id = :id", id=contribution)
+    if row is not None:
+        facts = json.loads(row["facts"])
+        facts["evidence"] = {**facts.get("evidence", {}), **evidence}
+        found.run("UPDATE contributions SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=contribution)
 
 
 def put_version(found: Statements, record: MapRecord, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:

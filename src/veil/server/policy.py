@@ -47,6 +47,8 @@ class MapPolicy:
     - `max_epsilon`: largest epsilon of a feature in words; None: any finite one.
     - `lines_only`: whether positions must be hidden in lines.
     - `max_features`, `max_bytes`: of one message.
+    - `max_contributions_of_token`, `max_share_of_token`: what one token may give of a map, as a number and as a share (of ten
+      contributions at least); None: no limit.
     - `keep_days`: a contribution is deleted after so long; None: it is kept until its owner deletes it.
 
     Raises RangeError for values outside their range.
@@ -58,6 +60,8 @@ class MapPolicy:
     lines_only: bool = False
     max_features: int = 4096
     max_bytes: int = 16 << 20
+    max_contributions_of_token: int | None = None
+    max_share_of_token: float | None = None
     keep_days: float | None = None
 
     def __post_init__(self) -> None:
@@ -67,6 +71,11 @@ class MapPolicy:
             raise RangeError(f"least_profile must be one of {', '.join(PROFILES)}, got {self.least_profile!r}")
         if not (1 <= self.max_features <= 1 << 17 and HEAD_BYTES < self.max_bytes <= 1 << 28):
             raise RangeError("max_features must be 1 to 131,072 and max_bytes at most 256 MiB")
+        most, share = self.max_contributions_of_token, self.max_share_of_token
+        if most is not None and not 0 <= most <= 1 << 53:
+            raise RangeError(f"max_contributions_of_token must be 0 to 2^53, got {most!r}; leave it out for no limit")
+        if share is not None and not 0 < share <= 1:
+            raise RangeError(f"max_share_of_token must lie in (0, 1], got {share!r}; leave it out for no limit")
         for name in ("max_epsilon", "keep_days"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
@@ -95,6 +104,8 @@ class MapPolicy:
             "lines_only": self.lines_only,
             "max_features": self.max_features,
             "max_bytes": self.max_bytes,
+            "max_contributions_of_token": self.max_contributions_of_token,
+            "max_share_of_token": self.max_share_of_token,
             "keep_days": self.keep_days,
         }
 

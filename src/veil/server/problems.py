@@ -13,9 +13,11 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from veil.errors import FileFormatError, InputError, StorageTrouble, VeilError, WireError
+from veil.server.identities import IssuerAway
 from veil.server.policy import NotAMessage, Refused
 from veil.server.processes import Busy
 from veil.server.service import NotFound
+from veil.server.suspects import TooMuch
 from veil.server.tokens import Forbidden, QuotaExceeded, Unauthorized
 
 log = logging.getLogger("veil.server")
@@ -43,10 +45,12 @@ KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (NoLength, 411, "no-length"),
     (TooLarge, 413, "too-large"),
     (NotAMessage, 415, "not-a-message"),
+    (TooMuch, 422, "too-much"),
     (Refused, 422, "refused"),
     (WireError, 400, "damaged"),
     (QuotaExceeded, 429, "quota"),
     (Busy, 503, "busy"),
+    (IssuerAway, 503, "issuer"),
     (StorageTrouble, 503, "storage"),
     (FileFormatError, 503, "storage"),
     (InputError, 422, "invalid"),
@@ -61,9 +65,11 @@ TITLES = {
     "too-large": "The body is too long",
     "not-a-message": "The body is no veil message",
     "refused": "The map does not accept the message",
+    "too-much": "The token has given the map as much as it may",
     "damaged": "The message is damaged",
     "quota": "The quota of the token is used up",
     "busy": "The server is busy",
+    "issuer": "The issuer of access tokens is away",
     "storage": "The server cannot use its storage now",
     "invalid": "The request cannot be used",
     "no-pose": "No pose is better than chance",
@@ -83,6 +89,8 @@ def answer_to(error: Exception) -> Response:
     """The answer to an error."""
     for known, status, kind in KINDS:
         if isinstance(error, known):
+            if isinstance(error, IssuerAway):
+                return problem(status, kind, str(error), {"Retry-After": "30"})
             if status == 503 and kind in ("storage", "unavailable"):
                 log.warning("%s: %s", type(error).__name__, error)
                 return problem(status, kind, "try again later; the server's log says more", {"Retry-After": "10"})

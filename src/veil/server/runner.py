@@ -18,7 +18,15 @@ from veil.pipelines.pair_matching import KIND
 from veil.pipelines.removal import forgetting
 from veil.server.backups import update_backups
 from veil.server.jobs import Job, end_job, is_held, queue_job
-from veil.server.map_records import Contribution, MapRecord, contributions_in, map_in, put_version, set_state
+from veil.server.map_records import (
+    Contribution,
+    MapRecord,
+    add_evidence,
+    contributions_in,
+    map_in,
+    put_version,
+    set_state,
+)
 from veil.server.processes import DeadlineExceeded, WorkerDied
 from veil.server.processes import Worker as Process
 from veil.server.receipts import deletion_receipt
@@ -139,6 +147,7 @@ class Runner:
             output=folder / "map",
             matches=self.service.folder / MATCHES / record.id,
             unfinished=folder / "unfinished",
+            owners=tuple((item.id, item.token) for item in items),
             engine=self.service.settings.engine,
             workers=self.service.settings.map_workers,
         )
@@ -190,6 +199,8 @@ class Runner:
                 for name, reason in outcome.left_out.items():
                     if states.get(name) in ("pending", "mapped", "left out"):
                         set_state(found, name, "left out", reason)
+                for name, evidence in outcome.evidence.items():
+                    add_evidence(found, name, evidence)
                 if outcome.emptied:
                     left = [name for name, state in states.items() if state in ("mapped", "left out")]
                     for name in left:
@@ -205,6 +216,7 @@ class Runner:
                         found.run("DELETE FROM contributions WHERE id = :id", id=item.id)
                 mapped = sum(len(model) for model in outcome.models)
                 result |= {"mapped": mapped, "left_out": len(outcome.left_out), "version": present.version + bool(files)}
+                result |= {} if outcome.moved is None else {"moved": outcome.moved}
                 end_job(found, job, "done", result)
         old = record.files if held and (outcome.written or outcome.emptied) else files
         if held and (outcome.written or outcome.emptied):

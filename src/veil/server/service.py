@@ -35,6 +35,7 @@ from veil.server.processes import Busy, DeadlineExceeded, WorkerDied, WorkerPool
 from veil.server.receipts import Receipts, deletion_receipt
 from veil.server.settings import ServerSettings
 from veil.server.storage import open_storage
+from veil.server.suspects import require_share
 from veil.server.tasks import examine, localize_query, ready
 from veil.server.tokens import Token, Tokens
 from veil.wire.receipts import Receipt
@@ -97,7 +98,8 @@ class Service:
     def contribute(self, token: Token, map_id: str, message: bytes) -> tuple[Contribution, Job | None]:
         """Keep a message for a map, and the job that enters it; the same message of the same token is kept once.
 
-        Raises NotFound for the map, Refused or WireError for a message that is not accepted, Busy if nobody can look at it now.
+        Raises NotFound for the map, Refused (TooMuch: of this token) or WireError for a message that is not
+        accepted, Busy if nobody can look at it now.
         """
         record = self.map(token, map_id)
         record.policy.require_head(message)
@@ -109,6 +111,7 @@ class Service:
             present = map_in(found, map_id)
             if present is None:  # the sweep takes what was kept
                 raise NotFound("the map was deleted meanwhile")
+            require_share(found, present, token.id, digest)
             before = {item.id for item in contributions_in(found, map_id)}
             contribution = add_contribution(found, present, token=token.id, digest=digest, size_bytes=len(message), facts=facts)
             if contribution.id in before:

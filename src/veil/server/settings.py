@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from veil.engine import check_engine
 from veil.errors import FileFormatError, InputError, RangeError
 from veil.files.atomic import read_bytes
+from veil.server.tokens import SCOPES, Scope
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -18,6 +20,8 @@ else:
     import tomli as tomllib
 
 PREFIX = "VEIL_SERVE_"
+# Of signatures of access tokens: with a pair of keys alone, as a shared one would let the issuer's public key sign.
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +41,12 @@ class ServerSettings:
     - `log_requests`: one line for each request, with its route and no address, path, token or content.
     - `metrics_open`: whether /metrics needs no token.
     - `demo_page`: whether the server has a page for browsers at /, which also shows the points of public maps.
+    - `oidc_issuer`, `oidc_audience`: the OpenID Connect issuer whose access tokens are accepted, and the audience that they
+      must name; empty: none.
+    - `oidc_claim`, `oidc_scopes`: the claim that gives scopes (`realm_access.roles` is a path), and its values with the scopes
+      that they give, as `VALUE=SCOPE` with blanks between.
+    - `oidc_algorithms`: of signatures, with blanks between.
+    - `oidc_requests_per_minute`, `oidc_bytes_per_day`: the quota of each subject.
 
     Raises RangeError or InputError for values outside their range.
     """
@@ -56,6 +66,13 @@ class ServerSettings:
     log_requests: bool = False
     metrics_open: bool = False
     demo_page: bool = False
+    oidc_issuer: str = ""
+    oidc_audience: str = ""
+    oidc_claim: str = "scope"
+    oidc_scopes: str = "veil:localize=localize veil:contribute=contribute veil:admin=admin"
+    oidc_algorithms: str = "RS256 PS256 ES256 EdDSA"
+    oidc_requests_per_minute: int = 600
+    oidc_bytes_per_day: int = 10 << 30
 
     def __post_init__(self) -> None:
         check_engine(self.engine)
@@ -71,10 +88,45 @@ class ServerSettings:
             ("body_s", 0.1, 3600),
             ("waiting", 0, 1 << 20),
             ("map_seconds", 1, 1e9),
+            ("oidc_requests_per_minute", 0, 1 << 53),
+            ("oidc_bytes_per_day", 0, 1 << 53),
         )
         for name, least, most in limits:
             if not least <= getattr(self, name) <= most:
                 raise RangeError(f"{name} must be {least:g} to {most:g}, got {getattr(self, name)!r}")
+        oidc_scopes(self.oidc_scopes)
+        unknown = set(self.oidc_algorithms.split()) - set(ALGORITHMS)
+        if unknown or not self.oidc_algorithms.split():
+            raise InputError(f"oidc_algorithms must be some of {', '.join(ALGORITHMS)}, got {self.oidc_algorithms!r}")
+        if self.oidc_issuer and not (self.oidc_audience and self.oidc_claim and is_safe_address(self.oidc_issuer)):
+            raise InputError(
+                "oidc_issuer must be an https address, and needs oidc_audience, the name that tokens have for this server, and "
+                "oidc_claim"
+            )
+
+
+def oidc_scopes(text: str) -> dict[str, Scope]:
+    """Scopes by the value of a claim that gives them, from `VALUE=SCOPE ...`. Raises InputError for another text."""
+    found: dict[str, Scope] = {}
+    for pair in text.split():
+        value, _, name = pair.rpartition("=")
+        scope = next((scope for scope in SCOPES if scope == name), None)
+        if not value or scope is None:
+            raise InputError(f"oidc_scopes takes VALUE=SCOPE with a scope of {', '.join(SCOPES)}, got {pair!r}")
+        found[value] = scope
+    return found
+
+
+def is_safe_address(address: object) -> bool:
+    """Whether what is fetched from an address comes from whom it names: https, or this machine."""
+    if not isinstance(address, str):
+        return False
+    try:
+        parts = urlsplit(address)
+        local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+        return bool(parts.hostname) and not parts.query and not parts.fragment and (parts.scheme == "https" or local)
+    except ValueError:
+        return False
 
 
 def read_settings(path: Path | None, environment: Mapping[str, str]) -> ServerSettings:

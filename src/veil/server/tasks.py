@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,11 @@ from veil.pipelines.mapping import map_positions
 from veil.pipelines.maps import INDEXED_FROM, Map
 from veil.pipelines.pair_matching import KIND
 from veil.pipelines.removal import forgetting, remove_from_map
-from veil.pipelines.uploads import LoadedImage, comparable, files_of, loaded
+from veil.pipelines.uploads import LoadedImage, files_of, loaded
+from veil.pipelines.weighing import weighed
 from veil.progress import Progress
 from veil.scene import Scene
+from veil.server.entering import built_by_any, degenerate_message, evidence_of, farthest_move, usable_images
 from veil.server.map_facts import facts_of
 from veil.server.policy import MapPolicy
 from veil.server.processes import Tell
@@ -68,6 +71,7 @@ def examine(message: bytes, policy: Mapping[str, Any], tell: Tell) -> dict[str, 
         "features": len(upload),
         "kind": loaded(upload).kind,
         "guarantee": getattr(guarantee, "reason", None),
+        "degenerate": degenerate_message(upload),
     }
 
 
@@ -152,6 +156,7 @@ class MapWork:
     - `remove`: contributions to take out.
     - `output`: folder to write the new map to.
     - `matches`, `unfinished`: folders that keep matches, and what a killed job goes on from.
+    - `owners`: contributions with the tokens that gave them, in the order in which they came.
     - `engine`, `workers`: where pairs are matched.
     """
 
@@ -161,6 +166,7 @@ class MapWork:
     output: Path
     matches: Path
     unfinished: Path
+    owners: tuple[tuple[str, str], ...] = ()
     engine: str = "local"
     workers: int = 2
 
@@ -174,6 +180,8 @@ class MapOutcome:
     - `left_out`: why contributions are not in the map.
     - `facts`: of the map, as JSON values.
     - `removed`: what a removal took out, as JSON values.
+    - `evidence`: what the map says of contributions, as JSON values (docs/theory/contributions.md#evidence).
+    - `moved`: the farthest that a camera which was in the map moved, as a share of the map's extent; None for a new map.
     """
 
     written: bool
@@ -182,6 +190,8 @@ class MapOutcome:
     left_out: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     removed: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    moved: float | None = None
     reason: str = ""
 
 
@@ -216,6 +226,7 @@ def _removed(work: MapWork, tell: Tell) -> MapOutcome:
         left_out=dict(found.left_out),
         facts=facts_of(scenes, work.output),
         removed={name: record[name] for name in ("removed", "points", "features_of_others", "kept_pairs") if name in record},
+        evidence=evidence_of(weighed(scenes, dict(work.owners))),
     )
 
 
@@ -224,26 +235,36 @@ def _entered(work: MapWork, tell: Tell) -> MapOutcome:
     if work.messages is None:
         return MapOutcome(written=False, reason="there is nothing to map yet")
     try:
-        uploads = comparable(uploads_on_demand(work.messages, budget_bytes=GIB))
+        uploads = uploads_on_demand(work.messages, budget_bytes=GIB)
     except InputError as error:
         return MapOutcome(written=False, reason=str(error))
     skipped = {name.removesuffix(".veil"): reason for name, reason in uploads.skipped.items()}
     base = None if work.base is None else Map.read(work.base)
+    first = None if base is None else base.scene
+    images, unusable = usable_images(uploads.images, first, order=[name for name, _ in work.owners])
+    skipped |= unusable
+    further = [] if work.base is None else [read_map(model) for model in model_folders(work.base)[1:]]
+
+    def weigh(scenes: list[Scene]) -> dict[str, dict[str, Any]]:
+        tell("weighing", 0, 1)
+        store = MatchStore(work.matches, KIND)
+        return evidence_of(weighed(scenes, dict(work.owners), entered=images, base=first, store=store))
+
+    before = further if first is None else [first, *further]
     try:
-        built = _built(work, uploads.images, base, tell)
-    except (InputError, SpaceError) as error:  # too few images, or of a kind that does not go with the map
-        return MapOutcome(written=False, left_out=skipped, reason=str(error))
+        built = built_by_any(images, dict(work.owners), base, partial(_built, work, tell))
+    except (InputError, SpaceError) as error:  # too few images
+        return MapOutcome(written=False, left_out=skipped, reason=str(error), evidence=weigh(before))
     if isinstance(built, NoMap):
-        return MapOutcome(written=False, left_out={**skipped, **built.left_out}, reason=built.reason)
-    scenes = [built.map.scene, *(item.scene for item in built.further)]
-    if base is not None and work.base is not None:
-        scenes += [read_map(model) for model in model_folders(work.base)[1:]]
+        left_out = {**skipped, **built.left_out}
+        return MapOutcome(written=False, left_out=left_out, reason=built.reason, evidence=weigh(before))
+    scenes = [built.map.scene, *(item.scene for item in built.further), *further]
     outcome = _written(work, scenes, left_out={**skipped, **built.left_out}, tell=tell)
-    return outcome
+    return replace(outcome, evidence=weigh(scenes), moved=None if first is None else farthest_move(first, scenes[0]))
 
 
-def _built(work: MapWork, images: Mapping[str, LoadedImage], base: Map | None, tell: Tell) -> BuiltMap | NoMap:
-    """A map of messages, or one with more of them."""
+def _built(work: MapWork, tell: Tell, images: Mapping[str, LoadedImage], base: Map | None, folder: str) -> BuiltMap | NoMap:
+    """A map of messages, or one with more of them; what is unfinished is kept in a folder of this name."""
     options = MappingOptions(workers=work.workers)
     assert work.messages is not None
 
@@ -256,7 +277,7 @@ def _built(work: MapWork, images: Mapping[str, LoadedImage], base: Map | None, t
             store=MatchStore(work.matches, KIND),
             engine=engine if work.engine != "local" else None,
             files=files_of(work.messages, list(images)),
-            unfinished=work.unfinished,
+            unfinished=work.unfinished / folder,
         )
         if images and all(isinstance(image.positions, Lines) for image in images.values()):
             return map_lines(images, options=options, add_to=base, work=matching, steps=steps)

@@ -8,7 +8,7 @@ import math
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from veil.errors import InputError, RangeError
@@ -106,27 +106,9 @@ class Tokens:
         if not name.strip() or len(name) > 200 or not name.isprintable():
             raise InputError("a token needs a printable name of 1 to 200 characters, such as whom it is for")
         secret = PREFIX + secrets.token_urlsafe(32)
-        token = Token(
-            id="t" + secrets.token_hex(8),
-            name=name,
-            scopes=tuple(scope for scope in SCOPES if scope in scopes),
-            maps=None if maps is None else tuple(maps),
-            quota=quota or Quota(),
-            created=time.time(),
-        )
+        token = _made(name, scopes, maps=maps, quota=quota)
         with self._database.transaction(durable=True) as found:
-            found.run(
-                "INSERT INTO tokens (id, digest, name, scopes, maps, requests_per_minute, bytes_per_day, created, revoked) "
-                "VALUES (:id, :digest, :name, :scopes, :maps, :requests, :bytes, :created, NULL)",
-                id=token.id,
-                digest=_digest(secret),
-                name=token.name,
-                scopes=",".join(token.scopes),
-                maps=None if token.maps is None else json.dumps(token.maps),
-                requests=token.quota.requests_per_minute,
-                bytes=token.quota.bytes_per_day,
-                created=token.created,
-            )
+            _insert(found, token, _digest(secret))
         return token, secret
 
     def all(self) -> list[Token]:
@@ -159,6 +141,42 @@ class Tokens:
             _charge(found, token, body_bytes)
         return token
 
+    def admit_subject(
+        self,
+        issuer: str,
+        subject: str,
+        scopes: Sequence[Scope],
+        scope: Scope | None,
+        *,
+        quota: Quota | None = None,
+        body_bytes: int = 0,
+    ) -> Token:
+        """The token of a subject of another issuer, who was admitted there, charged as `admit` does; made where it is missing.
+
+        It has no secret: only the issuer's access tokens lead to it. `scopes` are those that the access token gives, `quota` is
+        that of a new one. Revoking it keeps the subject out. Raises as `admit` does.
+        """
+        if not scopes:
+            raise Forbidden("the access token gives none of this server's scopes; the issuer's administrator can grant some")
+        key = "oidc:" + _digest(f"{len(issuer)} {issuer} {subject}")  # no digest of a secret has a colon
+        with self._database.transaction() as found:
+            row = found.one("SELECT * FROM tokens WHERE digest = :digest", digest=key)
+            if row is None:
+                name = "".join(char if char.isprintable() else "?" for char in f"{subject} of {issuer}")[:200]
+                made = _made(name, scopes, maps=None, quota=quota)
+                _insert(found, made, key)
+                row = found.one("SELECT * FROM tokens WHERE digest = :digest", digest=key)
+                assert row is not None
+            if row["revoked"] is not None:
+                raise Unauthorized("this server's administrator has revoked the access of the token's subject")
+            token = replace(_token(row), scopes=tuple(name for name in SCOPES if name in scopes))
+            if token.scopes != _token(row).scopes:
+                found.run("UPDATE tokens SET scopes = :scopes WHERE id = :id", scopes=",".join(token.scopes), id=token.id)
+            if scope is not None and not token.allows(scope):
+                raise Forbidden(f"the access token does not give the scope {scope!r}; it gives {', '.join(token.scopes)}")
+            _charge(found, token, body_bytes)
+        return token
+
     def usage(self, token: Token) -> dict[str, int]:
         """Requests of this minute and of today, and bytes of today."""
         minute, day = _periods(time.time())
@@ -185,6 +203,34 @@ class Tokens:
         with self._database.transaction() as found:
             found.run("DELETE FROM usage WHERE period LIKE 'm%' AND period < :minute", minute=minute)
             found.run("DELETE FROM usage WHERE period LIKE 'd%' AND period < :day", day=day)
+
+
+def _made(name: str, scopes: Sequence[Scope], *, maps: Sequence[str] | None, quota: Quota | None) -> Token:
+    """A new token."""
+    return Token(
+        id="t" + secrets.token_hex(8),
+        name=name,
+        scopes=tuple(scope for scope in SCOPES if scope in scopes),
+        maps=None if maps is None else tuple(maps),
+        quota=quota or Quota(),
+        created=time.time(),
+    )
+
+
+def _insert(found: Statements, token: Token, digest: str) -> None:
+    """Enter a token, which is found by a digest."""
+    found.run(
+        "INSERT INTO tokens (id, digest, name, scopes, maps, requests_per_minute, bytes_per_day, created, revoked) "
+        "VALUES (:id, :digest, :name, :scopes, :maps, :requests, :bytes, :created, NULL)",
+        id=token.id,
+        digest=digest,
+        name=token.name,
+        scopes=",".join(token.scopes),
+        maps=None if token.maps is None else json.dumps(token.maps),
+        requests=token.quota.requests_per_minute,
+        bytes=token.quota.bytes_per_day,
+        created=token.created,
+    )
 
 
 def _charge(found: Statements, token: Token, body_bytes: int) -> None:

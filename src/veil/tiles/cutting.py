@@ -41,7 +41,7 @@ class CutOptions:
     Raises RangeError for values that no tile can have.
     """
 
-    tile_bytes: int = 128 << 10
+    tile_bytes: int = 256 << 10
     points: int | None = None
     axes: int = 64
     bits: int = 8

@@ -1,4 +1,4 @@
-"""Ways to fetch tiles, each with what it promises: everything, from two servers, or from one (docs/theory/tiles.md#exits).
+"""Ways to fetch tiles, each with what it promises: everything, from two servers, or from one (docs/theory/tiles.md#fetching).
 
 An exit fetches records of equal size by their indices. What reaches a server is made here and in `veil.pir`, from indices
 alone: this file knows neither features nor poses.
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import UInt8, UInt32
 
 from veil.errors import InputError, PirError
-from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
+from veil.ldp.guarantee import ComputationalPrivacy, FetchGuarantee, PerfectPrivacy
 from veil.pir import one_server, two_servers
 from veil.pir.layout import Layout
 
@@ -29,7 +29,7 @@ class Exit(Protocol):
     """A way to fetch records, and what it promises."""
 
     @property
-    def guarantee(self) -> PerfectPrivacy | ComputationalPrivacy:
+    def guarantee(self) -> FetchGuarantee:
         """What the servers can and cannot learn from a fetch."""
         ...
 

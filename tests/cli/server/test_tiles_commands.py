@@ -12,8 +12,10 @@ import pytest
 from veil.cli import main
 from veil.files.features import write_features
 from veil.files.maps import write_map
-from veil.files.tiles import RECORDS
+from veil.files.tiles import RECORDS, read_manifest
 from veil.geometry.rigid import Rigid
+from veil.pipelines.tile_costs import measured_server_costs
+from veil.tiles.plans import ServerCosts, TileNumbers
 from worlds.schemas import validate
 from worlds.tile_streets import street
 
@@ -105,6 +107,35 @@ def test_changed_tiles_are_told_to_the_user(
     code, record = localized(tmp_path)
     assert code == 3 and len(record["tiles"]["refused"]["here.jpg"]) == 2
     assert "is not the one that the manifest names" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_plan_compares_the_exits(
+    work: tuple[Path, Rigid], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted costs; the tiles that a map would be cut to are planned as those that were cut."""
+    folder, _ = work
+    costs = ServerCosts(xor_s=1e-9, product_s=1e-9, hint_s=1e-6)
+    monkeypatch.setattr("veil.cli.server.tile_plan.measured_server_costs", lambda *_, **__: costs)
+    records = []
+    for words in ([str(folder / "tiles")], [str(folder / "map"), "--bytes", "30000", "--asked", "2"]):
+        out = tmp_path / "plan.json"
+        assert main(["tiles", "plan", *words, "--queries-a-day", "3", "--days", "2", "--json", str(out)]) == 0
+        validate("tiles-plan", record := json.loads(out.read_text()))
+        records.append({**record, "manifest_bytes": 0, "exits": []})
+        assert record["localizations"] == 6 and record["exits"][0]["exit"] == "region"
+    assert records[0] == records[1]
+    assert "region: takes the fewest bytes from 1 localizations on" in capsys.readouterr().out
+    assert main(["tiles", "plan", str(folder / "tiles"), "--bits", "4"]) == 1
+    assert "cut already" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_costs_are_measured(work: tuple[Path, Rigid]) -> None:
+    manifest = read_manifest(work[0] / "tiles")
+    numbers = TileNumbers(tiles=len(manifest), record_bytes=manifest.record_bytes, manifest_bytes=1, asked=2)
+    costs = measured_server_costs(numbers, 5, seconds=0.01)
+    assert 0 < costs.xor_s < 1e-6 and 0 < costs.product_s < 1e-6 and costs.product_s < costs.hint_s < 1e-3
 
 
 def test_slips_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

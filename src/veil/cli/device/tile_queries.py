@@ -20,6 +20,7 @@ from veil.files.features import holds_features, read_features
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.tiles import FolderCache
 from veil.files.weights import load_network
+from veil.ldp.guarantee import FetchGuarantee, NoProof
 from veil.localization.by_distance import LocalizeOptions
 from veil.matching import MatchOptions
 from veil.pipelines.tiles import PREFIX, TileAnswer, fetcher_of, localize_with_tiles
@@ -71,7 +72,7 @@ def localize_in_fetched(arguments: argparse.Namespace) -> int:
     tell_skipped(skipped)
     if not rows:
         raise InputError(f"none of the {len(skipped)} photographs could be used")
-    sentence = "Nothing was sent." if arguments.offline else fetcher.exit.guarantee.sentence
+    sentence = "Nothing was sent." if arguments.offline else promise(fetcher.exit.guarantee)
     tiles = {
         "version": fetcher.manifest.version,
         "asked": 0 if arguments.offline else fetcher.manifest.asked,
@@ -115,3 +116,8 @@ def _features(arguments: argparse.Namespace, space: Space, skipped: dict[str, st
                 if arguments.strict or alone:
                     raise
                 skipped[name] = str(error)
+
+
+def promise(guarantee: FetchGuarantee) -> str:
+    """What a fetch promises, as a sentence."""
+    return guarantee.reason if isinstance(guarantee, NoProof) else guarantee.sentence

@@ -19,6 +19,7 @@ from veil.cli.evaluate import (
     queries,
     reconstruction,
     retrieval,
+    tiles,
     upright,
 )
 from veil.extraction.sift import SiftOptions, extract_sift
@@ -64,6 +65,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     localization.register(protocols)
     retrieval.register(protocols)
     upright.register(protocols)
+    tiles.register(protocols)
     attacks.register(protocols)
     forms.register(protocols)
     learned.register(protocols)

@@ -55,8 +55,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "localize",
         "upload + map -> a pose, or a reason why there is none",
         "Estimate the pose of each query. A pose is returned only if chance cannot explain its inliers; otherwise the\n"
-        "reason is printed and the exit code is 3. In tiles photographs are localized\n"
-        "on this device, and nothing of them leaves.",
+        "reason is printed and the exit code is 3. In tiles, photographs are localized on this device, and nothing of\n"
+        "them leaves.",
         EXAMPLES,
     )
     parser.add_argument("map", type=map_or_tiles, help="a folder that `veil map` wrote, or tiles:FOLDER (`veil tiles cut`)")

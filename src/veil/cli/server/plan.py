@@ -73,14 +73,14 @@ def described(plan: MapPlan, method: str, images: int) -> list[str]:
     return [
         f"pairs       {plan.pairs:>16,} of {every:,} ({method}; before those that matches suggest)",
         f"core-hours  {plan.core_hours:>16,.1f} ({steps})",
-        f"memory      {_size(plan.memory_bytes):>16} in the process that maps, {_size(plan.worker_bytes)} in each worker",
-        f"disk        {_size(plan.disk_bytes):>16} of uploads and matches",
-        f"network     {_size(plan.network_bytes):>16} to workers elsewhere",
+        f"memory      {sized(plan.memory_bytes):>16} in the process that maps, {sized(plan.worker_bytes)} in each worker",
+        f"disk        {sized(plan.disk_bytes):>16} of uploads and matches",
+        f"network     {sized(plan.network_bytes):>16} to workers elsewhere",
         f"days        {plan.days:>16,.2f}",
     ]
 
 
-def _size(count: int) -> str:
+def sized(count: int) -> str:
     """Bytes as people read them."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):

@@ -1,0 +1,50 @@
+"""A camera that localizes itself through a server which cannot see what it sees: poses are printed as they come.
+
+    python examples/camera.py http://127.0.0.1:8700 --map lobby --token-file robot.token             # the first webcam
+    python examples/camera.py http://127.0.0.1:8700 --map lobby --token-file robot.token photos/     # a folder as a camera
+
+Each frame is extracted and privatized here; what is sent is a message that holds neither pixels nor descriptors. Every release
+is entered in the ledger of this device, and a camera that stands still repeats views: send them seldom (docs/choose.md).
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+
+import veil
+from veil.extraction.picture import Picture, picture
+from veil.geometry.intrinsics import parse
+
+
+def frames(source: str, every_s: float) -> Iterator[tuple[str, Picture]]:
+    """Names and pictures: of a folder's photographs, or of what the webcam of this number sees once in `every_s` seconds."""
+    if not source.isdigit():
+        for path in sorted(path for path in Path(source).iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png")):
+            yield path.name, veil.read_picture(path)
+        return
+    video = cv2.VideoCapture(int(source))
+    while video.isOpened() and (read := video.read())[0]:
+        yield time.strftime("%X"), picture(cv2.cvtColor(read[1], cv2.COLOR_BGR2RGB), {}, None)
+        time.sleep(every_s)
+
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("server")
+parser.add_argument("source", nargs="?", default="0", help="number of a webcam, or a folder of photographs")
+parser.add_argument("--map", required=True)
+parser.add_argument("--token-file", required=True, type=Path)
+parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics, COLMAP's models (default: EXIF, or a guess)")
+parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS")
+asked = parser.parse_args()
+with veil.Client(asked.server, asked.token_file.read_text().strip()) as client:
+    where = client.map(asked.map)
+    for name, seen in frames(asked.source, asked.every):
+        if asked.camera:
+            seen = replace(seen, camera=parse(asked.camera, seen.camera.width_px, seen.camera.height_px))
+        found = client.localize(where.id, veil.extract(seen), name=name)
+        told = found.reason if isinstance(found, veil.NoPose) else f"at {found.cam_from_world.center}, {found.inliers} inliers"
+        print(f"{name}: {told}", flush=True)

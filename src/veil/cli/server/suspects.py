@@ -1,0 +1,64 @@
+"""`veil serve suspects`: contributions to a server's map that its administrator should look at."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from veil.cli.common import add_command, add_json, say, write_json
+from veil.cli.server.serve import add_config, service_of
+from veil.errors import InputError
+
+EXAMPLES = """\
+  veil serve suspects store/ --map lobby                  what speaks against contributions, and how much each token gave
+  veil serve suspects store/ --map lobby --json -         the same, with all numbers
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil serve suspects` to the parser's commands."""
+    parser = add_command(
+        commands,
+        "serve suspects",
+        "contributions to a server's map that its administrator should look at",
+        "List contributions that are degenerate, contradict the map, repeat others or are seen by their own token alone, and\n"
+        "how much of the map each token gave (docs/theory/contributions.md). Nothing is deleted: `DELETE` of the contribution\n"
+        "does that, and a revoked token gives no more (`veil serve token`). Honest contributions can be listed, too.",
+        EXAMPLES,
+    )
+    parser.add_argument("folder", type=Path, help="of the server")
+    parser.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
+    add_config(parser)
+    add_json(parser)
+    parser.set_defaults(run=_suspects)
+
+
+def _suspects(arguments: argparse.Namespace) -> int:
+    service = service_of(arguments)
+    try:
+        from veil.server.suspects import shares_of, suspects_of, suspects_record
+
+        named = [item for item in service.records.all() if arguments.map in (item.id, item.name)]
+        if len(named) != 1:
+            raise InputError(f"{len(named)} maps are called {arguments.map!r}; give the id of one")
+        items = service.records.contributions(named[0].id)
+        write_json(arguments.json, suspects_record(named[0], items))
+        names = {token.id: token.name for token in service.tokens.all()}
+        for share in shares_of(items):
+            say(
+                arguments,
+                f"{share.token}  {names.get(share.token, '?')}: {share.contributions} contributions ({share.share:.0%}), "
+                f"{share.mapped} mapped, {share.suspects} suspect",
+            )
+        suspects = suspects_of(items)
+        for suspect in suspects:
+            item = suspect.contribution
+            weight = "" if suspect.weight is None else f", weight {suspect.weight:.2f}"
+            say(arguments, f"{item.id}  of {item.token}, {item.state}{weight}")
+            for reason in suspect.reasons:
+                say(arguments, f"    {reason.kind}: {reason.told}")
+        if not suspects:
+            say(arguments, f"nothing speaks against the {len(items)} contributions to {named[0].name!r}")
+        return 0
+    finally:
+        service.close()

@@ -1,0 +1,119 @@
+"""`veil tiles plan`: what private fetching of a map's tiles costs, by each exit."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from veil.cli.common import add_command, add_json, at_least, quiet_colmap, say, write_json
+from veil.cli.server.plan import sized
+from veil.cli.server.tiles import DEFAULT
+from veil.errors import InputError
+from veil.files.maps import read_map
+from veil.files.tiles import holds_tiles, read_manifest
+from veil.pipelines.tile_costs import measured_server_costs
+from veil.tiles.cutting import CutOptions, cut
+from veil.tiles.manifest import Manifest, encode_manifest
+from veil.tiles.plans import ExitPlan, TileNumbers, plan_exits
+
+EXAMPLES = """\
+  veil tiles plan tiles/
+  veil tiles plan map/ --bytes 131072 --bits 4 --queries-a-day 200 --days 30 --mbit 8
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil tiles plan` to the parser's commands."""
+    parser = add_command(
+        commands,
+        "tiles plan",
+        "what private fetching of tiles costs",
+        "Print what a device downloads once and exchanges a localization, and what servers compute, for each way to\n"
+        "fetch: the whole map, from two servers, or from one; and for how many localizations each takes the fewest bytes.\n"
+        "Seconds of servers are of one core, measured on this machine.",
+        EXAMPLES,
+    )
+    parser.add_argument("map", type=Path, help="a folder that `veil tiles cut` or, from raw features, `veil map` wrote")
+    parser.add_argument("--bytes", type=at_least(1), metavar="N", help=f"of a tile of a map (default {DEFAULT.tile_bytes})")
+    parser.add_argument("--axes", type=at_least(2), help=f"of its descriptors (default {DEFAULT.axes})")
+    parser.add_argument("--bits", type=int, choices=(4, 8), help=f"along each axis (default {DEFAULT.bits})")
+    parser.add_argument("--asked", type=at_least(1), metavar="N", help=f"tiles of a localization (default {DEFAULT.asked})")
+    parser.add_argument(
+        "--queries-a-day", type=at_least(1), default=100, metavar="N", help="localizations of a device (default 100)"
+    )
+    parser.add_argument("--days", type=at_least(1), default=7, metavar="D", help="that a version of the map lasts (default 7)")
+    parser.add_argument("--mbit", type=float, default=20.0, metavar="M", help="10^6 bits a second of its link (default 20)")
+    parser.add_argument("--seconds", type=float, default=2.0, metavar="S", help="of each measurement (default 2)")
+    add_json(parser)
+    parser.set_defaults(run=_plan)
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    if not 0 < arguments.seconds < 3600:
+        raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")
+    manifest = _manifest(arguments)
+    text, binary, _ = encode_manifest(manifest)
+    numbers = TileNumbers(
+        tiles=len(manifest),
+        record_bytes=manifest.record_bytes,
+        manifest_bytes=len(text) + len(binary),
+        asked=manifest.asked,
+    )
+    localizations = arguments.queries_a_day * arguments.days
+    costs = measured_server_costs(numbers, localizations, seconds=arguments.seconds)
+    plans = plan_exits(numbers, costs, localizations=localizations, mbit_s=arguments.mbit)
+    write_json(arguments.json, plan_record(numbers, localizations, plans))
+    for line in described(numbers, localizations, plans):
+        say(arguments, line)
+    return 0
+
+
+def _manifest(arguments: argparse.Namespace) -> Manifest:
+    """The manifest of a folder of tiles, or of what a map would be cut to."""
+    given = {"tile_bytes": arguments.bytes, "axes": arguments.axes, "bits": arguments.bits, "asked": arguments.asked}
+    if holds_tiles(arguments.map):
+        if any(value is not None for value in given.values()):
+            raise InputError("these tiles are cut already; leave out --bytes, --axes, --bits and --asked, or give the map")
+        return read_manifest(arguments.map)
+    quiet_colmap()
+    options = CutOptions(
+        tile_bytes=arguments.bytes or DEFAULT.tile_bytes,
+        axes=arguments.axes or DEFAULT.axes,
+        bits=arguments.bits or DEFAULT.bits,
+        asked=arguments.asked or DEFAULT.asked,
+    )
+    return cut(read_map(arguments.map), options).manifest
+
+
+def plan_record(numbers: TileNumbers, localizations: int, plans: Sequence[ExitPlan]) -> dict:
+    """The JSON record of the command."""
+    return {
+        "tiles": numbers.tiles,
+        "record_bytes": numbers.record_bytes,
+        "manifest_bytes": numbers.manifest_bytes,
+        "asked": numbers.asked,
+        "localizations": localizations,
+        "exits": [plan.as_json() for plan in plans],
+    }
+
+
+def described(numbers: TileNumbers, localizations: int, plans: Sequence[ExitPlan]) -> Iterator[str]:
+    """The plan as lines for people."""
+    yield (
+        f"{numbers.tiles} tiles, {sized(numbers.map_bytes)} in all; {numbers.asked} of {sized(numbers.record_bytes)} for "
+        f"each localization, and {localizations} localizations with one version of the map"
+    )
+    head = f"{'exit':12} {'once':>10} {'up each':>10} {'down each':>10} {'in all':>10}"
+    yield f"{head} {'link s':>9} {'server s':>9} {'once s':>8}"
+    for plan in plans:
+        text = f"{plan.exit:12} {sized(plan.once_bytes):>10} {sized(plan.up_bytes):>10} {sized(plan.down_bytes):>10} "
+        yield f"{text}{sized(plan.total_bytes):>10} {plan.link_s:>9.1f} {plan.server_s:>9.4f} {plan.prepare_s:>8.1f}"
+    for plan in plans:
+        if plan.best_from is None:
+            yield f"{plan.exit}: never takes the fewest bytes"
+            continue
+        until = "on" if plan.best_to is None else f"to {plan.best_to}"
+        yield f"{plan.exit}: takes the fewest bytes from {plan.best_from} localizations {until}"
+    if len(plans) < 3:
+        yield "one server: its noise does not allow so many tiles; cut the map into several, or into larger tiles"

@@ -1,0 +1,127 @@
+"""Which of the messages that are given to a map can be entered, and what a change of the map says of contributions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from veil.errors import InputError, SpaceError
+from veil.mapping import NoMap
+from veil.mapping.resemblance import degenerate
+from veil.pipelines.built_maps import BuiltMap
+from veil.pipelines.maps import Map
+from veil.pipelines.uploads import LoadedImage, loaded
+from veil.pipelines.weighing import Weighed
+from veil.scene import Scene
+from veil.wire.message import Message
+
+# Whose contributions are tried by themselves, at most, in one job.
+OWNERS = 8
+Build = Callable[[Mapping[str, LoadedImage], "Map | None", str], "BuiltMap | NoMap"]
+
+
+def degenerate_message(message: Message) -> list[str]:
+    """Why a message can say nothing of geometry, as sentences; empty if it may."""
+    image = loaded(message)
+    return degenerate(image.form, image.positions, image.camera)
+
+
+def usable_images(
+    images: Mapping[str, LoadedImage], base: Scene | None, *, order: Sequence[str]
+) -> tuple[dict[str, LoadedImage], dict[str, str]]:
+    """The images that can be entered into a map, and the reasons why others are left out.
+
+    Left out is what is degenerate, and what is of another kind than the map `base`, or, where there is none, than most: one
+    message of another kind must not keep the others waiting. `order` is that in which contributions came, for a draw.
+    """
+    left_out = {}
+    rank = {name: number for number, name in enumerate(order)}
+    ordered = sorted(images, key=lambda name: (rank.get(name, len(rank)), name))
+    for name in ordered:
+        image = images[name]
+        if told := degenerate(image.form, image.positions, image.camera):
+            left_out[name] = f"it is degenerate: {told[0]}"
+    kinds = {name: images[name].kind for name in ordered if name not in left_out}
+    if kinds:
+        wanted = Counter(kinds.values()).most_common(1)[0][0] if base is None else _kind_of(base)
+        left_out |= {name: f"it is {kind}; the map takes {wanted}" for name, kind in kinds.items() if kind != wanted}
+    return {name: image for name, image in images.items() if name not in left_out}, left_out
+
+
+def _kind_of(base: Scene) -> str:
+    image = next(iter(base.images.values()))
+    positions = image.keypoints if image.lines is None else image.lines
+    return LoadedImage(camera=image.camera, positions=positions, form=image.form).kind
+
+
+def built_by_any(
+    images: Mapping[str, LoadedImage], owners: Mapping[str, str], base: Map | None, build: Build
+) -> BuiltMap | NoMap:
+    """The map with all images, or where these give none, with those of one owner after another.
+
+    So what one of them gave keeps no others waiting. `owners` names the owner of each image, in the order in which they came;
+    `build` makes a map of some images and of the one before, in a folder of this name. `OWNERS` are tried at most. Raises
+    InputError and SpaceError as `build` does.
+    """
+    together = build(images, base, "")
+    if isinstance(together, BuiltMap):
+        return together
+    groups: dict[str, list[str]] = {}
+    rank = {name: number for number, name in enumerate(owners)}
+    for name in sorted(images, key=lambda name: (rank.get(name, len(rank)), name)):
+        groups.setdefault(owners.get(name, ""), []).append(name)
+    if len(groups) < 2:
+        return together
+    last: BuiltMap | None = None
+    left_out: dict[str, str] = {}
+    further: list[Map] = []
+    for number, names in enumerate(list(groups.values())[:OWNERS]):
+        try:
+            found = build({name: images[name] for name in names}, base, f"apart-{number}")
+        except (InputError, SpaceError):  # too few images for a first map
+            continue
+        if isinstance(found, NoMap):
+            left_out |= {name: found.left_out.get(name, found.reason) for name in names}
+            continue
+        left_out |= found.left_out
+        further += found.further
+        last, base = found, found.map
+    if last is None:
+        return together
+    return replace(last, left_out=left_out, further=tuple(further))
+
+
+def farthest_move(before: Scene, after: Scene) -> float:
+    """The farthest that a camera of both maps moved, as a share of the first map's extent."""
+    moves = [
+        float(np.linalg.norm(image.cam_from_world.center - after.images[name].cam_from_world.center))
+        for name, image in before.images.items()
+        if name in after.images
+    ]
+    return max(moves, default=0.0) / before.extent
+
+
+def evidence_of(found: Weighed) -> dict[str, dict[str, Any]]:
+    """What a change of a map says of contributions, as JSON values by contribution (docs/theory/contributions.md#evidence)."""
+    evidence: dict[str, dict[str, Any]] = {}
+    for name, sighting in found.sightings.items():
+        evidence[name] = {
+            "model": sighting.model,
+            "observed": sighting.observed,
+            "confirmed": sighting.confirmed,
+            "others": sighting.others,
+            "own": sighting.own,
+            "alone": sighting.alone,
+        }
+    for name, resemblance in found.resemblances.items():
+        evidence.setdefault(name, {"model": None, "observed": 0, "confirmed": 0, "others": 0, "own": 0, "alone": False})
+        evidence[name] |= {
+            "repeats_own": round(resemblance.own, 4),
+            "repeats_others": round(resemblance.others, 4),
+            "unexplained": round(resemblance.unexplained, 4),
+        }
+    return evidence
