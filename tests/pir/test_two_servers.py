@@ -110,6 +110,14 @@ def test_views_are_even_with_the_systems_randomness(index: int) -> None:
         require_even(np.bincount([queries[server][0] for queries in sent], minlength=32), sees=0.08)
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_an_integer_of_numpy_asks_for_its_record() -> None:
+    """Oracle: the record. NumPy would shift a bit beyond the 64th out of its integer."""
+    data = database(200, 3)
+    answers = [two_servers.answer(data, query) for query in two_servers.queries(np.int64(150), 200)]  # type: ignore[arg-type]
+    assert two_servers.decode(answers) == data[150].tobytes()
+
+
 def test_padding_is_0_and_queries_never_repeat() -> None:
     sent = [query for _ in range(200) for query in two_servers.queries(9, 43)]
     assert {len(query) for query in sent} == {6}

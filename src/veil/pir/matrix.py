@@ -18,7 +18,7 @@ from veil.threads import shared
 _ALIGNMENT = 64  # bytes of a cache line and of the widest register: vectors that straddle lines take twice the loads
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Matrix:
     """Records as columns of bytes: column i * parts + k is part k of record i (`veil.pir.layout.Layout`).
 

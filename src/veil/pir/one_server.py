@@ -76,7 +76,7 @@ def answers(matrix: Matrix, messages: Sequence[bytes], threads: int = 1) -> list
     return [row.astype("<u4").tobytes() for row in products(matrix, vectors, threads)]
 
 
-class _Held(NamedTuple):
+class Held(NamedTuple):
     """What decodes a batch of queries: for each, its secret and the sum of its noise."""
 
     layout: Layout
@@ -91,16 +91,16 @@ class Pending:
     queries are made, no function makes queries from a `Pending`, and it cannot be copied, stored or printed.
     """
 
-    def __init__(self, held: _Held) -> None:
+    def __init__(self, held: Held) -> None:
         self._held = [held]
 
-    def peek(self) -> _Held:
+    def peek(self) -> Held:
         """What is held. Raises PirError if it was taken."""
         if not self._held:
             raise PirError("these answers were decoded already, and secrets are used once; make new queries")
         return self._held[0]
 
-    def take(self) -> _Held:
+    def take(self) -> Held:
         """What is held, which is then held no more. Raises PirError if it was taken."""
         held = self.peek()
         self._held.clear()
@@ -130,7 +130,7 @@ def queries(indices: Sequence[int], layout: Layout, seed: bytes) -> tuple[list[b
     for columns, block in public_matrix.blocks(seed, layout.columns):
         vectors[:, columns] += _inner_products(block, secrets)
     vectors[np.arange(len(wanted)), wanted] += np.uint32(STEP)
-    held = _Held(layout=layout, secrets=secrets, noise_sums=noise.sum(axis=1))
+    held = Held(layout=layout, secrets=secrets, noise_sums=noise.sum(axis=1))
     return [vector.astype("<u4").tobytes() for vector in vectors], Pending(held)
 
 
@@ -156,7 +156,7 @@ def decode(received: Sequence[bytes], pending: Pending, hint: UInt32[np.ndarray,
 
 
 def rounded(
-    received: Sequence[bytes], held: _Held, hint: UInt32[np.ndarray, "rows 1024"]
+    received: Sequence[bytes], held: Held, hint: UInt32[np.ndarray, "rows 1024"]
 ) -> tuple[UInt8[np.ndarray, "queries rows"], Int64[np.ndarray, "queries rows"]]:
     """The bytes of each answer, and the noise that was in it (docs/theory/pir.md, Eq. 5)."""
     values = np.stack([np.frombuffer(answer, dtype="<u4") for answer in received]).astype(np.uint32)

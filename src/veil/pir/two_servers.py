@@ -7,10 +7,10 @@ independent uniform subsets, whatever is wanted.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Sequence
 from functools import reduce
-from operator import xor
 
 import numpy as np
 from jaxtyping import Bool, UInt8
@@ -49,7 +49,7 @@ def queries(index: int, records: int, servers: int = 2) -> list[bytes]:
     size = query_bytes(records)
     last = (1 << records) - 1
     subsets = [int.from_bytes(os.urandom(size), "little") & last for _ in range(servers - 1)]
-    subsets.append(reduce(xor, subsets) ^ 1 << index)
+    subsets.append(reduce(operator.xor, subsets) ^ 1 << operator.index(index))  # NumPy's integers would lose the bit
     return [subset.to_bytes(size, "little") for subset in subsets]
 
 
