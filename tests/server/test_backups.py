@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -239,6 +242,34 @@ def test_a_backup_that_fails_is_not_there(service: Service, tmp_path: Path, monk
         with pytest.raises(InputError, match="No space left"):
             write_backup(service, tmp_path / "b" / "one.backup")
     assert list(tmp_path.glob("b/*")) == [] and known_backups(service) == []
+
+
+@pytest.mark.slow
+def test_a_killed_backup_leaves_nothing_that_stays(tmp_path: Path) -> None:
+    """What a kill leaves behind holds messages and is known to no server: the next backup there, or a sweep, deletes it.
+
+    The process is killed in the midst of it, when the blobs are in the file. Broken twin: a file that is still written stays.
+    """
+    service = Service(tmp_path / "store")
+    service.tokens.make("owner", ["contribute"])
+    record = service.records.make("door", MapPolicy())
+    with service.database.transaction() as found:
+        put_version(found, record, {"a": service.records.blobs.put(PLANTED)}, {})
+    code = (
+        "import os, sys; from pathlib import Path; from veil.server import backups; from veil.server.service import Service\n"
+        "backups.write_rows = lambda *given: os.kill(os.getpid(), 9)\n"
+        "backups.write_backup(Service(Path(sys.argv[1])), Path(sys.argv[2]))"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, tmp_path / "store", tmp_path / "b" / "killed"])
+    assert killed.returncode == -9
+    (left,) = [path for path in (tmp_path / "b").iterdir() if PLANTED in path.read_bytes()]
+    assert left.stat().st_mode & 0o077 == 0 and known_backups(service) == []
+    write_backup(service, tmp_path / "b" / "one")
+    assert left.exists(), "it may still be written"
+    os.utime(left, (0, 0))
+    update_backups(service)
+    assert sorted(path.name for path in (tmp_path / "b").iterdir() if "journal" not in path.name) == ["one"]
+    service.close()
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from veil.server.map_records import blobs_in
 from veil.server.schema import VERSION, require_known, upgrade, version_in
 from veil.server.service import Service
 
+# What a backup that is not complete is called, and after how long without a change it is given up.
+PART, PART_S = ".veil-part", 3600.0
 log = logging.getLogger("veil.server")
 # How often what changed while it was copied is copied again.
 ROUNDS = 20
@@ -50,7 +53,8 @@ def write_backup(service: Service, path: Path) -> Backup:
     if path.exists():
         raise InputError(f"{path} exists; a backup is a new file each, such as one with today's date")
     backup = dict[str, Any](id="b" + secrets.token_hex(8), path=str(path), created=time.time())
-    with replacing(path, private=True) as temporary:
+    _clear_parts(path.parent)
+    with replacing(path, suffix=PART, private=True) as temporary:
         file = BackupFile.make(temporary)
         try:
             for _ in range(ROUNDS):
@@ -101,7 +105,10 @@ def forget_backup(service: Service, backup: str) -> bool:
 def update_backups(service: Service) -> int:
     """Delete from each backup what was deleted since it was made, and return the number of those that could not be written."""
     failed = 0
-    for backup in known_backups(service):
+    known = known_backups(service)
+    for folder in {backup.path.parent for backup in known}:
+        _clear_parts(folder)
+    for backup in known:
         if backup.behind:
             try:
                 _update(service, backup)
@@ -109,6 +116,14 @@ def update_backups(service: Service) -> int:
                 failed += 1
                 log.warning("backup %s does not follow %d deletions yet: %s", backup.id, backup.behind, error)
     return failed
+
+
+def _clear_parts(folder: Path) -> None:
+    """Delete what killed backups began to write in a folder, which no server knows."""
+    for path in folder.glob(f".*{PART}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime >= PART_S:
+                path.unlink()
 
 
 def _update(service: Service, backup: Backup) -> None:

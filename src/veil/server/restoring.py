@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from veil.errors import FileFormatError, InputError
 from veil.files.atomic import writing
 from veil.files.backup_file import BackupFile
 from veil.server.backup_rows import TABLES, copy_rows, follow, last_receipt
+from veil.server.backups import PART_S
 from veil.server.database import SqliteStatements
 from veil.server.jobs import queue_job
 from veil.server.map_records import blobs_in
@@ -97,7 +100,11 @@ def _fill(file: BackupFile, found: Statements, folder: Path, settings: ServerSet
     """Make a folder with the rows and blobs of a backup."""
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+        prefix = f".{folder.name}.veil-restore-"
+        for killed in folder.parent.glob(f"{glob.escape(prefix)}*"):
+            if time.time() - killed.stat().st_mtime >= PART_S:
+                shutil.rmtree(killed, ignore_errors=True)
+        staging = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
     try:
         database, blobs = open_storage(staging, settings)
         try:
