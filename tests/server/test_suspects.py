@@ -183,6 +183,33 @@ def test_a_map_made_anew_with_poison_in_it_is_the_same(poisoned: Poisoned, servi
 
 
 @pytest.mark.slow
+def test_two_tokens_that_agree_on_a_mirrored_place_do_not_get_it_into_the_map(service: Service, messages: list[bytes]) -> None:
+    """Colluding: as many forged views as honest ones, that agree with each other and share every descriptor with the map.
+
+    They stay out of the map and are listed, also where it is made anew, twice: a map that took all of them at once has no pose
+    for honest queries any more (broken twin: a rebuild that doubts nobody).
+    """
+    honest, first, second = (
+        service.tokens.make(name, ["contribute", "localize"])[0] for name in ("honest", "evil 1", "evil 2")
+    )
+    map_id = service.records.make("mirrored", MapPolicy()).id
+    for message in messages[:5]:
+        service.contribute(honest, map_id, message)
+    work(service)
+    forged = [poison.mirrored(poison.changed_a_little(message, 4, by=0.1)) for message in messages[:5]]
+    ids = {service.contribute(second if n % 2 else first, map_id, item)[0].id for n, item in enumerate(forged)}
+    for kind in ("update", "rebuild", "rebuild"):
+        if kind == "rebuild":
+            service.queue(map_id, "rebuild", honest.id)
+        work(service)
+        items = service.records.contributions(map_id)
+        assert {item.id for item in items if item.state == "mapped"} == {item.id for item in items} - ids, kind
+        assert set(reasons(items)) == ids and all("unexplained" in reasons(items)[name] for name in ids), kind
+        assert service.localize(honest, map_id, messages[5])["status"] == "localized"
+    service.delete_map(service.tokens.make("admin", ["admin"])[0], map_id)
+
+
+@pytest.mark.slow
 def test_the_list_is_for_administrators(poisoned: Poisoned, service: Service, tmp_path: Path) -> None:
     """The record follows its schema, and nothing of it is told to whoever contributed: it would help to forge better."""
     validate("serve-suspects", suspects_record(service.map_record(poisoned.map_id), poisoned.items()))
@@ -273,10 +300,23 @@ def test_what_one_token_gives_keeps_no_others_from_the_map(unchecked: None) -> N
     assert isinstance(built_by_any({name: images[name] for name in ("a1", "c1")}, owners, None, build), BuiltMap)
     assert len(asked) == 1, "where all together give a map, nothing else is tried"
     alone = built_by_any({"poison 1": images["poison 1"], "poison 2": images["poison 2"]}, owners, None, build)
-    assert isinstance(alone, NoMap) and len(asked) == 2
+    assert isinstance(alone, NoMap) and len(asked) == 2 and not alone.left_out
+    asked.clear()
+    sure = built_by_any(images, owners, None, build, doubted=["poison 1", "poison 2", "c1"])
+    assert isinstance(sure, BuiltMap) and sure.map == {"a1", "b1", "b2", "c1"}
+    assert [names for names, _ in asked] == [
+        ["a1", "b1", "b2"],
+        ["c1", "poison 1", "poison 2"],
+        ["poison 1", "poison 2"],
+        ["c1"],
+    ]
+    assert len({folder for _, folder in asked}) == len(asked) and set(sure.left_out) == {"poison 1", "poison 2"}
+    refused = built_by_any({"poison 1": images["poison 1"]}, owners, cast(Map, frozenset({"a1"})), build)
+    assert isinstance(refused, NoMap) and set(refused.left_out) == {"poison 1"}, "what a map refuses is left out of it"
+    asked.clear()
     crowd = {f"poison {number}": f"e{number}" for number in range(50)}
     assert isinstance(built_by_any({name: image(name) for name in crowd}, crowd, None, build), NoMap)
-    assert len(asked) == 3 + OWNERS
+    assert len(asked) == 1 + OWNERS
 
 
 def test_reasons_need_a_map(poisoned_item: Contribution) -> None:

@@ -62,3 +62,11 @@ def of_one_descriptor(message: bytes) -> bytes:
     """The positions of a message, each with the subspace of the first feature."""
     upload = _upload(message)
     return encode(replace(upload, form=upload.form.take(np.zeros(len(upload), dtype=np.int64))))
+
+
+def mirrored(message: bytes) -> bytes:
+    """A message whose positions are mirrored left to right: several of them agree with each other, and with no camera."""
+    upload = _upload(message)
+    keypoints = upload.keypoints.copy()
+    keypoints[:, 0] = upload.camera.width_px - 1 - keypoints[:, 0]
+    return encode(replace(upload, keypoints=keypoints))

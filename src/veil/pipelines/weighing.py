@@ -14,6 +14,7 @@ from veil.scene import MappedImage, Scene
 
 # Pairs whose matches are in memory at a time.
 PAIRS_AT_ONCE = 4096
+Named = tuple[str, LoadedImage]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ def weighed(
     owners: Mapping[str, str],
     *,
     entered: Mapping[str, LoadedImage] | None = None,
-    base: Scene | None = None,
+    bases: Sequence[Scene] = (),
     store: MatchStore | None = None,
 ) -> Weighed:
     """What a changed map says of contributions.
@@ -59,23 +60,23 @@ def weighed(
     - `scenes`: its models, the largest first.
     - `owners`: the owner of each contribution, in the order in which they came.
     - `entered`: those that were given to it now, whether they are in it or not.
-    - `base`: the first model before.
-    - `store`: the matches of those that were entered, with each other and with `base`.
+    - `bases`: the maps that they were matched with, which hold the features of their images in the order of matching.
+    - `store`: the matches of those that were entered, with each other and with `bases`.
     """
-    images = {name: _loaded(image) for name, image in (base.images if base is not None else {}).items()} | dict(entered or {})
+    entered = entered or {}
     rank = {name: number for number, name in enumerate(owners, start=1)}
     mapped = {name for scene in scenes for name in scene.images}
-    found = {name: Resemblance() for name in entered or {}}
-    for a, b, matches in _pairs(images, set(found), store):
-        old, new = sorted((a, b), key=lambda name: (rank.get(name, 0), name))
+    found = {name: Resemblance() for name in entered}
+    for (a, left), (b, right), matches in _pairs(entered, bases, store):
+        (old, earlier), (new, later) = sorted(((a, left), (b, right)), key=lambda each: (rank.get(each[0], 0), each[0]))
         if new not in found:
             continue
         kept = clear(matches)
-        least = max(1, min(images[a].features, images[b].features))
-        same = in_the_same_place(kept, images[a].positions, images[b].positions, images[a].camera) / least
+        least = max(1, min(left.features, right.features))
+        same = in_the_same_place(kept, left.positions, right.positions, left.camera) / least
         disagree = old in mapped and common_points(scenes, a, b) < COMMON
         found[new] = found[new].with_(
-            repeated=max(same, copied_share(images[new].form, images[old].form)),
+            repeated=max(same, copied_share(later.form, earlier.form)),
             is_own=owners.get(new) == owners.get(old),
             unexplained=len(kept) / least if disagree else 0.0,
         )
@@ -89,16 +90,26 @@ def _loaded(image: MappedImage) -> LoadedImage:
 
 
 def _pairs(
-    images: Mapping[str, LoadedImage], entered: set[str], store: MatchStore | None
-) -> Iterator[tuple[str, str, Matches]]:
-    """The matches of each pair that a store holds of two images, one of them entered."""
+    entered: Mapping[str, LoadedImage], bases: Sequence[Scene], store: MatchStore | None
+) -> Iterator[tuple[Named, Named, Matches]]:
+    """The matches of each pair that a store holds of an image that was entered and another one, as both were matched."""
     if store is None:
         return
-    digest = {name: image.digest for name, image in images.items()}
-    wanted = [(a, b) for a in sorted(entered) for b in sorted(images) if a != b and (b not in entered or a < b)]
-    wanted = [(a, b) for a, b in wanted if (digest[a], digest[b]) in store]
+    as_matched: dict[str, list[tuple[str, LoadedImage]]] = {}
+    for base in bases:
+        for name, image in base.images.items():
+            before = _loaded(image)
+            as_matched.setdefault(name, []).append((before.digest, before))
+    digest = {name: image.digest for name, image in entered.items()}
+    wanted: list[tuple[tuple[str, str], Named, Named]] = []
+    for a in sorted(entered):
+        for b in sorted({*entered, *as_matched} - {a}):
+            forms = [*([(digest[b], entered[b])] if b in entered and a < b else []), *as_matched.get(b, [])]
+            found = next(((other, image) for other, image in forms if (digest[a], other) in store), None)
+            if found is not None:
+                wanted.append(((digest[a], found[0]), (a, entered[a]), (b, found[1])))
     for start in range(0, len(wanted), PAIRS_AT_ONCE):
         part = wanted[start : start + PAIRS_AT_ONCE]
-        found = store.matches([(digest[a], digest[b]) for a, b in part])
-        for a, b in part:
-            yield a, b, found[digest[a], digest[b]]
+        matches = store.matches([pair for pair, _, _ in part])
+        for pair, left, right in part:
+            yield left, right, matches[pair]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,27 +60,55 @@ def _kind_of(base: Scene) -> str:
 
 
 def built_by_any(
-    images: Mapping[str, LoadedImage], owners: Mapping[str, str], base: Map | None, build: Build
+    images: Mapping[str, LoadedImage],
+    owners: Mapping[str, str],
+    base: Map | None,
+    build: Build,
+    *,
+    doubted: Collection[str] = (),
 ) -> BuiltMap | NoMap:
     """The map with all images, or where these give none, with those of one owner after another.
 
     So what one of them gave keeps no others waiting. `owners` names the owner of each image, in the order in which they came;
-    `build` makes a map of some images and of the one before, in a folder of this name. `OWNERS` are tried at most. Raises
-    InputError and SpaceError as `build` does.
+    `build` makes a map of some images and of the one before, in a folder of this name. `OWNERS` are tried at most. A map that
+    is made anew has its cameras from the images that are not `doubted`; these can only be added to it. Raises InputError and
+    SpaceError as `build` does.
     """
+    if base is None and (late := sorted(set(doubted) & set(images))):
+        sure = built_by_any({name: image for name, image in images.items() if name not in late}, owners, None, build)
+        if isinstance(sure, NoMap):
+            return sure
+        more = built_by_any({name: images[name] for name in late}, owners, sure.map, partial(_below, build, "doubted"))
+        grown = replace(more, further=sure.further) if isinstance(more, BuiltMap) else sure
+        return replace(grown, left_out={**sure.left_out, **more.left_out})
     together = build(images, base, "")
     if isinstance(together, BuiltMap):
         return together
+    found, left_out = _one_after_another(images, owners, base, build)
+    if found is not None:
+        return replace(found, left_out=left_out)
+    # What a map refuses is left out of it; what gives no first map waits for more.
+    refused = {} if base is None else dict.fromkeys(images, together.reason)
+    return replace(together, left_out={**refused, **left_out, **together.left_out})
+
+
+def _below(build: Build, place: str, images: Mapping[str, LoadedImage], base: Map | None, folder: str) -> BuiltMap | NoMap:
+    """What `build` makes in a folder below `place`."""
+    return build(images, base, f"{place}-{folder}")
+
+
+def _one_after_another(
+    images: Mapping[str, LoadedImage], owners: Mapping[str, str], base: Map | None, build: Build
+) -> tuple[BuiltMap | None, dict[str, str]]:
+    """The map with the images of one owner after another, None where nobody's give one; and why others are left out."""
     groups: dict[str, list[str]] = {}
     rank = {name: number for number, name in enumerate(owners)}
     for name in sorted(images, key=lambda name: (rank.get(name, len(rank)), name)):
         groups.setdefault(owners.get(name, ""), []).append(name)
-    if len(groups) < 2:
-        return together
     last: BuiltMap | None = None
     left_out: dict[str, str] = {}
     further: list[Map] = []
-    for number, names in enumerate(list(groups.values())[:OWNERS]):
+    for number, names in enumerate(list(groups.values())[:OWNERS] if len(groups) > 1 else ()):
         try:
             found = build({name: images[name] for name in names}, base, f"apart-{number}")
         except (InputError, SpaceError):  # too few images for a first map
@@ -90,9 +119,7 @@ def built_by_any(
         left_out |= found.left_out
         further += found.further
         last, base = found, found.map
-    if last is None:
-        return together
-    return replace(last, left_out=left_out, further=tuple(further))
+    return None if last is None else replace(last, further=tuple(further)), left_out
 
 
 def farthest_move(before: Scene, after: Scene) -> float:

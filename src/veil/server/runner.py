@@ -31,6 +31,7 @@ from veil.server.processes import DeadlineExceeded, WorkerDied
 from veil.server.processes import Worker as Process
 from veil.server.receipts import deletion_receipt
 from veil.server.service import CACHE, MATCHES, PLACE, WORK, Service
+from veil.server.suspects import doubted
 from veil.server.tasks import MapOutcome, MapWork, change_map
 
 log = logging.getLogger("veil.server")
@@ -148,6 +149,7 @@ class Runner:
             matches=self.service.folder / MATCHES / record.id,
             unfinished=folder / "unfinished",
             owners=tuple((item.id, item.token) for item in items),
+            doubted=tuple(doubted(items)),
             engine=self.service.settings.engine,
             workers=self.service.settings.map_workers,
         )

@@ -120,9 +120,14 @@ def suspects_of(items: Sequence[Contribution]) -> list[Suspect]:
     found = [
         Suspect(contribution=item, weight=weight_of(item, items), reasons=reasons)
         for item in items
-        if item.state in ("mapped", "left out") and (reasons := reasons_of(item, images))
+        if item.state != "leaving" and (reasons := reasons_of(item, images))
     ]
     return sorted(found, key=lambda each: (-len(each.reasons), each.weight or 0.0, each.contribution.received))
+
+
+def doubted(items: Sequence[Contribution]) -> list[str]:
+    """Ids of contributions that a map which is made anew should not take its cameras from."""
+    return [item.id for item in items if any(reason.kind != "left out" for reason in reasons_of(item, len(items)))]
 
 
 def shares_of(items: Sequence[Contribution]) -> list[TokenShare]:

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +155,7 @@ class MapWork:
     - `remove`: contributions to take out.
     - `output`: folder to write the new map to.
     - `matches`, `unfinished`: folders that keep matches, and what a killed job goes on from.
-    - `owners`: contributions with the tokens that gave them, in the order in which they came.
+    - `owners`: contributions with the tokens that gave them, in the order in which they came; `doubted` are suspect.
     - `engine`, `workers`: where pairs are matched.
     """
 
@@ -167,6 +166,7 @@ class MapWork:
     matches: Path
     unfinished: Path
     owners: tuple[tuple[str, str], ...] = ()
+    doubted: tuple[str, ...] = ()
     engine: str = "local"
     workers: int = 2
 
@@ -248,11 +248,15 @@ def _entered(work: MapWork, tell: Tell) -> MapOutcome:
     def weigh(scenes: list[Scene]) -> dict[str, dict[str, Any]]:
         tell("weighing", 0, 1)
         store = MatchStore(work.matches, KIND)
-        return evidence_of(weighed(scenes, dict(work.owners), entered=images, base=first, store=store))
+        return evidence_of(weighed(scenes, dict(work.owners), entered=images, bases=bases, store=store))
 
-    before = further if first is None else [first, *further]
+    def build(some: Mapping[str, LoadedImage], present: Map | None, folder: str) -> BuiltMap | NoMap:
+        bases.extend([] if present is None else [present.scene])
+        return _built(replace(work, unfinished=work.unfinished / folder), some, present, tell)
+
+    before, bases = (further if first is None else [first, *further]), list[Scene]()
     try:
-        built = built_by_any(images, dict(work.owners), base, partial(_built, work, tell))
+        built = built_by_any(images, dict(work.owners), base, build, doubted=work.doubted)
     except (InputError, SpaceError) as error:  # too few images
         return MapOutcome(written=False, left_out=skipped, reason=str(error), evidence=weigh(before))
     if isinstance(built, NoMap):
@@ -263,8 +267,8 @@ def _entered(work: MapWork, tell: Tell) -> MapOutcome:
     return replace(outcome, evidence=weigh(scenes), moved=None if first is None else farthest_move(first, scenes[0]))
 
 
-def _built(work: MapWork, tell: Tell, images: Mapping[str, LoadedImage], base: Map | None, folder: str) -> BuiltMap | NoMap:
-    """A map of messages, or one with more of them; what is unfinished is kept in a folder of this name."""
+def _built(work: MapWork, images: Mapping[str, LoadedImage], base: Map | None, tell: Tell) -> BuiltMap | NoMap:
+    """A map of messages, or one with more of them."""
     options = MappingOptions(workers=work.workers)
     assert work.messages is not None
 
@@ -277,7 +281,7 @@ def _built(work: MapWork, tell: Tell, images: Mapping[str, LoadedImage], base: M
             store=MatchStore(work.matches, KIND),
             engine=engine if work.engine != "local" else None,
             files=files_of(work.messages, list(images)),
-            unfinished=work.unfinished / folder,
+            unfinished=work.unfinished,
         )
         if images and all(isinstance(image.positions, Lines) for image in images.values()):
             return map_lines(images, options=options, add_to=base, work=matching, steps=steps)
